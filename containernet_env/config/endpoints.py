@@ -18,6 +18,7 @@ from containernet_env.config.service_schema import RawService, RawSuccess
 from containernet_env.config.validation import Length, StrictModel, rule, validate
 from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.external import DEFAULT_PREFIX, PLACES, Endpoint, External, TlsFiles
+from containernet_env.model.keys import is_path
 from containernet_env.model.link import LinkSpec
 
 MAX_ENDPOINTS = 100
@@ -147,14 +148,13 @@ class RawEndpoints(StrictModel):
     def _a_prefix_is_a_path(self) -> None:
         if self.kind not in ("zookeeper", "consul"):
             return
-        names = self.prefix.removesuffix("/").split("/")
-        if not set(names).isdisjoint(("", ".", "..")):
+        if not is_path(self.prefix):
             refuse(
                 "has parts that are no names", "names with a slash after each, none of them '.' or '..'", key="prefix"
             )
         if self.kind == "zookeeper" and not (self.prefix.isascii() and " " not in self.prefix):
             refuse("is no path of a znode here", "names of visible ASCII characters", key="prefix")
-        if self.kind == "zookeeper" and names[0] == "zookeeper":
+        if self.kind == "zookeeper" and self.prefix.startswith("zookeeper/"):
             refuse("is of ZooKeeper's own znodes", "a prefix that does not begin with zookeeper/", key="prefix")
 
     @rule

@@ -95,6 +95,11 @@ class Span:
 ONE_KEY = Span()
 
 
+def is_path(prefix: str) -> bool:
+    """Whether what comes before the names of keys stays what it is in a path: no part of it is empty or dots."""
+    return set(prefix.split("/")[:-1]).isdisjoint(("", ".", ".."))
+
+
 def after_prefix(prefix: str) -> str:
     """The smallest key after all keys that start with ``prefix``, ASCII of at least one character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
 from containernet_env.model.config import Config
+from containernet_env.model.keys import is_path
 from containernet_env.model.scenario import Scenario, ScenarioSet
 from containernet_env.plan.plan import ProfileChoice
 from containernet_env.stores.features import of_scenario
@@ -28,6 +30,12 @@ def check_scenarios(config: Config, scenario_set: ScenarioSet, store: Store) -> 
             else:
                 problem = Problem(block.where, f"its {key} {message}", None, None, block.line, block.column)
             problems.setdefault((problem.path, problem.message), problem)
+    prefix = scenario_set.dataset.key_prefix
+    if store.keys_are_paths and not is_path(prefix):
+        message = f"cannot be done: {store.title}, the store of {config.path}, redirects what asks for such keys"
+        allowed = "no empty part, '.' or '..' between slashes"
+        where = "$.dataset.keyPrefix"
+        problems[where, message] = Problem(where, message, json.dumps(prefix), allowed)
     if problems:
         raise ConfigError(str(scenario_set.path), list(problems.values()))
 

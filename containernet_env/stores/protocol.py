@@ -379,6 +379,10 @@ class Store(Protocol):
         """The largest value that it takes as it is set up here; ``None`` where no scenario can have a larger one."""
 
     @property
+    def keys_are_paths(self) -> bool:
+        """Whether it takes no keys with an empty part, '.' or '..' between slashes."""
+
+    @property
     def consistency(self) -> Mapping[str, str]:
         """What its reads are called in rows, by a scenario's consistency, where they are not what that stands for."""
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import http.server
 import json
-import posixpath
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
+from tests.unit.serving import served
+
 
 class ConsulCluster:
     """What its servers share: ``values`` by key, in ``leader``'s hands (its number from 0; ``None``: there is none).
 
-    ``denied``: paths that begin with it are answered 403; ``answers``: a status and a body by "METHOD path" that take
-    the place of what it would do.
+    ``terms``: what a server (by its number) takes for the term, where it is not 7. ``denied``: paths that begin with it
+    are answered 403; ``answers``: a status and a body by "METHOD path" that take the place of what it would do.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
         self.leader: int | None = 0
+        self.terms: dict[int, int] = {}
         self.denied: str | None = None
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.requests: list[str] = []
@@ -55,11 +56,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         cluster, request = self.server.cluster, f"{self.command} {self.path}"
         cluster.requests.append(request)
-        path = self.path.partition("?")[0]
-        if posixpath.normpath(path) != path.removesuffix("/"):
-            # As Go's ServeMux does.
-            status, answer = 307, b"Temporary Redirect"
-        elif request in cluster.answers:
+        if request in cluster.answers:
             status, answer = cluster.answers[request]
         elif cluster.denied is not None and self.path.startswith(cluster.denied):
             status, answer = 403, b"Permission denied: anonymous token lacks permission"
@@ -80,7 +77,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return 200, {
                 "Config": {"NodeName": f"node{self.server.number}", "NodeID": own, "Version": "1.16.1"},
                 "Member": {"Addr": host, "Tags": {"port": port}},
-                "Stats": {"consul": {"leader_addr": led}, "raft": {"term": "7"}},
+                "Stats": {
+                    "consul": {"leader_addr": led},
+                    "raft": {"term": str(cluster.terms.get(self.server.number, 7))},
+                },
             }
         if path == "/v1/status/peers":
             return 200, [cluster.address(server.number) for server in cluster.servers]
@@ -114,11 +114,5 @@ def consul(count: int) -> Iterator[ConsulCluster]:
     """A cluster of so many servers."""
     cluster = ConsulCluster()
     cluster.servers = [ConsulServer(cluster, number) for number in range(count)]
-    for server in cluster.servers:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with served(cluster.servers):
         yield cluster
-    finally:
-        for server in cluster.servers:
-            server.shutdown()
-            server.server_close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import http.server
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import parse_qs, urlsplit
+
+from tests.unit.serving import served
 
 
 class Service(http.server.ThreadingHTTPServer):
@@ -67,12 +68,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def services(count: int) -> Iterator[list[Service]]:
     """So many, which know nothing of each other."""
     found = [Service() for _ in range(count)]
-    threads = [threading.Thread(target=service.serve_forever, args=(0.01,), daemon=True) for service in found]
-    for thread in threads:
-        thread.start()
-    try:
+    with served(found):
         yield found
-    finally:
-        for service in found:
-            service.shutdown()
-            service.server_close()

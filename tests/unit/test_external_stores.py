@@ -18,11 +18,14 @@ from containernet_env.base import cache
 from containernet_env.base.errors import ConfigError, RunError
 from containernet_env.cli import check
 from containernet_env.config import load_config
+from containernet_env.config.scenarios import load_scenarios
 from containernet_env.load.request import request_of
 from containernet_env.model.config import Config
 from containernet_env.model.keys import ALPHABET, Keys
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs import external_left
 from containernet_env.runs.external_access import cluster_of
 from containernet_env.stores.etcd.certificates import Authority
@@ -170,10 +173,6 @@ def test_all_keys_of_a_run_are_removed_from_consul_and_no_others(tmp_path: Path)
         assert cluster.keys() == 5001
         assert cluster.remove_keys(told.append) == 5001 and told[-1] == 5001
         assert found.values == others and cluster.keys() == 0
-        listed = [request for request in found.requests if request.endswith("?keys&consistent")]
-        most = len(ALPHABET) ** 2
-        # The keys of a part are at most so many; the last list is of what no part has.
-        assert len(listed) == 2 + -(-KEYS.count // most) + 1
 
 
 def test_of_two_digits_keys_are_listed_at_once(tmp_path: Path) -> None:
@@ -183,12 +182,57 @@ def test_of_two_digits_keys_are_listed_at_once(tmp_path: Path) -> None:
         assert opened(of_consul(tmp_path, found), small).remove_keys() == 2 and found.values == {}
 
 
-@pytest.mark.parametrize("part", ["d/./", "d/../", "d//"])
-def test_keys_that_consul_would_redirect_hold_up_no_removal(tmp_path: Path, part: str) -> None:
+@pytest.mark.parametrize(
+    ("keys", "lists"),
+    [
+        (Keys(8, 1_000_000, PREFIX), -(-1_000_000 // 62**3)),
+        (Keys(1024, 5000, PREFIX), -(-5000 // 62**2)),
+        (Keys(8, 5000, f"{PREFIX}{'<' * 60}"), -(-5000 // 62**2)),
+    ],
+)
+def test_so_many_names_are_listed_at_once_as_an_answer_holds(tmp_path: Path, keys: Keys, lists: int) -> None:
     with consul(1) as found:
-        own = OwnKeys(PREFIX, (Keys(4, 50, f"{PREFIX}{part}"), KEYS))
-        found.values[KEYS.name(0)] = b""
-        assert opened(of_consul(tmp_path, found), own).remove_keys() == 1 and found.values == {}
+        last = keys.name(keys.count - 1)
+        found.values = {keys.name(0): b"", last: b""}
+        assert opened(of_consul(tmp_path, found), OwnKeys(PREFIX, (keys,))).remove_keys() == 2 and found.values == {}
+        listed = [request for request in found.requests if request.endswith("?keys&consistent")]
+        assert len(listed) == lists + 1 and len(ALPHABET) == 62
+
+
+@pytest.mark.parametrize("prefix", ["/a", "d/./", "d//x", "../"])
+def test_keys_that_consul_redirects_are_refused_before_the_load(tmp_path: Path, prefix: str) -> None:
+    scenarios = tmp_path / "scenarios.json"
+    dataset = {"keyPrefix": prefix, "keySize": 4, "valSize": 9, "keys": 9}
+    load = {"total": 10, "clients": 1, "conns": 1}
+    block = {"type": "read", "load": load, "consistency": "l"}
+    scenarios.write_text(json.dumps({"dataset": dataset, "scenarios": [block]}))
+    found = load_scenarios(scenarios)
+    assert build_plan(config_of(tmp_path, "zookeeper", ["a:1"]), found, PlanOptions(machine_cores=2)).scenarios
+    with pytest.raises(ConfigError) as raised:
+        build_plan(config_of(tmp_path, "consul", ["http://a:1"]), found, PlanOptions(machine_cores=2))
+    (problem,) = raised.value.problems
+    assert problem.path == "$.dataset.keyPrefix" and "redirects" in problem.message
+    dataset["keyPrefix"] = "a.b/..c/"
+    scenarios.write_text(json.dumps({"dataset": dataset, "scenarios": [block]}))
+    assert build_plan(
+        config_of(tmp_path, "consul", ["http://a:1"]), load_scenarios(scenarios), PlanOptions(2)
+    ).scenarios
+
+
+def test_names_of_keys_are_written_as_urls_have_them(tmp_path: Path) -> None:
+    own = OwnKeys("a b?c/abc/", (Keys(2, 9, "a b?c/abc/"),))
+    with consul(2) as found:
+        config = of_consul(tmp_path, found, prefix="a b?c/")
+        cluster = opened(config, own)
+        assert cluster.try_write() is None and found.values == {}
+        found.values = {own.generated[0].name(8): b"v", "a b": b""}
+        assert cluster.keys() == 1 and cluster.remove_keys() == 1 and found.values == {"a b": b""}
+
+
+def test_the_term_is_the_newest_that_a_server_knows(tmp_path: Path) -> None:
+    with consul(2) as found:
+        found.terms[1] = 9
+        assert opened(of_consul(tmp_path, found)).look(5).leadership == Leadership("consul1", 9)
 
 
 def test_consuls_that_name_the_same_servers_are_told_apart_by_a_key(tmp_path: Path) -> None:
@@ -223,6 +267,48 @@ def test_a_server_of_consul_that_is_silent_is_waited_for_once(tmp_path: Path, mo
 
 
 # ZooKeeper
+
+
+def test_what_keys_hold_is_read_below_the_znode_of_the_run(tmp_path: Path) -> None:
+    with zookeeper(1) as found:
+        cluster = opened(of_zookeeper(tmp_path, found))
+        assert cluster.try_write() is None
+        found.znodes.update({"/containernet-env/abc/a%2Fb": b"own", "/k": b"other"})
+        held = list(cluster.written("", 0, ["a/b", "k"], 5).writes)
+        assert [(write.key, write.value) for write in held] == [("a/b", "own"), ("k", None)]
+
+
+def test_observers_are_no_members_that_vote(tmp_path: Path) -> None:
+    with zookeeper(2) as found:
+        found.znodes["/zookeeper/config"] += b"\nserver.9=10.9.0.9:2888:3888:observer;0.0.0.0:2181\nversion=0"
+        assert opened(of_zookeeper(tmp_path, found)).look(5).size == 2
+
+
+def test_a_member_that_alone_finds_no_quorum_is_named(tmp_path: Path) -> None:
+    with zookeeper(3) as found:
+        found.servers[2].serves = False
+        (problem,) = opened(of_zookeeper(tmp_path, found)).look(5).problems
+        assert problem == f"{found.servers[2].address} serves no requests: it has found no quorum, and others have"
+
+
+def test_a_znode_that_goes_while_the_one_below_it_is_made_is_made_again(tmp_path: Path) -> None:
+    with zookeeper(1) as found:
+        found.vanishing = "/containernet-env"
+        assert opened(of_zookeeper(tmp_path, found)).try_write() is None
+        assert found.own() == ["/containernet-env", "/containernet-env/abc"]
+
+
+def test_keys_that_come_while_others_are_removed_are_removed_too(tmp_path: Path) -> None:
+    with zookeeper(1) as found:
+        cluster = opened(of_zookeeper(tmp_path, found))
+        assert cluster.try_write() is None
+        found.znodes["/containernet-env/abc/1"] = b"v"
+
+        def late(removed: int) -> None:
+            if removed == 1:
+                found.znodes["/containernet-env/abc/2"] = b"v"
+
+        assert cluster.remove_keys(late) == 2 and found.own() == []
 
 
 def test_members_of_zookeeper_are_looked_at_and_nothing_is_written(tmp_path: Path) -> None:
@@ -387,6 +473,8 @@ def test_what_a_killed_run_left_is_removed_by_an_endpoint_of_both(tmp_path: Path
         external_left.begin(config, "abc", None, OWN)
         found.values.update(dict.fromkeys(map(KEYS.name, range(10)), b"v"))
         of_other = of_zookeeper(tmp_path, members)
+        same = config_of(tmp_path, "etcd", [server.url for server in found.servers])
+        assert not external_left._is_on(next(external_left.records())[1], same, None)
         assert external_left.clean(of_other, pytest.fail, pytest.fail)[0].store == "consul"
         one = config_of(tmp_path, "consul", [found.servers[1].url])
         done: list[str] = []

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.unit.serving import served
+
 _CREATE, _DELETE, _EXISTS, _GET, _CHILDREN, _SYNC, _DESCENDANTS, _CLOSE = 1, 2, 3, 4, 8, 9, 104, -11
 _UNIMPLEMENTED, _NO_NODE, _NO_AUTH, _EXISTS_ALREADY, _NOT_EMPTY = -6, -101, -102, -110, -111
 _EPHEMERAL = struct.pack(">i", 1)
@@ -18,8 +20,9 @@ class ZooKeeperCluster:
     """What its servers share: ``znodes`` by path, and who leads (its number from 0; ``None``: there is no quorum).
 
     ``denied``: znodes whose paths begin with it may be neither made nor deleted. ``kept``: a znode whose children may
-    not be deleted; ``secret``: one that may not be read. ``old``: it counts no descendants, as
-    before 3.6. ``word``: an answer to four-letter words in the place of the true one.
+    not be deleted; ``secret``: one that may not be read. ``vanishing``: one that is deleted once, when a child of it is
+    made. ``old``: it counts no descendants, as before 3.6. ``word``: an answer to four-letter words in the place of the
+    true one.
     """
 
     def __init__(self, count: int) -> None:
@@ -30,6 +33,7 @@ class ZooKeeperCluster:
         self.kept: str | None = None
         self.secret: str | None = None
         self.old = False
+        self.vanishing: str | None = None
         self.word: str | None = None
         self.servers: list[ZooKeeperServer] = []
         self.lock = threading.Lock()
@@ -55,6 +59,9 @@ class ZooKeeperCluster:
                 return _NO_AUTH, b""
             if operation == _CREATE:
                 above = path.rpartition("/")[0]
+                if above and above == self.vanishing:
+                    self.vanishing = None
+                    del self.znodes[above]
                 if there or (above and above not in self.znodes):
                     return (_EXISTS_ALREADY if there else _NO_NODE), b""
                 self.znodes[path] = rest[4 : 4 + struct.unpack(">i", rest[:4])[0]]
@@ -87,6 +94,7 @@ class ZooKeeperServer(socketserver.ThreadingTCPServer):
     def __init__(self, cluster: ZooKeeperCluster, number: int) -> None:
         self.cluster = cluster
         self.number = number
+        self.serves = True
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -98,7 +106,7 @@ class ZooKeeperServer(socketserver.ThreadingTCPServer):
         cluster = self.cluster
         if cluster.word is not None:
             return cluster.word
-        if cluster.leader is None:
+        if cluster.leader is None or not self.serves:
             return "This ZooKeeper instance is not currently serving requests\n"
         alone = len(cluster.servers) == 1
         mode = "standalone" if alone else "leader" if cluster.leader == self.number else "follower"
@@ -153,11 +161,5 @@ def zookeeper(count: int) -> Iterator[ZooKeeperCluster]:
     """A cluster of so many servers."""
     cluster = ZooKeeperCluster(count)
     cluster.servers = [ZooKeeperServer(cluster, number) for number in range(count)]
-    for server in cluster.servers:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with served(cluster.servers):
         yield cluster
-    finally:
-        for server in cluster.servers:
-            server.shutdown()
-            server.server_close()

@@ -5,6 +5,7 @@ Everything is asked over the agents' HTTP API. Nothing here writes but ``try_wri
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, NoAnswerError
 from containernet_env.base.side_by_side import side_by_side
 from containernet_env.model.external import External
-from containernet_env.model.keys import ALPHABET
+from containernet_env.model.keys import ALPHABET, Keys
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.consul import cluster
 from containernet_env.stores.consul.cluster import ConsulCluster
@@ -32,8 +33,8 @@ from containernet_env.stores.members import MemberStatus
 from containernet_env.stores.protocol import MemberPlace
 
 _ASK_S = 10.0
-# Keys whose numbers differ in their last two digits alone are listed at once.
-_LISTED_DIGITS = 2
+# Of the names of keys that are listed at once: answers have a bound of 16 MiB.
+_MOST_LISTED_BYTES = 12 << 20
 # What all versions take in one transaction (agent/txn_endpoint.go, maxTxnOps): one entry of the log.
 _BATCH_KEYS = 64
 _WANTS_TOKEN = "asks for a token (ACLs), and loads are sent without one"
@@ -187,11 +188,11 @@ class ExternalConsul(ConsulCluster):
     def _parts(self) -> Iterator[str]:
         """Prefixes that few of the run's keys have in common, and last the one of all: answers have a bound."""
         for keys in self._own.generated:
-            if not set(keys.prefix.split("/")[:-1]).isdisjoint(("", ".", "..")):
-                continue  # Consul redirects what asks for them, so none was written
-            digits = min(_LISTED_DIGITS, keys.size)
+            digits = 0
+            while digits < keys.size and _listed_bytes(keys) * len(ALPHABET) ** (digits + 1) <= _MOST_LISTED_BYTES:
+                digits += 1
             for first in range(0, keys.count, len(ALPHABET) ** digits):
-                yield keys.name(first)[:-digits]
+                yield keys.name(first)[: -digits or None]
         yield self._own.prefix
 
     def _listed(self, prefix: str) -> list[str]:
@@ -222,6 +223,12 @@ class ExternalConsul(ConsulCluster):
             self._asked.append(connection)
         assert problem is not None
         raise problem
+
+
+def _listed_bytes(keys: Keys) -> int:
+    """How many bytes the name of each takes in a list, in JSON as Consul has it, or with more escapes."""
+    name = keys.name(0)
+    return len(json.dumps(name)) + len(",") + sum(5 * name.count(escaped) for escaped in "<>&")
 
 
 @dataclass(frozen=True, slots=True)

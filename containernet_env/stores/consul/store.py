@@ -52,6 +52,7 @@ class Consul:
     load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "consul"})
     # Consul's own bound of a value, which limits.kv_max_value_size may change (docs: limits).
     largest_value_bytes: ClassVar[int | None] = 512 << 10
+    keys_are_paths: ClassVar[bool] = True
     consistency: ClassVar[Mapping[str, str]] = {"s": "stale"}
     lacks: ClassVar[Lacking] = {
         "heartbeat_interval": "scales all its timeouts by one number, the flag raft_multiplier",

@@ -45,6 +45,7 @@ class Etcd:
     lacks: ClassVar[Lacking] = {"default": 'has no third consistency beside "l" and "s"'}
     load_terms: ClassVar[LoadTerms] = LoadTerms()
     largest_value_bytes: ClassVar[int | None] = None
+    keys_are_paths: ClassVar[bool] = False
     consistency: ClassVar[Mapping[str, str]] = {}
 
     @property

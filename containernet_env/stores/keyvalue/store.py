@@ -47,6 +47,7 @@ class KeyValue:
     program: ClassVar[str] = USER_PROGRAM
     last_words = staticmethod(last_words)
     largest_value_bytes: ClassVar[int | None] = None
+    keys_are_paths: ClassVar[bool] = False
     consistency: ClassVar[Mapping[str, str]] = {"l": "by URL"}
     lacks: ClassVar[Lacking] = {
         "heartbeat_interval": _NO_ELECTIONS,

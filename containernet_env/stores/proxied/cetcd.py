@@ -54,4 +54,5 @@ CETCD = Proxy(
     values=values,
     writes=_writes,
     reads=_reads,
+    keys_are_paths=True,
 )

@@ -39,3 +39,4 @@ class Proxy:
     writes: Callable[[Scenario], ClientSizes]
     reads: Callable[[Scenario], ClientSizes]
     consistency: Mapping[str, str] = field(default_factory=dict)
+    keys_are_paths: bool = False

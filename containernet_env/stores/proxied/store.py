@@ -82,6 +82,11 @@ class ProxiedEtcd:
         return self.proxy.largest_value_bytes
 
     @property
+    def keys_are_paths(self) -> bool:
+        """See ``Store``."""
+        return self.proxy.keys_are_paths
+
+    @property
     def consistency(self) -> Mapping[str, str]:
         """See ``Store``."""
         return self.proxy.consistency

@@ -56,6 +56,7 @@ class Replicas:
     last_words = staticmethod(last_words)
     # maxValue in replicas_image/table.go.
     largest_value_bytes: ClassVar[int | None] = 4 << 20
+    keys_are_paths: ClassVar[bool] = False
     lacks: ClassVar[Lacking] = {
         "heartbeat_interval": _NO_ELECTIONS,
         "election_timeout": _NO_ELECTIONS,

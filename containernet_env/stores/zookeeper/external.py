@@ -27,6 +27,7 @@ MARK = b"containernet-env"
 _ASK_S = 10.0
 _BATCH_KEYS = 500
 # What members that have no quorum say (NettyServerCnxn, ServerCnxn), and of words that they may not answer.
+_NO_QUORUM = "serves no requests: it has found no quorum, and others have"
 _NOT_SERVING, _NOT_ALLOWED = "not currently serving requests", "not in the whitelist"
 # Another run may remove a znode that is empty while this one creates a child of it.
 _TRIES = 5
@@ -88,6 +89,9 @@ class ExternalZooKeeper(ZooKeeperCluster):
         if not states:
             told = f"{len(answers)} of {len(answers)} endpoints answer, and serve no requests"
             return replace(found, problem=f"the cluster has no quorum: {told}")
+        if len(states) < len(answers):
+            told_each = (look if state else replace(look, problem=_NO_QUORUM) for look, state in answers)
+            return replace(found, members=tuple(told_each))
         if len(answers) > 1 and any(state.mode == "standalone" for state in states):
             return replace(found, problem="the endpoints are of different clusters: a member is alone")
         try:

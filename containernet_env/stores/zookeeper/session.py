@@ -41,14 +41,15 @@ _CONNECT = struct.pack(">iqiqi", 0, 0, _SESSION_MS, 0, 16) + bytes(16) + b"\0"
 # Of an answer: xid, zxid and error. Of a znode (Stat): czxid and mzxid at its begin, 68 bytes in all.
 _HEADER_BYTES, _STAT_BYTES = 16, 68
 # What members take as one packet at most (jute.maxbuffer); the names of a znode's children may be more.
-_MOST_BYTES, _MOST_BYTES_OF_NAMES = 1 << 20, 64 << 20
+_MOST_BYTES, _MOST_BYTES_OF_NAMES = 1 << 20, 256 << 20
 # A list of one: everything is allowed (31) to everybody.
 _FOR_ALL = struct.pack(">ii", 1, 31) + _text("world") + _text("anyone")
 # Kinds of znodes (CreateMode), without a number in their names: one that stays, and one that ends with its session.
 _STAYS, _EPHEMERAL = struct.pack(">i", 0), struct.pack(">i", 1)
 _ANY_VERSION = struct.pack(">i", -1)
 _CONFIG = "/zookeeper/config"
-_SERVER = re.compile(rb"^server\.([0-9]+)=", re.MULTILINE)
+# Those that vote: observers have that word after their ports.
+_VOTER = re.compile(rb"^server\.([0-9]+)=(?![^;\n]*:observer)", re.MULTILINE)
 # Names below the root that mean something else; the load escapes their first byte (store/zookeeper/jute/path.go).
 _SPECIAL = (".", "..", "zookeeper")
 
@@ -123,11 +124,11 @@ class Session:
         return None if found is None else found[0]
 
     def voters(self) -> frozenset[str]:
-        """The numbers of the cluster's servers, as its configuration has them; none where it does not say.
+        """The numbers of the cluster's voting servers, as its configuration has them; none where it does not say.
 
         Each member has written its addresses as its own file has them, which need not be as others have them.
         """
-        return frozenset(number.decode() for number in _SERVER.findall(self.data(_CONFIG) or b""))
+        return frozenset(number.decode() for number in _VOTER.findall(self.data(_CONFIG) or b""))
 
     def exists(self, path: str) -> bool:
         """Whether there is such a znode."""

@@ -46,6 +46,7 @@ class ZooKeeper:
     last_words = staticmethod(last_words)
     load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "zookeeper"}, second_tries=True)
     largest_value_bytes: ClassVar[int | None] = 1_000_000
+    keys_are_paths: ClassVar[bool] = False
     consistency: ClassVar[Mapping[str, str]] = {"l": "sync+read"}
     lacks: ClassVar[Lacking] = {
         "heartbeat_interval": "has ticks instead: the flags tickTime, initLimit and syncLimit of the store",
