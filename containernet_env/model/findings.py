@@ -46,6 +46,7 @@ Kind = Literal[
     "network_unknown",
     "few_answers",
     "cut_short",
+    "below_floor",
     "search",
     "event",
     "event_missed",
@@ -70,6 +71,9 @@ SILENCE_MAX_S = 2.0
 """Longer is no silence of a member that lives and whose machine lets it run, however long its election timeout is."""
 SILENCE_THROTTLED_SHARE = 0.1
 """The share of a scenario for which a member's CPU limit has stopped it, where that is to explain a silence in it."""
+BELOW_PART, BELOW_LEAST_S = 10, 0.0003
+"""A median may be below its floor by this part of it, and by 0.3 ms: disks are not the same from one second to the
+next, and where links vary, so does the median of few requests."""
 ANSWERS = 20
 """With fewer answers the 95th percentile is the slowest request."""
 
@@ -132,6 +136,17 @@ def load_findings(load: LoadResult | None) -> Iterator[Finding]:
         text = f"the generator itself was too slow for {late:,} requests: their figures are not the store's"
         effect: Effect = "invalid" if late > LATE_SHARE * load.requests else "told"
         yield Finding("generator_late", effect, text, late, 0)
+
+
+def floor_findings(load: LoadResult | None, floor_s: float | None) -> Iterator[Finding]:
+    """The finding that a median is below the least that was thought possible: ``floor_s``, if it is known."""
+    if load is None or load.median_s is None or floor_s is None:
+        return
+    below_s, most_s = floor_s - load.median_s, max(floor_s / BELOW_PART, BELOW_LEAST_S)
+    if below_s > most_s:
+        text = f"the median, {load.median_s * 1e3:.2f} ms, is {below_s * 1e3:.2f} ms below the floor: "
+        text += "the disks are faster than before the run, or requests waited for less than the floor has"
+        yield Finding("below_floor", "told", text, below_s, most_s)
 
 
 def _pauses(load: LoadResult) -> Iterator[Finding]:

@@ -202,6 +202,12 @@ RULES: Mapping[Kind, Rule] = {
     "cut_short": Rule(
         ("unknown",), "-", "-", "the scenario ended before its load did: its figures are of another load"
     ),
+    "below_floor": Rule(
+        ("told",),
+        "s by which the median is below the floor",
+        "a tenth of the floor, at least 0.3 ms",
+        "the figures are what was measured; the floor is not the least that is possible there",
+    ),
     "search": Rule(
         ("told", "unknown"),
         "requests/s at which the objective of a search held in all repeats",

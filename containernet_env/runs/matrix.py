@@ -17,6 +17,7 @@ from containernet_env.model.findings import (
     Finding,
     death_findings,
     event_findings,
+    floor_findings,
     leader_findings,
     load_findings,
     member_findings,
@@ -309,6 +310,7 @@ class Matrix:
         yield from event_findings(done)
         yield from death_findings(deaths)
         yield from load_findings(load)
+        yield from floor_findings(load, outcome.floor_s)
         yield from network_findings(outcome.network, latency_s, killed)
         yield from self._counters_findings(outcome)
         yield from machine_findings(usage, load, self._target.capacity)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from containernet_env.model.findings import Effect, Finding, Kind, load_findings
+from containernet_env.model.findings import Effect, Finding, Kind, floor_findings, load_findings
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.verdict import RULES, Verdict, as_markdown, verdict
 from tests.unit.answers import closed_loop
@@ -77,3 +78,26 @@ def test_a_few_late_requests_of_many_do_not_make_the_figures_the_generators(late
         ("fell_behind", "told"),
         ("generator_late", effect),
     ]
+
+
+@pytest.mark.parametrize(
+    ("median_s", "floor_s", "below_s"),
+    [
+        (0.0125, 0.018, 0.0055),
+        (0.01625, 0.018, None),
+        (0.0161, 0.018, 0.0019),
+        (0.0005, 0.00075, None),
+        (0.0004, 0.00075, 0.00035),
+        (0.019, 0.018, None),
+        (None, 0.018, None),
+        (0.001, None, None),
+    ],
+)
+def test_a_median_below_its_floor_is_told(median_s: float | None, floor_s: float | None, below_s: float | None) -> None:
+    percentiles = {} if median_s is None else {"50": median_s}
+    result = replace(LoadResult.from_json(closed_loop()), percentiles_s=percentiles)
+    found = list(floor_findings(result, floor_s))
+    assert [(item.kind, item.effect, item.value) for item in found] == (
+        [] if below_s is None else [("below_floor", "told", pytest.approx(below_s))]
+    )
+    assert list(floor_findings(None, 1.0)) == []
