@@ -50,6 +50,8 @@ def render_external_plan(plan: Plan, console: Console) -> None:
     external = plan.config.external
     assert external is not None
     login = "" if external.user is None else f", as {external.user}"
+    if external.token_file is not None:
+        login = f", with the token in {external.token_file}"
     after = "they stay" if plan.config.keys_stay else "removed afterwards"
     lines = [*external.urls, f"keys under {external.prefix_of(plan.run_id)}, {after}{login}"]
     render_lines(f"{plan.config.path}: {plan.store.name}, run by somebody else", lines, console)

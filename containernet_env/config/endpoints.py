@@ -117,7 +117,7 @@ class RawTls(StrictModel):
 _NO_USERS = {
     "http": "of the service only URLs are known",
     "zookeeper": "loads for ZooKeeper are sent as nobody",
-    "consul": "Consul knows tokens, and loads are sent without one",
+    "consul": "Consul knows tokens, which token_file is for",
 }
 
 
@@ -131,6 +131,7 @@ class RawEndpoints(StrictModel):
     tls: RawTls | None = None
     user: OptionalUser = None
     password_file: FilePath = None
+    token_file: FilePath = None
     prefix: Prefix = DEFAULT_PREFIX
     scenarios: FilePath = None
 
@@ -143,6 +144,11 @@ class RawEndpoints(StrictModel):
     def _only_etcd_has_users(self) -> None:
         if self.user is not None and (reason := _NO_USERS.get(self.kind)) is not None:
             refuse(f"cannot log in: {reason}", "no user", key="user")
+
+    @rule
+    def _only_consul_has_tokens(self) -> None:
+        if self.token_file is not None and self.kind != "consul":
+            refuse("is for Consul alone", 'no token_file, or the store "consul"', key="token_file")
 
     @rule
     def _a_prefix_is_a_path(self) -> None:
@@ -207,6 +213,7 @@ def config_of_endpoints(document: Document) -> Config:
         _below(folder, raw.password_file),
         raw.prefix,
         raw.kind != "zookeeper",
+        _below(folder, raw.token_file),
     )
     service = raw.store.service if isinstance(raw.store, RawService) else None
     store = StoreChoice(raw.kind, service=service)

@@ -73,6 +73,7 @@ MEANINGS = {
     "cert": "the client's own certificate, where members ask for one (PEM)",
     "RawTls.key": "its private key (PEM)",
     "user": "the user to log in as",
+    "token_file": "of Consul: file with the token (ACLs) on its first line",
     "password_file": "file with the user's password on its first line (the environment variable BENCHMARK_PASSWORD)",
     "RawEndpoints.prefix": "what every key that is written starts with, before the run's id",
     "RawEndpoints.scenarios": "scenario file",

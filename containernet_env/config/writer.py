@@ -59,6 +59,7 @@ def _endpoints(external: External, store: StoreChoice) -> dict[str, Any]:
             "tls": tls and _given({"ca": path(tls.ca), "cert": path(tls.cert), "key": path(tls.key)}),
             "user": external.user,
             "password_file": path(external.password_file),
+            "token_file": path(external.token_file),
             "prefix": external.prefix,
         }
     )

@@ -45,9 +45,11 @@ class TcpConnection:
         status, data = self._request(method, path, body, timeout_s, headers)
         return decoded(status, data, f"{method} {path}")
 
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+    def request_bytes(
+        self, port: int, path: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> bytes:
         """GET, and the answer as it is; raises as ``request_json`` does."""
-        status, data = self._request("GET", path, None, timeout_s, None)
+        status, data = self._request("GET", path, None, timeout_s, headers)
         if not 200 <= status < 300:
             raise HttpError(status, None, data[:200].decode(errors="replace").strip())
         return data

@@ -41,7 +41,7 @@ class External:
     """Members by their endpoints, in the file's order. Without ``tls`` they are spoken to in plain text.
 
     ``prefix`` is that of all keys which are written; each run adds its own id. The password of ``user`` is in
-    ``password_file`` or in the environment, and nowhere else.
+    ``password_file`` or in the environment, and nowhere else. The token of Consul is in ``token_file``.
     ``http``: whether they speak HTTP, as their endpoints say then.
     """
 
@@ -51,6 +51,12 @@ class External:
     password_file: Path | None = None
     prefix: str = DEFAULT_PREFIX
     http: bool = True
+    token_file: Path | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether members are told who asks."""
+        return self.user is not None or self.token_file is not None
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -97,6 +97,9 @@ class LoadBody(TypedDict, total=False):
     # file with the user's password on its first line; only together with `user`
     passwordFile: str
 
+    # of the store consul: file with the token (ACLs) on its first line; only with the store consul
+    tokenFile: str
+
     # size of each generated key, without its prefix; with a key to read, of the keys that verify expects (bytes);
     # enough for `keySpace` different keys
     keySize: int

@@ -47,6 +47,7 @@ def _store_dict(plan: Plan) -> dict[str, Any]:
         return {
             "endpoints": list(external.urls),
             "user": external.user,
+            **({"token": True} if external.token_file is not None else {}),
             "client_certificate": external.tls is not None and external.tls.cert is not None,
             "prefix": external.prefix,
         }

@@ -28,7 +28,7 @@ def config_hash(plan: Plan) -> str:
         # Which CA signs and how long the prefix is makes no other load.
         service = plan.config.store.service
         spoken = [] if service is None else [asdict(service)]
-        return _digest([plan.store.name, "external", list(external.urls), external.user is not None, *spoken])
+        return _digest([plan.store.name, "external", list(external.urls), external.is_known, *spoken])
     hosts = [
         {
             "name": host.name,

@@ -153,7 +153,8 @@ class ExternalTestbed:
         self._folder = external_left.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
         if (reason := self._cluster.try_write()) is not None:
             raise RunError(f"the cluster of {self.plan.config.path} cannot be measured: {reason}")
-        self._local = LocalServer(programs, self._folder, self._external, None if login is None else login.password)
+        password = login.password if login is not None and login.user is not None else None
+        self._local = LocalServer(programs, self._folder, self._external, password)
         self._local.start()
         self._server = BenchmarkServer(self._local.connection, self._local.request)
         self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.ending)

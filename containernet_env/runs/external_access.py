@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from pathlib import Path
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts.tcp_http import TcpConnection
@@ -31,7 +32,12 @@ def connections_to(external: External) -> list[TcpConnection]:
 
 
 def login_of(external: External) -> Login | None:
-    """The user and the password, from its file or the environment. Raises ``UsageError``."""
+    """The user and the password, from its file or the environment, or the token. Raises ``UsageError``."""
+    if external.token_file is not None:
+        token = _first_line("token", external.token_file)
+        if not all("!" <= character <= "~" for character in token):
+            raise UsageError(f"the token file {external.token_file} has more than visible ASCII on its first line")
+        return Login(None, token)
     if external.user is None:
         return None
     if external.password_file is None:
@@ -42,15 +48,20 @@ def login_of(external: External) -> Login | None:
                 f'  Put it into the environment variable {PASSWORD_VARIABLE}, or name a file: "password_file".'
             )
         return Login(external.user, password)
+    return Login(external.user, _first_line("password", external.password_file))
+
+
+def _first_line(what: str, path: Path) -> str:
+    """A secret, which a file has on its first line. Raises ``UsageError``."""
     try:
-        with external.password_file.open(encoding="utf-8") as file:
-            password = file.readline(_PASSWORD_BYTES).rstrip("\r\n")
+        with path.open(encoding="utf-8") as file:
+            secret = file.readline(_PASSWORD_BYTES).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UsageError(f"the password file {external.password_file} cannot be read: {reason}") from error
-    if not password:
-        raise UsageError(f"the password file {external.password_file} has no password on its first line")
-    return Login(external.user, password)
+        raise UsageError(f"the {what} file {path} cannot be read: {reason}") from error
+    if not secret:
+        raise UsageError(f"the {what} file {path} has no {what} on its first line")
+    return secret
 
 
 def cluster_of(config: Config, own: OwnKeys) -> ExternalCluster:

@@ -25,14 +25,14 @@ _POLL_S = 0.02
 _SERVING = re.compile(rf"serving on {re.escape(LOOPBACK)}:([0-9]+)$", re.MULTILINE)
 # The server gives its client 5 s (endGrace in benchmark_image/internal/api/runner.go).
 _ENDING = Ending(signal.SIGTERM, leader_only=False, grace_s=8.0)
-_NAMES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
+_NAMES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem", "token": "token"}
 
 
 class LocalServer:
     """`benchmark-server` on a free port of 127.0.0.1; it ends when this process has ended, however that did.
 
     ``programs`` is the folder of its programs, ``folder`` one of its own, where it keeps its log, results, and links to
-    the user's certificates. The password is in its environment alone.
+    the user's certificates and token. The password is in its environment alone.
     """
 
     name = "benchmark server"
@@ -52,12 +52,16 @@ class LocalServer:
     @property
     def request(self) -> dict[str, str]:
         """The fields that let a load in (docs/tls.md)."""
-        files = self._external.tls
         fields = {} if self._external.user is None else {"user": self._external.user}
-        if files is not None:
-            given = {"caFile": ("ca", files.ca), "certFile": ("cert", files.cert), "keyFile": ("key", files.key)}
-            fields |= {name: _NAMES[kind] for name, (kind, path) in given.items() if path is not None}
-        return fields
+        return fields | {f"{kind}File": _NAMES[kind] for kind in self._files}
+
+    @property
+    def _files(self) -> dict[str, Path]:
+        """The user's files by what they are."""
+        tls = self._external.tls
+        given = {} if tls is None else {"ca": tls.ca, "cert": tls.cert, "key": tls.key}
+        found = {**given, "token": self._external.token_file}
+        return {kind: path for kind, path in found.items() if path is not None}
 
     @property
     def connection(self) -> TcpConnection:
@@ -69,10 +73,8 @@ class LocalServer:
         """Start it, and return once it serves. Raises RunError."""
         credentials = self._folder / "credentials"
         credentials.mkdir(mode=0o700)
-        files = self._external.tls
-        for kind, path in {} if files is None else {"ca": files.ca, "cert": files.cert, "key": files.key}.items():
-            if path is not None:
-                (credentials / _NAMES[kind]).symlink_to(os.path.abspath(path))
+        for kind, path in self._files.items():
+            (credentials / _NAMES[kind]).symlink_to(os.path.abspath(path))
         allowed = ",".join(endpoint.address for endpoint in self._external.endpoints)
         argv = [str(self._programs / SERVER_ENTRY_POINT), f"--listen={LOOPBACK}:0", f"--allow={allowed}"]
         argv += [f"--credentials={credentials}", f"--results={self._folder / 'results'}"]

@@ -6,6 +6,7 @@ configures anything.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -59,8 +60,50 @@ class ExternalConnection(Connection, Protocol):
     ) -> Any:
         """See ``Connection``; ``headers`` are sent besides."""
 
+    def request_bytes(
+        self, port: int, path: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """See ``Connection``; ``headers`` are sent besides."""
+
     def speaks_tls(self, timeout_s: float) -> bool:
         """Whether TLS is spoken there, whoever that is; nothing is sent over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithHeaders:
+    """A connection to an endpoint whose requests all carry the same headers, which may be secret."""
+
+    connection: ExternalConnection
+    headers: Mapping[str, str] = field(repr=False)
+
+    def request_json(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """See ``ExternalConnection``."""
+        sent = {**self.headers, **(headers or {})}
+        return self.connection.request_json(port, method, path, body, timeout_s=timeout_s, headers=sent)
+
+    def request_bytes(
+        self, port: int, path: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """See ``ExternalConnection``."""
+        sent = {**self.headers, **(headers or {})}
+        return self.connection.request_bytes(port, path, timeout_s=timeout_s, headers=sent)
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        """See ``ExternalConnection``."""
+        return self.connection.open(port, timeout_s=timeout_s)
+
+    def speaks_tls(self, timeout_s: float) -> bool:
+        """See ``ExternalConnection``."""
+        return self.connection.speaks_tls(timeout_s)
 
 
 @dataclass
@@ -94,9 +137,9 @@ def why_silent(connection: ExternalConnection, error: NoAnswerError, tls: bool, 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who asks, where the store wants to know."""
+    """Who asks, where the store wants to know; a token has no name beside it."""
 
-    user: str
+    user: str | None
     password: str = field(repr=False)
 
 

@@ -49,13 +49,39 @@ def set_up(kind: str) -> Any:
     return store
 
 
+def consuls_program() -> Path:
+    found = programs.find(set_up("consul").image.module, binaries.go_version())
+    assert found is not None
+    return found / "consul"
+
+
 @pytest.fixture(scope="module")
 def consul(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    module = set_up("consul").image.module
-    found = programs.find(module, binaries.go_version())
-    assert found is not None
-    with Service(CONSUL, found / "consul", 3, tmp_path_factory.mktemp("consul")) as members:
+    with Service(CONSUL, consuls_program(), 3, tmp_path_factory.mktemp("consul")) as members:
         yield members
+
+
+class WithAcls(Service):
+    """One agent that nobody may ask without a token."""
+
+    token = "3f1a2b4c-0000-4000-8000-000000000001"
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        super().__init__(CONSUL, program, 1, folder)
+        self.endpoints = ["127.0.62.1:8500"]
+
+    def _arguments(self, i: int) -> list[str]:
+        tokens = f'tokens {{ initial_management = "{self.token}" agent = "{self.token}" }}'
+        acls = f'acl {{ enabled = true default_policy = "deny" {tokens} }}'
+        return [*super()._arguments(i), "-hcl", acls]
+
+    def _ready(self) -> bool:
+        asked = TcpConnection("127.0.62.1", 8500)
+        try:
+            headers = {"X-Consul-Token": self.token}
+            return asked.request_json(0, "PUT", "/v1/kv/ready", "", timeout_s=2.0, headers=headers) is True
+        except RunError:
+            return False
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +144,7 @@ def rows_of(file: Path) -> list[dict[str, str]]:
     assert done.returncode == 0, done.stdout + done.stderr
     found = rows_in(out)
     assert [row["Error"] for row in found] == ["-"] * 6, found
-    assert {row["Hosts"] for row in found} == {"external"} and {row["ClusterSize"] for row in found} == {"3"}
+    assert {row["Hosts"] for row in found} == {"external"}
     judged = command("verify", out)
     assert judged.returncode == 0 and ": ok" in judged.stdout, judged.stdout + judged.stderr
     assert not list(records())
@@ -128,9 +154,25 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 def test_consul_is_measured_and_keeps_nothing(consul: Service, tmp_path: Path) -> None:
     listing = "/v1/kv/containernet-env/?keys"
     found = rows_of(endpoints(tmp_path, "consul", [f"http://{endpoint}" for endpoint in consul.endpoints]))
+    assert {row["ClusterSize"] for row in found} == {"3"}
     assert {row["StoreVersion"] for row in found} == {programs_version("consul")}
     assert {row["Leader"] for row in found} <= {"consul1", "consul2", "consul3"}
     assert consul.ask("GET", 0, listing) == 404
+
+
+def test_consul_with_acls_is_measured_with_a_token_alone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with WithAcls(consuls_program(), tmp_path_factory.mktemp("acls")) as agent:
+        file = endpoints(tmp_path, "consul", [f"http://{agent.endpoints[0]}"])
+        refused = command("check", file)
+        assert refused.returncode == 1 and "asks for a token (ACLs)" in refused.stdout, refused.stdout + refused.stderr
+        (tmp_path / "token").write_text(f"{agent.token}\n")
+        file.write_text(json.dumps({**json.loads(file.read_text()), "token_file": "token"}))
+        found = rows_of(file)
+        assert {row["Leader"] for row in found} == {"consul1"}
+        for path in (tmp_path / "out.runs").rglob("*"):
+            assert path.is_dir() or agent.token.encode() not in path.read_bytes(), path
 
 
 def programs_version(kind: str) -> str:
@@ -140,6 +182,7 @@ def programs_version(kind: str) -> str:
 def test_zookeeper_is_measured_and_keeps_nothing(zookeeper: list[int], tmp_path: Path) -> None:
     file = endpoints(tmp_path, "zookeeper", [f"127.0.0.1:{port}" for port in zookeeper])
     found = rows_of(file)
+    assert {row["ClusterSize"] for row in found} == {"3"}
     assert {row["StoreVersion"] for row in found} == {programs_version("zookeeper")}
     assert {row["Consistency"] for row in found if row["TestType"] == "read"} == {"sync+read", "s"}
     with session.synced(TcpConnection("127.0.0.1", zookeeper[1]), 5.0) as opened:

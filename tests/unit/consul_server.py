@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,8 @@ class ConsulCluster:
     """What its servers share: ``values`` by key, in ``leader``'s hands (its number from 0; ``None``: there is none).
 
     ``terms``: what a server (by its number) takes for the term, where it is not 7. ``denied``: paths that begin with it
-    are answered 403; ``answers``: a status and a body by "METHOD path" that take the place of what it would do.
+    are answered 403, as all requests are without ``token``; ``answers``: a status and a body by "METHOD path" that take
+    the place of what it would do.
     """
 
     def __init__(self) -> None:
@@ -24,6 +26,7 @@ class ConsulCluster:
         self.leader: int | None = 0
         self.terms: dict[int, int] = {}
         self.denied: str | None = None
+        self.token: str | None = None
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.requests: list[str] = []
         self.servers: list[ConsulServer] = []
@@ -58,7 +61,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         cluster.requests.append(request)
         if request in cluster.answers:
             status, answer = cluster.answers[request]
-        elif cluster.denied is not None and self.path.startswith(cluster.denied):
+        elif (cluster.denied is not None and self.path.startswith(cluster.denied)) or (
+            cluster.token is not None and self.headers.get("X-Consul-Token") != cluster.token
+        ):
             status, answer = 403, b"Permission denied: anonymous token lacks permission"
         else:
             status, value = self._answer(cluster, body)
@@ -101,7 +106,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if "keys" in query.split("&"):
             found = sorted(name for name in cluster.values if name.startswith(key))
             return (200, found) if found else (404, b"")
-        return (200, []) if key in cluster.values else (404, b"")
+        found = sorted(name for name in cluster.values if name == key or (name.startswith(key) and "recurse" in query))
+        entries = [{"Key": name, "ModifyIndex": 1, "Value": b64encode(cluster.values[name]).decode()} for name in found]
+        return (200, entries) if entries else (404, b"")
 
     do_PUT = do_GET = do_DELETE = _serve
 

@@ -15,10 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 from containernet_env.base import cache
-from containernet_env.base.errors import ConfigError, RunError
+from containernet_env.base.errors import ConfigError, RunError, UsageError
 from containernet_env.cli import check
 from containernet_env.config import load_config
 from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.writer import topology_values
 from containernet_env.load.request import request_of
 from containernet_env.model.config import Config
 from containernet_env.model.keys import ALPHABET, Keys
@@ -28,6 +29,7 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs import external_left
 from containernet_env.runs.external_access import cluster_of
+from containernet_env.runs.local_server import LocalServer
 from containernet_env.stores.etcd.certificates import Authority
 from containernet_env.stores.external import ExternalCluster, OwnKeys
 from containernet_env.stores.kinds import external_store_of
@@ -71,7 +73,9 @@ def opened(config: Config, own: OwnKeys = OWN) -> ExternalCluster:
         ({"store": "zookeeper", "endpoints": ["a:1", "a:1"]}, "repeats the endpoint"),
         ({"store": "consul", "endpoints": ["a:1"]}, "do not say whether TLS is spoken"),
         ({"store": "consul", "endpoints": ["https://a:1"]}, "nobody says by which CA"),
-        ({"store": "consul", "endpoints": ["http://a:1"], "user": "x"}, "Consul knows tokens"),
+        ({"store": "consul", "endpoints": ["http://a:1"], "user": "x"}, "Consul knows tokens, which token_file is for"),
+        ({"store": "etcd", "endpoints": ["http://a:1"], "token_file": "x"}, "$.token_file: is for Consul alone"),
+        ({"store": "zookeeper", "endpoints": ["a:1"], "token_file": "x"}, "$.token_file: is for Consul alone"),
         ({"store": "consul", "endpoints": ["http://a:1"], "prefix": "a/../"}, "$.prefix: has parts that are no names"),
         ({"store": "etcd", "endpoints": ["a:1"]}, "do not say whether TLS is spoken"),
     ],
@@ -243,6 +247,51 @@ def test_consuls_that_name_the_same_servers_are_told_apart_by_a_key(tmp_path: Pa
         assert cluster.look(5).problems == []
         assert "they are of different clusters" in str(cluster.try_write())
         assert found.values == other.values == {}
+
+
+def test_each_request_to_consul_carries_the_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("t-123\r\nrest\n")
+    with consul(2) as found:
+        found.token = "t-123"
+        (problem, _) = opened(of_consul(tmp_path, found)).look(5).problems
+        assert problem.endswith(
+            'asks for a token (ACLs): name its file with "token_file" (HTTP 403: Permission denied: '
+            "anonymous token lacks permission)"
+        )
+        config = of_consul(tmp_path, found, token_file="token")
+        cluster = opened(config)
+        assert cluster.look(5).problems == [] and cluster.try_write() is None
+        found.values = {KEYS.name(7): b"v"}
+        (held,) = cluster.written(PREFIX, 0, [KEYS.name(7)], 5).writes
+        assert held.value == "v" and cluster.observe().end() is not None
+        assert cluster.keys() == cluster.remove_keys() == 1
+        found.token = "another"
+        assert all("refuses the token, or what it may do (HTTP 403" in told for told in cluster.look(5).problems)
+        assert config.external is not None
+        server = LocalServer(tmp_path, tmp_path, config.external, None)
+        assert server.request == {"tokenFile": "token"}
+        values = topology_values(config)
+        assert values["token_file"] == str(token) and "t-123" not in json.dumps(values)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "has no token on its first line"),
+        (b"\n", "has no token"),
+        (b"a b\n", "visible ASCII"),
+        (b"\xff", "no text"),
+    ],
+)
+def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "token").write_bytes(content)
+    config = config_of(tmp_path, "consul", ["http://a:1"], token_file="token")
+    with pytest.raises(UsageError, match=told):
+        opened(config)
+    (tmp_path / "token").unlink()
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        opened(config)
 
 
 def test_where_one_server_of_consul_is_silent_the_others_remove(tmp_path: Path) -> None:

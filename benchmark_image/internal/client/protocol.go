@@ -17,7 +17,11 @@ func protocol(s *spec.Spec, secure Securer) (store.Protocol, error) {
 		return zookeeper.New(s.Chroot), nil
 	case spec.Consul:
 		secured, err := secured(s, secure, http1.ALPN)
-		return consul.Protocol{Secured: secured, Default: s.Consistency == spec.Relaxed}, err
+		if err != nil {
+			return nil, err
+		}
+		token, err := token(s)
+		return consul.Protocol{Secured: secured, Token: token, Default: s.Consistency == spec.Relaxed}, err
 	case spec.HTTP:
 		secured, err := secured(s, secure, http1.ALPN)
 		return &keyvalue.Protocol{Secured: secured, Put: s.PutPath, Get: s.GetPath, Written: s.WrittenCodes(),

@@ -40,13 +40,39 @@ func password(s *spec.Spec) (string, error) {
 		return "", fmt.Errorf("log in as %q: there is neither a password file nor the environment variable %s", s.User,
 			spec.PasswordVariable)
 	}
-	content, err := spec.ReadSecret(s.PasswordFile)
+	found, err := firstLine(s.PasswordFile)
 	if err != nil {
 		return "", fmt.Errorf("read the password of %q: %w", s.User, err)
 	}
+	return found, nil
+}
+
+// token is the first line of the file that s names; empty: it names none.
+func token(s *spec.Spec) (string, error) {
+	if s.TokenFile == "" {
+		return "", nil
+	}
+	found, err := firstLine(s.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	for _, c := range []byte(found) {
+		if c <= ' ' || c > '~' {
+			return "", fmt.Errorf("read the token: the first line of %s has more than visible ASCII characters", s.TokenFile)
+		}
+	}
+	return found, nil
+}
+
+// firstLine is that of a file with a secret; an empty one is an error.
+func firstLine(path string) (string, error) {
+	content, err := spec.ReadSecret(path)
+	if err != nil {
+		return "", err
+	}
 	line, _, _ := bytes.Cut(content, []byte("\n"))
 	if line = bytes.TrimSuffix(line, []byte("\r")); len(line) == 0 {
-		return "", fmt.Errorf("read the password of %q: the first line of %s is empty", s.User, s.PasswordFile)
+		return "", fmt.Errorf("the first line of %s is empty", path)
 	}
 	return string(line), nil
 }

@@ -284,3 +284,28 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 		}
 	}
 }
+
+func TestTokensAreOnTheFirstLineOfTheirFile(t *testing.T) {
+	for content, want := range map[string]string{
+		"t-1\r\nrest": "t-1", "t-1": "t-1", "": "is empty", "\nt-1": "is empty", "a b\n": "visible ASCII",
+		"\u00fc": "visible ASCII", "a\x00": "visible ASCII",
+	} {
+		file := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := token(&spec.Spec{TokenFile: file})
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) || (err == nil) != (got == want) {
+			t.Errorf("%q: %q, want %q", content, got, want)
+		}
+	}
+	if got, err := token(&spec.Spec{}); got != "" || err != nil {
+		t.Errorf("without a file: %q, %v", got, err)
+	}
+	if _, err := token(&spec.Spec{TokenFile: filepath.Join(t.TempDir(), "none")}); err == nil {
+		t.Error("a file that is not there has a token")
+	}
+}

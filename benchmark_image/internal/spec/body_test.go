@@ -280,6 +280,7 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 			`{"endpoints":"a:1","store":"zookeeper","keyPrefix":"/ü","chroot":"/--a/b%2F"}`,
 			`{"endpoints":"a:1","caFile":"/c a","certFile":"c","keyFile":"k","user":"ü","passwordFile":"p"}`,
 			`{"endpoints":"a:1","store":"http","putPath":"/v0/entity?id={key}&ack=2","putCodes":"201,202"}`,
+			`{"endpoints":"a:1","store":"consul","tokenFile":"t"}`,
 		},
 		Range: {
 			`{"endpoints":"a:1","key":"--conns=3","endRange":"-z\n","consistency":"s","limit":12,"keysOnly":true}`,

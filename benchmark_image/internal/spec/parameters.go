@@ -73,6 +73,7 @@ type Spec struct {
 	KeyFile      string
 	User         string // empty: none
 	PasswordFile string // empty: the password is in the environment
+	TokenFile    string // of the store Consul
 
 	Key          string // of a range, or the first one of its span
 	End          string // empty: only Key; AllKeys: all from Key on
@@ -283,6 +284,8 @@ var (
 	})
 	paramPasswordFile = fileParameter("passwordFile", "password-file", "only together with `user`",
 		"file with the user's password on its first line", func(s *Spec) any { return &s.PasswordFile })
+	paramTokenFile = fileParameter("tokenFile", "token-file", "only with the store consul",
+		"of the store consul: file with the token (ACLs) on its first line", func(s *Spec) any { return &s.TokenFile })
 	paramKeySize = parameter(Parameter{
 		Name: "keySize", Flag: "key-size", Unit: "bytes", Min: 1, Max: 1024, Optional: true, Default: "8; reads: none",
 		Usage: "size of each generated key, without its prefix; with a key to read, of the keys that verify expects",

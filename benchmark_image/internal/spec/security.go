@@ -12,7 +12,7 @@ import (
 // so that it is on no command line, and in no body, result or log.
 const PasswordVariable = "BENCHMARK_PASSWORD"
 
-// MaxSecret bounds a file with certificates, a key or a password, in bytes.
+// MaxSecret bounds a file with certificates, a key, a password or a token, in bytes.
 const MaxSecret = 1 << 20
 
 // suffixWithTLS is what the path of benchmark-client is followed by in that of the program with TLS.
@@ -26,7 +26,7 @@ func (s *Spec) Secured() bool { return s.CAFile != "" }
 
 // files are the parameters that name files, in order.
 func (s *Spec) files() []*Parameter {
-	return []*Parameter{paramCAFile, paramCertFile, paramKeyFile, paramPasswordFile}
+	return []*Parameter{paramCAFile, paramCertFile, paramKeyFile, paramPasswordFile, paramTokenFile}
 }
 
 func (s *Spec) validateSecurity() *Problem {

@@ -41,7 +41,7 @@ type lack struct {
 var lacks = map[string][]lack{
 	Etcd: append([]lack{
 		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": etcd has no third consistency`},
-		noChroot,
+		noChroot, noToken,
 	}, noTemplates...),
 	ZooKeeper: append(append([]lack{
 		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": ZooKeeper has no third consistency`},
@@ -49,11 +49,12 @@ var lacks = map[string][]lack{
 			"at most %d bytes: ZooKeeper takes packets of less than 1 MiB (jute.maxbuffer)", zookeeper.MaxValue)},
 		{paramUser, given(paramUser), "none: there is no authentication in loads for ZooKeeper"},
 		{paramCAFile, (*Spec).Secured, "none: there is no TLS in loads for ZooKeeper"},
+		noToken,
 		{paramChroot, func(s *Spec) bool { return s.Chroot != "" && !isChroot(s.Chroot) }, chrootForm},
 	}, noSpans("ZooKeeper has no ranges of keys")...), noTemplates...),
 	Consul: append(append([]lack{
 		noChroot,
-		{paramUser, given(paramUser), "none: Consul knows tokens, which loads do not send"},
+		{paramUser, given(paramUser), "none: Consul knows tokens, see tokenFile"},
 		{paramKeyPrefix, func(s *Spec) bool { return !isPath(s.Prefix) },
 			"nothing that is no path of its own, with an empty part, '.' or '..' between slashes: Consul redirects such " +
 				"requests"},
@@ -61,7 +62,7 @@ var lacks = map[string][]lack{
 			"no key with an empty part, '.' or '..' between slashes: Consul redirects such requests"},
 	}, noSpans("Consul's answers to ranges have neither an end nor a limit")...), noTemplates...),
 	HTTP: append([]lack{
-		noChroot,
+		noChroot, noToken,
 		{paramStore, func(s *Spec) bool { return s.Operation == Txn },
 			`"etcd" or "consul": a service of which only URLs are known has no transactions`},
 		{paramTargetLeader, given(paramTargetLeader),
@@ -78,6 +79,9 @@ var lacks = map[string][]lack{
 
 // noChroot is of stores whose keys form no tree.
 var noChroot = lack{paramChroot, given(paramChroot), `only together with the store "` + ZooKeeper + `"`}
+
+// noToken is of stores that know none.
+var noToken = lack{paramTokenFile, given(paramTokenFile), `only together with the store "` + Consul + `"`}
 
 // noTemplates is of stores whose URLs are known.
 var noTemplates = func() (all []lack) {

@@ -25,8 +25,10 @@ from containernet_env.stores.external import (
     ClusterLook,
     Elsewhere,
     ExternalConnection,
+    Login,
     MemberLook,
     OwnKeys,
+    WithHeaders,
     why_silent,
 )
 from containernet_env.stores.members import MemberStatus
@@ -37,7 +39,7 @@ _ASK_S = 10.0
 _MOST_LISTED_BYTES = 12 << 20
 # What all versions take in one transaction (agent/txn_endpoint.go, maxTxnOps): one entry of the log.
 _BATCH_KEYS = 64
-_WANTS_TOKEN = "asks for a token (ACLs), and loads are sent without one"
+_WANTS_TOKEN = 'asks for a token (ACLs): name its file with "token_file"'
 _NO_LEADER = "No cluster leader"
 
 
@@ -58,8 +60,14 @@ class _Member(cluster.Member):
 class ExternalConsul(ConsulCluster):
     """See ``stores.external.ExternalCluster``."""
 
-    def __init__(self, external: External, connections: Sequence[ExternalConnection], own: OwnKeys) -> None:
+    def __init__(
+        self, external: External, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
+    ) -> None:
         self._external = external
+        self._refusal = _WANTS_TOKEN
+        if login is not None:
+            connections = [WithHeaders(connection, {"X-Consul-Token": login.password}) for connection in connections]
+            self._refusal = "refuses the token, or what it may do"
         self._connections = tuple(connections)
         self._asked = list(connections)
         self._own = own
@@ -109,7 +117,7 @@ class ExternalConsul(ConsulCluster):
             if self._external.tls is None and connection.speaks_tls(timeout_s):
                 return replace(look, problem=SPEAKS_TLS), None
             if error.status == 403:
-                return replace(look, problem=_WANTS_TOKEN), None
+                return replace(look, problem=self._refused(error)), None
             return replace(look, problem=f"is no Consul: {_first_line(error)[:80]}"), None
         except NoAnswerError as error:
             problem = why_silent(connection, error, self._external.tls is not None, timeout_s)
@@ -127,11 +135,15 @@ class ExternalConsul(ConsulCluster):
                 member.read(timeout_s)
         except HttpError as error:
             if error.status == 403:
-                return f"the cluster {_WANTS_TOKEN}"
+                return f"the cluster {self._refused(error)}"
             return f"the cluster has no quorum: a consistent read was not answered ({_first_line(error)})"
         except RunError as error:
             return f"the cluster has no quorum: a consistent read was not answered ({_first_line(error)})"
         return None
+
+    def _refused(self, error: HttpError) -> str:
+        """What a 403 means."""
+        return f"{self._refusal} ({_first_line(error)[:160]})"
 
     def may_load(self) -> None:
         """See ``ExternalCluster``: whether it takes a put, only a put would tell."""
@@ -147,7 +159,7 @@ class ExternalConsul(ConsulCluster):
                 done = self._ask(method, path)
             except HttpError as error:
                 if error.status == 403:
-                    return f"it {_WANTS_TOKEN}"
+                    return f"it {self._refused(error)}"
                 return f"{method} {path}: {_first_line(error)}"
             if done is not True:
                 return f"{method} {path} answers {str(done)[:40]}, and not true"

@@ -108,7 +108,7 @@ class Consul:
     ) -> ExternalConsul:
         """See ``ExternalStore``."""
         assert config.external is not None
-        return ExternalConsul(config.external, connections, own)
+        return ExternalConsul(config.external, connections, login, own)
 
 
 KIND = StoreKind(_NAME, Consul, VERSION, FLAGS)

@@ -21,6 +21,7 @@ const DefaultEndpoint = "127.0.0.1:8500"
 // Protocol implements store.Protocol.
 type Protocol struct {
 	Secured store.Security // for http1.ALPN; nil: connections are plain
+	Token   string         // of visible ASCII, which every request carries; empty: requests carry none
 	// Default lets reads that are not linearizable be of Consul's default consistency, instead of stale.
 	Default bool
 }
@@ -41,6 +42,9 @@ func (p Protocol) NewConn(member string) store.Conn {
 		relaxed = "?raw"
 	}
 	ending := http1.Ending(member)
+	if p.Token != "" {
+		ending += "X-Consul-Token: " + p.Token + "\r\n"
+	}
 	return &conn{
 		Conn: http1.NewConn(index), ending: ending, strict: "?raw&consistent" + ending, relaxed: relaxed + ending,
 	}

@@ -7,6 +7,25 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
+// TestEveryRequestCarriesTheToken: of a connection that has one.
+func TestEveryRequestCarriesTheToken(t *testing.T) {
+	const header = "\r\nX-Consul-Token: t-1\r\n"
+	for operation := range map[store.Operation]bool{store.Put: true, store.Get: true, store.Transaction: true,
+		store.Status: true, store.Locate: true} {
+		for _, token := range []string{"t-1", ""} {
+			protocol := Protocol{Token: token}
+			conn := protocol.NewConn("m:1")
+			if !conn.Start(protocol.NewCall(nil), &store.Request{Operation: operation, Key: []byte("k")}, new([]byte)) {
+				t.Fatal("it takes no request")
+			}
+			head, _, _ := strings.Cut(string(conn.Output()), "\r\n\r\n")
+			if strings.Contains(head+"\r\n", header) != (token != "") || strings.Contains(head, "X-Consul-Token") != (token != "") {
+				t.Errorf("operation %v with the token %q: %q", operation, token, head)
+			}
+		}
+	}
+}
+
 // TestReadsAskForTheirConsistency: Consul's default one has a parameter of neither of the others.
 func TestReadsAskForTheirConsistency(t *testing.T) {
 	for _, c := range []struct {
