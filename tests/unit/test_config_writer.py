@@ -187,6 +187,8 @@ RICH_SERVICE = {
         "health": "/status",
     },
 }
+OF_CONSUL = {"endpoints": ["http://10.0.0.1:8500"], "store": "consul", "token_file": "token", "prefix": "a/"}
+OF_ZOOKEEPER = {"endpoints": ["10.0.0.1:2181", "[fd00::2]:2181"], "store": "zookeeper"}
 STAYING = {**RICH_SERVICE, "store": {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}}
 
 
@@ -208,7 +210,7 @@ def test_every_key_of_a_topology_is_written(tmp_path):
     (tmp_path / "first.json").write_text(json.dumps(RICH_TOPOLOGY))
     config = load_config(tmp_path / "first.json")
     written = keys_in(json.loads(topology_text(config)))
-    for value in (RICH_ENDPOINTS, RICH_SERVICE, STAYING):
+    for value in (RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, STAYING):
         (tmp_path / "ends.json").write_text(json.dumps(value))
         ends = load_config(tmp_path / "ends.json")
         assert config_again(tmp_path, ends) == ends

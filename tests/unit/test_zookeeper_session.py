@@ -12,7 +12,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.stores.protocol import Connection, MemberPlace, Written
-from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster
+from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
 from containernet_env.stores.zookeeper.session import consistent_read, path_of, values
 from containernet_env.stores.zookeeper.words import ask
 
@@ -102,15 +102,16 @@ def test_keys_are_read_in_one_session_after_a_sync() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "told"),
     [
-        packet(struct.pack(">iqi", 2, 5, -4)),
-        packet(struct.pack(">iqi", 2, 5, 0)),
-        packet(struct.pack(">iqi", 2, 5, 0) + bytes(71)),
+        (packet(struct.pack(">iqi", 2, 5, -4)), "read /d: error -4"),
+        (packet(struct.pack(">iqi", 2, 5, -102)), "read /d: its ACL does not allow that"),
+        (packet(struct.pack(">iqi", 2, 5, 0)), "the read of /d failed: 0 bytes"),
+        (packet(struct.pack(">iqi", 2, 5, 0) + bytes(71)), "the read of /d failed: 71 bytes"),
     ],
 )
-def test_a_key_that_is_not_told_whole_is_no_value(answer: bytes) -> None:
-    with pytest.raises(RunError, match="the read of d failed"):
+def test_a_key_that_is_not_told_whole_is_no_value(answer: bytes, told: str) -> None:
+    with pytest.raises(RunError, match=told):
         values(served((49, SESSION), (17, SYNCED), (15, answer)), ["d"], 5.0)
 
 
@@ -142,7 +143,8 @@ class Members(ZooKeeperCluster):
             host: Any = SimpleNamespace(name=f"m{number}", pid=1, alive=ending is None, ending=lambda words: ending)
             return MemberPlace(host, "10.0.0.1", connection)
 
-        super().__init__([place(number, connection) for number, connection in enumerate(connections, 1)])
+        places = [place(number, connection) for number, connection in enumerate(connections, 1)]
+        super().__init__([ZooKeeperMember(place) for place in places])
 
 
 def test_the_final_state_is_that_of_the_first_living_member_that_can_be_read() -> None:

@@ -134,8 +134,9 @@ func TestAStallOfEtcdShowsInTheResponseTime(t *testing.T) {
 }
 
 // TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests stops a follower of a real cluster for 1 s, at 300 requests/s: of
-// the 100 that are due there in that time, those of the first 0.9 s take more than 0.1 s, and no others. A machine that
-// is short of cores makes some slow by less.
+// the 100 that are due there in that time, those of the first 0.9 s take more than 0.1 s, and no others: neither a third
+// of them, as where clients wait for each other, nor those of the other members, which are twice as many. A member that
+// goes on takes up to 0.3 s to have caught up where the machine is short of cores.
 func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 	endpoints, processes := startCluster(t, 3)
 	all := "--endpoints=" + strings.Join(endpoints, ",")
@@ -149,8 +150,8 @@ func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 	}
 	for _, conns := range []string{"--conns=10", "--conns=30"} {
 		slow := int64(0)
-		const chances = 3
-		for chance := 0; chance < chances && (slow < 80 || slow > 100); chance++ {
+		const chances, least, most = 3, 80, 120
+		for chance := 0; chance < chances && (slow < least || slow > most); chance++ {
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
@@ -181,7 +182,7 @@ func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 			}
 			t.Logf("%s: %d slow requests; %+v", conns, slow, *result.Schedule)
 		}
-		if slow < 80 || slow > 100 {
+		if slow < least || slow > most {
 			t.Errorf("%s: %d requests took over 0.1 s, of about 90 that were due at the member that was stopped", conns, slow)
 		}
 	}

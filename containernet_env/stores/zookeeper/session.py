@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from containernet_env.base.errors import RunError
 from containernet_env.stores.protocol import Connection, Written
@@ -258,7 +258,8 @@ def synced(connection: Connection, timeout_s: float) -> Iterator[Session]:
             try:
                 yield session
             except ZnodeError:
-                session.ask(_CLOSE)
+                with suppress(OSError, RunError):  # the first error is the one to tell
+                    session.ask(_CLOSE)
                 raise
             session.ask(_CLOSE)
     except OSError as error:
