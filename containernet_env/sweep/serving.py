@@ -6,16 +6,20 @@ import asyncio
 import os
 import pickle
 import platform
+import shutil
 import signal
-import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from distributed import Worker, WorkerPlugin, get_worker
 
+from containernet_env.base import cache
 from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
+from containernet_env.hosts import owner
 from containernet_env.runs import clean
 from containernet_env.runs.demands import require_root
 from containernet_env.runs.lock import RunLock
@@ -120,11 +124,28 @@ def serve(scheduler: Scheduler, note: Callable[[str], object]) -> int:
         for name in clean.remove_leftovers().removed:
             note(f"removed {name}, left behind by a killed run")
     try:
-        with tempfile.TemporaryDirectory(prefix="containernet-env-worker-") as folder:
-            return asyncio.run(_served(scheduler, folder, note))
+        with _scratch() as folder:
+            return asyncio.run(_served(scheduler, str(folder), note))
     finally:
         RUNNING.stop()
         RUNNING.wait()
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder for Dask's own files; those of workers that were killed are removed."""
+    home = cache.make() / "workers"
+    home.mkdir(mode=0o700, exist_ok=True)
+    for path in home.iterdir():
+        by = path.name.replace("_", "/")
+        if owner.is_owner(by) and not owner.is_alive(by):
+            shutil.rmtree(path, ignore_errors=True)
+    folder = home / owner.current().replace("/", "_")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _check(scheduler: Scheduler) -> None:

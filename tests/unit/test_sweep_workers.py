@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +20,12 @@ from typing import Any
 import pytest
 from distributed import LocalCluster, Security
 
+from containernet_env.base import cache
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.base.stop import Stop
 from containernet_env.results.checksums import check
 from containernet_env.setup import binaries
-from containernet_env.sweep import at_worker, workers
+from containernet_env.sweep import at_worker, serving, workers
 from containernet_env.sweep.cluster import Scheduler, scheduler_at
 from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import Journal
@@ -449,3 +451,15 @@ def test_cells_are_repeated_on_several_machines_until_their_median_is_known(
             assert found == Counts(6 * 2, 0, 0, 0)
     assert set(measured(out).values()) == {1} and len(measured(out)) == 6 * 2
     assert {row["Machine"] for row in rows(out)} == {"node1", "node2"}
+
+
+def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    home = tmp_path / "cache" / "workers"
+    dead = home / f"{uuid.UUID(int=1)}_1_1"
+    (dead / "dask-scratch-space").mkdir(parents=True)
+    (home / "somebody's").mkdir()
+    with serving._scratch() as folder:
+        assert sorted(home.iterdir()) == sorted([folder, home / "somebody's"])
+        (folder / "file").touch()
+    assert list(home.iterdir()) == [home / "somebody's"]
