@@ -230,6 +230,7 @@ def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
         with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as ended:
             wait_for(lambda: a.begun(2))
             events = next((a.folder / at_worker.FOLDER / "out.runs").glob("*/events.jsonl"))
+            wait_for(lambda: out.exists() and len(rows(out)) == 1)  # what comes later, a kill may lose
             ended.send_signal(signum)
             wait_for(lambda: "run_ended" in events.read_text())  # while the benchmark is held up
             assert "run_interrupted" in events.read_text()
