@@ -134,9 +134,8 @@ func TestAStallOfEtcdShowsInTheResponseTime(t *testing.T) {
 }
 
 // TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests stops a follower of a real cluster for 1 s, at 300 requests/s: of
-// the 100 that are due there in that time, those of the first 0.9 s take more than 0.1 s, and no others: neither a third
-// of them, as where clients wait for each other, nor those of the other members, which are twice as many. A member that
-// goes on takes up to 0.3 s to have caught up where the machine is short of cores.
+// the 100 that are due there in that time, those of the first 0.9 s take more than 0.1 s, and no others. A machine that
+// is short of cores makes some slow by less.
 func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 	endpoints, processes := startCluster(t, 3)
 	all := "--endpoints=" + strings.Join(endpoints, ",")
@@ -149,9 +148,9 @@ func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 		stopped = processes[1]
 	}
 	for _, conns := range []string{"--conns=10", "--conns=30"} {
-		slow := int64(0)
-		const chances, least, most = 3, 80, 120
-		for chance := 0; chance < chances && (slow < least || slow > most); chance++ {
+		slow, lost := int64(0), time.Duration(0)
+		const chances = 3
+		for chance := 0; chance < chances && (slow < 80 || slow > 100); chance++ {
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
@@ -165,7 +164,9 @@ func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 					}
 				}
 			}()
+			machine := watchMachine(t)
 			status, result, stderr := callJSON(t, "put", "--total=900", "--rate=300", "--clients=30", conns, all)
+			lost = machine()
 			<-over
 			if status != ExitOK || result.OK != 900 {
 				t.Fatalf("status %d, stderr %s", status, stderr)
@@ -180,10 +181,15 @@ func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 					slow += bar.Count
 				}
 			}
-			t.Logf("%s: %d slow requests; %+v", conns, slow, *result.Schedule)
+			t.Logf("%s: %d slow requests; %+v; the machine lost %v", conns, slow, *result.Schedule, lost)
 		}
-		if slow < least || slow > most {
-			t.Errorf("%s: %d requests took over 0.1 s, of about 90 that were due at the member that was stopped", conns, slow)
+		switch {
+		case slow >= 80 && slow <= 100:
+		case lost >= 10*time.Millisecond: // at 300/s, three requests are late for that
+			t.Skip("the machine is too busy with other things for a member to go on at once")
+		default:
+			t.Errorf("%s: %d requests took over 0.1 s, of about 90 that were due at the member that was stopped", conns,
+				slow)
 		}
 	}
 }

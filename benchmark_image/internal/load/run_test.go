@@ -177,14 +177,12 @@ func TestASingleFailureOfARareKindIsNoStall(t *testing.T) {
 	}
 }
 
-// slowStart is a schedule with all requests late but the last, which is early also where the machine stands still.
+// slowStart is a schedule with all requests late but the last, which is early.
 type slowStart struct{}
-
-const lateDue = 300 * time.Millisecond
 
 func (slowStart) Pace(number int, _ time.Duration) (time.Duration, bool) {
 	if number == 2 {
-		return lateDue, true
+		return 30 * time.Millisecond, true
 	}
 	return 0, number < 3
 }
@@ -193,7 +191,20 @@ func (slowStart) Due(time.Duration) int { return 3 }
 
 func (slowStart) Planned() bool { return true }
 
+// TestLatencyCountsFromTheIntendedStart has three chances: a machine that stands still breaks bounds of milliseconds.
 func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
+	const chances = 3
+	for chance := range chances {
+		problems := latencyFromTheIntendedStart(t)
+		if len(problems) == 0 {
+			return
+		}
+		t.Logf("chance %d: %s", chance+1, strings.Join(problems, "; "))
+	}
+	t.Error("latency did not count from the intended start")
+}
+
+func latencyFromTheIntendedStart(t *testing.T) (problems []string) {
 	o := options(3, 1)
 	o.Pacer = slowStart{}
 	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
@@ -204,15 +215,18 @@ func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
 	}))
 	late, early := result.Records[1], result.Records[2]
 	if late.Start != 0 || late.Latency() < 10*time.Millisecond || late.Lag() < 10*time.Millisecond || late.Waited() ||
-		late.Service() != late.Latency()-late.Lag() {
-		t.Errorf("a request that starts 10 ms late has the record %+v", late)
+		late.Service() != late.Latency()-late.Lag() || late.Service() > 5*time.Millisecond {
+		problems = append(problems, fmt.Sprintf("a request that starts 10 ms late has the record %+v", late))
 	}
 	if !early.Waited() || early.Lag() < 0 {
-		t.Errorf("the client of a request that is due later was free before, its record is %+v", early)
+		problems = append(problems, fmt.Sprintf("the client of a request that is due later was free before, its record "+
+			"is %+v", early))
 	}
-	if early.Start != lateDue || result.Took < lateDue {
-		t.Errorf("a request that is due at %v has the record %+v, the run took %v", lateDue, early, result.Took)
+	if early.Start != 30*time.Millisecond || result.Took < 30*time.Millisecond {
+		problems = append(problems, fmt.Sprintf("a request that is due at 30 ms has the record %+v, the run took %v", early,
+			result.Took))
 	}
+	return problems
 }
 
 func TestErrorTextsAreBounded(t *testing.T) {

@@ -148,7 +148,8 @@ func (s *Spec) validateStore() *Problem {
 const KeyInTemplate = "{key}"
 
 const (
-	chrootForm   = "the path of a znode: names of visible ASCII characters, none of them '.' or '..', with a slash before each"
+	chrootForm = "the path of a znode: names of visible ASCII characters, none of them '.' or '..', with a slash before " +
+		"each"
 	templateForm = `at most 512 visible ASCII characters but '#', from '/' on, with {key} once`
 	codesForm    = "comma-separated HTTP status codes in 200..599, none twice"
 )

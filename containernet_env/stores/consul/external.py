@@ -40,7 +40,6 @@ _MOST_LISTED_BYTES = 12 << 20
 # What all versions take in one transaction (agent/txn_endpoint.go, maxTxnOps): one entry of the log.
 _BATCH_KEYS = 64
 _WANTS_TOKEN = 'asks for a token (ACLs): name its file with "token_file"'
-_NO_LEADER = "No cluster leader"
 
 
 class _Member(cluster.Member):

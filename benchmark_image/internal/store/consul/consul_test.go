@@ -19,7 +19,8 @@ func TestEveryRequestCarriesTheToken(t *testing.T) {
 				t.Fatal("it takes no request")
 			}
 			head, _, _ := strings.Cut(string(conn.Output()), "\r\n\r\n")
-			if strings.Contains(head+"\r\n", header) != (token != "") || strings.Contains(head, "X-Consul-Token") != (token != "") {
+			carried := strings.Contains(head+"\r\n", header)
+			if carried != (token != "") || strings.Contains(head, "X-Consul-Token") != carried {
 				t.Errorf("operation %v with the token %q: %q", operation, token, head)
 			}
 		}

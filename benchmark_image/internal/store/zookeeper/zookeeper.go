@@ -31,8 +31,8 @@ type Protocol struct {
 	guesses guesses
 }
 
-// New makes a protocol for keys that are znodes below the one with the path chroot; "": below the root. What it learns of
-// keys serves all its connections.
+// New makes a protocol for keys that are znodes below the one with the path chroot; "": below the root. What it learns
+// of keys serves all its connections.
 func New(chroot string) *Protocol {
 	return &Protocol{Timeout: sessionTimeout, chroot: chroot, guesses: newGuesses()}
 }

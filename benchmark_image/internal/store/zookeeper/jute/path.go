@@ -20,8 +20,8 @@ var plain = func() (set [256]bool) {
 
 // appendPath appends the path of a key's znode, with its length in front: the path of the znode that all of them are
 // below (nothing for the root), a slash and the key, of which every byte that is not plain is a percent sign and two
-// hexadecimal digits. Of the keys '.', '..' and 'zookeeper' the first byte is escaped too: these names have a meaning of
-// their own.
+// hexadecimal digits. Of the keys '.', '..' and 'zookeeper' the first byte is escaped too: these names have a meaning
+// of their own.
 func appendPath(b []byte, chroot string, key []byte) []byte {
 	start := len(b)
 	b = append(append(append(b, 0, 0, 0, 0), chroot...), '/')
