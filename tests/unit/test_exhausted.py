@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import resource
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from containernet_env.base import exhausted
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.base.exhausted import ReservedFiles, allow_open_files, shortage, told
 from containernet_env.base.side_by_side import side_by_side
+from tests.unit.descriptors import open_descriptors
 
 
 def wrapped() -> Exception:
@@ -135,9 +135,9 @@ def test_one_error_keeps_nothing_from_being_worked_on() -> None:
 
 def test_nothing_is_reserved_beyond_what_there_is() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     reserved = ReservedFiles(4)
-    assert len(os.listdir("/proc/self/fd")) == before + 4
+    assert len(open_descriptors() - before) == 4
     reserved.release()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() - before == set()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from containernet_env.usage.groups import Group
 from containernet_env.usage.processes import Process
 from containernet_env.usage.sampler import Sampler
 from containernet_env.usage.window import Sample
+from tests.unit.descriptors import open_descriptors
 
 
 class Counting:
@@ -213,11 +213,7 @@ def test_threads_that_end_go_on_counting() -> None:
 
 def open_files() -> list[str]:
     """Of the kernel's, those that this process holds open."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return sorted(path for path in found if path.startswith(("/proc/", "/sys/")))
+    return sorted(path for _, path in open_descriptors() if path.startswith(("/proc/", "/sys/")))
 
 
 def test_who_looks_holds_no_network_namespace_and_no_file_once_closed(
@@ -225,7 +221,7 @@ def test_who_looks_holds_no_network_namespace_and_no_file_once_closed(
 ) -> None:
     """A file of /proc/PID/net that stays open keeps the interfaces of a host that has ended."""
     monkeypatch.setattr(Group, "pids", lambda self: (child.pid, os.getpid()))
-    before = open_files()
+    before = open_descriptors()
     use = AllUse(Pids({"a": child.pid}, child.pid, child.pid, os.getpid()))
     seen = use.read()
     assert seen.members["a"].sent_bytes is not None
@@ -233,7 +229,7 @@ def test_who_looks_holds_no_network_namespace_and_no_file_once_closed(
     assert held and not [path for path in held if "/net" in path], held
     use.close()
     use.close()
-    assert open_files() == before
+    assert open_descriptors() - before == set()
 
 
 def test_a_container_is_all_its_processes(child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.member_watch import MemberWatch, Silence
 from containernet_env.stores.protocol import Ping
 from tests.unit.answers import closed_loop
+from tests.unit.descriptors import open_descriptors
 from tests.unit.matrix_fakes import Bench, FakeCluster, read, write
 
 
@@ -146,7 +147,7 @@ def test_neither_the_end_nor_a_new_ping_waits_for_the_next_round(
 
 @pytest.mark.parametrize("fails", ["the thread", "the eventfd", "nothing: it is never started"])
 def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     watch = MemberWatch(dict)
 
     def refuse(*args: Any) -> None:
@@ -160,7 +161,7 @@ def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatc
         with pytest.raises(RuntimeError, match="new thread"):
             watch.start()
     watch.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() - before == set()
 
 
 def test_a_member_that_nobody_reaches_is_silent() -> None:
