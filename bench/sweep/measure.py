@@ -120,7 +120,7 @@ def _carry_out(words: Sequence[str], timeout_s: float) -> str:
     Whatever ends this before, the command takes its testbed down.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "containernet_env.cli.entry", *words],
+        [sys.executable, "-m", "containernet_env", *words],
         cwd=PROJECT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import importlib
 import os
@@ -18,6 +19,7 @@ from containernet_env.base.errors import (
     MissingRequirementError,
     UsageError,
 )
+from containernet_env.base.stop import stop_behind
 from containernet_env.cli import output
 
 PROGRAM = "containernet-env"
@@ -173,17 +175,26 @@ def _status_of(args: list[str] | None) -> int:
         if name in EXAMPLES:
             click.echo(f"For example: {PROGRAM} {EXAMPLES[name]}", err=True)
         return error.exit_code
-    except (ContainernetEnvError, Interrupted, KeyboardInterrupt, click.Abort) as error:
-        told = f"Error: {error}" if isinstance(error, ContainernetEnvError) else "interrupted"
-        click.echo(output.plain(told), err=True)
-        for note in getattr(error, "__notes__", ()):
-            click.echo(output.plain(note), err=True)
-        return exit_code_of(error)
-    except OSError as error:
-        told = f"Error: {error}\nThe machine refused that: look at its rights, its disk and its limits."
-        click.echo(output.plain(told), err=True)
-        return EXIT_FAILED
+    except ContainernetEnvError as error:
+        return _told(f"Error: {error}", error)
+    except (Exception, Interrupted, KeyboardInterrupt) as error:
+        if (stop := stop_behind(error)) is not None or isinstance(error, click.Abort):
+            import logging
+
+            # At exit it ends its handlers, of which a stop may have left one half made. Nothing here writes to a log.
+            atexit.unregister(logging.shutdown)
+            return _told("interrupted", stop or error)
+        if not isinstance(error, OSError):
+            raise
+        return _told(f"Error: {error}\nThe machine refused that: look at its rights, its disk and its limits.", error)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _told(text: str, error: BaseException) -> int:
+    """Tell how a command ended, with the notes of the error that ended it; the exit code."""
+    for line in (text, *getattr(error, "__notes__", ())):
+        click.echo(output.plain(line), err=True)
+    return exit_code_of(error)
 
 
 if __name__ == "__main__":

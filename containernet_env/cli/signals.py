@@ -22,8 +22,8 @@ _pressed = False
 
 def hear_ctrl_c() -> None:
     """From now on Ctrl-C is ``interrupt``, and Python does not print where it was dropped."""
-    signal.signal(signal.SIGINT, interrupt)
     sys.unraisablehook = tell_unraisable
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def tell_unraisable(dropped: UnraisableHookArgs) -> None:

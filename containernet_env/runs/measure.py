@@ -18,7 +18,7 @@ from typing import Unpack
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, text_of
 from containernet_env.base.exhausted import told
-from containernet_env.base.stop import Stop
+from containernet_env.base.stop import Stop, stops_kept
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.config import Config
@@ -128,7 +128,7 @@ def carry_out(
         select.require(plan)
     stop.check()
     try:
-        with told(), nullcontext() if in_sweep else lock_for(plan), kept_off(plan.options.links_core):
+        with stops_kept(), told(), nullcontext() if in_sweep else lock_for(plan), kept_off(plan.options.links_core):
             results = ResultsFile(out)
             for note in results.open().notes:
                 guarded.note(note)
@@ -230,19 +230,21 @@ class _Run:
 
     def _measure_on_cluster(self, images: Images | None, number: int, until: int) -> bool:
         """Run the scenarios up to number ``until`` on a testbed of their own; whether there are others to run."""
-        changed = self._changed()
-        self._is_reused = changed is not None
-        testbed = changed or self._new_testbed(images)
+        with stops_kept():
+            changed = self._changed()
+            self._is_reused = changed is not None
+            testbed = changed or self._new_testbed(images)
         try:
             try:
-                self._stop.check()
-                if not self._is_reused:
-                    testbed.up()
-                with testbed.told_why():
-                    self._describe(testbed, number)
-                left = self._run_matrix(testbed, until)
-                self._prove_after(testbed, number)
-                return left
+                with stops_kept():
+                    self._stop.check()
+                    if not self._is_reused:
+                        testbed.up()
+                    with testbed.told_why():
+                        self._describe(testbed, number)
+                    left = self._run_matrix(testbed, until)
+                    self._prove_after(testbed, number)
+                    return left
             except Interrupted:
                 if self._in_sweep and self._any_measured:
                     self._stop.shield()

@@ -24,7 +24,7 @@ from tests.docker.test_network_engines import MEMBERS, ORIGINAL
 pytestmark = [pytest.mark.docker, pytest.mark.root, ORIGINAL]
 
 # With this Python, since it is the one that has the original.
-COMMAND = [sys.executable, "-c", "from containernet_env.cli.entry import main; main()"]
+COMMAND = [sys.executable, "-c", "from containernet_env.__main__ import main; main()"]
 # In seconds after the start: imports, containers, links, cluster, load.
 MOMENTS_S = (0.5, 0.9, 1.3, 1.7, 2.2, 2.7, 3.4, 5.0)
 

@@ -27,7 +27,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 COMMAND = (
     sys.executable,
     "-c",
-    "import sys; sys.argv[0] = 'containernet-env'; from containernet_env.cli.entry import main; main()",
+    "import sys; sys.argv[0] = 'containernet-env'; from containernet_env.__main__ import main; main()",
 )
 LOCK = Path("/run/containernet-env.lock")
 

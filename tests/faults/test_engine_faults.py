@@ -22,7 +22,7 @@ pytestmark = pytest.mark.docker
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG = PROJECT / "configs" / "3node-3ms.json"
-COMMAND = [sys.executable, "-m", "containernet_env.cli.entry"]
+COMMAND = [sys.executable, "-m", "containernet_env"]
 LONG = {
     "type": "write",
     "load": [{"total": 5000, "clients": 1, "conns": 1}],

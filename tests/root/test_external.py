@@ -32,7 +32,7 @@ from containernet_env.runs.progress import Silent
 from tests.root.etcd_processes import endpoints_file, keys_below, other_authority
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "import sys; from containernet_env.cli.entry import main; sys.exit(main())"]
+COMMAND = [sys.executable, "-c", "import sys; from containernet_env.__main__ import main; sys.exit(main())"]
 TEN = {"total": 200, "clients": 10, "conns": 2}
 TINY = {
     "dataset": {"keyPrefix": "data/", "keySize": 4, "valSize": 64, "keys": 100},

@@ -142,7 +142,7 @@ def test_a_file_that_may_not_be_read(capsys, monkeypatch):
 def test_a_good_file_may_have_any_name(tmp_path, command):
     path = os.fsencode(tmp_path) + b"/\xff.json"
     Path(os.fsdecode(path)).write_bytes(CONFIG.read_bytes())
-    program = "from containernet_env.cli.entry import main; main()"
+    program = "from containernet_env.__main__ import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *command, path], capture_output=True, cwd=ROOT, check=False, timeout=60
     )

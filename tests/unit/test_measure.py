@@ -116,6 +116,24 @@ def test_who_asks_the_run_to_end_while_a_row_is_told_has_the_row_once(
     assert made[0].downs == 1
 
 
+@pytest.mark.parametrize("stop", [Interrupted(signal.SIGTERM), KeyboardInterrupt()])
+@pytest.mark.parametrize("where", ["__init__", "up"])
+def test_a_stop_that_a_library_made_an_error_ends_the_run_as_a_stop(
+    where: str, stop: BaseException, made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Python 3.12 a stop that strikes in ``__set_name__``, where a module is imported, is a RuntimeError."""
+
+    def strike(self: FakeTestbed, *_: Any, **__: Any) -> None:
+        raise RuntimeError("Error calling __set_name__") from stop
+
+    monkeypatch.setattr(FakeTestbed, where, strike)
+    with pytest.raises(type(stop)) as caught:
+        run(tmp_path / "out.csv")
+    assert caught.value is stop
+    kinds = [event["kind"] for event in events(tmp_path / "out.csv")]
+    assert "run_interrupted" in kinds and "run_failed" not in kinds
+
+
 def test_the_events_tell_the_tear_down_from_the_matrix(made: list[FakeTestbed], tmp_path: Path) -> None:
     run(tmp_path / "out.csv")
     assert [event["kind"] for event in events(tmp_path / "out.csv")][-4:] == [

@@ -29,7 +29,7 @@ from tests.unit.answers import closed_loop
 from tests.unit.matrix_fakes import write
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from containernet_env.cli.entry import main; main()"]
+COMMAND = [sys.executable, "-c", "from containernet_env.__main__ import main; main()"]
 # Work that prints for a second, and has an exit status of its own.
 WORK = """
 import os, sys, time

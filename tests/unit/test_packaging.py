@@ -21,7 +21,7 @@ from containernet_env.base import assets
 from containernet_env.runs import version
 
 PROJECT = tomllib.loads((assets.ROOT / "pyproject.toml").read_text())["project"]
-MAIN = "from containernet_env.cli.entry import main; main()"
+MAIN = "from containernet_env.__main__ import main; main()"
 
 
 def requirements() -> list[Requirement]:

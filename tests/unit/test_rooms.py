@@ -35,8 +35,9 @@ ONLY = {
 }
 FACE = "runs"
 """The package's face shows what is in this room: who imports the face imports that."""
-FACES = {"__init__.py", "main.py"}
-"""The package's face imports what it shows when that is used; main.py is a program that imports nothing of ours."""
+FACES = {"__init__.py", "__main__.py", "main.py"}
+"""The package's face imports what it shows when that is used; the command begins in __main__.py; main.py is a program
+that imports nothing of ours."""
 STARTS = re.compile(r"os\.(\*|system|popen|exec[lv]|spawn|posix_spawn)|asyncio\.(\*|subprocess|create_subprocess)")
 """What starts a program without `subprocess`."""
 

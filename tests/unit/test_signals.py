@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from containernet_env.base.errors import Interrupted
+from containernet_env import cli
+from containernet_env.base.errors import Interrupted, RunError
+from containernet_env.base.stop import stops_kept
 from containernet_env.cli import signals
 from containernet_env.cli.signals import STOP_SIGNALS, StopSignals
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 def send(signum: int) -> None:
@@ -97,3 +105,99 @@ def test_ctrl_c_that_an_extension_dropped_keeps_work_from_beginning(monkeypatch:
         assert signal.getsignal(signal.SIGINT) is signals.interrupt
     finally:
         signal.signal(signal.SIGINT, found)
+
+
+def pressed_in(function: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with those words, and press Ctrl-C where a function is first called after Ctrl-C is heard."""
+    code = f"""
+import os, signal, sys
+from containernet_env.__main__ import main
+
+heard = False
+
+def press(frame, event, arg):
+    global heard
+    name = frame.f_code.co_qualname
+    heard = heard or (name, event) == ("hear_ctrl_c", "return")
+    if heard and (name, event) == ({function!r}, "call"):
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.argv = ["containernet-env", *{words!r}]
+sys.setprofile(press)
+main()
+"""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "main",
+        "LazyGroup.get_command",
+        # Before Python 3.12 what is raised in these two is made a RuntimeError.
+        "cached_property.__set_name__",
+        "PydanticDescriptorProxy.__set_name__",
+        "NullHandler.createLock",
+        "_hosts_table",
+    ],
+)
+def test_ctrl_c_ends_a_command_without_a_traceback_wherever_it_strikes(function: str) -> None:
+    done = pressed_in(function, "run", "--dry-run", str(PROJECT / "configs" / "3node-3ms.json"))
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.strip() in ("", "interrupted")
+    assert "etcd1" not in done.stdout, "it was not struck"
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word() -> None:
+    """The command is a script that imports ``__main__``: that may not import what takes time."""
+    code = "import sys; import containernet_env.__main__; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "containernet_env.__main__" in done.stdout.split()
+    assert not {"click", "containernet_env.cli", "dataclasses"} & set(done.stdout.split())
+
+
+def of_a_library(error: BaseException) -> Callable[[], None]:
+    """A library's call in which a stop strikes, and which raises something else."""
+
+    def call() -> None:
+        try:
+            raise error
+        except BaseException as struck:
+            raise RuntimeError("Error calling __set_name__") from struck
+
+    return call
+
+
+@pytest.mark.parametrize("stop", [Interrupted(15), KeyboardInterrupt()])
+def test_an_error_that_came_of_a_stop_is_that_stop(stop: BaseException) -> None:
+    with pytest.raises(type(stop)) as caught, stops_kept():
+        of_a_library(stop)()
+    assert caught.value is stop
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), RunError("3 containers could not be removed")])
+def test_an_error_of_its_own_and_one_told_on_purpose_stay(error: Exception) -> None:
+    with pytest.raises(type(error)), stops_kept():
+        raise error
+    with pytest.raises(RunError, match="could not be removed"), stops_kept():
+        try:
+            raise Interrupted(2)
+        finally:
+            raise RunError("3 containers could not be removed")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (of_a_library(Interrupted(15)), 143, "interrupted\n"),
+        (of_a_library(KeyboardInterrupt()), 130, "interrupted\n"),
+    ],
+)
+def test_the_command_line_tells_a_stop_that_a_library_made_an_error(
+    error: Callable[[], None], code: int, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "group", SimpleNamespace(main=lambda **_: error()))
+    with pytest.raises(SystemExit) as left:
+        cli.main(["check"])
+    assert (left.value.code, capsys.readouterr().err) == (code, told)

@@ -223,7 +223,7 @@ def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
     out, address = tmp_path / "out.csv", scheduler.scheduler_address
     words = [str(CONFIG), str(out), "--quick", "--only", "write-leader-50x*-4B-64B", "--dask", address, "--seed", "5"]
     sets = [word for axis in AXES for word in ("--set", axis)]
-    argv = [sys.executable, "-m", "containernet_env.cli.entry", "sweep", *words, *sets]
+    argv = [sys.executable, "-m", "containernet_env", "sweep", *words, *sets]
     a = Machine(tmp_path / "node1", address)
     with machines(a):
         (a.folder / "hold").touch()

@@ -56,7 +56,7 @@ def test_a_program_that_is_not_installed_is_a_missing_requirement_with_its_packa
 @pytest.mark.parametrize("environment", [{}, {"PATH": ""}, {"PATH": "/bin"}])
 def test_the_command_and_the_python_interface_need_no_path(environment: dict[str, str]) -> None:
     code = "from containernet_env.base import system_path; print(system_path.require('cat'))"
-    for words in (["-m", "containernet_env.cli.entry", "--version"], ["-c", code]):
+    for words in (["-m", "containernet_env", "--version"], ["-c", code]):
         done = subprocess.run(
             [sys.executable, *words],
             env=environment,

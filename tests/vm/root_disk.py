@@ -131,7 +131,7 @@ def _install_python(root: Path) -> None:
     shutil.rmtree(wheels)
     (site / "job.pth").write_text("/job\n")
     command = root / VENV / "bin" / "containernet-env"
-    main = "import sys\nfrom containernet_env.cli.entry import main\nsys.exit(main())\n"
+    main = "import sys\nfrom containernet_env.__main__ import main\nsys.exit(main())\n"
     command.write_text(f"#!/{VENV}/bin/python3\n{main}")
     command.chmod(0o755)
     # Emulated, this would cost more than all that it saves.

@@ -1,8 +1,12 @@
-"""Where the command begins: before anything is imported that takes time, Ctrl-C ends the process without a word."""
+"""Where the command begins: before anything is imported that takes time, Ctrl-C ends the process without a word.
+
+This stands outside of ``cli``, whose own import takes such time.
+"""
 
 from __future__ import annotations
 
 import signal
+import sys
 
 
 def main() -> None:
@@ -11,8 +15,11 @@ def main() -> None:
     from containernet_env import cli
     from containernet_env.cli.signals import hear_ctrl_c
 
-    hear_ctrl_c()
-    cli.main()
+    try:
+        hear_ctrl_c()
+        cli.main()
+    except KeyboardInterrupt:  # before or after what the command line tells of
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":
