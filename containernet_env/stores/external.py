@@ -7,7 +7,7 @@ configures anything.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,10 +15,11 @@ from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import NoAnswerError
 from containernet_env.model.config import Config
+from containernet_env.model.external import External
 from containernet_env.model.keys import Keys
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.topology import RttExpectation
-from containernet_env.stores.protocol import Cluster, Connection, LoadTerms, Store
+from containernet_env.stores.protocol import Cluster, Connection, LoadTerms, MemberPlace, Store
 
 MEMBER_TIMEOUT_S = 2.0
 """For how long a member may be silent before it counts as such: its election timeout is not known, and a longer silence
@@ -121,6 +122,12 @@ class Elsewhere:
     def logs(self, tail: int = 20) -> str:
         """See ``MemberHost``. Raises RunError."""
         raise RunError(f"the log of {self.name} is where it runs")
+
+
+def places(kind: str, external: External, connections: Iterable[Connection]) -> Iterator[MemberPlace]:
+    """Where its members are, in their order, each with the connection to it; their names are kind and number."""
+    for number, (endpoint, connection) in enumerate(zip(external.endpoints, connections, strict=True), start=1):
+        yield MemberPlace(Elsewhere(f"{kind}{number}"), endpoint.host, connection, endpoint.address)
 
 
 SPEAKS_TLS = 'speaks TLS: its endpoint begins with https://, and "tls" names its CA'

@@ -73,8 +73,8 @@ class Member(ABC):
 
     @property
     def endpoint(self) -> str:
-        """``ip:port`` at which it serves clients."""
-        return f"{self.place.ip}:{self.client_port}"
+        """``ip:port`` at which it serves clients, or as a file names it."""
+        return self.place.endpoint or f"{self.place.ip}:{self.client_port}"
 
     @property
     def ping(self) -> Ping | None:

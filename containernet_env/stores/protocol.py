@@ -198,11 +198,15 @@ class MemberHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemberPlace:
-    """Where a member runs: its host, its address on the emulated network, and the connection to it."""
+    """Where a member runs: its host, its address on the emulated network, and the connection to it.
+
+    ``endpoint``: the ``host:port`` at which it serves clients, where a file names that.
+    """
 
     host: MemberHost
     ip: str
     connection: Connection
+    endpoint: str | None = None
 
 
 class Observation(Protocol):

@@ -23,12 +23,12 @@ from containernet_env.stores.consul.settings import HTTP_PORT
 from containernet_env.stores.external import (
     SPEAKS_TLS,
     ClusterLook,
-    Elsewhere,
     ExternalConnection,
     Login,
     MemberLook,
     OwnKeys,
     WithHeaders,
+    places,
     why_silent,
 )
 from containernet_env.stores.members import MemberStatus
@@ -45,15 +45,9 @@ _WANTS_TOKEN = 'asks for a token (ACLs): name its file with "token_file"'
 class _Member(cluster.Member):
     """A server agent at an endpoint that a file names; what it is asked to read is within ``prefix``."""
 
-    def __init__(self, place: MemberPlace, address: str, prefix: str) -> None:
+    def __init__(self, place: MemberPlace, prefix: str) -> None:
         super().__init__(place)
-        self._address = address
         self.probe_key = prefix
-
-    @property
-    def endpoint(self) -> str:
-        """See ``members.Member``."""
-        return self._address
 
 
 class ExternalConsul(ConsulCluster):
@@ -70,11 +64,7 @@ class ExternalConsul(ConsulCluster):
         self._connections = tuple(connections)
         self._asked = list(connections)
         self._own = own
-        members = []
-        for number, (endpoint, connection) in enumerate(zip(external.endpoints, connections, strict=True), start=1):
-            place = MemberPlace(Elsewhere(f"consul{number}"), endpoint.host, connection)
-            members.append(_Member(place, endpoint.address, own.prefix))
-        super().__init__(members)
+        super().__init__([_Member(place, own.prefix) for place in places("consul", external, connections)])
 
     def look(self, timeout_s: float) -> ClusterLook:
         """See ``ExternalCluster``. Consul has no name for a cluster; servers of one name the same servers."""

@@ -23,10 +23,10 @@ from containernet_env.stores.etcd.flags import CLIENT_PORT
 from containernet_env.stores.external import (
     SPEAKS_TLS,
     ClusterLook,
-    Elsewhere,
     ExternalConnection,
     Login,
     MemberLook,
+    places,
     why_silent,
 )
 from containernet_env.stores.protocol import MemberPlace, OwnHistory
@@ -99,15 +99,9 @@ class LoggedIn:
 class _ExternalMember(Member):
     """A member at an endpoint that a file names; what it is asked to read is within ``prefix``."""
 
-    def __init__(self, place: MemberPlace, address: str, prefix: str) -> None:
+    def __init__(self, place: MemberPlace, prefix: str) -> None:
         super().__init__(place)
-        self._address = address
         self.probe_key = _text64(prefix)
-
-    @property
-    def endpoint(self) -> str:
-        """See ``members.Member``."""
-        return self._address
 
 
 class ExternalEtcd(EtcdCluster):
@@ -121,11 +115,7 @@ class ExternalEtcd(EtcdCluster):
         self._user = None if login is None else login.user
         self._known = tuple(LoggedIn(connection, login) for connection in connections)
         self._prefix = prefix
-        members = []
-        for number, (endpoint, connection) in enumerate(zip(external.endpoints, self._known, strict=True), start=1):
-            place = MemberPlace(Elsewhere(f"etcd{number}"), endpoint.host, connection)
-            members.append(_ExternalMember(place, endpoint.address, prefix))
-        super().__init__(members)
+        super().__init__([_ExternalMember(place, prefix) for place in places("etcd", external, self._known)])
 
     def look(self, timeout_s: float) -> ClusterLook:
         """See ``ExternalCluster``."""

@@ -36,7 +36,7 @@ class Member(members.Member):
     @property
     def endpoint(self) -> str:
         """See ``members.Member``."""
-        return f"{self.place.ip}:{self.port}"
+        return self.place.endpoint or f"{self.place.ip}:{self.port}"
 
     @property
     def ping(self) -> Ping | None:

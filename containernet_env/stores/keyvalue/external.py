@@ -17,10 +17,10 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.stores.external import (
     SPEAKS_TLS,
     ClusterLook,
-    Elsewhere,
     ExternalConnection,
     MemberLook,
     OwnKeys,
+    places,
     why_silent,
 )
 from containernet_env.stores.keyvalue import cluster
@@ -40,17 +40,10 @@ class _Member(cluster.Member):
     """A member at an endpoint that a file names."""
 
     def __init__(
-        self, number: int, connection: ExternalConnection, endpoint: Endpoint, service: HttpService, prefix: str
+        self, place: MemberPlace, connection: ExternalConnection, endpoint: Endpoint, service: HttpService, prefix: str
     ) -> None:
-        place = MemberPlace(Elsewhere(f"http{number}"), endpoint.host, connection)
         super().__init__(place, service, endpoint.port, prefix)
         self.speaks = connection
-        self._address = endpoint.address
-
-    @property
-    def endpoint(self) -> str:
-        """See ``members.Member``."""
-        return self._address
 
 
 class ExternalService(LeaderlessCluster[_Member]):
@@ -62,9 +55,8 @@ class ExternalService(LeaderlessCluster[_Member]):
         self._external = external
         self._service = service
         self._own = own
-        pairs = zip(connections, external.endpoints, strict=True)
-        members = [_Member(number, *pair, service, own.prefix) for number, pair in enumerate(pairs, 1)]
-        super().__init__(members, quorum=1)
+        found = zip(places("http", external, connections), connections, external.endpoints, strict=True)
+        super().__init__([_Member(*each, service, own.prefix) for each in found], quorum=1)
 
     def look(self, timeout_s: float) -> ClusterLook:
         """See ``ExternalCluster``; who else it consists of, nobody tells."""

@@ -15,7 +15,7 @@ from containernet_env.base.http_answer import NoAnswerError
 from containernet_env.base.side_by_side import side_by_side
 from containernet_env.model.external import External
 from containernet_env.model.leadership import Leadership
-from containernet_env.stores.external import ClusterLook, Elsewhere, ExternalConnection, MemberLook, OwnKeys
+from containernet_env.stores.external import ClusterLook, ExternalConnection, MemberLook, OwnKeys, places
 from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.zookeeper import session
 from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
@@ -49,15 +49,9 @@ def _above(chroot: str) -> list[str]:
 class _Member(ZooKeeperMember):
     """A member at an endpoint that a file names; keys are below ``chroot``."""
 
-    def __init__(self, place: MemberPlace, address: str, chroot: str) -> None:
+    def __init__(self, place: MemberPlace, chroot: str) -> None:
         super().__init__(place)
-        self._address = address
         self._chroot = chroot
-
-    @property
-    def endpoint(self) -> str:
-        """See ``members.Member``."""
-        return self._address
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
         """See ``members.Member``."""
@@ -72,11 +66,7 @@ class ExternalZooKeeper(ZooKeeperCluster):
         self._connections = tuple(connections)
         self._own = own
         self._chroot = chroot_of(own.prefix)
-        members = list[ZooKeeperMember]()
-        for number, (endpoint, connection) in enumerate(zip(external.endpoints, connections, strict=True), start=1):
-            place = MemberPlace(Elsewhere(f"zookeeper{number}"), endpoint.host, connection)
-            members.append(_Member(place, endpoint.address, self._chroot))
-        super().__init__(members)
+        super().__init__([_Member(place, self._chroot) for place in places("zookeeper", external, connections)])
 
     def look(self, timeout_s: float) -> ClusterLook:
         """See ``ExternalCluster``. ZooKeeper has no name for a cluster; members of one have the same configuration."""
