@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +10,16 @@ from contextlib import contextmanager
 from containernet_env.base.errors import ContainernetEnvError, Interrupted
 
 
-def stop_behind(error: BaseException) -> Interrupted | KeyboardInterrupt | None:
+def stop_behind(error: BaseException, handled: BaseException | None = None) -> Interrupted | KeyboardInterrupt | None:
     """The stop that an error is or came of; None if it came of none, or is one that this project tells on purpose.
+
+    ``handled``: what the caller was handling before, of which nothing that is raised meanwhile came.
 
     A stop strikes anywhere, in libraries too, and what comes out of them may be another error: RuntimeError where
     Python calls ``__set_name__`` (before 3.12), or where a lock is released that the stop kept from being taken.
     """
     behind: BaseException | None = error
-    while behind is not None and not isinstance(behind, ContainernetEnvError):
+    while behind is not None and behind is not handled and not isinstance(behind, ContainernetEnvError):
         if isinstance(behind, Interrupted | KeyboardInterrupt):
             return behind
         behind = behind.__cause__ or behind.__context__
@@ -26,10 +29,11 @@ def stop_behind(error: BaseException) -> Interrupted | KeyboardInterrupt | None:
 @contextmanager
 def stops_kept() -> Iterator[None]:
     """Raise the stop itself in place of an error that came of it, see ``stop_behind``."""
+    handled = sys.exception()
     try:
         yield
     except Exception as error:
-        if (stop := stop_behind(error)) is None:
+        if (stop := stop_behind(error, handled)) is None:
             raise
         raise stop from None
 

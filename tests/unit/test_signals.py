@@ -187,6 +187,16 @@ def test_an_error_of_its_own_and_one_told_on_purpose_stay(error: Exception) -> N
             raise RunError("3 containers could not be removed")
 
 
+def test_an_error_did_not_come_of_a_stop_that_the_caller_handles() -> None:
+    """A script may measure once more where Ctrl-C ended the measurement before."""
+    with pytest.raises(ValueError, match="invalid literal"):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            with stops_kept():
+                int("x")
+
+
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
