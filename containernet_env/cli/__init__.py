@@ -195,7 +195,3 @@ def _told(text: str, error: BaseException) -> int:
     for line in (text, *getattr(error, "__notes__", ())):
         click.echo(output.plain(line), err=True)
     return exit_code_of(error)
-
-
-if __name__ == "__main__":
-    main()

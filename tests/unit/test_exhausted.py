@@ -16,7 +16,7 @@ from containernet_env.base import exhausted
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.base.exhausted import ReservedFiles, allow_open_files, shortage, told
 from containernet_env.base.side_by_side import side_by_side
-from tests.unit.descriptors import open_descriptors
+from tests.unit.descriptors import closed_from_now_on, open_descriptors
 
 
 def wrapped() -> Exception:
@@ -133,11 +133,13 @@ def test_one_error_keeps_nothing_from_being_worked_on() -> None:
     assert sorted(done) == [1, 2, 3, 4]
 
 
-def test_nothing_is_reserved_beyond_what_there_is() -> None:
+def test_nothing_is_reserved_beyond_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    before = open_descriptors()
+    before, closed = open_descriptors(), closed_from_now_on(monkeypatch)
     reserved = ReservedFiles(4)
-    assert len(open_descriptors() - before) == 4
+    opened = open_descriptors() - before
+    assert len(opened) == 4
     reserved.release()
+    assert sorted(closed) == sorted(fd for fd, _ in opened)
     assert open_descriptors() - before == set()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)

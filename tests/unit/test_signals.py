@@ -198,16 +198,12 @@ def test_an_error_did_not_come_of_a_stop_that_the_caller_handles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
-    [
-        (of_a_library(Interrupted(15)), 143, "interrupted\n"),
-        (of_a_library(KeyboardInterrupt()), 130, "interrupted\n"),
-    ],
+    ("error", "code"), [(of_a_library(Interrupted(15)), 143), (of_a_library(KeyboardInterrupt()), 130)]
 )
 def test_the_command_line_tells_a_stop_that_a_library_made_an_error(
-    error: Callable[[], None], code: int, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: Callable[[], None], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "group", SimpleNamespace(main=lambda **_: error()))
     with pytest.raises(SystemExit) as left:
         cli.main(["check"])
-    assert (left.value.code, capsys.readouterr().err) == (code, told)
+    assert (left.value.code, capsys.readouterr().err) == (code, "interrupted\n")

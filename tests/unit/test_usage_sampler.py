@@ -221,7 +221,7 @@ def test_who_looks_holds_no_network_namespace_and_no_file_once_closed(
 ) -> None:
     """A file of /proc/PID/net that stays open keeps the interfaces of a host that has ended."""
     monkeypatch.setattr(Group, "pids", lambda self: (child.pid, os.getpid()))
-    before = open_descriptors()
+    before = open_files()
     use = AllUse(Pids({"a": child.pid}, child.pid, child.pid, os.getpid()))
     seen = use.read()
     assert seen.members["a"].sent_bytes is not None
@@ -229,7 +229,7 @@ def test_who_looks_holds_no_network_namespace_and_no_file_once_closed(
     assert held and not [path for path in held if "/net" in path], held
     use.close()
     use.close()
-    assert open_descriptors() - before == set()
+    assert open_files() == before
 
 
 def test_a_container_is_all_its_processes(child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:

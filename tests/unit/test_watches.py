@@ -34,7 +34,7 @@ from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.member_watch import MemberWatch, Silence
 from containernet_env.stores.protocol import Ping
 from tests.unit.answers import closed_loop
-from tests.unit.descriptors import open_descriptors
+from tests.unit.descriptors import closed_from_now_on, open_descriptors
 from tests.unit.matrix_fakes import Bench, FakeCluster, read, write
 
 
@@ -147,7 +147,7 @@ def test_neither_the_end_nor_a_new_ping_waits_for_the_next_round(
 
 @pytest.mark.parametrize("fails", ["the thread", "the eventfd", "nothing: it is never started"])
 def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = open_descriptors()
+    before, closed = open_descriptors(), closed_from_now_on(monkeypatch)
     watch = MemberWatch(dict)
 
     def refuse(*args: Any) -> None:
@@ -162,6 +162,7 @@ def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatc
             watch.start()
     watch.close()
     assert open_descriptors() - before == set()
+    assert not {fd for fd, _ in before} & set(closed)
 
 
 def test_a_member_that_nobody_reaches_is_silent() -> None:
