@@ -22,6 +22,8 @@ INPUTS = int(os.environ.get("CONTAINERNET_ENV_INPUTS") or DEFAULT)
 # Percent of all inputs. Those of `valid` and `tables` take the longest: the first plan every file twice, the others
 # have columns by the hundred thousand.
 SHARES = {"topologies": 27, "scenarios": 25, "runs": 18, "words": 14, "tables": 10, "valid": 6}
+HANGS_S = 600.0
+"""A command takes seconds; a minute and more beside a virtual machine that spins."""
 SLOWEST_S = 1.0
 """What an input may take on average, so that a batch that hangs ends: ten times what the slowest kind takes."""
 BATCH = 500
@@ -69,7 +71,7 @@ def batches(
             capture_output=True,
             text=True,
             check=False,
-            timeout=60 + SLOWEST_S * count,
+            timeout=HANGS_S + SLOWEST_S * count,
         )
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -108,7 +110,7 @@ def test_a_large_file_that_is_wrong_in_every_place_is_answered(tmp_path: Path, t
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_S,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )
     assert ended.returncode == 2 and f"{path} is refused:" in ended.stderr, ended.stderr[-3000:]
