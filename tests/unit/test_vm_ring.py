@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tarfile
 from pathlib import Path
 
@@ -108,3 +109,71 @@ def test_the_job_has_the_original_containernet_where_a_checkout_is_named(
     held = job_of(tmp_path, monkeypatch)
     assert "containernet/mininet/net.py" in held
     assert not {name for name in held if ".git" in name}
+
+
+def machine_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> machine.Outcome:
+    """What comes of a machine that is a Python program: ``console`` is its console's file."""
+    qemu = tmp_path / "qemu"
+    start = (
+        "import json, sys, time\nconsole = open(next(a for a in sys.argv if 'file,id' in a).split('path=')[1], 'a')\n"
+    )
+    qemu.write_text(f"#!{sys.executable}\n{start}{program}")
+    qemu.chmod(0o755)
+    monkeypatch.setattr(machine, "QEMU", str(qemu))
+    monkeypatch.setattr(machine, "LOOK_S", 0.1)
+    monkeypatch.setattr(machine, "PANIC_S", 30.0)
+    monkeypatch.setattr(machine, "_pack", lambda path, steps: path.write_bytes(b""))
+    monkeypatch.setattr("tests.vm.root_disk.get", lambda: tmp_path)
+    monkeypatch.setattr("tests.vm.image_disk.get", lambda: tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    return machine.run([machine.Step("modules", "true", 1)], work, 60)
+
+
+def test_a_machine_that_says_nothing_is_asked_where_it_stands_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = machine_that(
+        tmp_path,
+        monkeypatch,
+        """
+print("modules ...", file=console)
+print("modules: 10 s, tests/it.py::test_it", file=console, flush=True)
+print(json.dumps({"QMP": {"version": 7}}))
+for line in sys.stdin:
+    question = json.loads(line)
+    if question["execute"] == "human-monitor-command":
+        print(json.dumps({"return": "CPU#0\\r\\nRAX=5\\r\\nRIP=ffffffffbc617a0b HLT=1\\r\\n"}), flush=True)
+    elif question["execute"] == "inject-nmi":
+        print("Kernel panic: in spin_lock", file=console)
+        print("[ 12.1] NMI backtrace for cpu 0", file=console)
+        print("[ 12.1]  ? not_this_one+0x1/0x2", file=console)
+        print("[ 12.1] RIP: 0010:native_safe_halt+0xb/0x10", file=console)
+        print("[ 12.1]  default_idle.cold+0x38/0xf0", file=console)
+        print("[ 12.1] NMI backtrace for cpu 1 skipped: idling", file=console, flush=True)
+        break
+""",
+    )
+    assert outcome.hung and not outcome.finished
+    before, _, after = outcome.console.partition("Kernel panic: in spin_lock")
+    assert "modules ..." in before
+    assert "RIP=ffffffffbc617a0b HLT=1" in after and "its console said nothing for" in after
+    assert "RAX" not in after and "QMP" not in after
+    assert outcome.stood() == (
+        "modules: 10 s, tests/it.py::test_it; cpu 0 native_safe_halt default_idle.cold cpu 1 "
+        "CPU#0 RIP=ffffffffbc617a0b HLT=1"
+    )
+
+
+def test_a_machine_that_speaks_now_and_then_has_not_hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = machine_that(
+        tmp_path,
+        monkeypatch,
+        """
+for second in range(10):
+    time.sleep(0.5)
+    print(f"kernel: {second} s", file=console, flush=True)
+""",
+    )
+    assert not outcome.hung
+    assert "kernel: 9 s" in outcome.console

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -21,12 +23,24 @@ QEMU = "qemu-system-x86_64"
 # Each program that the ring needs here, and the Debian package that brings it.
 PROGRAMS = {QEMU: "qemu-system-x86", "mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs"}
 MEMORY_MB = 4096
+LOOK_S = 5.0
+SILENT_LOOKS = 36
+"""A machine whose console is no longer after so many looks has hung: its job says something every 10 s."""
+PANIC_S = 60.0
+"""How long a machine that hung may take to say where its processors stand."""
 _RESULTS_BYTES = 256 << 20
 _SECTOR_BYTES = 512
 SOURCE = "CONTAINERNET_SOURCE"
 """The environment variable that may name a checkout of the original Containernet, to be tested in the machine too."""
 ORIGINAL = "containernet"
 """Where that is in the job's folder then: a folder for ``PYTHONPATH``."""
+HUNG = f"it hung: its console said nothing for {LOOK_S * SILENT_LOOKS:.0f} s"
+_TELL_AT_NMI = "unknown_nmi_panic panic_print=0x40"
+_ASK_WHERE = (
+    {"execute": "qmp_capabilities"},
+    {"execute": "human-monitor-command", "arguments": {"command-line": "info registers -a"}},
+    {"execute": "inject-nmi"},
+)
 # What the package, its set-up's hashes and the tests read goes in. What can be made again stays here.
 _LEFT_OUT = {".git", ".venv", ".build", "build", ".mypy_cache", ".ruff_cache", ".hypothesis", "node_modules"}
 _RESULTS = "./results"
@@ -36,25 +50,29 @@ _RESULTS = "./results"
 class Step:
     """One command of a job, run by ``sh`` in the project's folder; what comes after it runs all the same.
 
-    ``limit_s`` bounds it; its output is ``<name>.log`` among the results.
+    ``limit_s`` bounds it; its output is ``<name>.log`` among the results. ``told`` is whether the console is told every
+    few seconds how far it is.
     """
 
     name: str
     command: str
     limit_s: float
+    told: bool = True
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What came out: ``results`` is the folder of files, ``statuses`` the exit status of each step that ended.
 
-    ``finished`` is whether every step came to an end in time; ``console`` what the machine wrote there.
+    ``finished`` is whether every step came to an end in time; ``console`` what the machine wrote there, and QEMU after
+    it. ``hung`` is whether nothing ran in it any more: where its processors stood is what the console ends with.
     """
 
     results: Path
     statuses: dict[str, int]
     seconds: dict[str, float]
     finished: bool
+    hung: bool
     console: str = field(repr=False)
     wall_s: float
 
@@ -63,6 +81,13 @@ class Outcome:
         path = self.results / f"{step}.log"
         text = path.read_text(errors="replace") if path.exists() else f"(no {path.name}) {self.console}"
         return "\n".join(text.splitlines()[-lines:])
+
+    def stood(self) -> str:
+        """Where a machine that hung was, in one line: what its job said last, and each processor's functions."""
+        job = re.findall(r"^\w+: \d+ s, .*", self.console, re.MULTILINE)[-1:]
+        _, _, traces = self.console.partition("NMI backtrace for ")
+        functions = re.findall(r"cpu \d+|(?<=\]  )[\w.]+(?=\+0x)|(?<=RIP: 0010:)[\w.]+|CPU#\d+|RIP=\w+|HLT=1", traces)
+        return "; ".join([*job, " ".join(functions)])
 
 
 def absent() -> dict[str, str]:
@@ -101,7 +126,8 @@ def fresh_folder() -> Path:
 def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool = False) -> Outcome:
     """Boot, carry out the steps, power off; ``work`` is an empty folder for this machine's files.
 
-    ``interactive`` gives the guest's shell to this terminal. The machine is ended after ``limit_s`` seconds.
+    ``interactive`` gives the guest's shell to this terminal. The machine is ended after ``limit_s`` seconds, or when
+    it has hung.
     """
     root, docker_image = root_disk.get(), image_disk.get()
     began = time.monotonic()
@@ -131,32 +157,72 @@ def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool 
             "-smp",
             str(os.cpu_count() or 1),
         ),
-        *("-m", str(MEMORY_MB), "-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot"),
+        *("-m", str(MEMORY_MB), "-display", "none", "-nic", "none", "-no-reboot"),
+        *("-monitor", "none", *(() if interactive else ("-qmp", "stdio"))),
         # signal=off: Ctrl-C is for the guest.
         *("-chardev", "stdio,id=console,signal=off" if interactive else f"file,id=console,path={console}"),
         *("-serial", "chardev:console"),
         *("-kernel", str(root / "vmlinuz"), "-initrd", str(root / "initrd.gz")),
-        *("-append", "console=ttyS0 quiet loglevel=4 mitigations=off panic=-1 tsc=reliable"),
+        # An NMI, which the monitor gives to a machine that hung, prints where each processor stands, and ends it.
+        *("-append", "console=ttyS0 quiet loglevel=4 mitigations=off panic=-1 tsc=reliable " + _TELL_AT_NMI),
         *drives,
     ]
-    # Changes to the disks go to files that have no name, and end with the machine.
-    said = b""
-    with subprocess.Popen(
-        command,
-        stdin=None if interactive else subprocess.DEVNULL,
-        stdout=None if interactive else subprocess.PIPE,
-        stderr=None if interactive else subprocess.STDOUT,
-        env={**os.environ, "TMPDIR": str(work)},
-    ) as process:
+    said = work / "qemu.log"
+    with (
+        said.open("wb") as log,
+        subprocess.Popen(
+            command,
+            stdin=None if interactive else subprocess.PIPE,
+            stdout=None if interactive else log,
+            stderr=None if interactive else log,
+            # Changes to the disks go to files that have no name, and end with the machine.
+            env={**os.environ, "TMPDIR": str(work)},
+        ) as process,
+    ):
         try:
-            said, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            said = f"ended: it ran for more than {limit_s:.0f} s".encode()
+            why = _ended(process, None if interactive else console, limit_s)
         finally:
             process.kill()
     with console.open("ab") as file:
-        file.write(said or b"")  # why QEMU itself ended, where it was not the guest
-    return _collect(work, results, console, [step.name for step in steps], time.monotonic() - began)
+        file.write(_readable(said.read_text(errors="replace")).encode())
+        file.write(f"ended: {why}\n".encode() if why else b"")
+    return _collect(work, results, console, [step.name for step in steps], time.monotonic() - began, why == HUNG)
+
+
+def _ended(process: subprocess.Popen[bytes], console: Path | None, limit_s: float) -> str:
+    """Waits until the machine is off, or has to be ended; why it has, nothing where it is off."""
+    deadline = time.monotonic() + limit_s
+    silent = length = 0  # of looks, and not of time, which goes on where this machine stands still
+    while silent < SILENT_LOOKS:
+        try:
+            process.wait(LOOK_S)
+            return ""
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > deadline:
+                return f"it ran for more than {limit_s:.0f} s"
+        if console is not None:
+            before, length = length, console.stat().st_size if console.exists() else 0
+            silent = silent + 1 if length == before else 0
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
+        process.stdin.write("".join(f"{json.dumps(question)}\n" for question in _ASK_WHERE).encode())
+        process.stdin.flush()
+        process.wait(PANIC_S)
+    return HUNG
+
+
+def _readable(said: str) -> str:
+    """What QEMU itself said, such as why it ended; of its monitor's answers only where the processors stood."""
+    kept = []
+    for line in said.splitlines():
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            kept.append(line)
+            continue
+        registers = str(answer.get("return", "")).splitlines()
+        kept += [register for register in registers if register.startswith(("CPU#", "RIP="))]
+    return "".join(f"{line}\n" for line in kept)
 
 
 def _drive(path: Path, options: str) -> tuple[str, str]:
@@ -189,7 +255,7 @@ def _pack(path: Path, steps: Sequence[Step]) -> None:
         file.truncate(-(-file.tell() // _SECTOR_BYTES) * _SECTOR_BYTES)
 
 
-def _collect(work: Path, results: Path, console: Path, asked: Sequence[str], wall_s: float) -> Outcome:
+def _collect(work: Path, results: Path, console: Path, asked: Sequence[str], wall_s: float, hung: bool) -> Outcome:
     folder = work / "results"
     folder.mkdir()
     try:
@@ -207,6 +273,7 @@ def _collect(work: Path, results: Path, console: Path, asked: Sequence[str], wal
         statuses={entry["name"]: entry["status"] for entry in done},
         seconds={entry["name"]: entry["seconds"] for entry in done},
         finished=[entry["name"] for entry in done] == list(asked),
+        hung=hung,
         console=console.read_text(errors="replace") if console.exists() else "",
         wall_s=wall_s,
     )

@@ -23,7 +23,8 @@ def main() -> int:
         return 3
     command = " ".join(sys.argv[1:])
     name = "command" if command else "shell"
-    steps = [*SERVICES, Step(name, command or "exec setsid -c bash -i </dev/ttyS0 >/dev/ttyS0 2>&1", LIMIT_S)]
+    shell = Step(name, command or "exec setsid -c bash -i </dev/ttyS0 >/dev/ttyS0 2>&1", LIMIT_S, told=bool(command))
+    steps = [*SERVICES, shell]
     outcome = run(steps, fresh_folder(), LIMIT_S, interactive=not command)
     if command:
         print(outcome.log(name, 10**6))

@@ -33,7 +33,7 @@ _KERNELS = (
     # How a first process ended: it, or another one in its container, was killed for its memory.
     "or (process_ended and (exec or client)) or recorded)"
 )
-_PYTEST = "CONTAINERNET_ENV_COARSE_TIMES=1 python3 -m pytest -q -rs -p no:cacheprovider --durations=10"
+_PYTEST = "CONTAINERNET_ENV_COARSE_TIMES=1 python3 -m pytest -v -rs -p no:cacheprovider --durations=10"
 
 
 def _pytest(name: str, arguments: str, limit_s: float, environment: str = "") -> Step:
