@@ -177,3 +177,11 @@ for second in range(10):
     )
     assert not outcome.hung
     assert "kernel: 9 s" in outcome.console
+
+
+def test_a_machine_that_hung_and_takes_no_question_is_ended_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = machine_that(tmp_path, monkeypatch, "import os\nos.close(0)\ntime.sleep(60)\n")
+    assert outcome.hung
+    assert outcome.console.startswith("ended: it hung")

@@ -24,8 +24,9 @@ QEMU = "qemu-system-x86_64"
 PROGRAMS = {QEMU: "qemu-system-x86", "mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs"}
 MEMORY_MB = 4096
 LOOK_S = 5.0
+"""Between two looks at a machine's console."""
 SILENT_LOOKS = 36
-"""A machine whose console is no longer after so many looks has hung: its job says something every 10 s."""
+"""A machine whose console did not grow for so many looks has hung: its job says something every 10 s."""
 PANIC_S = 60.0
 """How long a machine that hung may take to say where its processors stand."""
 _RESULTS_BYTES = 256 << 20
@@ -172,6 +173,7 @@ def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool 
         said.open("wb") as log,
         subprocess.Popen(
             command,
+            bufsize=0,  # a question that it does not take is not asked again at the end
             stdin=None if interactive else subprocess.PIPE,
             stdout=None if interactive else log,
             stderr=None if interactive else log,
@@ -206,7 +208,6 @@ def _ended(process: subprocess.Popen[bytes], console: Path | None, limit_s: floa
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
         process.stdin.write("".join(f"{json.dumps(question)}\n" for question in _ASK_WHERE).encode())
-        process.stdin.flush()
         process.wait(PANIC_S)
     return HUNG
 
