@@ -46,7 +46,7 @@ _QUEUE_DRAIN_NS, _FRAME_MIN_NS = 20 * MS, 8 * US
 """How long a queue that is tested takes to empty, and a frame at least where there are many: what the machine takes."""
 _QUEUE_SEND_NS = 4 * US
 """So long a frame takes that fills a queue, at least. Sent as fast as it goes (2.2 us), an emulator on two cores fell
-behind reading them by more than the delay of the link, and where it does, more of them fit."""
+behind reading them by more than the delay of the link, and where the kernel does not stamp them, more then fit."""
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
 _MARGIN_NS = 2 * MS
 

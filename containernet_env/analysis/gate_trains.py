@@ -398,7 +398,7 @@ def _queue(
     if abs(came - expected) <= slack:
         return Check(hop.name, "queue", "proved", asked, text, bounds, values=values)
     text, bounds = f"{came:.0f} of {len(sent)} frames taken", f"{expected - slack:.0f} to {expected + slack:.0f}"
-    # An emulator that stands still sends on what is due before it takes what came meanwhile, which so finds more room.
+    # Where the kernel does not stamp them, frames come when they are read: after a pause, to a queue that has emptied.
     late_ns = _late_ns(plan, sent, times, frame_ns, train.frame_bytes) if not lost else 0.0
     if late_ns > allowed.noise_ns and slack < came - expected <= slack + late_ns / frame_ns:
         why = f"frames came up to {delay_text(round(late_ns))} late meanwhile, so that more of them fit"

@@ -46,8 +46,10 @@ func (m moment) after(other moment) bool {
 // frame ahead of it, which jitter almost never and a change of parameters for a while makes a difference; see
 // leastCorrelation and Set. While the delay falls, frames are due closer together than the rate alone would have them.
 // Times are exact fractions, so rounding errors do not accumulate; a due time is rounded up to the next nanosecond.
-// Frames between offer and start are waiting: the queue limits count exactly these. Times must be >= 0; a frame that is
-// offered with an earlier time than one before it comes with that one, so that order is kept.
+// Frames between offer and start are waiting: the queue limits count exactly these, by the time of the offer. One that
+// has left waits all the same for a frame that came before its start and is offered late, as by a caller that lags
+// behind in reading. Times must be >= 0; a frame that is offered with an earlier time than one before it comes with
+// that one, so that order is kept.
 //
 // The zero Line needs a Set before its first Offer. Not safe for concurrent use.
 type Line struct {
@@ -65,7 +67,7 @@ type Line struct {
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line
-	waiting uint64  // oldest frame that had not started at the last check
+	waiting uint64  // oldest frame that had not started at the latest offer; it may have left since
 	tail    uint64
 	count   int // frames on the line: those between head and tail that are not gone
 
@@ -94,22 +96,25 @@ func (l *Line) Delays() Delays { return l.delays }
 
 // ResetCounters resets the high water to what waits at nowNS, and the delays.
 func (l *Line) ResetCounters(nowNS int64) {
-	l.highWater = l.Waiting(nowNS)
-	l.highWaterBytes = l.waitingBytes
+	l.highWater, l.highWaterBytes = l.Waiting(nowNS)
 	l.delays = Delays{}
 }
 
 // Offer puts a frame on the line at nowNS. The line owns the handle only if the frame is Accepted.
 func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
-	if l.tail-l.head >= MaxInFlight {
-		return LineFull
-	}
 	nowNS = max(nowNS, l.offeredNS)
 	l.offeredNS = nowNS
+	for l.waiting < l.tail && l.at(l.waiting).startNS <= nowNS {
+		l.waitingBytes -= int64(l.at(l.waiting).Bytes)
+		l.waiting++
+	}
+	if l.tail-l.first() >= MaxInFlight {
+		return LineFull
+	}
 	startNS := nowNS
 	if busy := l.depart.ceil(); busy > nowNS {
 		startNS = busy
-		waiting := l.Waiting(nowNS)
+		waiting := int(l.tail - l.waiting)
 		if waiting >= l.limitFrames || l.waitingBytes+int64(bytes) > l.limitBytes {
 			return QueueFull
 		}
@@ -126,19 +131,19 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	return Accepted
 }
 
-// Waiting is the number of frames that the serializer has not started at nowNS.
-func (l *Line) Waiting(nowNS int64) int {
-	for l.waiting < l.tail && l.at(l.waiting).startNS <= nowNS {
-		l.start()
+// Waiting is the number of frames that the serializer has not started at nowNS, and their bytes. A time before that of
+// the latest offer counts as that.
+func (l *Line) Waiting(nowNS int64) (frames int, bytes int64) {
+	position, bytes := l.waiting, l.waitingBytes
+	for position < l.tail && l.at(position).startNS <= nowNS {
+		bytes -= int64(l.at(position).Bytes)
+		position++
 	}
-	return int(l.tail - l.waiting)
+	return int(l.tail - position), bytes
 }
 
-// start removes the first frame from the queue.
-func (l *Line) start() {
-	l.waitingBytes -= int64(l.at(l.waiting).Bytes)
-	l.waiting++
-}
+// first is the position of the oldest slot in use: of a frame that is on the line, or that may still count as waiting.
+func (l *Line) first() uint64 { return min(l.head, l.waiting) }
 
 // Next is when the next frame is due; false when the line is empty.
 func (l *Line) Next() (dueNS int64, ok bool) {
@@ -158,9 +163,6 @@ func (l *Line) Pop() Frame {
 		position = l.takeEarliest()
 	}
 	f := *l.at(position)
-	for l.waiting <= position {
-		l.start()
-	}
 	l.count--
 	l.remove(position)
 	return f
@@ -173,8 +175,11 @@ func (l *Line) Pop() Frame {
 // Order is kept. When the delay shrinks, or jitter is drawn anew, frames in flight on the longer wire hold back those
 // behind them, which then arrive right behind the last of them, all at once: the serializer has spaced them already.
 // Spacing them again would keep the old delay for as long as the link is busy.
+//
+// nowNS must be no earlier than the due time of any frame that was popped.
 func (l *Line) Set(nowNS int64, p Params) {
-	first := l.tail - uint64(l.Waiting(nowNS))
+	waiting, _ := l.Waiting(nowNS)
+	first := l.tail - uint64(waiting)
 	l.configured, l.params = p, p.Resolved()
 	l.limitFrames, l.limitBytes = l.params.QueueFrames, l.params.QueueBytes
 	if l.limitFrames == 0 {
@@ -210,6 +215,7 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 	for l.count > 0 {
 		lost(l.Pop())
 	}
+	l.waiting, l.waitingBytes = l.tail, 0
 	now := moment{ns: nowNS}
 	l.depart, l.last = now, now
 }
@@ -243,9 +249,9 @@ func (l *Line) add(a, b moment) moment {
 func (l *Line) at(position uint64) *Frame { return &l.ring[position&uint64(len(l.ring)-1)] }
 
 func (l *Line) push(f Frame) {
-	if int(l.tail-l.head) == len(l.ring) {
+	if int(l.tail-l.first()) == len(l.ring) {
 		grown := make([]Frame, max(64, 2*len(l.ring)))
-		for i := l.head; i < l.tail; i++ {
+		for i := l.first(); i < l.tail; i++ {
 			grown[i&uint64(len(grown)-1)] = *l.at(i)
 		}
 		l.ring = grown

@@ -195,7 +195,7 @@ func TestUnlimitingReleasesTheQueueAfterTheFrameInService(t *testing.T) {
 }
 
 func TestCutLosesWhatTravelsAndFreesTheSerializer(t *testing.T) {
-	line := newLine(Params{DelayNS: ms, RateBPS: 1e6})
+	line := newLine(Params{DelayNS: ms, RateBPS: 1e6, QueueFrames: 2})
 	for range 3 {
 		offer(t, line, 0, 1250)
 	}
@@ -204,7 +204,9 @@ func TestCutLosesWhatTravelsAndFreesTheSerializer(t *testing.T) {
 	if lost != 3 || line.Len() != 0 {
 		t.Errorf("lost %d and %d left, want 3 and 0", lost, line.Len())
 	}
-	offer(t, line, 3*ms, 1250)
+	for range 3 { // the queue is empty, too
+		offer(t, line, 3*ms, 1250)
+	}
 	popDue(t, line, 14*ms)
 }
 

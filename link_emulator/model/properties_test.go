@@ -99,7 +99,7 @@ func TestProperties(t *testing.T) {
 			r.advance()
 			bytes := 60 + random.IntN(1455)
 			offered++
-			waiting, waitingBytes := r.Waiting(r.now), r.waitingBytes
+			waiting, waitingBytes := r.Waiting(r.now)
 			full := waiting >= r.limitFrames || waitingBytes+int64(bytes) > r.limitBytes
 			if r.offer(bytes) == QueueFull && !full {
 				t.Fatalf("seed %d: refused with %d frames and %d bytes waiting: %+v", seed, waiting, waitingBytes, params)
@@ -116,9 +116,10 @@ func TestProperties(t *testing.T) {
 
 func checkRun(t *testing.T, seed uint64, params Params, r *run) {
 	t.Helper()
-	if len(r.popped) != len(r.accepted) || r.Len() != 0 || r.waitingBytes != 0 {
-		t.Fatalf("seed %d: %d frames in, %d out, %d left, %d bytes wait", seed, len(r.accepted), len(r.popped), r.Len(),
-			r.waitingBytes)
+	waiting, bytes := r.Waiting(r.now)
+	if len(r.popped) != len(r.accepted) || r.Len() != 0 || waiting != 0 || bytes != 0 {
+		t.Fatalf("seed %d: %d frames in, %d out, %d left, %d with %d bytes wait", seed, len(r.accepted), len(r.popped),
+			r.Len(), waiting, bytes)
 	}
 	if !slices.IsSortedFunc(r.popped, func(a, b record) int { return int(a.dueNS - b.dueNS) }) {
 		t.Fatalf("seed %d: frames came off out of the order of their times", seed)
@@ -163,6 +164,64 @@ func checkRate(t *testing.T, seed uint64, params Params, frames []record) {
 	}
 }
 
+// TestALateCallerChangesNothing offers the same frames with the same times twice: as they come, and up to 10 ms late,
+// while frames are popped when they are due. The same ones find room, and are due at the same times.
+func TestALateCallerChangesNothing(t *testing.T) {
+	refused, late := 0, 0
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		params := randomParams(random)
+		prompt, lagging := &run{Line: newLine(params)}, &run{Line: newLine(params)}
+		type frame struct {
+			atNS    int64
+			bytes   int
+			verdict Verdict
+		}
+		var unread []frame
+		read := func() {
+			for _, f := range unread {
+				if verdict := lagging.Offer(f.atNS, uint32(len(lagging.accepted)), f.bytes); verdict != f.verdict {
+					t.Fatalf("seed %d: a frame of %d ns has verdict %d, %d ns late %d", seed, f.atNS, f.verdict,
+						lagging.now-f.atNS, verdict)
+				} else if verdict == Accepted {
+					lagging.accepted = append(lagging.accepted, record{})
+				}
+			}
+			unread = unread[:0]
+		}
+		behindNS := int64(0)
+		for range 3000 {
+			prompt.now += random.Int64N(40_000) * random.Int64N(2)
+			lagging.now = prompt.now
+			prompt.advance()
+			before := len(lagging.popped)
+			lagging.advance()
+			if len(unread) > 0 && len(lagging.popped) > before && lagging.popped[len(lagging.popped)-1].dueNS > unread[0].atNS {
+				late++
+			}
+			bytes := 60 + random.IntN(1455)
+			unread = append(unread, frame{prompt.now, bytes, prompt.offer(bytes)})
+			if prompt.now-unread[0].atNS >= behindNS {
+				read()
+				behindNS = random.Int64N(10 * ms)
+			}
+		}
+		read()
+		prompt.drain()
+		lagging.drain()
+		byHandle := func(a, b record) int { return int(a.handle) - int(b.handle) }
+		slices.SortFunc(prompt.popped, byHandle)
+		slices.SortFunc(lagging.popped, byHandle)
+		if !slices.Equal(prompt.popped, lagging.popped) {
+			t.Fatalf("seed %d: other times for a late caller: %+v", seed, params)
+		}
+		refused += prompt.refused
+	}
+	if refused < 1000 || late < 1000 {
+		t.Errorf("%d frames refused, %d times one left before an earlier one was offered: too few", refused, late)
+	}
+}
+
 // TestPropertiesUnderChange changes the parameters at random moments, reordering among them: frames are still
 // conserved, leave in the order of their times, none that is offered after a change is due before the new delay, none
 // is later than the delay and the rate that hold make it but for the wait behind what was on the wire at a change, and
@@ -179,10 +238,10 @@ func TestPropertiesUnderChange(t *testing.T) {
 			r.now += random.Int64N(30_000)
 			r.advance()
 			if random.IntN(50) == 0 {
-				waiting := r.Waiting(r.now)
+				waiting, _ := r.Waiting(r.now)
 				params = randomParams(random)
 				reordered = reordered || params.Jitter.Reorder
-				for i := r.head; i < r.waiting; i++ {
+				for i := r.head; i < r.tail-uint64(waiting); i++ {
 					ahead = max(ahead, r.at(i).DueNS)
 				}
 				r.Set(r.now, params)
@@ -199,8 +258,9 @@ func TestPropertiesUnderChange(t *testing.T) {
 			}
 		}
 		r.drain()
-		if len(r.popped) != len(least) || r.waitingBytes != 0 {
-			t.Fatalf("seed %d: %d accepted, %d delivered, %d bytes wait", seed, len(least), len(r.popped), r.waitingBytes)
+		if waiting, bytes := r.Waiting(r.now); len(r.popped) != len(least) || waiting != 0 || bytes != 0 {
+			t.Fatalf("seed %d: %d accepted, %d delivered, %d with %d bytes wait", seed, len(least), len(r.popped), waiting,
+				bytes)
 		}
 		for i, out := range r.popped {
 			if out.dueNS < least[out.handle] || i > 0 && out.dueNS < r.popped[i-1].dueNS {

@@ -26,12 +26,12 @@ def star_of(*links: LinkSpec) -> Topology:
 
 @dataclass(frozen=True)
 class Star:
-    """It, up. ``links`` are by host."""
+    """It, up. ``links`` are by host; ``stamps`` says who tells when a frame came, the kernel or the emulator."""
 
     topology: Topology
     pids: dict[str, int]
     links: dict[str, ShapedLink]
-    binary: Path | None
+    stamps: str
 
     def gate(self, **more: object) -> Gate:
         """One gate over it; the prober is the product's own."""
@@ -52,4 +52,4 @@ def star(topology: Topology, binary: Path | None = None) -> Iterator[Star]:
             links[host.name] = factory.make_link(here, Place("s1", switch), link.spec)
             # Frames that nobody asked for (routers, neighbours) would draw losses, too.
             netns.write_sysctl(pids[host.name], "net.ipv6.conf.all.disable_ipv6", "1")
-        yield Star(topology, pids, links, binary)
+        yield Star(topology, pids, links, factory.emulator.hello["stamps"])

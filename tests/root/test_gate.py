@@ -84,6 +84,19 @@ MUTANTS = [
 ]
 
 
+LAGS = Mutant(  # it sends what is due in time, and leaves what hosts send unread for 8 of 20 ms
+    "reads late",
+    "loop/loop.go",
+    (
+        (
+            "func (l *Loop) read(port *Port) bool {\n",
+            "func (l *Loop) read(port *Port) bool {\n\tif clock.Now()%20e6 < 8e6 {\n\t\treturn true\n\t}\n",
+        ),
+    ),
+    frozenset(),
+)
+
+
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Mutant | None], Path]:
     """Builds the emulator, or a mutant of it."""
@@ -143,6 +156,18 @@ def test_a_network_as_configured_passes_again_and_again(topology: object, emulat
             # With jitter, trains at 20 Mbit/s tell less than they have to: those rates are unproved by name.
             told = [check for check in gate.proof.checks if (check.kind, check.asked) != ("rate", "20 Mbit/s")]
             assert sum(check.verdict == "proved" for check in told) >= 0.9 * len(told), gate.proof.text
+
+
+def test_an_emulator_that_reads_late_has_no_larger_queue(
+    build: Callable[[Mutant | None], Path], emulator: Path
+) -> None:
+    """A busy machine made it lag behind the hosts, and as many frames more found room: on a slow one in every gate."""
+    with star(PLAIN, build(LAGS)) as made:
+        if made.stamps != "kernel":
+            pytest.skip("the kernel does not stamp frames: they come when they are read")
+        proof = made.gate(binary=emulator).proof
+    queues = [check for check in proof.checks if check.kind == "queue"]
+    assert len(queues) == 6 and {check.verdict for check in queues} == {"proved"}, proof.render()
 
 
 def test_a_link_that_was_changed_meanwhile_is_named(emulator: Path) -> None:
