@@ -75,6 +75,7 @@ type Line struct {
 	heap       []uint32 // positions by due time, while overtaking
 
 	waitingBytes   int64 // of the frames from waiting to tail
+	resetNS        int64 // of the last ResetCounters
 	highWater      int
 	highWaterBytes int64
 }
@@ -96,6 +97,7 @@ func (l *Line) Delays() Delays { return l.delays }
 
 // ResetCounters resets the high water to what waits at nowNS, and the delays.
 func (l *Line) ResetCounters(nowNS int64) {
+	l.resetNS = nowNS
 	l.highWater, l.highWaterBytes = l.Waiting(nowNS)
 	l.delays = Delays{}
 }
@@ -118,8 +120,10 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 		if waiting >= l.limitFrames || l.waitingBytes+int64(bytes) > l.limitBytes {
 			return QueueFull
 		}
-		l.highWater = max(l.highWater, waiting+1)
-		l.highWaterBytes = max(l.highWaterBytes, l.waitingBytes+int64(bytes))
+		if nowNS >= l.resetNS { // else it is offered late, and tells of the time before
+			l.highWater = max(l.highWater, waiting+1)
+			l.highWaterBytes = max(l.highWaterBytes, l.waitingBytes+int64(bytes))
+		}
 	} else {
 		l.depart = moment{ns: nowNS}
 	}
@@ -131,8 +135,8 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	return Accepted
 }
 
-// Waiting is the number of frames that the serializer has not started at nowNS, and their bytes. A time before that of
-// the latest offer counts as that.
+// Waiting is the number of frames that the serializer has not started at nowNS, and their bytes. nowNS must be no
+// earlier than the latest offer.
 func (l *Line) Waiting(nowNS int64) (frames int, bytes int64) {
 	position, bytes := l.waiting, l.waitingBytes
 	for position < l.tail && l.at(position).startNS <= nowNS {
@@ -176,7 +180,7 @@ func (l *Line) Pop() Frame {
 // behind them, which then arrive right behind the last of them, all at once: the serializer has spaced them already.
 // Spacing them again would keep the old delay for as long as the link is busy.
 //
-// nowNS must be no earlier than the due time of any frame that was popped.
+// nowNS must be no earlier than the due time of any frame that was popped, but by Cut.
 func (l *Line) Set(nowNS int64, p Params) {
 	waiting, _ := l.Waiting(nowNS)
 	first := l.tail - uint64(waiting)

@@ -208,6 +208,32 @@ func TestCutLosesWhatTravelsAndFreesTheSerializer(t *testing.T) {
 		offer(t, line, 3*ms, 1250)
 	}
 	popDue(t, line, 14*ms)
+	line.Set(3*ms, Params{RateBPS: 1e6, QueueBytes: 2500})
+	line.Cut(4*ms, func(Frame) {})
+	for range 3 {
+		offer(t, line, 5*ms, 1250)
+	}
+}
+
+// A frame that is read late finds those that have left meanwhile. They take memory, which is bounded, and the counters
+// of a later time do not know them.
+func TestFramesThatLeftWaitForThoseThatCameBefore(t *testing.T) {
+	line := newLine(Params{RateBPS: 1e9, QueueBytes: MaxQueueBytes})
+	for line.Offer(0, 0, 125) == Accepted { // 1 us each
+	}
+	for line.Len() > 0 {
+		line.Pop()
+	}
+	offer(t, line, 0, 125) // in the place of the first, which never waited
+	if verdict := line.Offer(0, 0, 125); verdict != LineFull {
+		t.Errorf("one more frame at the same time: got verdict %d, want LineFull", verdict)
+	}
+	line.ResetCounters(MaxInFlight * 1000)
+	offer(t, line, MaxInFlight/2*1000, 125)
+	if frames, bytes := line.HighWater(); frames != 0 || bytes != 0 {
+		t.Errorf("high water after a reset: got %d frames and %d bytes, want none", frames, bytes)
+	}
+	popDue(t, line, MaxInFlight*1000+1000)
 }
 
 func TestDefaultQueueCoversTheBandwidthDelayProduct(t *testing.T) {

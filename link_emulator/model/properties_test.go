@@ -165,7 +165,7 @@ func checkRate(t *testing.T, seed uint64, params Params, frames []record) {
 }
 
 // TestALateCallerChangesNothing offers the same frames with the same times twice: as they come, and up to 10 ms late,
-// while frames are popped when they are due. The same ones find room, and are due at the same times.
+// while frames are popped when they are due and counters reset. The same ones find room, and are due at the same times.
 func TestALateCallerChangesNothing(t *testing.T) {
 	refused, late := 0, 0
 	for seed := range uint64(200) {
@@ -201,6 +201,9 @@ func TestALateCallerChangesNothing(t *testing.T) {
 			}
 			bytes := 60 + random.IntN(1455)
 			unread = append(unread, frame{prompt.now, bytes, prompt.offer(bytes)})
+			if random.IntN(20) == 0 {
+				lagging.ResetCounters(lagging.now)
+			}
 			if prompt.now-unread[0].atNS >= behindNS {
 				read()
 				behindNS = random.Int64N(10 * ms)
