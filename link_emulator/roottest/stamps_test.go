@@ -193,7 +193,10 @@ func TestStampsOfConcurrentSenders(t *testing.T) {
 	const senders, each = 4, 20_000
 	tap, socket := stampedTAP(t)
 	var beforeNS [senders * each]atomic.Int64
+	var stopped atomic.Bool
 	var group sync.WaitGroup
+	defer group.Wait() // else they would write to whatever has the socket's number next
+	defer stopped.Store(true)
 	for sender := range senders {
 		group.Go(func() {
 			for i := sender * each; i < (sender+1)*each; i++ {
@@ -203,17 +206,15 @@ func TestStampsOfConcurrentSenders(t *testing.T) {
 					if _, err := unix.Write(socket, frame); err == nil {
 						break
 					}
+					if stopped.Load() {
+						return
+					}
 					runtime.Gosched() // the queue is full
 					beforeNS[i].Store(clock.Now())
 				}
 			}
 		})
 	}
-	ended := make(chan struct{})
-	go func() {
-		group.Wait()
-		close(ended)
-	}()
 	read, overtaken, latestNS := 0, 0, int64(0)
 	for end := time.Now().Add(deadline); read < senders*each; {
 		if time.Now().After(end) {
@@ -230,7 +231,7 @@ func TestStampsOfConcurrentSenders(t *testing.T) {
 		}
 		latestNS = max(latestNS, atNS)
 	}
-	<-ended
+	group.Wait()
 	t.Logf("%d of %d frames were read after one with a later stamp", overtaken, read)
 	if got := tap.Stamps().GivenUp(); got != 0 {
 		t.Errorf("%d stamps have no frame", got)
@@ -263,7 +264,9 @@ func flow(t *testing.T, from, to *host, length time.Duration) (tookNS []int64) {
 	}
 	bursts := int(length / time.Millisecond)
 	sentNS := make([]atomic.Int64, 5*bursts)
-	go func() {
+	var sending sync.WaitGroup
+	defer sending.Wait() // before the socket is closed, whose number is another's then
+	sending.Go(func() {
 		next := clock.Now()
 		for burst := range bursts {
 			next += int64(time.Millisecond)
@@ -280,7 +283,7 @@ func flow(t *testing.T, from, to *host, length time.Duration) (tookNS []int64) {
 				}
 			}
 		}
-	}()
+	})
 	frame, control := make([]byte, 2048), make([]byte, 128)
 	realtime := realtimeOffset(t)
 	for len(tookNS) < len(sentNS) {

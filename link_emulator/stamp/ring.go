@@ -52,10 +52,12 @@ const (
 )
 
 const (
-	// window: a stamp that so many frames have overtaken is given up. Each core that sends through a TAP at the same
-	// moment overtakes a frame between its stamp and the TAP's queue once, or more often while a hypervisor stops the
-	// core of that frame.
+	// window: a stamp that so many frames have overtaken is given up, and kept aside for its frame. Each core that sends
+	// through a TAP at the same moment overtakes a frame between its stamp and the TAP's queue once, or more often while
+	// a hypervisor stops the core of that frame.
 	window = 64
+	// asideMost: so many stamps that were given up are kept, of which each core is in the middle of one at most.
+	asideMost = 64
 	// lostNS: a stamp that is older than this when the TAP's queue is empty has no frame. From the stamp to the queue a
 	// frame takes microseconds, unless a hypervisor stops the core: then up to some 100 ms.
 	lostNS = int64(1e9)
@@ -68,7 +70,7 @@ const (
 // Nearly always the stamp of the next frame is the oldest one in the ring. The exceptions:
 //
 //   - Frames that several cores send at the same moment may be queued in another order than they were stamped. Take
-//     looks further then.
+//     looks further then, and last among the stamps that were given up.
 //   - The kernel can drop a frame after its stamp when it is out of memory. Such a stamp is passed over, and given up.
 //   - Frames with the same first bytes and length (or, one in 2^32, the same hash) cannot be told apart: they take
 //     their stamps in order. That is wrong only together with one of the other exceptions, and then by the time between
@@ -83,10 +85,18 @@ type Ring struct {
 	oldest   uint64 // the oldest stamp that was neither taken nor given up
 	taken    uint64 // bit i: stamp oldest+i was taken; bit 0 is never set
 	released uint64 // what *read is
-	given    uint64 // how many were given up
-	awaited  uint64 // how many of them were overtaken by a window of frames: their own frames may still come
+	given    uint64 // how many were given up and not taken since
+	aside    [asideMost]asideStamp
+	asides   uint64 // how many were ever put aside
 
 	program int // file descriptor; -1: none
+}
+
+// asideStamp is a stamp that was given up, whose frame may still come.
+type asideStamp struct {
+	entry           // mark 0: it was not complete
+	position uint64 // in the ring
+	some     bool
 }
 
 // NewInMemory makes a ring that no program writes to, only Put.
@@ -124,21 +134,47 @@ func (r *Ring) Take(frame []byte, truncated bool) (atNS int64, ok bool) {
 	if truncated {
 		compared = hashBits
 	}
-	position, ok := r.search(content, compared)
+	atNS, ok = r.take(content, compared)
 	if !ok && isTagged(frame) {
-		position, ok = r.search(contentOf(untag(frame)), compared)
+		atNS, ok = r.take(contentOf(untag(frame)), compared)
 	}
+	if !ok && r.complete(r.oldest) {
+		// Every frame has had a stamp, so it is another one now. Its stamp is likely the oldest, and must not stay for
+		// ever.
+		r.giveUp(r.oldest + 1)
+	}
+	return atNS, ok
+}
+
+// take is Take for a content, of which the compared bits must be equal.
+func (r *Ring) take(content, compared uint64) (atNS int64, ok bool) {
+	position, ok := r.search(content, compared)
 	if !ok {
-		r.unknown()
-		return 0, false
+		return r.takeAside(content, compared)
 	}
 	atNS = r.at(position).atNS
 	if position-r.oldest >= window {
-		r.awaited += r.giveUp(position - window + 1)
+		r.giveUp(position - window + 1)
 	}
 	r.taken |= 1 << (position - r.oldest)
 	r.settle()
 	return atNS, true
+}
+
+// takeAside takes a stamp that was given up.
+func (r *Ring) takeAside(content, compared uint64) (atNS int64, ok bool) {
+	for i := range r.aside {
+		s := &r.aside[i]
+		if s.some && s.mark == 0 && r.complete(s.position) {
+			s.mark, s.atNS = atomic.LoadUint64(&r.at(s.position).mark), r.at(s.position).atNS
+		}
+		if s.some && s.mark != 0 && (s.mark^content)&compared == 0 {
+			s.some = false
+			r.given--
+			return s.atNS, true
+		}
+	}
+	return 0, false
 }
 
 // Release lets the program reuse what was taken. Call it after each batch of frames. drained: the TAP's queue was empty
@@ -196,30 +232,23 @@ func (r *Ring) search(content, compared uint64) (position uint64, ok bool) {
 	return 0, false
 }
 
-// unknown accounts for a frame without a stamp. Every frame has had one, so either this one's was given up, or it is
-// there and the frame is another one now. Then it is likely the oldest, and must not stay for ever.
-func (r *Ring) unknown() {
-	switch {
-	case r.awaited > 0:
-		r.awaited--
-	case r.complete(r.oldest):
-		r.giveUp(r.oldest + 1)
+// giveUp puts all stamps before end aside that were not taken. The latest ones are kept.
+func (r *Ring) giveUp(end uint64) {
+	for position := r.oldest; position != end; position++ {
+		if ahead := position - r.oldest; ahead < window && r.taken>>ahead&1 == 1 {
+			continue
+		}
+		s := asideStamp{position: position, some: true}
+		if r.complete(position) {
+			s.mark, s.atNS = atomic.LoadUint64(&r.at(position).mark), r.at(position).atNS
+		}
+		r.aside[r.asides%asideMost] = s
+		r.asides++
+		r.given++
 	}
-}
-
-// giveUp drops all stamps before position and returns how many were not taken.
-func (r *Ring) giveUp(position uint64) (lost uint64) {
-	count := position - r.oldest
-	below := r.taken
-	if count < window {
-		below &= 1<<count - 1
-	}
-	lost = count - uint64(bits.OnesCount64(below))
-	r.given += lost
-	r.taken >>= count
-	r.oldest = position
+	r.taken >>= end - r.oldest
+	r.oldest = end
 	r.settle()
-	return lost
 }
 
 // settle moves oldest past the stamps that were taken.
