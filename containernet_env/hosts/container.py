@@ -220,7 +220,8 @@ class Container:
         """Send its first process a signal; when that was (monotonic, ns). Raises ``RunError`` where it has ended."""
         pidfd = self._pidfd
         try:
-            if self._removed or pidfd is None:
+            # The kernel takes a signal for a process that has ended and that nobody has waited for yet.
+            if pidfd is None or not self.alive:
                 raise ProcessLookupError
             signal.pidfd_send_signal(pidfd, signum)
         except ProcessLookupError as error:
