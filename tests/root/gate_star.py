@@ -19,7 +19,7 @@ from containernet_env.network.link import ShapedLink
 
 def star_of(*links: LinkSpec) -> Topology:
     """Hosts h1, h2, ... on links of these kinds to the switch s1."""
-    hosts = [Host(f"h{n}", "etcd", IPv4Address(f"10.7.0.{n}"), 24) for n in range(1, len(links) + 1)]
+    hosts = [Host(f"h{n}", "member", IPv4Address(f"10.7.0.{n}"), 24) for n in range(1, len(links) + 1)]
     made = [Link(host.name, "s1", link) for host, link in zip(hosts, links, strict=True)]
     return Topology(hosts, [Switch("s1")], made).with_queues()
 

@@ -167,13 +167,18 @@ def test_an_emulator_that_reads_late_has_no_larger_queue(
     with star(star_of(*[LinkSpec.symmetric(MS // 2, 1000 * MBIT)] * 3, LinkSpec()), build(LAGS)) as made:
         if made.stamps != "kernel":
             pytest.skip("the kernel does not stamp frames: they come when they are read")
-        proof = made.gate(binary=emulator).proof
-    queues = [check for check in proof.checks if check.kind == "queue"]
-    # A sender that paused proves nothing, but what it sent is told apart all the same: 100 of 2000 is 5 %.
-    more = {check.subject: check.values["received"] - check.values["expected"] for check in queues}
-    assert len(more) == 6 and max(map(abs, more.values())) < 100, more
-    assert not [check.line for check in queues if check.verdict == "wrong"]
-    assert sum(check.verdict == "proved" for check in queues) >= 3, proof.text
+        # A sender that paused proves nothing, and its whole gate allows for more: such a gate is tried again.
+        for _ in range(5):
+            proof = made.gate(binary=emulator).proof
+            queues = [check for check in proof.checks if check.kind == "queue"]
+            # What it sent is told apart all the same: 100 of 2000 is 5 %.
+            more = {check.subject: check.values["received"] - check.values["expected"] for check in queues}
+            assert len(more) == 6 and max(map(abs, more.values())) < 100, more
+            assert not [check.line for check in queues if check.verdict == "wrong"]
+            proved = sum(check.verdict == "proved" for check in queues)
+            if proved >= 3:
+                break
+    assert proved >= 3, proof.render()
 
 
 def test_a_link_that_was_changed_meanwhile_is_named(emulator: Path) -> None:

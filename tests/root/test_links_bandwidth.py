@@ -20,35 +20,41 @@ PAYLOAD_RATIO = 1448 / 1514
 RATES = [10] if COARSE else [100, 1000, 2500]
 LEAST, MOST = (0.6, 1.1) if COARSE else (0.85, 1.02)
 
+# What HTB itself costs stays; a limit that no machine reaches takes nothing away.
+OUT_OF_REACH_MBPS = 100_000
+
 
 @pytest.mark.parametrize("mbps", RATES)
 def test_goodput_is_what_the_bandwidth_allows(mbps: int) -> None:
     theory = mbps * PAYLOAD_RATIO
-    medians: list[float] = []
-    deadline = time.monotonic() + 20
-    with veth(LinkSpec.symmetric(0, mbps * 10**6)) as (_, pids):
+    limited: list[float] = []
+    carried: list[float] = []
+    deadline = time.monotonic() + 40
+    with veth(limited_to(mbps)) as (_, pids), veth(limited_to(OUT_OF_REACH_MBPS)) as (_, free):
         # A busy machine slows some windows down, so the best median counts for the lower bound.
-        while len(medians) < 3 or (max(medians) < theory * LEAST and time.monotonic() < deadline):
-            medians.append(goodput_bps(*pids, ADDRESSES[1]) / 1e6)
-    figures = f"asked {mbps} Mbit/s, theory {theory:.0f}, medians {[round(median) for median in medians]}"
-    assert max(medians) <= theory * MOST, figures
-    if max(medians) < theory * LEAST and (free := unlimited_mbps()) < theory:
+        while len(limited) < 3 or (max(limited) < theory * LEAST and time.monotonic() < deadline):
+            limited.append(goodput_bps(*pids, ADDRESSES[1]) / 1e6)
+            # Now and not afterwards: it carries less in some minutes than in others.
+            if limited[-1] < theory * LEAST:
+                carried.append(goodput_bps(*free, ADDRESSES[1]) / 1e6)
+    figures = f"asked {mbps} Mbit/s, theory {theory:.0f}, medians {[round(median) for median in limited]}"
+    assert max(limited) <= theory * MOST, figures
+    if max(limited) < theory * LEAST and max(carried) < theory:
         # Less than the machine explains is the limit's fault all the same.
-        assert max(medians) >= free * LEAST, f"{figures}, {free:.0f} without a limit"
-        pytest.skip(f"this machine carries {free:.0f} Mbit/s without a limit: {figures}")
-    assert max(medians) >= theory * LEAST, figures
+        figures += f"; out of reach of a limit this machine carries {[round(median) for median in carried]}"
+        assert max(limited) >= max(carried) * LEAST, figures
+        pytest.skip(figures)
+    assert max(limited) >= theory * LEAST, figures
 
 
-def unlimited_mbps() -> float:
-    """The best of three medians between two hosts without a limit."""
-    with veth(LinkSpec.symmetric(0)) as (_, pids):
-        return max(goodput_bps(*pids, ADDRESSES[1]) for _ in range(3)) / 1e6
+def limited_to(mbps: int) -> LinkSpec:
+    """A link of so many Mbit/s both ways, and no delay."""
+    return LinkSpec.symmetric(0, mbps * 10**6)
 
 
 def test_the_other_direction_has_its_own_bandwidth() -> None:
     mbps = 5 if COARSE else 100
-    spec = LinkSpec.symmetric(0, mbps * 10**6)
-    with veth(LinkSpec(a_to_b=spec.a_to_b)) as (_, pids):
+    with veth(LinkSpec(a_to_b=limited_to(mbps).a_to_b)) as (_, pids):
         limited = goodput_bps(*pids, ADDRESSES[1]) / 1e6
         free = goodput_bps(pids[1], pids[0], ADDRESSES[0]) / 1e6
     assert limited <= mbps, f"{limited:.0f} Mbit/s"
