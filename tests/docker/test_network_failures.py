@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -20,6 +21,8 @@ from tests.docker.machine_state import left_over, snapshot
 from tests.docker.test_endings import CONFIG, end, rows, start
 
 pytestmark = pytest.mark.docker
+
+T = TypeVar("T")
 
 DIED = "the link emulator ended: killed by SIGKILL"
 # From the kill to the last row and to the end of the process, tear-down included; a fraction of a second and one of
@@ -65,12 +68,13 @@ def _text(path: Path) -> str:
         return ""
 
 
-def wait_for(condition: Callable[[], object], deadline_s: float = 40) -> None:
-    """Return once the condition holds."""
+def wait_for(condition: Callable[[], T], deadline_s: float = 40) -> T:
+    """What the condition gives, once that is true."""
     deadline = time.monotonic() + deadline_s
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, "what was waited for did not come"
         time.sleep(0.005)
+    return found
 
 
 def kill_emulator(run: subprocess.Popen[str]) -> float:

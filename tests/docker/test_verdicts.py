@@ -19,9 +19,11 @@ from containernet_env import measure
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine import LABEL_HOST
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.verdict import OF_THE_MACHINE, Verdict
 from containernet_env.plan.plan import PlannedScenario
 from containernet_env.runs.progress import Silent
 from tests.docker.conftest import PROJECT
+from tests.docker.test_network_failures import wait_for
 from tests.faults.harness import below, children, program_of, words_of
 
 pytestmark = pytest.mark.docker
@@ -87,6 +89,24 @@ def measured(folder: Path, strike: Strike, clients: int = 1, **changes: Any) -> 
     return outcome
 
 
+def verdict_of_three(folder: Path, strike: Callable[[Path], Any], **changes: Any) -> tuple[Verdict, ScenarioOutcome]:
+    """The first verdict of three runs that names nothing of the machine, as a sweep measures again; the last, if all
+    do: what a hypervisor takes is told, and truly. ``strike`` is given the run's folder.
+    """
+    for number in range(3):
+        own = folder / str(number)
+        own.mkdir()
+        outcome = measured(own, lambda own=own: strike(own), **changes)
+        assert outcome.verdict is not None
+        if not OF_THE_MACHINE.intersection(outcome.verdict.reasons):
+            break
+    return outcome.verdict, outcome
+
+
+def nothing(folder: Path) -> None:
+    """What is done to a run that is left alone."""
+
+
 def emulator() -> int:
     return next(pid for pid in children(os.getpid()) if "link-emulator serve" in words_of(pid))
 
@@ -105,8 +125,9 @@ def host(name: str) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout)
 
 
-def client() -> int:
-    return next(pid for pid in below(host("benchmark")) if program_of(pid) == "benchmark-client")
+def client() -> int | None:
+    """The running benchmark's client."""
+    return next((pid for pid in below(host("benchmark")) if program_of(pid) == "benchmark-client"), None)
 
 
 def stop_for(pid: int, seconds: float) -> None:
@@ -128,14 +149,17 @@ def busy(count: int) -> Iterator[None]:
 
 
 def test_a_run_that_nothing_is_done_to_is_valid(tmp_path: Path) -> None:
-    outcome = measured(tmp_path, lambda: None)
-    assert outcome.verdict is not None and outcome.verdict.valid == "yes", outcome.findings
+    verdict, outcome = verdict_of_three(tmp_path, nothing)
+    assert verdict.valid == "yes", outcome.findings
 
 
 def test_a_client_that_is_stopped_ten_times_for_150_ms(tmp_path: Path) -> None:
     def strike() -> None:
+        # Looked for once: to ask the engine each time took longer than the load on a slow machine.
+        pid = wait_for(client, deadline_s=10)
+        assert pid is not None
         for _ in range(10):
-            stop_for(client(), 0.15)
+            stop_for(pid, 0.15)
             time.sleep(0.05)
 
     outcome = measured(tmp_path, strike)
@@ -185,13 +209,12 @@ def test_an_emulator_that_a_quota_holds_to_a_tenth_of_a_core(
 
 
 def test_a_follower_that_is_frozen(tmp_path: Path) -> None:
-    def strike() -> None:
-        followers = [name for name in ("etcd1", "etcd2", "etcd3") if name != leader_of(tmp_path)]
+    def strike(folder: Path) -> None:
+        followers = [name for name in ("etcd1", "etcd2", "etcd3") if name != leader_of(folder)]
         stop_for(host(followers[0]), 1.8)
 
-    outcome = measured(tmp_path, strike)
-    assert outcome.verdict is not None and outcome.verdict.valid == "no"
-    assert outcome.verdict.reasons == ("member_silent",)
+    verdict, outcome = verdict_of_three(tmp_path, strike)
+    assert verdict == Verdict("no", ("member_silent",)), outcome.findings
 
 
 def leader_of(folder: Path) -> str:
@@ -216,14 +239,14 @@ def test_a_machine_that_somebody_else_uses(tmp_path: Path) -> None:
 def test_members_whose_disk_is_slow_say_so_and_stay_valid(tmp_path: Path) -> None:
     """It is true of them; that is not what the configuration says, nor against it."""
 
-    def strike() -> None:
+    def strike(_: Path) -> None:
         for name in ("etcd1", "etcd2", "etcd3"):
             slow_down(host(name), 20)
 
-    outcome = measured(tmp_path, strike, clients=4)
+    verdict, outcome = verdict_of_three(tmp_path, strike, clients=4)
     slow = {finding.subject for finding in outcome.findings if finding.kind == "slow_disk"}
     assert slow == {"etcd1", "etcd2", "etcd3"}, outcome.store
-    assert outcome.verdict is not None and outcome.verdict.valid == "yes", outcome.findings
+    assert verdict.valid == "yes", outcome.findings
 
 
 def slow_down(pid: int, writes_per_s: int) -> None:
@@ -243,7 +266,7 @@ def slow_down(pid: int, writes_per_s: int) -> None:
 
 
 def test_members_that_their_own_cpus_throttle_are_valid(tmp_path: Path) -> None:
-    outcome = measured(tmp_path, lambda: None, clients=10, cpus=0.1)
+    verdict, outcome = verdict_of_three(tmp_path, nothing, clients=10, cpus=0.1)
     kinds = {finding.kind for finding in outcome.findings}
     assert "member_throttled" in kinds
-    assert outcome.verdict is not None and outcome.verdict.valid == "yes", outcome.findings
+    assert verdict.valid == "yes", outcome.findings
