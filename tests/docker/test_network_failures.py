@@ -68,7 +68,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def wait_for(condition: Callable[[], T], deadline_s: float = 40) -> T:
+def wait_for(condition: Callable[[], T | None], deadline_s: float = 40) -> T:
     """What the condition gives, once that is true."""
     deadline = time.monotonic() + deadline_s
     while not (found := condition()):
