@@ -47,28 +47,39 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
     """Call ``action`` on a thread of its own inside the network namespace of ``pid``; return what it returns.
 
     A namespace belongs to a thread: the caller's stays what it is, and what ``action`` forks inherits the one
-    it runs in. Exceptions of ``action`` are raised here. Raises ``ProcessGoneError`` where the process is gone.
+    it runs in. It has to be short: it is waited for where an interrupt strikes, too. Exceptions of ``action`` are
+    raised here. Raises ``ProcessGoneError`` where the process is gone.
     """
     result: list[_T] = []
     failure: list[BaseException] = []
+    working = threading.Lock()
+    wanted = True
 
     def work() -> None:
-        try:
-            _enter(pid)
-        except OSError as error:
-            reason = f"cannot enter the network namespace of process {pid}: {error.strerror}"
-            gone = error.errno in (errno.ENOENT, errno.ESRCH)
-            failure.append(ProcessGoneError(reason) if gone else shortage(error) or RunError(reason))
-            return
-        try:
-            result.append(action())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, which raises it
-            failure.append(error)
+        with working:
+            if not wanted:
+                return
+            try:
+                _enter(pid)
+            except OSError as error:
+                reason = f"cannot enter the network namespace of process {pid}: {error.strerror}"
+                gone = error.errno in (errno.ENOENT, errno.ESRCH)
+                failure.append(ProcessGoneError(reason) if gone else shortage(error) or RunError(reason))
+                return
+            try:
+                result.append(action())
+            except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, which raises it
+                failure.append(error)
 
     thread = threading.Thread(target=work, name=f"netns-{pid}", daemon=True)
-    with told():
-        thread.start()
-    thread.join()
+    try:
+        with told():
+            thread.start()
+        thread.join()
+    except BaseException:
+        with working:  # an interrupt: nothing is made any more while the caller tears down
+            wanted = False
+        raise
     if failure:
         raise failure[0]
     return result[0]
@@ -92,8 +103,10 @@ def run(
     command = " ".join(argv)
     program = system_path.require(argv[0])
 
-    def start() -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> None:
+        process = subprocess.Popen(
             [program, *argv[1:]],
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -102,21 +115,20 @@ def run(
             # The terminal's Ctrl-C is for the driver, which then tears down in its own order.
             start_new_session=True,
         )
+        started.append(process)
 
     try:
-        process = call_in(pid, start)
+        call_in(pid, start)
+        out, err = started[0].communicate(input, timeout=timeout)
     except OSError as error:
         raise RunError(f"cannot run '{command}': {error.strerror}") from error
-    with process:
-        try:
-            out, err = process.communicate(input, timeout=timeout)
-        except subprocess.TimeoutExpired as error:
-            process.kill()
-            raise RunError(f"'{command}' in the namespace of process {pid} took more than {timeout:g} s") from error
-        except BaseException:
-            process.kill()
-            raise
-    done = subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+    except subprocess.TimeoutExpired as error:
+        raise RunError(f"'{command}' in the namespace of process {pid} took more than {timeout:g} s") from error
+    finally:
+        for process in started:
+            with process:
+                process.kill()  # nothing where it has ended
+    done = subprocess.CompletedProcess(list(argv), started[0].returncode, out, err)
     if check and done.returncode != 0:
         # A batch says what failed and, on the next line, which line of it.
         said = "; ".join((err.strip() or out.strip() or "no message").splitlines()[-2:])

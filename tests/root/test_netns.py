@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
+import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -50,6 +55,25 @@ def test_commands_run_inside_with_status_and_output() -> None:
             netns.run(namespace.pid, ["sleep", "60"], timeout=0.1)
         with pytest.raises(RunError, match="cannot run '/nonexistent'"):
             netns.run(namespace.pid, ["/nonexistent"])
+
+
+def test_an_interrupt_leaves_no_command_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[subprocess.Popen[str]] = []
+
+    class Slow(subprocess.Popen):  # type: ignore[type-arg]
+        """Is interrupted when it has begun, before its caller knows of it."""
+
+        def __init__(self, *words: Any, **more: Any) -> None:
+            super().__init__(*words, **more)
+            begun.append(self)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.2)
+
+    with ThrowawayNamespace() as namespace:
+        monkeypatch.setattr(subprocess, "Popen", Slow)
+        with pytest.raises(KeyboardInterrupt):
+            netns.run(namespace.pid, ["sleep", "60"])
+        assert [process.returncode for process in begun] == [-signal.SIGKILL]
 
 
 def test_a_batch_stops_at_the_first_error() -> None:
