@@ -157,12 +157,31 @@ for line in sys.stdin:
     assert outcome.hung and not outcome.finished
     before, _, after = outcome.console.partition("Kernel panic: in spin_lock")
     assert "modules ..." in before
-    assert "RIP=ffffffffbc617a0b HLT=1" in after and "its console said nothing for" in after
+    assert "RIP=ffffffffbc617a0b HLT=1" in after and "its job said nothing for" in after
     assert "RAX" not in after and "QMP" not in after
     assert outcome.stood() == (
         "modules: 10 s, tests/it.py::test_it; cpu 0 native_safe_halt default_idle.cold cpu 1 "
         "CPU#0 RIP=ffffffffbc617a0b HLT=1"
     )
+
+
+def test_a_machine_whose_kernel_says_that_it_is_stuck_has_hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = machine_that(
+        tmp_path,
+        monkeypatch,
+        """
+import threading
+def stuck():
+    while True:
+        print("[  180.956627] watchdog: BUG: soft lockup - CPU#0 stuck for 48s! [exe:2933]", file=console, flush=True)
+        time.sleep(0.05)
+print("kernel: 10 s, tests/it.py::test_it", file=console, flush=True)
+threading.Thread(target=stuck, daemon=True).start()
+sys.stdin.readline()
+""",
+    )
+    assert outcome.hung
+    assert outcome.stood().startswith("kernel: 10 s, tests/it.py::test_it")
 
 
 def test_a_machine_that_speaks_now_and_then_has_not_hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ MEMORY_MB = 4096
 LOOK_S = 5.0
 """Between two looks at a machine's console."""
 SILENT_LOOKS = 36
-"""A machine whose console did not grow for so many looks has hung: its job says something every 10 s."""
+"""A machine whose job said nothing for so many looks has hung: it says something every 10 s."""
 PANIC_S = 60.0
 """How long a machine that hung may take to say where its processors stand."""
 _RESULTS_BYTES = 256 << 20
@@ -35,7 +35,8 @@ SOURCE = "CONTAINERNET_SOURCE"
 """The environment variable that may name a checkout of the original Containernet, to be tested in the machine too."""
 ORIGINAL = "containernet"
 """Where that is in the job's folder then: a folder for ``PYTHONPATH``."""
-HUNG = f"it hung: its console said nothing for {LOOK_S * SILENT_LOOKS:.0f} s"
+HUNG = f"it hung: its job said nothing for {LOOK_S * SILENT_LOOKS:.0f} s"
+_KERNELS = re.compile(rb"\[ *\d+\.\d+\] ")
 _TELL_AT_NMI = "unknown_nmi_panic panic_print=0x40"
 _ASK_WHERE = (
     {"execute": "qmp_capabilities"},
@@ -194,7 +195,7 @@ def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool 
 def _ended(process: subprocess.Popen[bytes], console: Path | None, limit_s: float) -> str:
     """Waits until the machine is off, or has to be ended; why it has, nothing where it is off."""
     deadline = time.monotonic() + limit_s
-    silent = length = 0  # of looks, and not of time, which goes on where this machine stands still
+    silent = said = 0  # of looks, and not of time, which goes on where this machine stands still
     while silent < SILENT_LOOKS:
         try:
             process.wait(LOOK_S)
@@ -203,13 +204,19 @@ def _ended(process: subprocess.Popen[bytes], console: Path | None, limit_s: floa
             if time.monotonic() > deadline:
                 return f"it ran for more than {limit_s:.0f} s"
         if console is not None:
-            before, length = length, console.stat().st_size if console.exists() else 0
-            silent = silent + 1 if length == before else 0
+            before, said = said, _said(console)
+            silent = silent + 1 if said == before else 0
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
         process.stdin.write("".join(f"{json.dumps(question)}\n" for question in _ASK_WHERE).encode())
         process.wait(PANIC_S)
     return HUNG
+
+
+def _said(console: Path) -> int:
+    """How many lines the job wrote: a kernel whose processors are stuck goes on to say so."""
+    lines = console.read_bytes().split(b"\n")[:-1] if console.exists() else []
+    return sum(_KERNELS.match(line) is None for line in lines)
 
 
 def _readable(said: str) -> str:

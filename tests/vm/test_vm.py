@@ -65,8 +65,8 @@ pytestmark = [
 def machines() -> list[machine.Outcome]:
     """What the machine brought out; after one that hung, another one's too. Files stay in .build/vm and .build/vm-hung.
 
-    An emulated machine has been seen to hang, its processors busy and its console silent until it was ended. That is
-    said; what makes each machine hang still fails.
+    An emulated machine has been seen to hang, its processors busy and its job silent until it was ended. That is said;
+    what makes each machine hang still fails.
     """
     limit_s = LIMIT_S + (LIMIT_ORIGINAL_S if SOURCE is not None else 0)
     folder = machine.fresh_folder()
