@@ -47,8 +47,8 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
     """Call ``action`` on a thread of its own inside the network namespace of ``pid``; return what it returns.
 
     A namespace belongs to a thread: the caller's stays what it is, and what ``action`` forks inherits the one
-    it runs in. It has to be short: it is waited for where an interrupt strikes, too. Exceptions of ``action`` are
-    raised here. Raises ``ProcessGoneError`` where the process is gone.
+    it runs in. ``action`` has to be short: it is waited for where an interrupt strikes, too. Its exceptions are raised
+    here. Raises ``ProcessGoneError`` where the process is gone.
     """
     result: list[_T] = []
     failure: list[BaseException] = []

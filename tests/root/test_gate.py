@@ -150,23 +150,18 @@ def test_a_mutated_emulator_is_caught(mutant: Mutant, build: Callable[[Mutant | 
 
 @pytest.mark.parametrize("topology", [IMPAIRED, PLAIN], ids=["impaired", "plain"])
 def test_a_network_as_configured_passes_again_and_again(topology: object, emulator: Path) -> None:
-    # As in a run, nothing is wrong that only one gate has seen: a machine that is taken away for a moment makes one so.
-    passed, suspected = 0, set[tuple[str, str]]()
+    # As in a run, nothing is wrong that only one gate has seen: a machine that stands still for a moment makes one so.
+    doubted = ""
     with star(topology, emulator) as made:  # type: ignore[arg-type]
-        for _ in range(5):
+        for _ in range(3):
             gate = made.gate(binary=emulator)
+            if gate.spoiled is None and not gate.proof.passed and not doubted:
+                doubted, gate = gate.proof.render(), made.gate(binary=emulator)
             assert gate.spoiled is None
-            wrong = {(check.subject, check.kind) for check in gate.proof.of("wrong")}
-            assert not wrong & suspected, gate.proof.render()
-            suspected |= wrong
+            assert gate.proof.passed, doubted + gate.proof.render()
             # With jitter, trains at 20 Mbit/s tell less than they have to: those rates are unproved by name.
             told = [check for check in gate.proof.checks if (check.kind, check.asked) != ("rate", "20 Mbit/s")]
-            if not wrong:
-                assert sum(check.verdict == "proved" for check in told) >= 0.9 * len(told), gate.proof.text
-                passed += 1
-            if passed == 3:
-                break
-    assert passed == 3, suspected
+            assert sum(check.verdict == "proved" for check in told) >= 0.9 * len(told), gate.proof.text
 
 
 def test_an_emulator_that_reads_late_has_no_larger_queue(

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -58,21 +57,30 @@ def test_commands_run_inside_with_status_and_output() -> None:
 
 
 def test_an_interrupt_leaves_no_command_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[subprocess.Popen[str]] = []
+    begun: list[subprocess.Popen[Any]] = []
+    struck = threading.Event()
 
-    class Slow(subprocess.Popen):  # type: ignore[type-arg]
+    def strike(number: int, frame: object) -> None:
+        struck.set()
+        raise KeyboardInterrupt
+
+    class Slow(subprocess.Popen[Any]):
         """Is interrupted when it has begun, before its caller knows of it."""
 
         def __init__(self, *words: Any, **more: Any) -> None:
             super().__init__(*words, **more)
             begun.append(self)
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            time.sleep(0.2)
+            struck.wait(10)
 
     with ThrowawayNamespace() as namespace:
         monkeypatch.setattr(subprocess, "Popen", Slow)
-        with pytest.raises(KeyboardInterrupt):
-            netns.run(namespace.pid, ["sleep", "60"])
+        before = signal.signal(signal.SIGINT, strike)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                netns.run(namespace.pid, ["sleep", "60"])
+        finally:
+            signal.signal(signal.SIGINT, before)
         assert [process.returncode for process in begun] == [-signal.SIGKILL]
 
 

@@ -37,6 +37,7 @@ from containernet_env.analysis.statistics import (
 
 POSITIVE = st.floats(0.001, 1e6)
 SAMPLES = st.lists(POSITIVE, min_size=4, max_size=9)
+ROUNDING = 1e-13  # of a logarithm
 
 # K. R. Nair, Sankhya 4 (1940), as in Dixon and Massey (1969): the interval is from the k-th smallest to the k-th
 # largest value, and covers the median in so many per cent.
@@ -91,9 +92,9 @@ def test_the_ratio_of_means_is_welchs(a: list[float], b: list[float]) -> None:
     found = ratio_of_means(a, b)
     spreads = [max(values) / min(values) - 1 for values in (a, b)]
     if found.low == found.high:
-        assert max(spreads) < 1e-12
+        assert max(spreads) < ROUNDING
         return
-    if min(spreads) < 1e-12:
+    if min(spreads) < ROUNDING:
         return  # scipy warns of values without a spread, but for what rounding makes
     theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
     assert found.low is not None and found.high is not None

@@ -36,7 +36,7 @@ SOURCE = "CONTAINERNET_SOURCE"
 ORIGINAL = "containernet"
 """Where that is in the job's folder then: a folder for ``PYTHONPATH``."""
 HUNG = f"it hung: its job said nothing for {LOOK_S * SILENT_LOOKS:.0f} s"
-_KERNELS = re.compile(rb"\[ *\d+\.\d+\] ")
+_KERNEL_LINE = re.compile(rb"\[ *\d+\.\d+\] ")
 _TELL_AT_NMI = "unknown_nmi_panic panic_print=0x40"
 _ASK_WHERE = (
     {"execute": "qmp_capabilities"},
@@ -216,7 +216,7 @@ def _ended(process: subprocess.Popen[bytes], console: Path | None, limit_s: floa
 def _said(console: Path) -> int:
     """How many lines the job wrote: a kernel whose processors are stuck goes on to say so."""
     lines = console.read_bytes().split(b"\n")[:-1] if console.exists() else []
-    return sum(_KERNELS.match(line) is None for line in lines)
+    return sum(_KERNEL_LINE.match(line) is None for line in lines)
 
 
 def _readable(said: str) -> str:

@@ -149,10 +149,11 @@ func TestATokenThatExpiresIsRenewed(t *testing.T) {
 			// A request is tried again once, so none may meet two expiries: there is a load for each.
 			const expiries, apart = 10, 150
 			total := 0
-			for range expiries {
+			for n := range expiries {
 				pacer := &untilTold{}
-				o := puts(1000, 16)
-				o.Pacer = pacer
+				o := puts(1_000_000, 16)
+				// Keys of another length for each load: no two requests have the same one.
+				o.Pacer, o.Targeter.(*load.Puts).KeySize = pacer, 8+n
 				run := load.NewRun(o)
 				ended := make(chan load.Result)
 				go func() { ended <- run.Attack(t.Context(), transport) }()
@@ -173,8 +174,8 @@ func TestATokenThatExpiresIsRenewed(t *testing.T) {
 					t.Errorf("%d failed, reason %q: %v", result.Failed, result.Reason, result.Errors)
 				}
 			}
-			if got := int(cluster.Members[0].Requests.Load() + cluster.Members[1].Requests.Load()); got != total {
-				t.Errorf("%d requests were carried out, %d were to be", got, total)
+			if got := int(cluster.Members[0].Requests.Load() + cluster.Members[1].Requests.Load()); got != total || len(cluster.Keys()) != total {
+				t.Errorf("%d requests were carried out, %d were to be; %d keys", got, total, len(cluster.Keys()))
 			}
 			// One for the start, and one each time; all requests that were under way share it.
 			if logins := users.Logins(); logins != expiries+1 {
