@@ -7,54 +7,53 @@ cd "$root" || exit 3
 
 usage() {
     cat <<'TEXT'
-Usage: sudo ./check.sh [lint] [unit] [input] [root] [docker] [vm] [faults] [docker-all] [faults-all] [soak]
+Usage: sudo ./check.sh [RING ...]
 
-Sets the machine up (build.sh), installs the tools for development into .venv, then runs the rings that are named,
-or all of them but the last two:
-  lint    ruff, mypy, shellcheck, gofmt, go vet
-  unit    go test and tests/unit: no root, no network, no containers
-  input   generated bad input: tests/input and Go's fuzzer; 5,000 inputs each, or CONTAINERNET_ENV_INPUTS of them
-  root    go test -tags root and tests/root: network namespaces and links of this machine
-  docker  tests/docker: containers; but for those tests that take longest
-  vm      tests/vm: links by netem, Open vSwitch and cgroup v2, in a virtual machine (QEMU, emulated, no KVM)
-  faults  tests/faults: runs that are struck by faults, each fault at one moment of a run
+Sets the machine up (build.sh), installs the tools for development into .venv, then runs the named rings of tests, or
+all of the first table. None of them judges time, so rings that use the cores run beside those that use the engine.
+  lint    ruff, mypy, shellcheck, gofmt, go vet; no gating test judges time
+  exact   simulated time, seeded: go test, tests/unit, tests/input
+  local   real processes and sockets, no root: go test -tags plumbing, tests/local
+  root    network namespaces and links of this machine: go test -tags root, tests/root
+  docker  runs with containers: tests/docker, but for those tests that take longest
+  faults  runs that meet real faults, one of each mechanism: tests/faults
+  vm      netem, Open vSwitch and cgroup v2 in an emulated machine (QEMU): where the files that it proves have changed
 and only by name:
   docker-all  the docker ring with the tests that take longest
-  faults-all  each fault at every moment, in under half an hour
+  faults-all  each fault at every moment of a run, in under half an hour
+  seeds       the searches of the exact class over many more seeds, and Go's fuzzers
   soak        an hour of quick runs: what grows
-One line per step; the output of a step that fails is shown, all of it is in .build/. Exit status: 0 all passed,
-1 something failed, 3 the machine lacks something.
+  measure     figures in real time, beside the last ones of this machine; nothing is judged
+One line per step; the output of a step that fails is shown, all of it is in .build/. The environment variable
+CONTAINERNET_ENV_SEED (a number) gives the exact class other seeds. Exit status: 0 all passed, 1 something failed,
+3 the machine lacks something.
 TEXT
 }
 
-readonly ALL=(lint unit input root docker vm faults)
-readonly BY_NAME=(docker-all faults-all soak)
-readonly PYTEST=(-q -rs -p no:cacheprovider --durations=40)
+readonly ALL=(lint exact local root docker faults vm)
+readonly BY_NAME=(docker-all faults-all seeds soak measure)
+readonly PYTEST=(.venv/bin/python -m pytest -q -rs -p no:cacheprovider --durations=25)
 readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/nethttp bench/load/zookeeper_peer
-  tests/docker/small_proxy)
+    tests/docker/small_proxy)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/wait-at-gate
-  proxy_image/start-etcd-and-proxy zookeeper_image/start-zookeeper)
-passed=0
-failed=()
-skipped=()
+    proxy_image/start-etcd-and-proxy zookeeper_image/start-zookeeper)
+readonly OUTCOMES=.build/check-outcomes
 
+named=("$@")
 rings=("$@")
 for ring in "$@"; do
-    case "$ring" in
-    lint | unit | input | root | docker | vm | faults | docker-all | faults-all | soak) ;;
-    -h | --help)
-        usage
-        exit 0
-        ;;
+    case " ${ALL[*]} ${BY_NAME[*]} -h --help " in
+    *" $ring "*) ;;
     *)
         usage >&2
         exit 2
         ;;
     esac
+    case "$ring" in -h | --help) usage && exit 0 ;; esac
 done
 [ ${#rings[@]} -gt 0 ] || rings=("${ALL[@]}")
 
-asked() {
+chosen() { # RING
     [[ " ${rings[*]} " == *" $1 "* ]]
 }
 
@@ -62,51 +61,35 @@ seconds_since() { # START in the form of EPOCHREALTIME
     awk -v begin="${1/,/.}" -v end="${EPOCHREALTIME/,/.}" 'BEGIN { printf "%.1f", end - begin }'
 }
 
+outcome() { # passed|failed|skipped|disturbed TEXT
+    printf '%s\t%s\n' "$1" "$2" >>"$OUTCOMES"
+}
+
 step() { # NAME COMMAND...
-    local name=$1 began=$EPOCHREALTIME status=0 log
+    local name=$1 began=$EPOCHREALTIME status=0 log shown
     shift
     log=.build/check-${name//[^A-Za-z0-9]/-}.log
     "$@" </dev/null >"$log" 2>&1 || status=$?
-    if [ "$status" -ge 128 ]; then
-        cat "$log"
-        printf '  stopped  %s\n' "$name"
-        exit "$status"
-    fi
+    shown=$(printf '%-36s (%s s)' "$name" "$(seconds_since "$began")")
+    grep '^SKIPPED.*disturbed:' "$log" | sed 's/^/disturbed\t/' >>"$OUTCOMES"
     if [ "$status" -eq 0 ]; then
-        passed=$((passed + 1))
-        printf '  ok       %-28s (%s s)\n' "$name" "$(seconds_since "$began")"
+        outcome passed "$name"
+        flock "$OUTCOMES" cat <(printf '  ok       %s\n' "$shown") <(pytest_summary "$log")
     else
-        failed+=("$name")
-        cat "$log"
-        printf '  FAILED   %-28s (%s s), exit status %d, log %s\n' "$name" "$(seconds_since "$began")" "$status" "$log"
+        outcome failed "$name"
+        # One write for each lane, so that no other lane's line stands in it.
+        flock "$OUTCOMES" cat "$log" <(printf '  FAILED   %s, exit status %d, log %s\n' "$shown" "$status" "$log")
     fi
-    last_log=$log
-}
-
-pytest_step() { # RING [OPTION...]
-    if ! compgen -G "tests/$1/test_*.py" >/dev/null; then
-        skipped+=("pytest tests/$*: no tests there")
-        return
-    fi
-    pytest_report "pytest tests/$*" .venv/bin/python -m pytest "tests/$1" "${PYTEST[@]}" "${@:2}"
 }
 
 # pytest's own reasons for skipping and its closing line stay visible.
-pytest_report() { # NAME COMMAND...
-    local name=$1
-    step "$@"
-    if [ ${#failed[@]} -eq 0 ] || [ "${failed[-1]}" != "$name" ]; then
-        grep '^SKIPPED' "$last_log" | sed 's/^/           /'
-        tail -n 1 "$last_log"
-    fi
+pytest_summary() { # LOG
+    tail -n 1 "$1" | grep -q ' in [0-9.]*s' || return 0
+    { grep '^SKIPPED' "$1"; tail -n 1 "$1"; } | sed 's/^/           /'
 }
 
-# What the vm ring, which has begun before, said and how it ended.
-vm_ends() {
-    local status=0
-    wait "$vm" || status=$?
-    cat .build/vm.log
-    return "$status"
+pytest_step() { # FOLDERS [OPTION...]
+    step "pytest $1" "${PYTEST[@]}" "$@"
 }
 
 go_in() { # MODULE ARGUMENT...
@@ -117,112 +100,152 @@ go_in() { # MODULE ARGUMENT...
 
 gofmt_is_clean() {
     local unformatted
-    unformatted=$("$(dirname "$go")/gofmt" -l "${GO_MODULES[@]}") || return 1
+    unformatted=$("$(dirname "$go")/gofmt" -l "${GO_MODULES[@]}" tests/lint) || return 1
     [ -z "$unformatted" ] || { printf 'not formatted by gofmt:\n%s\n' "$unformatted" && return 1; }
 }
 
 # The fuzzer leaves its shared memory behind where it is stopped: in .build, and not in /tmp.
-fuzz() { # MODULE PACKAGE TARGET WORKERS
+fuzz() { # MODULE PACKAGE TARGET
     local files
     files=$(mktemp -d -p .build) || return
     step "go fuzz $3" env TMPDIR="$root/$files" GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local \
-        "$go" -C "$1" test "$2" -run '^$' -fuzz "^$3\$" -fuzztime "${CONTAINERNET_ENV_INPUTS:-5000}x" -parallel "$4"
+        "$go" -C "$1" test "$2" -run '^$' -fuzz "^$3\$" -fuzztime 20000x
     rm -rf "$files"
 }
 
-# A tool that handles the signal itself ends with a status of its own, and the next one must not begin.
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-began=$EPOCHREALTIME
-./build.sh || exit $?
-stamp=.venv/.dev-installed
-wanted=$(cat .venv/.installed)
-if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-    step "tools for development" .venv/bin/python -m pip install --no-input --disable-pip-version-check \
-        --constraint constraints.txt --editable ".[dev]"
-    [ ${#failed[@]} -eq 0 ] || exit 3
-    printf '%s\n' "$wanted" >"$stamp.partial"
-    mv "$stamp.partial" "$stamp"
-fi
-go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find().path)') || exit 3
-
-# Packages and disks take a minute; the emulated machine is busy for minutes and judges times coarsely. Both are beside
-# rings that judge none. The machine's tests end with this script, and what makes it ready with the shell between.
-if asked vm; then
-    # shellcheck disable=SC2016 # the shell between expands them
-    setpriv --pdeathsig TERM bash -c 'setpriv --pdeathsig TERM "$1" -m tests.vm.prepare && exec "$@"' \
-        bash .venv/bin/python -m pytest tests/vm "${PYTEST[@]}" </dev/null >.build/vm.log 2>&1 &
-    vm=$!
-    trap 'kill "$vm" 2>/dev/null' EXIT
-fi
-
-if asked lint; then
+lint() {
     step "ruff check" .venv/bin/ruff check .
     step "ruff format" .venv/bin/ruff format --check .
     step "mypy" .venv/bin/mypy
     step "shellcheck" .venv/bin/shellcheck "${SCRIPTS[@]}"
     step "gofmt" gofmt_is_clean
     for module in "${GO_MODULES[@]}"; do
-        step "go vet $module" go_in "$module" vet ./...
+        step "go vet $module" go_in "$module" vet -tags plumbing,root ./...
     done
-    step "go vet -tags root" go_in link_emulator vet -tags root ./...
-fi
-if asked unit; then
-    # Some tests run the real server.
-    find_etcd='from containernet_env.base import programs; print(programs.path("etcd"))'
+    pytest_step tests/lint
+    step "go tests judge no time" go_in tests/lint run clocks.go "${GO_MODULES[@]/#/../../}"
+}
+
+exact() {
+    # The local ring runs Go's exact tests with its own.
+    chosen local || for module in "${GO_MODULES[@]}"; do step "go test $module" go_in "$module" test ./...; done
+    step "pytest tests/unit tests/input" "${PYTEST[@]}" -n 2 tests/unit tests/input
+}
+
+# Some tests run the real servers; ZooKeeper's where Debian's package is installed (apt-get install zookeeper) or the
+# variable names another one.
+local_ring() {
+    local find_etcd='from containernet_env.base import programs; print(programs.path("etcd"))'
     ETCD_BINARY=$(.venv/bin/python -c "$find_etcd") || exit 3
     export ETCD_BINARY
-    # And ZooKeeper's, where Debian's package is installed (apt-get install zookeeper) or the variable names another one.
     if [ -z "${ZOOKEEPER_CLASSPATH:-}" ] && [ -e /usr/share/java/zookeeper.jar ]; then
         export ZOOKEEPER_CLASSPATH=/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar
     fi
-    # Those that run at the same time mostly wait, so more of them than there are cores.
     for module in "${GO_MODULES[@]}"; do
-        step "go test $module" go_in "$module" test -parallel 8 ./...
+        step "go test -tags plumbing $module" go_in "$module" test -tags plumbing ./...
     done
-    pytest_step unit
+    pytest_step tests/local
+}
+
+# The ring proves some files: while none of them has changed since it passed, it need not run.
+vm() {
+    local why log=.build/check-pytest-tests-vm.log
+    if [ "${#named[@]}" -eq 0 ] && why=$(.venv/bin/python -m tests.vm.proved); then
+        outcome skipped "vm: $why"
+        return
+    fi
+    step "vm: packages and disks" .venv/bin/python -m tests.vm.prepare
+    pytest_step tests/vm
+    if grep -qx "passed	pytest tests/vm" "$OUTCOMES" && grep -q ' passed' "$log" && ! grep -q 'disturbed:' "$log"; then
+        .venv/bin/python -m tests.vm.proved --record
+    fi
+}
+
+seeds() {
+    export CONTAINERNET_ENV_SEEDS=long
+    for module in benchmark_image link_emulator; do
+        step "go test, many seeds, $module" go_in "$module" test -timeout 2h ./...
+    done
+    step "pytest, many seeds" "${PYTEST[@]}" -n 2 tests/unit tests/input
+    fuzz benchmark_image ./internal/api FuzzRequest
+    fuzz benchmark_image ./internal/api FuzzHost
+    fuzz benchmark_image ./internal/spec FuzzParseBody
+    fuzz benchmark_image ./internal/allow FuzzParse
+    fuzz benchmark_image ./internal/http1 FuzzAnswers
+    fuzz benchmark_image ./internal/http1 FuzzConn
+    fuzz benchmark_image ./internal/store/zookeeper FuzzConn
+    fuzz benchmark_image ./internal/store/zookeeper FuzzPieces
+    fuzz benchmark_image ./internal/store/zookeeper/jute FuzzAnswer
+    fuzz benchmark_image ./internal/store/zookeeper/jute FuzzPath
+    fuzz link_emulator ./control FuzzServe
+}
+
+cores_lane() {
+    ! chosen lint || lint
+    ! chosen exact || exact
+    ! chosen local || local_ring
+    ! chosen seeds || seeds
+}
+
+engine_lane() {
+    if chosen root; then
+        step "go test -tags root link_emulator" go_in link_emulator test -tags root -count=1 -p 1 ./...
+        pytest_step tests/root
+    fi
+    if chosen docker-all; then pytest_step tests/docker; elif chosen docker; then pytest_step tests/docker -m "not long"; fi
+    if chosen faults-all; then pytest_step tests/faults; elif chosen faults; then pytest_step tests/faults -m "not long"; fi
+    ! chosen soak || step "soak" .venv/bin/python -m tests.faults.soak --minutes 60
+}
+
+vm_lane() {
+    ! chosen vm || vm
+}
+
+# A signal ends every lane, whose tests remove what they made; then this script ends by it.
+stop() { # STATUS
+    trap '' INT TERM
+    [ ${#lanes[@]} -eq 0 ] || kill -INT -- "${lanes[@]/#/-}" 2>/dev/null
+    wait
+    exit "$1"
+}
+
+lanes=()
+trap 'stop 130' INT
+trap 'stop 143' TERM
+began=$EPOCHREALTIME
+./build.sh || exit $?
+: >"$OUTCOMES"
+stamp=.venv/.dev-installed
+wanted=$(cat .venv/.installed)
+if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    step "tools for development" .venv/bin/python -m pip install --no-input --disable-pip-version-check \
+        --constraint constraints.txt --editable ".[dev]"
+    ! grep -q '^failed' "$OUTCOMES" || exit 3
+    printf '%s\n' "$wanted" >"$stamp.partial"
+    mv "$stamp.partial" "$stamp"
 fi
-if asked input; then
-    pytest_step input
-    fuzz benchmark_image ./internal/api FuzzRequest 2
-    fuzz benchmark_image ./internal/api FuzzHost 2
-    fuzz benchmark_image ./internal/spec FuzzParseBody 2
-    fuzz benchmark_image ./internal/allow FuzzParse 2
-    fuzz benchmark_image ./internal/http1 FuzzAnswers 2
-    fuzz benchmark_image ./internal/http1 FuzzConn 2
-    fuzz benchmark_image ./internal/store/zookeeper FuzzConn 2
-    fuzz benchmark_image ./internal/store/zookeeper FuzzPieces 2
-    fuzz benchmark_image ./internal/store/zookeeper/jute FuzzAnswer 2
-    fuzz benchmark_image ./internal/store/zookeeper/jute FuzzPath 2
-    fuzz link_emulator ./control FuzzServe 1 # its emulator keeps a core busy
-fi
-if asked vm; then
-    pytest_report "pytest tests/vm" vm_ends
-    trap - EXIT
-fi
-if asked root; then
-    # One package at a time: they share the machine's processors, and some of them measure.
-    step "go test -tags root" go_in link_emulator test -tags root -count=1 -p 1 ./...
-    pytest_step root
-fi
-if asked docker-all; then
-    pytest_step docker
-elif asked docker; then
-    pytest_step docker -m "not long"
-fi
-if asked faults-all; then
-    pytest_step faults
-elif asked faults; then
-    pytest_step faults -m "not long"
-fi
-if asked soak; then
-    step "soak" .venv/bin/python -m tests.faults.soak --minutes 60
+go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find().path)') || exit 3
+
+set -m # each lane is a process group
+for lane in cores_lane engine_lane vm_lane; do
+    "$lane" &
+    lanes+=($!)
+done
+set +m
+wait "${lanes[@]}"
+lanes=()
+# Alone: nothing else may use the cores.
+if chosen measure; then
+    if .venv/bin/python -m tests.measure; then outcome passed measure; else outcome failed measure; fi
 fi
 for ring in "${ALL[@]}" "${BY_NAME[@]}"; do
-    asked "$ring" || skipped+=("$ring: not asked for")
+    chosen "$ring" || outcome skipped "$ring: not named"
 done
 
-printf '\n%d steps passed, %d failed in %s s\n' "$passed" "${#failed[@]}" "$(seconds_since "$began")"
-[ ${#skipped[@]} -eq 0 ] || printf '  not run: %s\n' "${skipped[@]}"
-[ ${#failed[@]} -eq 0 ] || { printf '  failed: %s\n' "${failed[@]}" && exit 1; }
+count() { # passed|failed|disturbed
+    grep -c "^$1" "$OUTCOMES"
+}
+printf '\n%d steps passed, %d failed, %d proofs disturbed, in %s s\n' \
+    "$(count passed)" "$(count failed)" "$(count disturbed)" "$(seconds_since "$began")"
+grep '^skipped' "$OUTCOMES" | sed 's/^skipped\t/  not run: /'
+! grep '^failed' "$OUTCOMES" | sed 's/^failed\t/  failed: /' | grep . || exit 1

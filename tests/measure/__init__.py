@@ -1,4 +1,4 @@
-"""Figures in real time: measured on demand (``./check.sh measure``), recorded with the machine's state, never a gate."""
+"""Figures in real time: measured by ``./check.sh measure``, recorded with the machine's state, never a gate."""
 
 from __future__ import annotations
 

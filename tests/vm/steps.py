@@ -20,7 +20,7 @@ SERVICES = (
 )
 
 _LINKS = ("links_contract", "links_switches", "live_links", "links_chance", "links_bandwidth", "ovs")
-_FILES = (
+FILES = (
     *(f"tests/root/test_{name}.py" for name in _LINKS),
     "tests/docker/test_containernet_hosts.py",
     "tests/vm/inside/test_recorded.py",
@@ -43,7 +43,7 @@ def _pytest(name: str, arguments: str, limit_s: float, environment: str = "") ->
 
 RING = (
     *SERVICES,
-    _pytest("kernel", f"{' '.join(_FILES)} -k '{_KERNELS}'", 1200),
+    _pytest("kernel", f"{' '.join(FILES)} -k '{_KERNELS}'", 1200),
     _pytest("runs", "tests/vm/inside/test_runs.py", 1200),
 )
 """What the ring has its machine do. The tests wait for as long as here, and judge times coarsely there."""
