@@ -1,15 +1,33 @@
-"""Moments: wall-clock time for people, the monotonic clock (CLOCK_MONOTONIC, ns) for comparing records."""
+"""Time, threads and waiting of the whole driver, and moments: nothing else reads a clock, sleeps or starts a thread.
+
+What is here is Python's own. Tests replace these names (``tests/simulated_time.py``), so callers write
+``clock.sleep(1)``, and never import one of the names. Moments are wall-clock time for people, and the monotonic clock
+(CLOCK_MONOTONIC, ns) for comparing records.
+"""
 
 from __future__ import annotations
 
-import time
+import selectors
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from threading import Condition, Event, Lock, RLock, Thread, Timer, current_thread
+from time import monotonic, monotonic_ns, perf_counter_ns, sleep, time, time_ns
+
+__all__ = [
+    "Condition", "Event", "Future", "Lock", "Moment", "RLock", "Thread", "ThreadPoolExecutor", "Timer",
+    "current_thread", "monotonic", "monotonic_ns", "perf_counter_ns", "select", "sleep", "time", "time_ns", "utc_now",
+]  # fmt: skip
+
+
+def select(selector: selectors.BaseSelector, timeout_s: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+    """What is ready of a selector, after ``timeout_s`` at the latest."""
+    return selector.select(timeout_s)
 
 
 def utc_now() -> str:
     """This moment as ISO 8601 in UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,4 +40,4 @@ class Moment:
     @classmethod
     def now(cls) -> Moment:
         """This one."""
-        return cls(utc_now(), time.monotonic_ns())
+        return cls(utc_now(), monotonic_ns())

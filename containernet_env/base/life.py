@@ -7,9 +7,10 @@ once. The death signal of prctl(2), PR_SET_PDEATHSIG, is not used: it comes when
 from __future__ import annotations
 
 import os
-import threading
 
-_lock = threading.Lock()
+from containernet_env.base import clock
+
+_lock = clock.Lock()
 # By process: after a fork the child needs a pipe of its own. (It holds its parent's open as well while it lives.)
 _pipes: dict[int, tuple[int, int]] = {}
 

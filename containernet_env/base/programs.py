@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from containernet_env.base import assets, cache, sources
+from containernet_env.base import assets, cache, clock, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.sources import GoModule
 
@@ -110,7 +109,7 @@ def _last_used(folder: Path) -> float:
 
 def _note_use(folder: Path) -> None:
     """Set the folder's time of last use, so that it is not removed with unused ones."""
-    if time.time() - _last_used(folder) > _USE_GRAIN_S:
+    if clock.time() - _last_used(folder) > _USE_GRAIN_S:
         # A user cannot set the times of root's files, and need not.
         with suppress(OSError):
             os.utime(folder)

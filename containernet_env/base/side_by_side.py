@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
+
+from containernet_env.base import clock
 
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
@@ -37,7 +37,7 @@ def side_by_side(action: Callable[[_T], _R], items: Sequence[_T], workers: int) 
 
     threads = []
     for _ in range(min(workers, len(items)) - 1):
-        thread = threading.Thread(target=work, name="side-by-side")
+        thread = clock.Thread(target=work, name="side-by-side")
         try:
             thread.start()
         except RuntimeError:
@@ -62,12 +62,12 @@ def answers_within(timeout_s: float, ask: Callable[[_K], _R], items: Iterable[_K
         with suppress(Exception):
             answers[item] = ask(item)
 
-    threads = [threading.Thread(target=work, args=(item,), name="ask", daemon=True) for item in items]
-    deadline_s = time.monotonic() + timeout_s
+    threads = [clock.Thread(target=work, args=(item,), name="ask", daemon=True) for item in items]
+    deadline_s = clock.monotonic() + timeout_s
     with suppress(RuntimeError):  # no thread can be started: there is no answer then
         for thread in threads:
             thread.start()
     for thread in threads:
         if thread.is_alive():
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+            thread.join(max(0.0, deadline_s - clock.monotonic()))
     return dict(answers)

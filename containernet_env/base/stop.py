@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted
 
 
@@ -48,7 +48,7 @@ class Stop:
     def __init__(self) -> None:
         self.received: int | None = None
         self._shielded = False
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
 
     def request(self, signum: int = 0) -> None:
         """Request the end of the run; later requests change nothing."""

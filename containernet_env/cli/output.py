@@ -11,11 +11,12 @@ import io
 import os
 import select
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from queue import SimpleQueue
 from typing import TextIO
+
+from containernet_env.base import clock
 
 # What may wait for a terminal that was stopped; more is dropped. A run prints less than a kilobyte per second.
 MAX_WAITING_BYTES = 16 << 20
@@ -72,7 +73,7 @@ class Output(io.RawIOBase):
                 self.write_now(chunk)
                 self._waiting -= len(chunk)
 
-        thread = threading.Thread(target=write, name=f"{self.name}", daemon=True)
+        thread = clock.Thread(target=write, name=f"{self.name}", daemon=True)
         thread.start()
         self._queue = queue
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -11,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
+
+from containernet_env.base import clock
 
 if TYPE_CHECKING:
     from containernet_env.model.outcome import ScenarioOutcome
@@ -61,7 +62,7 @@ class TerminalStage:
         self._text = ""
         self._seconds = seconds
         self._status = console.status(f"{name} ...") if console.is_terminal and seconds is None else None
-        self._began = time.monotonic()
+        self._began = clock.monotonic()
 
     def done(self, text: str) -> None:
         """Remember what the stage came to."""
@@ -78,7 +79,7 @@ class TerminalStage:
         if self._status is not None:
             self._status.stop()
         if kind is None:
-            took = time.monotonic() - self._began if self._seconds is None else self._seconds
+            took = clock.monotonic() - self._began if self._seconds is None else self._seconds
             line = Text.assemble(f"  {self._name:<{NAME_WIDTH}} ", self._text, (f"  ({seconds_text(took)})", "dim"))
             self._console.print(line, soft_wrap=True)
 
@@ -113,7 +114,7 @@ class TerminalProgress:
         """Show the scenario as the running one."""
         self._planned, self._probe = planned, None
         self._matrix.again = planned.scheduled.attempt > 1
-        self._began = self._told = time.monotonic()
+        self._began = self._told = clock.monotonic()
         if not self._console.is_terminal:
             return
         self._live = Progress(
@@ -137,12 +138,12 @@ class TerminalProgress:
 
     def probe_started(self, number: int, probe: Scenario) -> None:
         """See ``RunProgress``."""
-        self._probe = (number, probe, time.monotonic())
+        self._probe = (number, probe, clock.monotonic())
 
     def scenario_progress(self, done: int, errors: int) -> None:
         """Move the live lines, or say from time to time how far a long scenario is."""
         assert self._planned is not None
-        now = time.monotonic()
+        now = clock.monotonic()
         elapsed_s = now - self._began
         counted_s = elapsed_s if self._probe is None else now - self._probe[2]
         rate = done / counted_s if counted_s > 0 else 0.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from containernet_env.base import clock
 from containernet_env.cli.external import consent_option, refuse_options
 from containernet_env.cli.run import carried_out
 
@@ -28,7 +28,7 @@ def command(run: Path, out: Path | None, anyway: bool, strict: bool, consent: bo
     """
     from containernet_env.runs.rerun import prepare_rerun
 
-    began = time.monotonic()
+    began = clock.monotonic()
     console = Console(highlight=False, markup=False, emoji=False)
     found = prepare_rerun(run, out, anyway=anyway)
     if dry_run:

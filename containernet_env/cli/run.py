@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
+from containernet_env.base import clock
 from containernet_env.cli.external import consent_option, refuse_options, render_external_plan
 from containernet_env.cli.files import CONFIG, SCENARIOS, complete_scenarios
 from containernet_env.cli.options import KindsType, testbed_options
@@ -98,7 +98,7 @@ def command(
     from containernet_env.runs import preflight
     from containernet_env.runs.prepare import prepare
 
-    began = time.monotonic()
+    began = clock.monotonic()
     console = Console(highlight=False, markup=False, emoji=False)
     plan = prepare(
         config,
@@ -180,7 +180,7 @@ def carried_out(
         verdict += f", {invalid} NOT VALID"
     if unknown := result.valid("unknown"):
         verdict += f", {unknown} of unknown validity"
-    total = seconds_text(time.monotonic() - began)
+    total = seconds_text(clock.monotonic() - began)
     moved = "" if result.file == out else f" ({out} was lost during the run)"
     console.print(f"{len(result.outcomes)} rows in {result.file}{moved}, {verdict}; total time {total}", soft_wrap=True)
     if stop.received is not None:

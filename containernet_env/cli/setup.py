@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import time
 from types import TracebackType
 
 import click
@@ -13,6 +11,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from containernet_env.base import clock
 from containernet_env.cli.signals import StopSignals
 
 NAME_WIDTH = 15
@@ -29,7 +28,7 @@ def command(then: tuple[str, ...]) -> int:
     images. Each step is one line; its details are in .build/ of a clone, else in logs/ of that cache. With
     `-- COMMAND ...` the process becomes that command afterwards.
     """
-    began = time.monotonic()
+    began = clock.monotonic()
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     report = ConsoleReport(console)
     with StopSignals():
@@ -37,7 +36,7 @@ def command(then: tuple[str, ...]) -> int:
         from containernet_env.setup import set_up
 
         did_something = set_up(report)
-    seconds = time.monotonic() - began
+    seconds = clock.monotonic() - began
     if did_something:
         console.print(f"Set-up complete ({seconds:.0f} s)")
     elif not then:
@@ -53,7 +52,7 @@ class ConsoleReport:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._running: list[str] = []
         self._status: Status | None = None
 
@@ -101,7 +100,7 @@ class ConsoleStage:
         self._report = report
         self._name = name
         self._text = ""
-        self._began = time.monotonic()
+        self._began = clock.monotonic()
 
     def done(self, text: str) -> None:
         """What the step came to."""
@@ -116,7 +115,7 @@ class ConsoleStage:
     ) -> None:
         line = None
         if kind is None:
-            seconds = time.monotonic() - self._began
+            seconds = clock.monotonic() - self._began
             line = Text(f"  {self._name:<{NAME_WIDTH}} {self._text}")
             if seconds >= _WORTH_TELLING_S:
                 line.append(f"  ({seconds:.1f} s)", "dim")

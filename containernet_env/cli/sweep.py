@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from containernet_env.base import clock
 from containernet_env.cli.external import consent_option, refuse_options
 from containernet_env.cli.files import SCENARIOS, SWEEP
 from containernet_env.cli.options import testbed_options, tls_options
@@ -138,7 +138,7 @@ def command(
     from containernet_env.sweep.design import design
     from containernet_env.sweep.runner import Request, Sweep, Until
 
-    began = time.monotonic()
+    began = clock.monotonic()
     if dask is None and (tls_ca_file or tls_cert or tls_key):
         raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go with --dask.")
     console = Console(highlight=False, markup=False, emoji=False)
@@ -202,7 +202,7 @@ def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLin
             counts = sweep.carry_out(progress, stop)
         finally:
             progress.close()
-    took_s = time.monotonic() - began
+    took_s = clock.monotonic() - began
     if as_json:
         values = {"measured": counts.measured, "store": counts.store, "machine": counts.machine, "wide": counts.wide}
         json_line("sweep_ended", **values, out=str(sweep.out), seconds=round(took_s, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from containernet_env.base import clock
 from containernet_env.cli.progress import doubt_text, milliseconds_text, rate_text, seconds_text
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class SweepLines:
 
     def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
         """See ``SweepProgress``."""
-        self._began = time.monotonic()
+        self._began = clock.monotonic()
         left = f"about {seconds_text(standing.left_s)} left"
         self._running = f"{standing_text(standing)} {cell.text} #{repetition}, {left}"
         self._show(self._running)
 
     def cell_progress(self, done: int, errors: int) -> None:
         """See ``SweepProgress``."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if self._live is not None and now - self._shown >= _INTERVAL_S:
             failed = f", {errors:,} failed" if errors else ""
             self._show(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
@@ -95,7 +95,7 @@ class SweepLines:
         if self._live is None:
             self._live = Live(console=self._console, transient=True, refresh_per_second=4)
             self._live.start()
-        self._shown = time.monotonic()
+        self._shown = clock.monotonic()
         self._live.update(Group(Text(text, style="dim")))
 
 

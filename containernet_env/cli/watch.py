@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
+
+from containernet_env.base import clock
 
 _LOOK_S = 1.0
 # A run or sweep that was begun just before has the machine before it has left anything.
@@ -34,9 +35,9 @@ def command(out: Path, port: int) -> int:
         return holder(journal_of(out)) or holder()
 
     follower = Follower(out, measurer)
-    found, until = follower.look(), time.monotonic() + _BEGIN_S
-    while found["course"] == "nothing" and measurer() is not None and time.monotonic() < until:
-        time.sleep(_LOOK_S)
+    found, until = follower.look(), clock.monotonic() + _BEGIN_S
+    while found["course"] == "nothing" and measurer() is not None and clock.monotonic() < until:
+        clock.sleep(_LOOK_S)
         found = follower.look()
     if found["course"] == "nothing":
         other = measurer()
@@ -51,7 +52,7 @@ def command(out: Path, port: int) -> int:
     with Server(out, state, port) as server:
         click.echo(plain(f"watching {out}: {server.url} (Ctrl-C ends this page, not what is measured)"))
         while found["course"] == "on":
-            time.sleep(_LOOK_S)
+            clock.sleep(_LOOK_S)
             found = follower.look()
             state.publish(found, ended=found["course"] != "on")
         server.drain()

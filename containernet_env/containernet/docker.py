@@ -8,9 +8,8 @@ import secrets
 import shlex
 import signal
 import subprocess
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from mininet.log import debug, info
 
+from containernet_env.base import clock
 from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet.links import NoInterface
@@ -44,12 +44,12 @@ class ContainerContext:
     run_id: str
     pool: Executor
     labels: Mapping[str, str] = field(default_factory=dict)
-    closing: threading.Event = field(default_factory=threading.Event)
-    _images: dict[str, threading.Lock] = field(default_factory=dict)
+    closing: clock.Event = field(default_factory=lambda: clock.Event())
+    _images: dict[str, clock.Lock] = field(default_factory=dict)
 
-    def image_lock(self, image: str) -> threading.Lock:
+    def image_lock(self, image: str) -> clock.Lock:
         """One lock per image, so that hosts that share a missing one fetch it once."""
-        return self._images.setdefault(image, threading.Lock())
+        return self._images.setdefault(image, clock.Lock())
 
 
 class Docker(ContainerPrograms):
@@ -89,11 +89,11 @@ class Docker(ContainerPrograms):
         self.container = Container(name, self.options)
         self.dimage = dimage
         self._build_params = dict(build_params or {})
-        self._own_pool = ThreadPoolExecutor(1) if context is None else None
+        self._own_pool = clock.ThreadPoolExecutor(1) if context is None else None
         self.context = context or ContainerContext(new_run_id(), self._own_pool)  # type: ignore[arg-type]
         self.container_name = engine.container_name(self.context.run_id, name)
         super().__init__(name, **{key: options[key] for key in _HOST_PARAMETERS & set(options)})
-        self._ready: Future[None] = self.context.pool.submit(self._bring_up)
+        self._ready: clock.Future[None] = self.context.pool.submit(self._bring_up)
 
     @classmethod
     def setup(cls) -> None:

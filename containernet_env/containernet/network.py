@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,7 +19,7 @@ from mininet.log import error, info, output
 from mininet.net import Mininet
 from mininet.node import Controller, Host, NullController, Switch
 
-from containernet_env.base import system_path
+from containernet_env.base import clock, system_path
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.base.side_by_side import side_by_side
 from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
@@ -75,7 +73,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         self.links_kind: LinksKind = choose(links)
         self.switches_kind: SwitchKind = choose_switches(switches, self.links_kind)
         self.run_id = run_id or new_run_id()
-        self._pool = ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
+        self._pool = clock.ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
         self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}))
         self._handlers: list[EventHandler] = []
         self.seed = draw_seed() if seed is None else seed
@@ -83,7 +81,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
             self.switches_kind, self.run_id, link_emulator, self._event, self.seed, emulator_core
         )
         self.fabric = self.factory.fabric
-        self._stop_lock = threading.Lock()
+        self._stop_lock = clock.Lock()
         self._stopped = False
         self._problems: list[tuple[str, Exception]] = []
         self._started = False
@@ -357,9 +355,9 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         while True:
             try:
                 # Not Thread.join: interrupted, it takes the thread for ended (bpo-45274 in CPython up to 3.12).
-                done = threading.Event()
+                done = clock.Event()
                 try:
-                    threading.Thread(target=self._stop_once, args=(done,), name="tear-down").start()
+                    clock.Thread(target=self._stop_once, args=(done,), name="tear-down").start()
                 except RuntimeError:  # no thread can be started
                     self._stop_once(done)
                 done.wait()
@@ -374,7 +372,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         if self._problems:
             raise tear_down_error(self._problems)
 
-    def _stop_once(self, done: threading.Event) -> None:
+    def _stop_once(self, done: clock.Event) -> None:
         try:
             with self._stop_lock:
                 if not self._stopped:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from containernet_env.base import assets, life
+from containernet_env.base import assets, clock, life
 from containernet_env.base.endings import ending
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.network.emulator.process import default_binary
@@ -74,7 +73,7 @@ def _communicate(
     process: subprocess.Popen[str], text: str, limit_s: float, broken: Broken, name: str
 ) -> tuple[str, str]:
     """Give ``text`` to a process and return what it writes; ``RunError`` after ``limit_s`` or by ``broken``."""
-    deadline = time.monotonic() + limit_s
+    deadline = clock.monotonic() + limit_s
     rest: str | None = text
     while True:
         if (reason := broken()) is not None:
@@ -83,5 +82,5 @@ def _communicate(
             return process.communicate(rest, timeout=_LOOK_S)
         except subprocess.TimeoutExpired as error:
             rest = None  # the process has it: communicate continues where it was
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise RunError(f"{name} took more than {limit_s:.0f} s") from error

@@ -6,7 +6,6 @@ import os
 import select
 import shlex
 import signal
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -15,6 +14,7 @@ from typing import Any
 
 from docker.errors import BuildError, ImageNotFound
 
+from containernet_env.base import clock
 from containernet_env.base.endings import LastWords, last_words, one_line
 from containernet_env.base.errors import ContainernetEnvError, RunError
 from containernet_env.hosts import engine
@@ -226,18 +226,18 @@ class Container:
             signal.pidfd_send_signal(pidfd, signum)
         except ProcessLookupError as error:
             raise RunError(f"host {self.host}: its container has ended") from error
-        return time.monotonic_ns()
+        return clock.monotonic_ns()
 
     def wait_stopped(self, stopped: bool) -> None:
         """Return once the kernel says that its first process is stopped (SIGSTOP), or that it is not.
 
         Raises ``RunError`` where that does not come within a second.
         """
-        deadline_s = time.monotonic() + _STATE_DEADLINE_S
+        deadline_s = clock.monotonic() + _STATE_DEADLINE_S
         while _is_stopped(self.pid) is not stopped:
-            if time.monotonic() > deadline_s:
+            if clock.monotonic() > deadline_s:
                 raise RunError(f"host {self.host}: its first process is {'not ' if stopped else ''}stopped")
-            time.sleep(_STATE_POLL_S)
+            clock.sleep(_STATE_POLL_S)
 
     # --- limits ------------------------------------------------------------------------------------------------
 

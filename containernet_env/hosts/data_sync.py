@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 
 WRITE_BYTES = 512
@@ -56,10 +56,10 @@ def measure_sync(pid: int, directory: str, budget_s: float = BUDGET_S) -> SyncTi
 def _appended(descriptor: int, budget_s: float) -> SyncTimes:
     content = b"\x01" * WRITE_BYTES
     took_ns: list[int] = []
-    until = time.monotonic() + budget_s
-    while len(took_ns) < SAMPLES and (not took_ns or time.monotonic() < until):
-        began = time.perf_counter_ns()
+    until = clock.monotonic() + budget_s
+    while len(took_ns) < SAMPLES and (not took_ns or clock.monotonic() < until):
+        began = clock.perf_counter_ns()
         os.write(descriptor, content)
         os.fdatasync(descriptor)
-        took_ns.append(time.perf_counter_ns() - began)
+        took_ns.append(clock.perf_counter_ns() - began)
     return SyncTimes(len(took_ns), round(median(took_ns)), max(took_ns))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 
+from containernet_env.base import clock
 from containernet_env.base.endings import OOM_BY_OWN_LIMIT, LastWords, how_ended, killing_signal, with_words
 from containernet_env.base.units import describe_size
 from containernet_env.hosts import engine
@@ -33,7 +33,7 @@ def ended_by_oom(container: str, state: ExitState) -> bool:
     only = {"container": container, "event": "oom"}
     try:
         # Up to now, as text with a fraction: a later moment would be waited for.
-        kills = engine.client().api.events(since=1, until=f"{time.time():.9f}", filters=only, decode=True)
+        kills = engine.client().api.events(since=1, until=f"{clock.time():.9f}", filters=only, decode=True)
         kills_s = [kill["timeNano"] / 1e9 for kill in kills]
     except engine.UNREACHABLE:
         kills_s = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import requests.exceptions
 import urllib3.exceptions
 from docker.errors import APIError, DockerException, NotFound, StreamParseError
 
-from containernet_env.base import assets
+from containernet_env.base import assets, clock
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.base.exhausted import shortage
 from containernet_env.base.side_by_side import side_by_side
@@ -332,7 +331,7 @@ def wait_ended(container: str, host: str) -> ExitState:
 
     ``host`` names it in errors. Raises ``RunError`` where the container is gone or is said to run on.
     """
-    deadline = time.monotonic() + _EXIT_DEADLINE_S
+    deadline = clock.monotonic() + _EXIT_DEADLINE_S
     while True:
         try:
             with refusals(f"host {host}: the engine does not tell how it ended", NotFound):
@@ -341,9 +340,9 @@ def wait_ended(container: str, host: str) -> ExitState:
             raise RunError(f"host {host}: its container has been removed") from error
         if not state["Running"]:
             return ExitState(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("FinishedAt", "")))
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise RunError(f"host {host}: the engine has not noticed the end of its first process")
-        time.sleep(_POLL_S)
+        clock.sleep(_POLL_S)
 
 
 def logs_of(container: str, host: str, tail: int) -> str:
@@ -402,7 +401,7 @@ def _shim_of(container: str) -> Shim | None:
 
 def _remove(container: str) -> str | None:
     """Remove one container; the reason as one line where the engine refuses."""
-    deadline = time.monotonic() + _REFUSAL_DEADLINE_S
+    deadline = clock.monotonic() + _REFUSAL_DEADLINE_S
     while True:
         try:
             client().api.remove_container(container, force=True, v=True)
@@ -414,21 +413,21 @@ def _remove(container: str) -> str | None:
             # 409 while another caller's removal is on its way: that one counts, once it is done.
             if error.status_code == 409 and "already in progress" in problem:
                 return _wait_gone(container)
-            if not error.is_server_error() or time.monotonic() > deadline:
+            if not error.is_server_error() or clock.monotonic() > deadline:
                 return problem
         except _SDK_ERRORS as error:
             return f"{container}: {error}"
-        time.sleep(_POLL_S * 10)
+        clock.sleep(_POLL_S * 10)
 
 
 def _wait_gone(container: str) -> str | None:
-    deadline = time.monotonic() + _REMOVAL_DEADLINE_S
-    while time.monotonic() < deadline:
+    deadline = clock.monotonic() + _REMOVAL_DEADLINE_S
+    while clock.monotonic() < deadline:
         try:
             client().api.inspect_container(container)
         except NotFound:
             return None
         except _SDK_ERRORS as error:
             return f"{container}: {error}"
-        time.sleep(_POLL_S)
+        clock.sleep(_POLL_S)
     return f"{container}: its removal, begun by another process, has not ended after {_REMOVAL_DEADLINE_S:.0f} s"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.hosts import engine
 
 _ENDED = "has ended"
@@ -34,7 +34,7 @@ class EngineWatch:
         wanted = {"type": ["container"], "event": ["kill"], "label": [f"{engine.LABEL_RUN}={self._run}"]}
         with engine.refusals("the engine does not tell its events"):
             self._events = engine.client().api.events(filters=wanted, decode=True)
-        threading.Thread(target=self._follow, name="engine-watch", daemon=True).start()
+        clock.Thread(target=self._follow, name="engine-watch", daemon=True).start()
 
     def _follow(self) -> None:
         stopped: set[str] = set()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from types import TracebackType
 
-from containernet_env.base import system_path
+from containernet_env.base import clock, system_path
 from containernet_env.base.errors import RunError
 
 _DEADLINE_S = 5.0
@@ -28,13 +27,13 @@ class ThrowawayNamespace:
             start_new_session=True,
         )
         self.pid = self._process.pid
-        deadline = time.monotonic() + _DEADLINE_S
+        deadline = clock.monotonic() + _DEADLINE_S
         ours = os.stat("/proc/self/ns/net").st_ino
         try:
             while os.stat(f"/proc/{self.pid}/ns/net").st_ino == ours:
-                if self._process.poll() is not None or time.monotonic() > deadline:
+                if self._process.poll() is not None or clock.monotonic() > deadline:
                     raise RunError(f"no network namespace could be made (status {self._process.poll()})")
-                time.sleep(0.001)
+                clock.sleep(0.001)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):

@@ -11,12 +11,11 @@ import errno
 import os
 import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from containernet_env.base import system_path
+from containernet_env.base import clock, system_path
 from containernet_env.base.errors import RunError
 from containernet_env.base.exhausted import shortage, told
 
@@ -52,7 +51,7 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
     """
     result: list[_T] = []
     failure: list[BaseException] = []
-    working = threading.Lock()
+    working = clock.Lock()
     wanted = True
 
     def work() -> None:
@@ -71,7 +70,7 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
             except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, which raises it
                 failure.append(error)
 
-    thread = threading.Thread(target=work, name=f"netns-{pid}", daemon=True)
+    thread = clock.Thread(target=work, name=f"netns-{pid}", daemon=True)
     try:
         with told():
             thread.start()

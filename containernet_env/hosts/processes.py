@@ -14,15 +14,13 @@ import signal
 import subprocess
 import sys
 import termios
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from containernet_env.base import life
+from containernet_env.base import clock, life
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.limits import cgroups_of
 
@@ -205,7 +203,7 @@ class Shell:
                 os.close(descriptor)
         self._status_text = b""
         self._closed = False
-        threading.Thread(target=self._mark_end, args=(theirs,), name=f"shell-{name}", daemon=True).start()
+        clock.Thread(target=self._mark_end, args=(theirs,), name=f"shell-{name}", daemon=True).start()
         try:
             self._wait_ready()
         except BaseException:
@@ -224,10 +222,10 @@ class Shell:
         os.close(theirs)
 
     def _wait_ready(self) -> None:
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        deadline = clock.monotonic() + _START_TIMEOUT_S
         said = b""
-        while time.monotonic() < deadline:
-            if not select.select([self.terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        while clock.monotonic() < deadline:
+            if not select.select([self.terminal], [], [], max(0.0, deadline - clock.monotonic()))[0]:
                 break
             data = self.read()
             if not data:

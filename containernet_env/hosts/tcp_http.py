@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.base.http_answer import (
     MAX_ANSWER_BYTES,
     HttpError,
@@ -65,9 +65,9 @@ class TcpConnection:
             family, kind, protocol, _, address = self._resolved()
             with socket.socket(family, kind, protocol) as made:
                 made.settimeout(timeout_s)
-                began_ns = time.monotonic_ns()
+                began_ns = clock.monotonic_ns()
                 made.connect(address)
-                return time.monotonic_ns() - began_ns
+                return clock.monotonic_ns() - began_ns
 
     def speaks_tls(self, timeout_s: float) -> bool:
         """Whether TLS is spoken there, whoever that is; nothing is sent over it."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import errno
 import socket
-import threading
 from contextlib import suppress
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 
@@ -41,11 +41,11 @@ class Relay:
             self.port_taken = True
             self._listener.bind(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._closing = False
         self._connections: set[socket.socket] = set()
-        self._threads: set[threading.Thread] = set()
-        self._acceptor = threading.Thread(target=self._accept, name="relay", daemon=True)
+        self._threads: set[clock.Thread] = set()
+        self._acceptor = clock.Thread(target=self._accept, name="relay", daemon=True)
 
     def start(self) -> None:
         """Begin to accept; the port answers when this returns."""
@@ -72,7 +72,7 @@ class Relay:
                 caller, _ = self._listener.accept()
             except OSError:  # cut by close
                 return
-            thread = threading.Thread(target=self._serve, args=(caller,), name="relay", daemon=True)
+            thread = clock.Thread(target=self._serve, args=(caller,), name="relay", daemon=True)
             with self._lock:
                 full = len(self._threads) >= MAX_CONNECTIONS
                 if not full:
@@ -89,7 +89,7 @@ class Relay:
                 self._relay(caller)
         finally:
             with self._lock:
-                self._threads.discard(threading.current_thread())
+                self._threads.discard(clock.current_thread())
 
     def _relay(self, caller: socket.socket) -> None:
         with netns.socket_in(self._pid, socket.AF_INET, socket.SOCK_STREAM) as inside:
@@ -99,7 +99,7 @@ class Relay:
                     return
                 self._connections |= {caller, inside}
             try:
-                back = threading.Thread(target=_pump, args=(inside, caller), name="relay", daemon=True)
+                back = clock.Thread(target=_pump, args=(inside, caller), name="relay", daemon=True)
                 back.start()
                 _pump(caller, inside)
                 back.join()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from containernet_env.base import assets
+from containernet_env.base import assets, clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, NoAnswerError
 from containernet_env.base.http_stream import streamed
@@ -70,7 +69,7 @@ class BenchmarkServer:
 
     def wait_ready(self, timeout_s: float, broken: Broken = lambda: None) -> None:
         """Wait until the server answers; RunError after `timeout_s`, or once `broken` gives a reason, with it."""
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.monotonic() + timeout_s
         while True:
             try:
                 self._connection.request_json(SERVER_PORT, "GET", "/healthz", timeout_s=QUESTION_TIMEOUT_S)
@@ -78,9 +77,9 @@ class BenchmarkServer:
             except RunError as error:
                 if (reason := broken()) is not None:
                     raise RunError(reason) from error
-                if time.monotonic() > deadline:
+                if clock.monotonic() > deadline:
                     raise RunError(f"the benchmark server did not answer within {timeout_s:g} s: {error}") from error
-                time.sleep(_POLL_S)
+                clock.sleep(_POLL_S)
 
     def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
         """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer.
@@ -109,8 +108,8 @@ class BenchmarkServer:
 
     def _kept(self) -> Answer | None:
         """The answer to the last benchmark once that has ended; None where the server has none or is gone."""
-        deadline = time.monotonic() + _KEPT_TIMEOUT_S
-        while self._job is not None and time.monotonic() < deadline:
+        deadline = clock.monotonic() + _KEPT_TIMEOUT_S
+        while self._job is not None and clock.monotonic() < deadline:
             try:
                 return self._answer("GET", contract.RESULT_PATH + self._job, None, QUESTION_TIMEOUT_S)
             except HttpError as error:
@@ -120,7 +119,7 @@ class BenchmarkServer:
                     return None
             except NoAnswerError:
                 return None
-            time.sleep(_POLL_S)  # it is still running
+            clock.sleep(_POLL_S)  # it is still running
         return None
 
     def progress(self) -> Progress | None:

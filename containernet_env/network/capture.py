@@ -6,10 +6,9 @@ import errno
 import os
 import socket
 import struct
-import threading
-import time
 from pathlib import Path
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import netns
 
@@ -47,7 +46,7 @@ class Capture:
         self.full = False
         self.problem: str | None = None
         self._limit_bytes = limit_bytes
-        self._stop, self._done = threading.Event(), threading.Event()
+        self._stop, self._done = clock.Event(), clock.Event()
         # No protocol yet: until it is bound it would hear every interface.
         self._socket = netns.socket_in(pid, socket.AF_PACKET, socket.SOCK_RAW, 0)
         try:
@@ -63,7 +62,7 @@ class Capture:
         except OSError as error:
             self._socket.close()
             raise UsageError(f"cannot write {path}: {error.strerror}") from error
-        self._thread = threading.Thread(target=self._record, name=f"capture-{name}", daemon=True)
+        self._thread = clock.Thread(target=self._record, name=f"capture-{name}", daemon=True)
         self._thread.start()
 
     @property
@@ -103,7 +102,7 @@ class Capture:
         until: float | None = None
         while not self.full:
             if self._stop.is_set() and until is None:
-                until = time.monotonic() + _DRAIN_S
+                until = clock.monotonic() + _DRAIN_S
                 self._socket.settimeout(0)
             try:
                 frame, control, _, _ = self._socket.recvmsg(_FRAME_MAX_BYTES, 64)
@@ -116,13 +115,13 @@ class Capture:
                 if error.errno != errno.ENETDOWN:
                     raise
                 continue
-            if until is not None and time.monotonic() > until:
+            if until is not None and clock.monotonic() > until:
                 return
             self._take(frame, control)
 
     def _take(self, frame: bytes, control: list[tuple[int, int, bytes]]) -> None:
         stamps = [data for level, kind, data in control if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS)]
-        seconds, ns = _TIMESPEC.unpack(stamps[0]) if stamps else divmod(time.time_ns(), 10**9)
+        seconds, ns = _TIMESPEC.unpack(stamps[0]) if stamps else divmod(clock.time_ns(), 10**9)
         self.full = self._file.tell() + _RECORD_HEADER.size + len(frame) > self._limit_bytes
         if not self.full:
             self._file.write(_RECORD_HEADER.pack(seconds, ns, len(frame), len(frame)) + frame)

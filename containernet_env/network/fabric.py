@@ -6,11 +6,11 @@ took effect. All calls raise ``RunError`` where the system fails.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.model.link_statistics import emulator_counters
 from containernet_env.network.emulator.link import EmulatedLink, port_name
 from containernet_env.network.emulator.process import LinkEmulator
@@ -54,7 +54,7 @@ class EmulatorFabric(Fabric):
     def heal(self) -> int:
         """See ``Fabric``."""
         # Before its start there is nothing that could be parted.
-        return self._emulator().ask("heal").at_ns if self._emulator().hello else time.monotonic_ns()
+        return self._emulator().ask("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
 
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
         """See ``Fabric``: of all its links, whichever are given."""
@@ -77,12 +77,12 @@ class KernelFabric(Fabric):
     def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
         """See ``Fabric``."""
         self._partition.part(sets)
-        return time.monotonic_ns()
+        return clock.monotonic_ns()
 
     def heal(self) -> int:
         """See ``Fabric``."""
         self._partition.heal()
-        return time.monotonic_ns()
+        return clock.monotonic_ns()
 
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
         """See ``Fabric``."""
@@ -96,7 +96,7 @@ class KernelFabric(Fabric):
 
 def _kernel_counters(links: Sequence[ShapedLink]) -> dict[str, Any]:
     return {
-        "at_ns": time.monotonic_ns(),
+        "at_ns": clock.monotonic_ns(),
         "links": {link.name: link.statistics() for link in links},
         "ports": {},
         "switches": {},

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 
@@ -50,9 +49,9 @@ def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float) ->
         except OSError as error:
             raise RunError(f"no TCP connection to {address}: {error}") from error
         name = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
-        stop = threading.Event()
+        stop = clock.Event()
         sender.settimeout(_SILENCE_S)
-        thread = threading.Thread(target=_send, args=(sender, stop), name="throughput", daemon=True)
+        thread = clock.Thread(target=_send, args=(sender, stop), name="throughput", daemon=True)
         thread.start()
         with receiver:
             try:
@@ -65,7 +64,7 @@ def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float) ->
     return Throughput(received, taken_s, name)
 
 
-def _send(sender: socket.socket, stop: threading.Event) -> None:
+def _send(sender: socket.socket, stop: clock.Event) -> None:
     chunk = bytes(_CHUNK_BYTES)
     while not stop.is_set():
         try:
@@ -81,7 +80,7 @@ def _receive(receiver: socket.socket, seconds: float) -> tuple[int, float]:
     buffer = bytearray(_CHUNK_BYTES)
     receiver.settimeout(_CONNECT_DEADLINE_S)
     receiver.recv_into(buffer)
-    begin = now = time.monotonic()
+    begin = now = clock.monotonic()
     received = 0
     receiver.settimeout(_SILENCE_S)
     while now - begin < seconds:
@@ -90,5 +89,5 @@ def _receive(receiver: socket.socket, seconds: float) -> tuple[int, float]:
             if count == 0:
                 raise ConnectionResetError("the connection has ended")
             received += count
-        now = time.monotonic()
+        now = clock.monotonic()
     return received, now - begin

@@ -11,7 +11,6 @@ import json
 import os
 import reprlib
 import textwrap
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.model.outcome import ScenarioOutcome
@@ -95,7 +95,7 @@ class RunDirectory:
         self._events: list[EventLine] = []
         # How many of them are in their file.
         self._kept = {SCENARIOS: 0, EVENTS: 0}
-        self._lock = threading.RLock()
+        self._lock = clock.RLock()
 
     @property
     def missing(self) -> tuple[ScenarioOutcome, ...]:

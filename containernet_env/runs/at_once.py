@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+
+from containernet_env.base import clock
 
 Call = Callable[[], None]
 """Does one thing and keeps its own result; must not raise."""
@@ -18,7 +18,7 @@ def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool,
     ``signals`` take microseconds, one after the other. ``links_at_once``: what ``links`` do takes effect when they
     begin, so signals follow at once; else it does when they return, so signals wait for that.
     """
-    go = threading.Event()
+    go = clock.Event()
 
     def wait_for(call: Call) -> None:
         go.wait()
@@ -27,12 +27,12 @@ def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool,
     threads, rest = [], list(links)
     with suppress(RuntimeError):  # no thread can be started: what is left is done here, one after the other
         while rest:
-            thread = threading.Thread(target=wait_for, args=(rest[0],), name="event", daemon=True)
+            thread = clock.Thread(target=wait_for, args=(rest[0],), name="event", daemon=True)
             thread.start()
             threads.append(thread)
             del rest[0]
-    while (left_ns := due_ns - time.monotonic_ns()) > 0:
-        time.sleep(left_ns / 1e9)
+    while (left_ns := due_ns - clock.monotonic_ns()) > 0:
+        clock.sleep(left_ns / 1e9)
     go.set()
     for call in rest:
         call()
@@ -43,6 +43,6 @@ def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool,
     _join(threads)
 
 
-def _join(threads: Sequence[threading.Thread]) -> None:
+def _join(threads: Sequence[clock.Thread]) -> None:
     for thread in threads:
         thread.join()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, text_of
 from containernet_env.base.exhausted import told
 from containernet_env.model.disruption import UNDOING, Carried, Cause, Disruption, Disruptions, Due, Timeline, Verb
@@ -105,16 +104,16 @@ class Disruptor:
         self._touched: set[str] = set()
         self._start_ns: int | None = None
         self._carried: list[Carried] = []
-        self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._lock = clock.Lock()
+        self._over = clock.Event()
         self._ended_s: float | None = None
         self._abandoned = False
         self._crash: str | None = None
         self._why_down: dict[str, str] = {}
         # A partition is worked out and made as one.
-        self._parting = threading.Lock()
-        self._restarts: list[threading.Thread] = []
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._parting = clock.Lock()
+        self._restarts: list[clock.Thread] = []
+        self._thread = clock.Thread(target=self._run, name="events", daemon=True)
 
     def start(self) -> None:
         """Begin; raises ``RunError`` where no thread can be started."""
@@ -128,7 +127,7 @@ class Disruptor:
         cannot be put back gives it up. Else only what takes no time is undone. Never raises.
         """
         self._over.set()
-        self._ended_s = time.monotonic()
+        self._ended_s = clock.monotonic()
         self._abandoned = not whole
         if self._thread.is_alive():
             self._thread.join()
@@ -174,7 +173,7 @@ class Disruptor:
 
     def _wait_until(self, at_ns: int) -> bool:
         """Whether the scenario has ended before."""
-        return self._over.wait(max(0, at_ns - time.monotonic_ns()) / 1e9)
+        return self._over.wait(max(0, at_ns - clock.monotonic_ns()) / 1e9)
 
     def _carry_out(self, group: Sequence[Due], due_ns: int) -> None:
         """Everything that is due at one moment."""
@@ -345,7 +344,7 @@ class Disruptor:
         """Start the members of an act again, each on a thread of its own; each is noted when it answers."""
         for name in act.members:
             one = replace(act, members=(name,), times_ns=[], problems=[])
-            thread = threading.Thread(target=self._restart, args=(one,), name=f"restart-{name}", daemon=True)
+            thread = clock.Thread(target=self._restart, args=(one,), name=f"restart-{name}", daemon=True)
             self._state.killed.discard(name)  # before the thread can say that it still is
             try:
                 thread.start()
@@ -367,12 +366,12 @@ class Disruptor:
             self._why_down[name] = "; ".join(act.problems)
             self._state.killed.add(name)
         else:
-            answered_ns = time.monotonic_ns()
+            answered_ns = clock.monotonic_ns()
         self._note(act, None, answered_ns)
 
     def _given_up(self) -> str | None:
         """Why a member that does not answer is waited for no longer."""
-        late = self._ended_s is not None and time.monotonic() > self._ended_s + REJOIN_TIMEOUT_S
+        late = self._ended_s is not None and clock.monotonic() > self._ended_s + REJOIN_TIMEOUT_S
         late |= self._abandoned
         return self._broken() or (f"it did not answer {REJOIN_TIMEOUT_S:g} s after the scenario" if late else None)
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from containernet_env.base import cache
+from containernet_env.base import cache, clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError
 from containernet_env.hosts import owner
@@ -76,11 +75,11 @@ class Told:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._next_s = time.monotonic() + TOLD_EVERY_S
+        self._next_s = clock.monotonic() + TOLD_EVERY_S
 
     def __call__(self, removed: int) -> None:
-        if time.monotonic() >= self._next_s:
-            self._next_s = time.monotonic() + TOLD_EVERY_S
+        if clock.monotonic() >= self._next_s:
+            self._next_s = clock.monotonic() + TOLD_EVERY_S
             self._say(f"{removed:,} keys removed so far")
 
 

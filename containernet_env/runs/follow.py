@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
 from containernet_env.load.server import Answer, BenchmarkServer, Progress
@@ -191,9 +189,9 @@ class Follower:
             reader.close()
 
     def _watch(
-        self, answer: Future[Answer], reader: _ProgressReader, load: Load, deaths_before: int, told: bool
+        self, answer: clock.Future[Answer], reader: _ProgressReader, load: Load, deaths_before: int, told: bool
     ) -> Answer:
-        course = Course(Patience.of(load), time.monotonic())
+        course = Course(Patience.of(load), clock.monotonic())
         standstill: str | None = None
         warned = False
         while not _is_done(answer, WATCH_INTERVAL_S):
@@ -209,14 +207,14 @@ class Follower:
                 died=len(deaths) != deaths_before,
                 host_ended=self._host_ended(),
             )
-            action = course.look(time.monotonic(), look)
+            action = course.look(clock.monotonic(), look)
             if course.stands_still and standstill is None:
                 standstill = self._standstill(course, reader)
             elif not warned and course.silent_s >= course.limit_s / 2:
                 warned = True  # the time left that is shown grows, and this is why
                 self._progress.note(f"{self._standstill(course, reader)}; ended after {course.limit_s:.0f} s")
             if action == "cancel":
-                threading.Thread(target=self._cancel, name="cancel", daemon=True).start()
+                clock.Thread(target=self._cancel, name="cancel", daemon=True).start()
             elif action == "abandon":
                 return self._abandoned(standstill, reader)
         return self._ended(answer.result(), standstill)
@@ -224,9 +222,9 @@ class Follower:
     def _ended(self, answer: Answer, standstill: str | None) -> Answer:
         """An answer that is there; where there was none, because its host ended, that is the reason."""
         if answer.lost:
-            until = time.monotonic() + HOST_NEWS_S
-            while not self._host_ended() and time.monotonic() < until:
-                time.sleep(WATCH_INTERVAL_S / 10)
+            until = clock.monotonic() + HOST_NEWS_S
+            while not self._host_ended() and clock.monotonic() < until:
+                clock.sleep(WATCH_INTERVAL_S / 10)
             if self._host_ended():
                 return self._abandoned(standstill, None)
         if standstill is None:
@@ -273,10 +271,10 @@ class _ProgressReader:
 
     def __init__(self, server: BenchmarkServer) -> None:
         self._server = server
-        self._over = threading.Event()
-        self._answered_s = time.monotonic()
+        self._over = clock.Event()
+        self._answered_s = clock.monotonic()
         self._latest: Progress | None = None
-        threading.Thread(target=self._read, name="progress", daemon=True).start()
+        clock.Thread(target=self._read, name="progress", daemon=True).start()
 
     @property
     def running(self) -> Progress | None:
@@ -287,7 +285,7 @@ class _ProgressReader:
     @property
     def silent_s(self) -> float:
         """For how long the server has answered nothing."""
-        return time.monotonic() - self._answered_s
+        return clock.monotonic() - self._answered_s
 
     @property
     def client_silent_s(self) -> float:
@@ -301,13 +299,13 @@ class _ProgressReader:
     def _read(self) -> None:
         while not self._over.is_set():
             if (progress := self._server.progress()) is not None:
-                self._latest, self._answered_s = progress, time.monotonic()
+                self._latest, self._answered_s = progress, clock.monotonic()
             self._over.wait(WATCH_INTERVAL_S)
 
 
-def _answer(server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> Future[Answer]:
+def _answer(server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> clock.Future[Answer]:
     """The answer to a benchmark; no end of the program waits for its thread, which ends when the host does."""
-    future: Future[Answer] = Future()
+    future: clock.Future[Answer] = clock.Future()
 
     def run() -> None:
         try:
@@ -315,11 +313,11 @@ def _answer(server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> Futu
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             future.set_exception(error)
 
-    threading.Thread(target=run, name="benchmark", daemon=True).start()
+    clock.Thread(target=run, name="benchmark", daemon=True).start()
     return future
 
 
-def _is_done(answer: Future[Answer], timeout_s: float) -> bool:
+def _is_done(answer: clock.Future[Answer], timeout_s: float) -> bool:
     """Wait at most ``timeout_s`` for the answer; whether it is there."""
     try:
         answer.exception(timeout=timeout_s)

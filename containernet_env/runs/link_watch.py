@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
+
+from containernet_env.base import clock
 
 PING_S = 1.0
 """How often it is asked, and how long each answer may take."""
@@ -25,8 +25,8 @@ class LinkWatch:
         self._answers = answers
         self._fail = fail
         self._unanswered = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="link-watch", daemon=True)
+        self._over = clock.Event()
+        self._thread = clock.Thread(target=self._run, name="link-watch", daemon=True)
 
     def start(self) -> None:
         """Begin to ask."""
@@ -44,17 +44,17 @@ class LinkWatch:
     def settle(self) -> None:
         """Return once it answers, or has been given up: at once where nothing is wrong."""
         for _ in range(_PINGS + 1):
-            began_s = time.monotonic()
+            began_s = clock.monotonic()
             if self._over.is_set() or self._answers(PING_S):
                 return
-            self._over.wait(began_s + PING_S - time.monotonic())
+            self._over.wait(began_s + PING_S - clock.monotonic())
 
     def _run(self) -> None:
         while not self._over.is_set():
-            began_s = time.monotonic()
+            began_s = clock.monotonic()
             if self.note(self._answers(PING_S)) and not self._over.is_set():
                 self._over.set()
                 self._fail(
                     f"the link emulator has not answered for {SILENT_S:g} s: it was stopped, or gets no CPU time"
                 )
-            self._over.wait(max(0.0, began_s + PING_S - time.monotonic()))
+            self._over.wait(max(0.0, began_s + PING_S - clock.monotonic()))

@@ -6,11 +6,10 @@ import os
 import re
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from containernet_env.base import life
+from containernet_env.base import clock, life
 from containernet_env.base.endings import LastWords, ending, last_words
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.tcp_http import TcpConnection
@@ -91,13 +90,13 @@ class LocalServer:
                 pass_fds=(life.descriptor(),),
                 start_new_session=True,
             )
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        deadline = clock.monotonic() + _START_TIMEOUT_S
         while (serving := _SERVING.search(self.logs())) is None:
             if (ending := self.ending()) is not None:
                 raise RunError(f"the benchmark server did not start: {ending}")
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise RunError(f"the benchmark server did not start within {_START_TIMEOUT_S:g} s")
-            time.sleep(_POLL_S)
+            clock.sleep(_POLL_S)
         self.port = int(serving[1])
 
     @property

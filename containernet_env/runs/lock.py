@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
 
@@ -72,7 +73,7 @@ def _process(pid: int) -> Holder | None:
         return None
     ticks = int(text.rpartition(")")[2].split()[19])  # starttime: field 22, of proc_pid_stat(5)
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return Holder(pid, time.time() - age_s)
+    return Holder(pid, clock.time() - age_s)
 
 
 class RunLock:
@@ -105,7 +106,7 @@ class RunLock:
                         "  Wait for it to end, or end it with Ctrl-C."
                     )
                 self._wait.check()
-                time.sleep(_POLL_S)
+                clock.sleep(_POLL_S)
         except BaseException:
             os.close(fd)
             raise

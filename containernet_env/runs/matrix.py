@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
+from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.stop import Stop
@@ -268,7 +268,7 @@ class Matrix:
         silences = self._members.longest_s()
         outcome = replace(
             outcome,
-            seconds=(time.monotonic_ns() - outcome.began_ns) / 1e9,
+            seconds=(clock.monotonic_ns() - outcome.began_ns) / 1e9,
             network=self._link_statistics() if counting else None,
         )
         outcome = self._observer.finish(outcome)

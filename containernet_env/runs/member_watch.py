@@ -6,11 +6,10 @@ import os
 import selectors
 import socket
 import ssl
-import threading
-import time
 from collections.abc import Callable, Mapping
 from math import inf
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.stores.protocol import Ping
 
@@ -75,12 +74,12 @@ class MemberWatch:
         self._silences: dict[str, Silence] = {}
         self._sockets: dict[str, socket.socket] = {}
         self._selector: selectors.BaseSelector  # from start to the end of the thread
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._at_once = threading.Event()
+        self._lock = clock.Lock()
+        self._over = clock.Event()
+        self._at_once = clock.Event()
         self._last_round_s = -inf  # when it began
         self._wake: int | None = None  # an eventfd: ends what the thread waits for
-        self._thread = threading.Thread(target=self._run, name="member-watch", daemon=True)
+        self._thread = clock.Thread(target=self._run, name="member-watch", daemon=True)
 
     def start(self) -> None:
         """Begin to ping; nothing stays open where that fails, as where no thread can be had."""
@@ -119,12 +118,12 @@ class MemberWatch:
     def longest_s(self) -> dict[str, float]:
         """By member: the longest time for which it answered nothing, of silences that went on since the last reset."""
         with self._lock:
-            return {name: silence.longest_s(time.monotonic()) for name, silence in self._silences.items()}
+            return {name: silence.longest_s(clock.monotonic()) for name, silence in self._silences.items()}
 
     def silent(self, for_s: float) -> list[str]:
         """The members that have answered nothing for so long, and still do not."""
         with self._lock:
-            return [name for name, silence in self._silences.items() if silence.now_s(time.monotonic()) >= for_s]
+            return [name for name, silence in self._silences.items() if silence.now_s(clock.monotonic()) >= for_s]
 
     def settle(self, for_s: float) -> None:
         """Return once each member has answered a new ping, or is one of those that are ``silent(for_s)``.
@@ -132,31 +131,31 @@ class MemberWatch:
         ``for_s``, in seconds, bounds the wait, but for what a round of pings takes. Without it nobody would be to
         blame for what fails sooner than a silence is noticed.
         """
-        began_s = time.monotonic()
+        began_s = clock.monotonic()
         deadline_s = began_s + for_s + PING_INTERVAL_S
         self._at_once.set()
         self._wake_up()
-        while self._thread.is_alive() and not self._over.is_set() and time.monotonic() < deadline_s:
+        while self._thread.is_alive() and not self._over.is_set() and clock.monotonic() < deadline_s:
             if self._is_settled(began_s, for_s):
                 return
             self._over.wait(_SETTLE_POLL_S)
 
     def _is_settled(self, since_s: float, for_s: float) -> bool:
         with self._lock:
-            now_s = time.monotonic()
+            now_s = clock.monotonic()
             return self._last_round_s >= since_s and all(
                 silence.answered_s >= since_s or silence.now_s(now_s) >= for_s for silence in self._silences.values()
             )
 
     def _run(self) -> None:
         try:
-            due_s = time.monotonic()
+            due_s = clock.monotonic()
             while not self._over.is_set():
-                now_s = time.monotonic()
+                now_s = clock.monotonic()
                 if now_s >= due_s or self._at_once.is_set():
                     self._at_once.clear()
                     due_s = now_s + self._ask()
-                self._listen(due_s - time.monotonic())
+                self._listen(due_s - clock.monotonic())
         finally:
             for name in list(self._sockets):
                 self._drop(name)
@@ -172,9 +171,9 @@ class MemberWatch:
 
     def _ask(self) -> float:
         """Ping every living member that has answered its last ping; how long it is to the next round."""
-        began_s = time.monotonic()
+        began_s = clock.monotonic()
         pings = self._pings()
-        now_s = time.monotonic()
+        now_s = clock.monotonic()
         self._excuse(now_s - began_s, now_s)  # how one has died may take the engine a while to tell
         with self._lock:
             for name in self._silences.keys() - pings.keys():
@@ -192,7 +191,7 @@ class MemberWatch:
 
     def _send(self, name: str, ping: Ping) -> None:
         with self._lock:
-            self._silences[name].ask(time.monotonic())  # also where the connection cannot be made
+            self._silences[name].ask(clock.monotonic())  # also where the connection cannot be made
         try:
             if name not in self._sockets:
                 made = ping.connection.open(ping.port, timeout_s=OPEN_TIMEOUT_S)
@@ -207,12 +206,12 @@ class MemberWatch:
                 self._drop(name)
             else:  # it is the driver that lacks descriptors
                 with self._lock:
-                    self._silences[name].excuse(inf, time.monotonic())
+                    self._silences[name].excuse(inf, clock.monotonic())
 
     def _listen(self, timeout_s: float) -> None:
-        began_s = time.monotonic()
-        ready = self._selector.select(max(0.0, timeout_s))
-        now_s = time.monotonic()
+        began_s = clock.monotonic()
+        ready = clock.select(self._selector, max(0.0, timeout_s))
+        now_s = clock.monotonic()
         self._excuse(now_s - began_s - max(0.0, timeout_s), now_s)
         for key, _ in ready:
             if key.fd == self._wake:

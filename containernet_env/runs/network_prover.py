@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError
 from containernet_env.base.progress import Progress
@@ -157,14 +157,14 @@ class NetworkProver:
             link.name: (link.spec.a_to_b.rate_bps or _UNLIMITED_BPS, link.spec.b_to_a.rate_bps or _UNLIMITED_BPS)
             for link in self._plan.topology.links
         }
-        until = time.monotonic() + _QUIET_S
+        until = clock.monotonic() + _QUIET_S
         while True:
             before = LinkStatistics(self._net.link_statistics())
-            time.sleep(_QUIET_LOOK_S)
+            clock.sleep(_QUIET_LOOK_S)
             share, name = LinkStatistics(self._net.link_statistics()).busiest_since(before, rates)
             if share <= _QUIET_RATIO:
                 return None
-            if time.monotonic() > until:
+            if clock.monotonic() > until:
                 return f"the hosts still filled {share:.0%} of {name}"
             self._stop.check()
 

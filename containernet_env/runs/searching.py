@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from containernet_env.analysis.probes import judge, result_of, search_finding, shown
+from containernet_env.base import clock
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.saturation import Saturation, Step
 from containernet_env.model.scenario import ScheduledScenario
@@ -92,7 +92,7 @@ class Searching:
 
         Its figures are those of one probe (``analysis.probes.shown``). It may be summed up more than once.
         """
-        seconds = (time.monotonic_ns() - row.began_ns) / 1e9
+        seconds = (clock.monotonic_ns() - row.began_ns) / 1e9
         result = result_of(self._search, self._course, self._probes, self._clients_short())
         if not self._probes:
             return replace(row, search=result)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from containernet_env.analysis.capacity import capacity_of
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.progress import Progress
 from containernet_env.base.stop import Stop
@@ -27,7 +27,7 @@ class _Follower:
 
     def __init__(self, on_event: OnEvent, on_proof: OnProof) -> None:
         self.last: Proof | None = None
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self.change(on_event, on_proof)
 
     def change(self, on_event: OnEvent, on_proof: OnProof) -> None:

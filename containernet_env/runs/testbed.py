@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from containernet_env.analysis.capacity import capacity_of
 from containernet_env.analysis.floor import Floor
+from containernet_env.base import clock
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.exhausted import ReservedFiles, told
@@ -109,9 +108,9 @@ class Testbed:
         self.sync: dict[str, SyncTimes] = {}
         self._floor = self._make_floor()
         self.failure: str | None = None
-        self._failed = threading.Event()
+        self._failed = clock.Event()
         self._during = "while the hosts started"
-        self._failing = threading.Lock()
+        self._failing = clock.Lock()
         self._links = LinkWatch(self.net.link_backend_answers, self.fail)
         self._engine_watch = EngineWatch(plan.run_id, lambda: len(self.hosts), self._on_engine_end)
         self._on_event = on_event
@@ -174,7 +173,7 @@ class Testbed:
         self.net.reconnect(name)
         self._set_tcp([plan])
         ready()
-        at_ns = time.monotonic_ns()
+        at_ns = clock.monotonic_ns()
         self.cluster.rejoin(self._place_of(name, str(plan.ip)), broken)
         return at_ns
 
@@ -488,7 +487,7 @@ class Removable(Protocol):
 
 def take_down(testbed: Removable, progress: Progress) -> None:
     """``down``, then told as a stage: a terminal that is stopped must not keep containers up."""
-    began = time.monotonic()
+    began = clock.monotonic()
     testbed.down()
-    with progress.stage("tear-down", time.monotonic() - began) as stage:
+    with progress.stage("tear-down", clock.monotonic() - began) as stage:
         stage.done(testbed.after_down)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from containernet_env.base import assets, cache, sources
+from containernet_env.base import assets, cache, clock, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.sources import GoModule
 from containernet_env.base.stop import Stop
@@ -179,7 +178,7 @@ def only_one(
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline = time.monotonic() + deadline_s
+        deadline = clock.monotonic() + deadline_s
         told = False
         while True:
             try:
@@ -189,14 +188,14 @@ def only_one(
                 if not told:
                     note("waiting for another set-up on this machine to end")
                     told = True
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise MissingRequirementError(
                     f"another set-up holds {path} for more than {deadline_s:.0f} s",
                     "Let it end, then run again.",
                 )
             if stop is not None:
                 stop.check()
-            time.sleep(_LOCK_POLL_S)
+            clock.sleep(_LOCK_POLL_S)
         yield
     finally:
         os.close(fd)

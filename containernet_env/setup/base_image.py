@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import docker
 from docker.errors import APIError
 
-from containernet_env.base import sources, system_path
+from containernet_env.base import clock, sources, system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 from containernet_env.setup import image_build, packages
@@ -117,13 +116,13 @@ def _from_official(tag: str, commands: Commands, more: Sequence[str]) -> str:
 
 def _pull(client: docker.DockerClient, commands: Commands) -> None:
     repository, _, name = OFFICIAL.partition(":")
-    deadline = time.monotonic() + _PULL_DEADLINE_S
+    deadline = clock.monotonic() + _PULL_DEADLINE_S
     for event in client.api.pull(repository, tag=name, stream=True, decode=True):
         if "error" in event:
             raise image_build.BuildError(event["error"])
         if commands.stopping.is_set():
             raise Stopped
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise TimeoutError(f"the pull took longer than {_PULL_DEADLINE_S:.0f} s")
 
 

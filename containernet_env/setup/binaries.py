@@ -6,11 +6,10 @@ import errno
 import os
 import shutil
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from containernet_env.base import cache, programs, sources
+from containernet_env.base import cache, clock, programs, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import Program, Stamp
 from containernet_env.base.sources import GoModule
@@ -140,7 +139,7 @@ def remove_older(home: Path, module: str, now_s: float | None = None) -> list[Pa
     What was used within ``KEPT_S`` stays, and what runs.
     """
     home = home.resolve()
-    oldest_s = (time.time() if now_s is None else now_s) - KEPT_S
+    oldest_s = (clock.time() if now_s is None else now_s) - KEPT_S
     by_use: list[tuple[float, Path]] = []
     removed: list[Path] = []
     for folder in home.iterdir():

@@ -13,12 +13,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from containernet_env.base import life, system_path
+from containernet_env.base import clock, life, system_path
 
 _GUARD = Path(__file__).with_name("guard.py")
 _TAIL_LINES = 8
@@ -52,9 +51,9 @@ class Commands:
     """Runs programs, several at a time, and can end all that run. Safe to use from threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._running: dict[int, tuple[subprocess.Popen[bytes], Ending]] = {}
-        self.stopping = threading.Event()
+        self.stopping = clock.Event()
 
     def run(
         self,

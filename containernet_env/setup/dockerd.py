@@ -10,11 +10,10 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from containernet_env.base import assets, system_path
+from containernet_env.base import assets, clock, system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 
@@ -121,11 +120,11 @@ def _ask_service_manager(command: list[str]) -> str | None:
         return str(error)
     if done.returncode != 0:
         return (done.stdout.strip().splitlines() or [f"exit {done.returncode}"])[0]
-    deadline = time.monotonic() + _START_DEADLINE_S
+    deadline = clock.monotonic() + _START_DEADLINE_S
     while not _answers():
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             return f"no answer within {_START_DEADLINE_S:.0f} s"
-        time.sleep(_POLL_S)
+        clock.sleep(_POLL_S)
     return None
 
 
@@ -165,17 +164,17 @@ def _wait_for_one_that_starts() -> bool:
 
     Raises ``MissingRequirementError`` where it lives and does not answer in time: there must never be two.
     """
-    deadline = time.monotonic() + _START_DEADLINE_S
+    deadline = clock.monotonic() + _START_DEADLINE_S
     while _runs(_PID_FILE) or engine.listens():
         if _answers():
             return True
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise MissingRequirementError(
                 f"a Docker engine is there but does not answer within {_START_DEADLINE_S:.0f} s: "
                 f"{_PID_FILE} names a dockerd that lives, or something listens at {engine.address()}",
                 "End it, or wait until it answers; no second one is started beside it.",
             )
-        time.sleep(_POLL_S)
+        clock.sleep(_POLL_S)
     return _answers()
 
 
@@ -214,12 +213,12 @@ def _launch(command: list[str]) -> None:
             env=system_path.environment(),
         )
     _started.append(process)
-    deadline = time.monotonic() + _START_DEADLINE_S
+    deadline = clock.monotonic() + _START_DEADLINE_S
     while not _answers():
         try:
             process.wait(timeout=_POLL_S)
         except subprocess.TimeoutExpired:
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 process.terminate()
                 raise _not_started(f"no answer within {_START_DEADLINE_S:.0f} s; {_tail(begin)}") from None
             continue

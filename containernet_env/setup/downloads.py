@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import threading
 import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from containernet_env.base import cache, sources
+from containernet_env.base import cache, clock, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup.commands import Stopped
 from containernet_env.stores.protocol import Download
@@ -33,7 +32,7 @@ def find(download: Download) -> Path | None:
     return None
 
 
-def fetch(download: Download, stopping: threading.Event) -> Path:
+def fetch(download: Download, stopping: clock.Event) -> Path:
     """Fetch a file into the cache. What has no checksum of its own is compared with the one that lies beside it there.
 
     Raises ``MissingRequirementError`` where it cannot be had or is another one, and ``Stopped`` once ``stopping`` is
@@ -67,7 +66,7 @@ def _name(download: Download) -> str:
     return f"{hashlib.sha256(download.url.encode()).hexdigest()[:16]}-{download.name}"
 
 
-def _receive(url: str, file: IO[bytes], stopping: threading.Event) -> None:
+def _receive(url: str, file: IO[bytes], stopping: clock.Event) -> None:
     received = 0
     with urllib.request.urlopen(url, timeout=_SILENCE_S) as answer:
         while piece := answer.read(_PIECE_BYTES):

@@ -14,10 +14,9 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from containernet_env.base import assets, cache
+from containernet_env.base import assets, cache, clock
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import only_one
 from containernet_env.setup.commands import CommandError, Commands
@@ -122,7 +121,7 @@ def _pip(clone: Path, extra: str) -> list[str]:
 def _install(argv: list[str]) -> None:
     log = cache.logs() / "extras.log"
     commands = Commands()
-    with ThreadPoolExecutor(1) as pool:
+    with clock.ThreadPoolExecutor(1) as pool:
         done = pool.submit(commands.run, argv, log, timeout_s=_INSTALL_TIMEOUT_S)
         try:
             done.result()

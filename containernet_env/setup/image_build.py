@@ -6,14 +6,13 @@ import io
 import os
 import tarfile
 import tempfile
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 import docker
 
-from containernet_env.base import assets
+from containernet_env.base import assets, clock
 from containernet_env.hosts import engine
 from containernet_env.setup.commands import Stopped
 
@@ -68,7 +67,7 @@ def build(
     labels: Mapping[str, str],
     network: str,
     base: str,
-    stopping: threading.Event,
+    stopping: clock.Event,
 ) -> None:
     """Build ``tag`` from ``build_context`` (closed here) on ``base``; the tag appears when all is done.
 

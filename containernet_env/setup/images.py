@@ -5,7 +5,6 @@ An image's tag is the hash of everything it is made from, so that a tag that exi
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from docker.errors import APIError, ImageNotFound
 
-from containernet_env.base import assets, programs, sources
+from containernet_env.base import assets, clock, programs, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.user_program import UserProgram
 from containernet_env.hosts import engine
@@ -135,7 +134,7 @@ def _labelled() -> list[dict[str, Any]]:
         return list(engine.client().api.images(filters={"label": f"{engine.LABEL}={engine.LABEL_VALUE}"}))
 
 
-def build(wanted: Recipe, stopping: threading.Event, log: Path) -> None:
+def build(wanted: Recipe, stopping: clock.Event, log: Path) -> None:
     """Build one image on the base image, which must be there; ``stopping`` ends it early with ``Stopped``.
 
     Raises ``MissingRequirementError`` with the builder's last lines.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import SIGINT
 
-from containernet_env.base import system_path
+from containernet_env.base import clock, system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 from containernet_env.setup import dockerd
@@ -110,14 +109,14 @@ class _PackageManager:
 
     def run(self, argv: Sequence[str], timeout_s: float, deadline_s: float = LOCK_DEADLINE_S) -> None:
         """Run ``argv``. Raises ``CommandError``, also where the lock was held for ``deadline_s``, or ``Stopped``."""
-        deadline = time.monotonic() + deadline_s
+        deadline = clock.monotonic() + deadline_s
         while True:
             try:
                 self._commands.run(argv, self._log, timeout_s=timeout_s, env=self._env, ending=_GENTLE)
                 return
             except CommandError as error:
                 locked = _LOCKED.search("\n".join(error.tail))
-                if locked is None or time.monotonic() > deadline:
+                if locked is None or clock.monotonic() > deadline:
                     raise
             if self._told != locked[0]:
                 self._told = locked[0]

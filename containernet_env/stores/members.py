@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.side_by_side import answers_within
 from containernet_env.model.choices import ProfileKind
@@ -43,10 +41,10 @@ class MemberStatus:
 
 def read_each(keys: Collection[str], timeout_s: float, read: Callable[[str, float], bytes | None]) -> list[Written]:
     """What each key holds by itself, one ``read`` after the other with the seconds that are left. Raises RunError."""
-    deadline = time.monotonic() + timeout_s
+    deadline = clock.monotonic() + timeout_s
     found: list[Written] = []
     for key in keys:
-        if (left := deadline - time.monotonic()) <= 0:
+        if (left := deadline - clock.monotonic()) <= 0:
             raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
         found.append(Written.of(0, key, read(key, left)))
     return found
@@ -67,7 +65,7 @@ class Member(ABC):
         self.host = place.host
         self.name = place.host.name
         self.connection = place.connection
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._death: str | None = None
         self.expected = False
 
@@ -126,9 +124,9 @@ class Member(ABC):
                 gate = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
                 # ENXIO: nobody reads yet; ENOENT: the script has not made the FIFO yet.
-                if error.errno not in (errno.ENXIO, errno.ENOENT) or time.monotonic() > deadline:
+                if error.errno not in (errno.ENXIO, errno.ENOENT) or clock.monotonic() > deadline:
                     raise RunError(f"{self.name} did not wait at its gate: {error.strerror}\n{self.tail()}") from error
-                time.sleep(POLL_S / 5)
+                clock.sleep(POLL_S / 5)
                 continue
             os.write(gate, b"go\n")
             os.close(gate)
@@ -170,7 +168,7 @@ class MemberCluster(Generic[M]):
     def __init__(self, members: Sequence[M]) -> None:
         self.members = tuple(members)
         self.quorum = len(self.members) // 2 + 1
-        self._pool = ThreadPoolExecutor(max_workers=min(32, len(self.members)), thread_name_prefix="members")
+        self._pool = clock.ThreadPoolExecutor(max_workers=min(32, len(self.members)), thread_name_prefix="members")
 
     def close(self) -> None:
         """End the helper threads."""
@@ -182,7 +180,7 @@ class MemberCluster(Generic[M]):
         Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines; also as soon
         as `broken` gives a reason why the members cannot form a cluster, with that reason.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.monotonic() + timeout_s
         self._open_gates(deadline, broken)
         while True:
             self._check_start(self.members, broken)
@@ -190,9 +188,9 @@ class MemberCluster(Generic[M]):
             leadership = self._leadership(statuses, required=len(self.members))
             if leadership is not None and self._is_ready(statuses):
                 return leadership
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise RunError(self._not_ready(timeout_s))
-            time.sleep(POLL_S)
+            clock.sleep(POLL_S)
 
     def _open_gates(self, deadline: float, broken: Broken) -> None:
         """Have every member become the store. Raises RunError."""
@@ -247,20 +245,20 @@ class MemberCluster(Generic[M]):
         """See ``stores.protocol.Cluster``."""
         member = self._member(place.host.name)
         member.move(place)
-        member.start(time.monotonic() + _GATE_S)
+        member.start(clock.monotonic() + _GATE_S)
         while not member.knows_a_leader():
             reason = broken() or member.host.ending(member.last_words)
             if reason is not None:
                 raise RunError(f"{member.name} did not rejoin: {reason}")
-            time.sleep(POLL_S)
+            clock.sleep(POLL_S)
         member.revive()
 
     def move_leader(self, name: str, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
         """See ``stores.protocol.Cluster``."""
         wanted = self._member(name)
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.monotonic() + timeout_s
         problem, moved = "no leader that all members know", False
-        while (left := deadline - time.monotonic()) > 0:
+        while (left := deadline - clock.monotonic()) > 0:
             reason = broken() or wanted.death()
             if reason is not None:
                 raise RunError(f"{name} could not be made the leader: {reason}")
@@ -278,7 +276,7 @@ class MemberCluster(Generic[M]):
                     continue
                 except RunError as error:
                     problem = f"{found.leader} did not hand over: {error}"
-            time.sleep(POLL_S)
+            clock.sleep(POLL_S)
         raise RunError(f"{name} could not be made the leader within {timeout_s:g} s: {problem}")
 
     def _member(self, name: str) -> M:
@@ -355,11 +353,11 @@ class MemberCluster(Generic[M]):
 
     def _final(self, prefix: str, keys: Collection[str], timeout_s: float) -> Iterator[Written]:
         """What each key holds, as the first member says that can be read; each may take its share of the time."""
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.monotonic() + timeout_s
         waiting = list(self.living())
         problem = RunError("no member lives")
         while keys and waiting:
-            share_s = max(deadline - time.monotonic(), 0.0) / len(waiting)
+            share_s = max(deadline - clock.monotonic(), 0.0) / len(waiting)
             member = waiting.pop(0)
             try:
                 yield from member.values(prefix, keys, share_s)
@@ -373,15 +371,15 @@ class MemberCluster(Generic[M]):
         """Whether a consistent read succeeds on every living member within `timeout_s`."""
         if not self.has_quorum():
             return False
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.monotonic() + timeout_s
 
         def read(member: M) -> bool:
-            while (left := deadline - time.monotonic()) > 0:
+            while (left := deadline - clock.monotonic()) > 0:
                 try:
                     member.read(max(left, 0.1))
                     return True
                 except RunError:
-                    time.sleep(POLL_S)
+                    clock.sleep(POLL_S)
             return False
 
         return all(self._pool.map(read, self.living()))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError, text_of
 from containernet_env.base.exhausted import told
 from containernet_env.base.stop import Stop
@@ -296,7 +296,7 @@ class Here:
             standing.close(Silent(), stop)
 
     def _measured(self, begun: Begun, terms: Terms, standing: Standing, stop: Stop) -> Ended:
-        began, out = time.monotonic(), terms.out
+        began, out = clock.monotonic(), terms.out
         offset = out.stat().st_size if out.is_file() else 0
         error: RunError | None = None
         try:
@@ -319,7 +319,7 @@ class Here:
         except RunError as raised:
             error = raised
         rows = [row for row in rows_after(out, offset) if row["RunId"].endswith(f"-{begun.plan.run_id}")]
-        return Ended(begun, rows, error, time.monotonic() - began, blocked=error is not None)
+        return Ended(begun, rows, error, clock.monotonic() - began, blocked=error is not None)
 
     def used(self, place: str) -> None:
         """See ``Placement``."""

@@ -8,7 +8,6 @@ import pickle
 import platform
 import shutil
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from distributed import Worker, WorkerPlugin, get_worker
 
-from containernet_env.base import cache
+from containernet_env.base import cache, clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
 from containernet_env.hosts import owner
@@ -40,7 +39,7 @@ class _Running:
 
     def __init__(self) -> None:
         self._stops: dict[str, Stop] = {}
-        self._changed = threading.Condition()
+        self._changed = clock.Condition()
         self.ending = False
 
     def begin(self, run: str) -> Stop:

@@ -10,7 +10,6 @@ import pickle
 import queue
 import secrets
 import sys
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 
 from distributed import Client, Future
 
+from containernet_env.base import clock
 from containernet_env.base.errors import MissingRequirementError, RunError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.model.outcome import ScenarioOutcome
@@ -58,7 +58,7 @@ class _Measuring:
     future: Future[Returned]
     address: str
     place: str
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=lambda: clock.monotonic())
     is_taken_up: bool = False
     rows: dict[Cell, Mapping[str, str]] = field(default_factory=dict)
 
@@ -164,7 +164,7 @@ class Workers:
             raise self._lost_scheduler() from error
         if self._client.status != "running":
             raise self._lost_scheduler()
-        self._looked = time.monotonic()
+        self._looked = clock.monotonic()
         return dict(found["workers"])
 
     async def _identity(self) -> Mapping[str, Any]:
@@ -189,16 +189,16 @@ class Workers:
         for text in results.open().notes:
             self._note(text)
         self._roster.fill(jobs)
-        alone_since = time.monotonic()
+        alone_since = clock.monotonic()
         try:
             while self._roster.waiting or self._measuring:
                 stop.check()
-                if time.monotonic() - self._looked >= _LOOK_S:
+                if clock.monotonic() - self._looked >= _LOOK_S:
                     yield from self._look(results)
                 self._send(terms, begin)
                 if self._places:
-                    alone_since = time.monotonic()
-                elif time.monotonic() - alone_since > _NO_WORKER_S:
+                    alone_since = clock.monotonic()
+                elif clock.monotonic() - alone_since > _NO_WORKER_S:
                     raise RunError(
                         f"no worker is left at {self._scheduler.address}: start one, and the same command goes on"
                     )
@@ -400,7 +400,7 @@ class Workers:
             self._note(f"what {measuring.place} says of {len(returned.rows)} rows since is not kept: {error}")
 
     def _ended(self, measuring: _Measuring, error: RunError | None) -> Ended:
-        seconds = time.monotonic() - measuring.began
+        seconds = clock.monotonic() - measuring.began
         return Ended(measuring.begun, tuple(measuring.rows.values()), error, seconds, measuring.place)
 
     def _tell(self, text: str, place: str = "") -> None:
@@ -436,10 +436,10 @@ class Workers:
         runs = [measuring.begun.plan.run_id for measuring in self._measuring.values()]
         with suppress(OSError, TimeoutError, ValueError):
             self._client.run(request_stop, runs, workers=list(self._measuring), wait=False, on_error="ignore")
-        deadline = time.monotonic() + _WIND_UP_S
+        deadline = clock.monotonic() + _WIND_UP_S
         try:
-            while self._measuring and time.monotonic() < deadline and self._client.status == "running":
-                if time.monotonic() - self._looked >= _LOOK_S:
+            while self._measuring and clock.monotonic() < deadline and self._client.status == "running":
+                if clock.monotonic() - self._looked >= _LOOK_S:
                     for _ in self._look(results):
                         pass
                 for _ in self._hear(results, _LOOK_S):

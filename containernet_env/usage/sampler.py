@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from containernet_env.base import clock
 from containernet_env.model.usage import Consumers, Usage
 from containernet_env.usage.window import Edge, Sample, Window
 
@@ -35,10 +34,10 @@ class Sampler:
         self._keep = keep
         self._interval_s = interval_s
         self._window: Window | None = None
-        self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._lock = clock.Lock()
+        self._over = clock.Event()
         self._to_keep: list[Sample] = []
-        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+        self._thread = clock.Thread(target=self._run, name="usage", daemon=True)
 
     def start(self) -> None:
         """Begin to sample."""
@@ -70,14 +69,14 @@ class Sampler:
 
     def _look(self, edge: Edge | None) -> Sample | None:
         try:
-            sample = Sample(time.monotonic_ns(), self._consumers.read(), edge)
+            sample = Sample(clock.monotonic_ns(), self._consumers.read(), edge)
         except Exception:  # noqa: BLE001 - whatever it is (memory, descriptors), the run goes on
             return None
         self._to_keep.append(sample)
         return sample
 
     def _run(self) -> None:
-        due_s = time.monotonic()
+        due_s = clock.monotonic()
         while not self._over.is_set():
             with self._lock:
                 sample = self._look(None)
@@ -86,8 +85,8 @@ class Sampler:
                 made, self._to_keep = self._to_keep, []
             self._hand_over(made)
             # A pass that came late, or a machine that slept, is not made up for.
-            due_s = max(due_s + self._interval_s, time.monotonic())
-            self._over.wait(due_s - time.monotonic())
+            due_s = max(due_s + self._interval_s, clock.monotonic())
+            self._over.wait(due_s - clock.monotonic())
         self._hand_over(self._to_keep)
 
     def _hand_over(self, samples: Sequence[Sample]) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import socket
 import socketserver
-import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
@@ -19,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
 from containernet_env.watch.page import page
 
@@ -45,7 +44,7 @@ class State:
     """The last state that was published, for many readers."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = clock.Condition()
         self._number = 0
         self._data = b""
         self._ended = False
@@ -150,9 +149,9 @@ class Server(socketserver.ThreadingTCPServer):
         self.port = int(self.server_address[1])
         self.url = f"http://127.0.0.1:{self.port}/"
         self.names = {f"{name}:{self.port}" for name in _NAMES} | (set(_NAMES) if self.port == 80 else set())
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._clients: dict[socket.socket, float | None] = {}
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="watch", daemon=True)
+        self._thread = clock.Thread(target=self.serve_forever, args=(0.1,), name="watch", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -172,7 +171,7 @@ class Server(socketserver.ThreadingTCPServer):
         with self._lock:
             full = len(self._clients) >= MOST_CLIENTS
             if not full:
-                self._clients[request] = time.monotonic() + REQUEST_S
+                self._clients[request] = clock.monotonic() + REQUEST_S
         if not full:
             super().process_request(request, client_address)
             return
@@ -183,7 +182,7 @@ class Server(socketserver.ThreadingTCPServer):
 
     def service_actions(self) -> None:
         """Give up clients whose request is late, however slowly it still comes."""
-        now = time.monotonic()
+        now = clock.monotonic()
         with self._lock:
             late = [client for client, until in self._clients.items() if until is not None and now > until]
         for client in late:
@@ -201,9 +200,9 @@ class Server(socketserver.ThreadingTCPServer):
 
     def drain(self) -> None:
         """Wait until every client has the last state, at most `LAST_S`."""
-        until = time.monotonic() + LAST_S
-        while self._clients and time.monotonic() < until:
-            time.sleep(0.02)
+        until = clock.monotonic() + LAST_S
+        while self._clients and clock.monotonic() < until:
+            clock.sleep(0.02)
 
     def close(self) -> None:
         """End it at once; idempotent."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import values_of, why_torn
@@ -197,7 +197,7 @@ class Follower:
         with os.scandir(folder) as entries:
             newest = max((entry.name for entry in entries if entry.is_dir()), default=None)
         # The times of files have the resolution of the kernel's tick: a change may follow that has the same one.
-        self._listed_ns = changed_ns if time.time_ns() - changed_ns > _CLOCKS_S * 1e9 else None
+        self._listed_ns = changed_ns if clock.time_ns() - changed_ns > _CLOCKS_S * 1e9 else None
         return newest
 
     def _read_rows(self) -> None:
@@ -259,7 +259,7 @@ class Follower:
         if not new or whole is None or done >= whole:
             return done, whole, None
         if self._pace != (pace := (began_s, done, new, whole)):
-            self._pace, now_s = pace, time.time()
+            self._pace, now_s = pace, clock.time()
             self._end_s = now_s + max(0.0, now_s - began_s) / new * (whole - done)
         return done, whole, self._end_s
 

@@ -34,7 +34,7 @@ TIMED = Scenario(
 
 
 class Clock:
-    """Stands for the time module; `now` is the monotonic clock."""
+    """Stands for the clock; `now` is the monotonic clock."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -46,7 +46,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(progress, "time", made)
+    monkeypatch.setattr(progress, "clock", made)
     return made
 
 

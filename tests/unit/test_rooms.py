@@ -95,6 +95,26 @@ def test_every_room_keeps_to_the_rules() -> None:
     assert not found, "\n".join(found)
 
 
+KEEP_TIME = {PACKAGE / "base/clock.py", PACKAGE / "setup/steps.py"}
+"""The clock itself, and a pool whose futures Python's ``wait`` has to know."""
+
+
+def test_time_and_threads_are_those_of_the_clock() -> None:
+    """So that tests replace them; CPU clocks and the moment of a boot are readings of the kernel."""
+    uses = re.compile(
+        r"\bthreading\.|^import threading|[^`]\btime\.(monotonic|perf_counter|time|sleep)|datetime\.now"
+        r"|from (time|threading) import|from concurrent.futures import .*\b(Future|ThreadPoolExecutor)\b",
+        re.MULTILINE,
+    )
+    found = [
+        f"{path.relative_to(PACKAGE)}: {use.group()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path not in KEEP_TIME
+        for use in uses.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
 def test_every_module_is_in_a_room() -> None:
     assert {path.name for path in PACKAGE.glob("*.py")} == FACES
     assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()} <= set(RANK)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from containernet_env.base import clock
 from containernet_env.runs.lock import Holder
 from containernet_env.watch.state import Follower
 from containernet_env.watch.tail import Tail
@@ -34,7 +34,7 @@ def test_a_run_is_followed_to_its_end(out: Path) -> None:
     add_row(out, Valid="no", Reasons="link_lateness;generator_waited", Errors="3")
     event(out, "scenario_ended", "w: 3 errors", "w")
     found = follower.look()
-    assert (found["now"], found["done"]) == (None, 1) and abs(found["end_s"] - time.time()) < DEADLINE_S
+    assert (found["now"], found["done"]) == (None, 1) and abs(found["end_s"] - clock.time()) < DEADLINE_S
     (shown,) = found["rows"]
     assert (shown["valid"], shown["reasons"], shown["errors"]) == ("no", "link_lateness, generator_waited", "3")
     assert (shown["requests_per_s"], shown["p50_ms"], shown["p99_ms"]) == (100.0, 10.0, 13.0)
@@ -84,7 +84,7 @@ def test_a_process_that_is_gone_without_an_end_was_killed(out: Path, sweep: bool
     event(out, "scenario_began", "w", "w")
     follower = Follower(out, machine)
     assert follower.look()["course"] == "on"
-    machine.holder = Holder(2, time.time())  # of something else, begun since
+    machine.holder = Holder(2, clock.time())  # of something else, begun since
     found = follower.look()
     assert found["course"] == "killed" and "was killed" in found["told"] and found["now"] is None
     assert ("the same command goes on" in found["told"]) == sweep
@@ -105,7 +105,7 @@ def test_a_sweep_that_is_gone_between_two_testbeds_was_killed(out: Path) -> None
 
 def test_what_an_earlier_process_left_is_none_of_the_one_that_measures_now(out: Path) -> None:
     machine = Machine()
-    machine.holder = Holder(2, time.time() + 60)
+    machine.holder = Holder(2, clock.time() + 60)
     begin_sweep(out)
     event(out, "run_began", "run x")
     assert Follower(out, machine).look()["course"] == "nothing"
@@ -146,14 +146,14 @@ def test_where_nothing_new_was_measured_nothing_new_is_told(
         begin_sweep(out, cells=3)
     event(out, "run_began", "run x")
     event(out, "matrix_began", "3 scenarios")
-    follower, began_s = Follower(out, Machine()), time.time()
+    follower, began_s = Follower(out, Machine()), clock.time()
     for number in range(2):
         add_row(out, ConfigHash="c", ScenarioHash=f"s{number}")
         event(out, "scenario_ended", "w: no errors", "w")
-    monkeypatch.setattr(time, "time", lambda: began_s + 60)
+    monkeypatch.setattr(clock, "time", lambda: began_s + 60)
     found = follower.look()
     assert (found["done"], found["all"]) == (2, 3) and abs(found["end_s"] - began_s - 90) < 2
-    monkeypatch.setattr(time, "time", lambda: began_s + 70)
+    monkeypatch.setattr(clock, "time", lambda: began_s + 70)
     assert follower.look() == found
     add_row(out, ConfigHash="c", ScenarioHash="s2")
     event(out, "scenario_ended", "w: no errors", "w")

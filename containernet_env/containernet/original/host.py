@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from mininet.node import Docker as ContainernetDocker
 
+from containernet_env.base import clock
 from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine
@@ -64,7 +64,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
         self._labels = engine.labels(run_id, name)
         self._shell_wanted = False
         self._terminal: int | None = None
-        self._ends: list[threading.Thread] = []
+        self._ends: list[clock.Thread] = []
         super().__init__(
             name,
             dimage=image,
@@ -120,7 +120,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
             raise RunError(f"host {self.name}: no shell could be started in its container")
         self._shell_wanted = True
         self._close_terminal()
-        deadline = threading.Timer(_SHELL_DEADLINE_S, self._kill_shell)
+        deadline = clock.Timer(_SHELL_DEADLINE_S, self._kill_shell)
         deadline.start()
         try:
             super().startShell()
@@ -141,7 +141,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
         if is_shell:
             terminal: int = params["stdin"]
             self._terminal = terminal
-            end = threading.Thread(target=_mark_end, args=(process, os.dup(terminal)), name=self.name, daemon=True)
+            end = clock.Thread(target=_mark_end, args=(process, os.dup(terminal)), name=self.name, daemon=True)
             self._ends.append(end)
             end.start()
         return process

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import TCIntf
 
-from containernet_env.base import system_path
+from containernet_env.base import clock, system_path
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.model.chance import IndependentLoss
@@ -103,7 +102,7 @@ class OriginalLink(VethLink):
         except RunError:
             self._shape(self.spec)
             raise
-        at_ns = time.monotonic_ns()
+        at_ns = clock.monotonic_ns()
         self.spec = spec
         self.check()
         return at_ns

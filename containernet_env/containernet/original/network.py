@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from mininet.link import TCLink
 from mininet.net import CONTAINERNET_VERSION, VERSION, Mininet
 from mininet.net import Containernet as OriginalContainernet
 
-from containernet_env.base import system_path
+from containernet_env.base import clock, system_path
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks
@@ -62,7 +61,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         self._numbers = itertools.count()
         # Its constructors ask the engine and the kernel for things and then take note of them. On this thread no
         # signal interrupts one, so that `stop` knows all there is once it has ended.
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="containernet")
+        self._worker = clock.ThreadPoolExecutor(1, thread_name_prefix="containernet")
         # Mininet's init() would raise sysctls of this machine, and never put them back.
         Mininet.inited = True
         # It runs mnexec, docker, ifconfig and brctl.

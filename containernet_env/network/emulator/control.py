@@ -7,14 +7,12 @@ import json
 import logging
 import select
 import socket
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 
 _LOG = logging.getLogger(__name__)
@@ -49,12 +47,12 @@ class ControlClient:
         self._on_event = on_event
         self._on_lost = on_lost
         self._ids = itertools.count(1)
-        self._pending: dict[int, Future[dict[str, Any]]] = {}
-        self._lock = threading.Lock()
-        self._sending = threading.Lock()  # apart from the other: whoever closes must not wait for whoever sends
+        self._pending: dict[int, clock.Future[dict[str, Any]]] = {}
+        self._lock = clock.Lock()
+        self._sending = clock.Lock()  # apart from the other: whoever closes must not wait for whoever sends
         self._closed = False
         self._lost = False
-        self._thread = threading.Thread(target=self._read, name="link-emulator-control", daemon=True)
+        self._thread = clock.Thread(target=self._read, name="link-emulator-control", daemon=True)
         self._thread.start()
 
     def call(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> dict[str, Any]:
@@ -68,8 +66,8 @@ class ControlClient:
         was the answer that did not come or the request that could not be sent. One that was sent in part ends the
         connection, since nothing that follows it could be understood.
         """
-        end_s = time.monotonic() + deadline_s
-        answer: Future[dict[str, Any]] = Future()
+        end_s = clock.monotonic() + deadline_s
+        answer: clock.Future[dict[str, Any]] = clock.Future()
         with self._lock:
             if self._closed or self._lost:
                 raise RunError(f"link emulator: {op}: it has ended")
@@ -78,7 +76,7 @@ class ControlClient:
         request = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
         try:
             self._send(request.encode() + b"\n", end_s)
-            reply = answer.result(max(0.0, end_s - time.monotonic()))
+            reply = answer.result(max(0.0, end_s - clock.monotonic()))
         except FutureTimeout as error:
             raise RunError(f"link emulator: {op}: no answer after {deadline_s:g} s") from error
         except _Unsent as error:
@@ -119,7 +117,7 @@ class ControlClient:
 
     def _send(self, data: bytes, end_s: float) -> None:
         """Raises ``_Unsent`` when the other side has not taken all of it by ``end_s``, else ``OSError``."""
-        if not self._sending.acquire(timeout=max(0.0, end_s - time.monotonic())):
+        if not self._sending.acquire(timeout=max(0.0, end_s - clock.monotonic())):
             raise _Unsent
         try:
             # A socket's own timeout would hold for the reading thread, too.
@@ -130,7 +128,7 @@ class ControlClient:
                 try:
                     rest = rest[self._connection.send(rest, socket.MSG_DONTWAIT) :]
                 except BlockingIOError:
-                    left_s = end_s - time.monotonic()
+                    left_s = end_s - clock.monotonic()
                     if left_s <= 0 or not writable.poll(left_s * 1000):
                         if len(rest) < len(data):
                             self._shut()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import threading
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from containernet_env.base import assets, programs
+from containernet_env.base import assets, clock, programs
 from containernet_env.base.endings import ending, last_words
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.network.emulator.control import Answer, ControlClient
@@ -55,9 +54,9 @@ class LinkEmulator:
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
         self._said: deque[str] = deque(maxlen=_LOG_LINES)
-        self._listener: threading.Thread | None = None
+        self._listener: clock.Thread | None = None
         self._stopping = False
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self.hello: dict[str, Any] = {}
 
     @property
@@ -90,7 +89,7 @@ class LinkEmulator:
                 raise RunError(f"the link emulator cannot be started: {error}") from error
             finally:
                 theirs.close()
-            self._listener = threading.Thread(
+            self._listener = clock.Thread(
                 target=self._listen, args=(self._process,), name="link-emulator-log", daemon=True
             )
             self._listener.start()

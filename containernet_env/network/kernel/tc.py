@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import netns
 from containernet_env.model import netem_rules
@@ -231,7 +231,7 @@ class VethLink(ShapedLink):
                 self._apply(held, None)
                 self._applied = True
             raise
-        at_ns = time.monotonic_ns()
+        at_ns = clock.monotonic_ns()
         self.spec = spec
         self.check()
         self._applied = True
@@ -273,7 +273,7 @@ class VethLink(ShapedLink):
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``: the second end is set down, the first loses its carrier and keeps its addresses."""
         self._interfaces[1].set_up(up)
-        return time.monotonic_ns()
+        return clock.monotonic_ns()
 
     def clear(self) -> None:
         """See ``ShapedLink``: one end takes the other with it."""

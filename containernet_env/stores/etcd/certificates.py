@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from containernet_env.base import clock
 from containernet_env.model.config import Config
 from containernet_env.stores.etcd.flags import CA_FILE, CERTIFICATE_FILE, KEY_FILE
 from containernet_env.stores.protocol import CLIENT_SECRETS, Trust
@@ -73,7 +74,7 @@ class Authority:
         )
 
     def _builder(self, name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
+        now = datetime.fromtimestamp(clock.time(), UTC)
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (
             x509.CertificateBuilder()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Collection, Sequence
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.model.choices import ProfileKind
 from containernet_env.stores import members
@@ -87,14 +87,14 @@ class EtcdCluster(MemberCluster[Member]):
         first, *others = sorted(self.members, key=lambda member: member.peer_url)
         first.start(deadline)
         if others:
-            self._wait_for_first(first, broken, min(deadline, time.monotonic() + _FIRST_TIMEOUT_S))
+            self._wait_for_first(first, broken, min(deadline, clock.monotonic() + _FIRST_TIMEOUT_S))
         list(self._pool.map(lambda member: member.start(deadline), others))
 
     def _wait_for_first(self, first: Member, broken: Broken, deadline: float) -> None:
         """Return once the member answers its peers; at the deadline in any case."""
-        while not first.serves_peers(timeout_s=POLL_S * 5) and time.monotonic() < deadline:
+        while not first.serves_peers(timeout_s=POLL_S * 5) and clock.monotonic() < deadline:
             self._check_start([first], broken)
-            time.sleep(POLL_S / 5)
+            clock.sleep(POLL_S / 5)
 
     def observe(self) -> EtcdObservation:
         """See ``stores.protocol.Cluster``."""

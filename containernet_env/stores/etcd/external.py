@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import socket
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, NoAnswerError
 from containernet_env.base.side_by_side import side_by_side
@@ -50,7 +50,7 @@ class LoggedIn:
     def __init__(self, connection: ExternalConnection, login: Login | None) -> None:
         self._connection = connection
         self._login = login
-        self._lock = threading.Lock()
+        self._lock = clock.Lock()
         self._token: str | None = None
 
     def log_in(self, timeout_s: float = _ASK_S) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_stream import streamed
 from containernet_env.stores.etcd.flags import CLIENT_PORT
@@ -33,7 +33,7 @@ def events(
 
     ``headers`` are sent besides. Raises RunError where some of them are compacted, and once ``timeout_s`` are over.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = clock.monotonic() + timeout_s
     _, last = _last_write(connection, prefix)
     if last < since:
         return
@@ -41,7 +41,7 @@ def events(
     request = {"create_request": {**span(prefix), "start_revision": str(since)}}
     with streamed(made, "POST", _WATCH, request, headers) as answer:
         while True:
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise RunError(f"the store's history could not be read within {timeout_s:g} s")
             line = answer.readline(_LINE_BYTES)
             if not line:

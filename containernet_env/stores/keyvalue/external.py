@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, KeptConnection, NoAnswerError
 from containernet_env.base.side_by_side import side_by_side
@@ -146,7 +146,7 @@ class _Removal:
             for keys in own.generated
             for first in range(0, keys.count, _BATCH_KEYS)
         )
-        self._changed = threading.Condition()
+        self._changed = clock.Condition()
         self._held = 0
         self._refusal: HttpError | None = None
         self._removed = 0

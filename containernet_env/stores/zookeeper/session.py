@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import socket
 import struct
-import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.stores.protocol import Connection, Written
 from containernet_env.stores.zookeeper.settings import CLIENT_PORT
@@ -145,7 +145,7 @@ class Session:
 
     def delete(self, path: str) -> None:
         """Delete a znode. Raises ``ZnodeError``."""
-        if not self.delete_all([path], max(self._deadline - time.monotonic(), 0.0)):
+        if not self.delete_all([path], max(self._deadline - clock.monotonic(), 0.0)):
             raise ZnodeError("delete", path, NO_NODE)
 
     def delete_empty(self, path: str) -> bool:
@@ -157,7 +157,7 @@ class Session:
 
     def delete_all(self, paths: Sequence[str], timeout_s: float) -> int:
         """Delete znodes, all requests ahead of the first answer; how many were there. Raises ``ZnodeError``."""
-        self._deadline = time.monotonic() + timeout_s
+        self._deadline = clock.monotonic() + timeout_s
         for path in paths:
             self._request(_DELETE, _text(path) + _ANY_VERSION)
         codes = [self._answer()[0] for _ in paths]
@@ -168,7 +168,7 @@ class Session:
 
     def children(self, path: str) -> list[str]:
         """The names of a znode's children; none where there is no such znode."""
-        self._deadline = time.monotonic() + _LIST_S
+        self._deadline = clock.monotonic() + _LIST_S
         self._request(_CHILDREN, _text(path) + b"\0")
         code, body = self._answer(_MOST_BYTES_OF_NAMES)
         if code == NO_NODE:
@@ -238,7 +238,7 @@ class Session:
         return bytes(data)
 
     def _left(self) -> float:
-        left = self._deadline - time.monotonic()
+        left = self._deadline - clock.monotonic()
         if left <= 0:
             raise RunError("the member does not answer in time")
         return left
@@ -247,7 +247,7 @@ class Session:
 @contextmanager
 def synced(connection: Connection, timeout_s: float) -> Iterator[Session]:
     """A session at the member, which has synced with its leader; it is closed at the end. Raises ``RunError``."""
-    deadline = time.monotonic() + timeout_s
+    deadline = clock.monotonic() + timeout_s
     try:
         with connection.open(CLIENT_PORT, timeout_s=timeout_s) as made:
             session = Session(made, deadline)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.stores.protocol import Connection
 from containernet_env.stores.zookeeper.settings import CLIENT_PORT
@@ -40,7 +40,7 @@ class MemberState:
 
 def ask(connection: Connection, word: str, timeout_s: float) -> str:
     """A member's whole answer, after which it closes the connection. Raises ``RunError`` where there is none."""
-    deadline = time.monotonic() + timeout_s
+    deadline = clock.monotonic() + timeout_s
     try:
         with connection.open(CLIENT_PORT, timeout_s=timeout_s) as made:
             made.sendall(word.encode())
@@ -55,7 +55,7 @@ def ask(connection: Connection, word: str, timeout_s: float) -> str:
 
 
 def _received(made: socket.socket, deadline: float) -> bytes:
-    left = deadline - time.monotonic()
+    left = deadline - clock.monotonic()
     if left <= 0:
         raise TimeoutError("timed out")
     made.settimeout(left)

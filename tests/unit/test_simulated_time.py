@@ -1,0 +1,205 @@
+"""Simulated time itself: the order of threads follows from the seed, and whatever cannot go on is reported."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from containernet_env.base import clock
+from tests.simulated_time import EPOCH_NS, START_NS, Stuck, World, replayed, simulated, struck_everywhere
+
+
+def order(seed: int, threads: int = 4, preempt: float = 0.0) -> list[str]:
+    """In which order threads take the turns of a loop, each with a lock and a wait."""
+    seen: list[str] = []
+
+    def work(name: str) -> None:
+        for _ in range(3):
+            with lock:
+                seen.append(name)
+            clock.sleep(1)
+
+    def test() -> None:
+        for number in range(threads):
+            clock.Thread(target=work, args=(str(number),)).start()
+
+    world = World(seed, preempt)
+    lock = clock.Lock()
+    world.run(test)
+    assert world.now_ns == START_NS + 3 * 10**9, "all slept at the same time"
+    return seen
+
+
+def test_the_order_of_threads_follows_from_the_seed_alone() -> None:
+    orders = [order(seed) for seed in range(20)]
+    assert orders == [order(seed) for seed in range(20)]
+    assert len({"".join(names) for names in orders}) > 15
+    assert order(3, preempt=0.5) == order(3, preempt=0.5)
+
+
+@simulated()
+def test_time_moves_to_the_end_of_the_shortest_wait_and_by_nothing_else(world: World) -> None:
+    over = clock.Event()
+    clock.Thread(target=lambda: (clock.sleep(2.5), over.set())).start()
+    assert (clock.monotonic(), clock.time()) == (1000.0, (EPOCH_NS + START_NS) / 1e9)
+    assert not over.wait(1) and clock.monotonic_ns() == START_NS + 10**9
+    assert over.wait(60) and clock.monotonic() == 1002.5
+    world.stall(3600)
+    assert clock.monotonic() == 4602.5
+    assert clock.utc_now() == "2023-11-14T23:30:02.500Z"
+
+
+@simulated(seeds_=50)
+def test_locks_conditions_futures_and_pools_keep_their_promises() -> None:
+    condition, lock = clock.Condition(), clock.RLock()
+    inside, most, served = 0, 0, []
+
+    def work(number: int) -> int:
+        nonlocal inside, most
+        with lock, lock:
+            inside += 1
+            most = max(most, inside)
+            clock.sleep(0.1)
+            inside -= 1
+        with condition:
+            served.append(number)
+            condition.notify_all()
+        return number**2
+
+    pool = clock.ThreadPoolExecutor(3)
+    squares = [pool.submit(work, number) for number in range(5)]
+    with condition:
+        assert not condition.wait_for(lambda: len(served) == 5, 0.25)
+        assert condition.wait_for(lambda: len(served) == 5)
+    assert [square.result() for square in squares] == [0, 1, 4, 9, 16]
+    assert most == 1 and clock.monotonic() == 1000.5
+    with pytest.raises(ZeroDivisionError):
+        pool.submit(lambda: 1 // 0).result(1)
+    unanswered: clock.Future[None] = clock.Future()
+    with pytest.raises(TimeoutError):
+        unanswered.result(5)
+    pool.shutdown()
+    assert lock.acquire(blocking=False) and clock.Lock().acquire(timeout=1)
+
+
+def locks_in_turn(first: object, second: object) -> None:
+    with first, second:  # type: ignore[attr-defined]
+        pass
+
+
+def test_a_deadlock_is_reported_with_the_stacks_and_the_seed_that_finds_it() -> None:
+    def test() -> None:
+        one, other = clock.Lock(), clock.Lock()
+        threads = [clock.Thread(target=locks_in_turn, args=pair, name="t") for pair in ((one, other), (other, one))]
+        for thread in threads:
+            thread.start()
+
+    found = []
+    for seed in range(50):
+        try:
+            replayed(World(seed), test)
+        except Stuck as stuck:
+            assert "locks_in_turn" in str(stuck) and stuck.__notes__[-1].startswith(f"seed {seed}: ")
+            found.append(seed)
+    assert 0 < len(found) < 50
+    with pytest.raises(Stuck):
+        World(found[0]).run(test)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (lambda: clock.Event().wait(), "no thread can go on"),
+        (lambda: [clock.monotonic() for _ in iter(int, 1)], "no time has passed in 20000 steps"),
+        (lambda: clock.Thread(target=clock.Event().wait, name="sleeper").start(), "--- sleeper"),
+    ],
+    ids=["waits for ever", "polls without a wait", "leaves a thread"],
+)
+def test_what_cannot_go_on_is_stuck(what: Callable[[], object], words: str) -> None:
+    with pytest.raises(Stuck, match=words):
+        World(0).run(what)
+
+
+def test_a_simulation_leaves_no_thread_and_no_name_behind() -> None:
+    names, before = dict(vars(clock)), threading.active_count()
+    closed = []
+
+    def forever() -> None:
+        try:
+            while True:
+                clock.sleep(1)
+        finally:
+            closed.append(1)
+
+    for _ in range(3):
+        World(0).run(lambda: [clock.Thread(target=forever, daemon=True).start() for _ in range(3)])
+    assert len(closed) == 9 and dict(vars(clock)) == names
+    for thread in threading.enumerate():
+        if thread.daemon:
+            thread.join(60)
+    assert threading.active_count() == before
+
+
+def test_the_exception_of_a_thread_fails_the_simulation() -> None:
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug") as raised:
+        World(0).run(lambda: clock.Thread(target=fail, name="worker").start())
+    assert raised.value.__notes__ == ["on the thread worker"]
+
+
+def test_a_strike_meets_the_main_thread_at_each_step_also_while_it_waits() -> None:
+    where: list[str] = []
+
+    def strike() -> None:
+        raise KeyboardInterrupt
+
+    def test(world: World) -> None:
+        other = clock.Thread(target=partial(clock.sleep, 1))
+        try:
+            other.start()
+            where.append("started")
+            other.join()
+        except KeyboardInterrupt:
+            where.append(f"struck at {world.now_ns - START_NS} ns")
+
+    assert struck_everywhere(test, strike) > 3
+    assert where[0] == "struck at 0 ns" and where[-1] == "started"
+    assert "struck at 1000000000 ns" in where, "it was waiting"
+
+
+def test_a_race_between_two_lines_is_found_by_preemption(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.simulated_time._PRODUCT", __file__)
+
+    def counted(seed: int) -> int:
+        counter = 0
+
+        def add() -> None:
+            nonlocal counter
+            seen = counter
+            counter = seen + 1
+
+        World(seed, preempt=0.5).run(lambda: [clock.Thread(target=add).start() for _ in range(2)])
+        return counter
+
+    assert {counted(seed) for seed in range(20)} == {1, 2}
+
+
+def test_a_seed_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    @simulated(seeds_=3)
+    def test(world: World) -> None:
+        seen.append(world.seed)
+
+    monkeypatch.delitem(os.environ, "CONTAINERNET_ENV_TEST_SEED", raising=False)
+    monkeypatch.setenv("CONTAINERNET_ENV_TEST_FIRST_SEED", "40")
+    test()
+    monkeypatch.setenv("CONTAINERNET_ENV_TEST_SEED", "7")
+    test()
+    assert seen == [40, 41, 42, 7]
