@@ -17,6 +17,7 @@ import functools
 import inspect
 import os
 import selectors
+import signal
 import sys
 import threading
 import traceback
@@ -37,8 +38,8 @@ T = TypeVar("T")
 
 START_NS, EPOCH_NS = 1_000 * 10**9, 1_700_000_000 * 10**9
 """The monotonic clock when a simulation begins, and the wall clock when the monotonic one would be 0."""
-STEPS_MAX = 20_000
-"""So many steps without any time passing are a loop that polls without a wait."""
+STEPS_MAX, SPAN_MAX_NS = 20_000, 7200 * 10**9
+"""So many steps without any time passing are a loop that polls without a wait; and no test waits for so long."""
 _PRODUCT = f"{os.sep}containernet_env{os.sep}"
 
 
@@ -65,12 +66,17 @@ class _Task:
 class World:
     """One simulation. ``strike`` = (step, call): at that step the main thread runs ``call``, as a signal's handler."""
 
+    current: World
+    """The latest one that was made: in a test, its own."""
+
     def __init__(self, seed: int, preempt: float = 0.0, strike: tuple[int, Callable[[], None]] | None = None) -> None:
+        World.current = self
         self.seed, self.random, self.now_ns, self.steps = seed, Random(seed), START_NS, 0
         self._preempt, self._strike = preempt, strike
         self._main = self._running = _Task("main", daemon=False)
         self._tasks, self._moved, self._over, self._strike_over = [self._main], 0, False, False
         self._error: BaseException | None = None
+        self._last_ns = START_NS + SPAN_MAX_NS
 
     def run(self, test: Callable[[], T]) -> T:
         """The result of ``test``, which is called on this thread, once every thread that is no daemon has ended.
@@ -102,7 +108,10 @@ class World:
         if task.killed:
             raise _Killed
         task.ready = ready
-        task.until_ns = None if timeout_s is None else self.now_ns + max(0, round(timeout_s * 1e9))
+        if timeout_s is None:
+            task.until_ns = None
+        else:
+            task.until_ns = self.now_ns + max(round(timeout_s * 1e9), 1 if timeout_s > 0 else 0)
         while True:
             self._hand_over(task)
             if self._is_struck(task):
@@ -120,6 +129,13 @@ class World:
     def stall(self, seconds: float) -> None:
         """The machine, or this whole process, is stopped for a while: time passes and no thread runs."""
         self.now_ns += round(seconds * 1e9)
+        self._last_ns += round(seconds * 1e9)
+
+    def send_signal(self, signum: int) -> None:
+        """Have the main thread run the signal's handler now; any thread may send it."""
+        handler: Any = signal.getsignal(signum)
+        self._strike = (0, functools.partial(handler, signum, None))
+        self.step()
 
     @property
     def was_struck(self) -> bool:
@@ -160,6 +176,8 @@ class World:
             if not ends:
                 return self._stuck("no thread can go on")
             self.now_ns, self._moved = max(self.now_ns, min(ends)), self.steps
+            if self.now_ns > self._last_ns:
+                return self._stuck(f"{SPAN_MAX_NS / 1e9:.0f} s have passed")
         if self.steps - self._moved > STEPS_MAX:
             return self._stuck(f"no time has passed in {STEPS_MAX} steps")
         return self.random.choice(able)
@@ -467,7 +485,7 @@ class ThreadPoolExecutor(Executor):
             thread.join()
 
 
-def seeds(number: int) -> Iterator[int]:
+def chosen(number: int) -> Iterator[int]:
     """The seeds of one test; see the module."""
     if (alone := os.environ.get("CONTAINERNET_ENV_TEST_SEED")) is not None:
         yield int(alone)
@@ -476,7 +494,7 @@ def seeds(number: int) -> Iterator[int]:
         yield from range(first, first + number)
 
 
-def simulated(seeds_: int = 1, preempt: float = 0.0) -> Callable[[Callable[P, None]], Callable[..., None]]:
+def simulated(seeds: int = 1, preempt: float = 0.0) -> Callable[[Callable[P, None]], Callable[..., None]]:
     """Have a test run in simulated time, once for each of so many seeds; it may take the ``world``."""
 
     def decorate(test: Callable[P, None]) -> Callable[..., None]:
@@ -485,7 +503,7 @@ def simulated(seeds_: int = 1, preempt: float = 0.0) -> Callable[[Callable[P, No
 
         @functools.wraps(test)
         def run(*args: Any, **kwargs: Any) -> None:
-            for seed in seeds(seeds_):
+            for seed in chosen(seeds):
                 world = World(seed, preempt)
                 call = functools.partial(test, *args, **kwargs, **({"world": world} if wants else {}))
                 replayed(world, call)

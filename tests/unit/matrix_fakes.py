@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
 from containernet_env.cli.signals import StopSignals
@@ -162,14 +161,14 @@ class FakeFaults:
         if verb in self.refused:
             raise RunError(self.refused[verb])
         self.done.append((verb, what))
-        return time.monotonic_ns()
+        return clock.monotonic_ns()
 
     def _link(self, verb: str, what: Any) -> int:
         if not self.links_at_once:
-            time.sleep(self.takes_s)
+            clock.sleep(self.takes_s)
         at_ns = self._note(verb, what)
         if self.links_at_once:
-            time.sleep(self.takes_s)  # for its answer
+            clock.sleep(self.takes_s)  # for its answer
         return at_ns
 
     def partition(self, sets: Any) -> int:
@@ -214,7 +213,7 @@ class FakeFaults:
         while not self.cluster.answering:
             if (reason := broken()) is not None:
                 raise RunError(reason)
-            time.sleep(0.001)
+            clock.sleep(0.001)
         self.cluster.expected.discard(member)
         return at_ns
 
@@ -236,7 +235,7 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.cancelled = threading.Event()
+        self.cancelled = clock.Event()
         self.behave: Callable[[str, dict[str, Any]], Answer] = lambda path, body: Answer(result_of(), None)
         self.began_ns: int | None = None
 

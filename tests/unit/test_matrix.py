@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import threading
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.stop import Stop
 from containernet_env.load.server import Answer
@@ -17,14 +17,11 @@ from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.runs import follow
+from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
 from tests.unit.matrix_fakes import Bench, read, result_of, write
 
-
-@pytest.fixture(autouse=True)
-def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
+pytestmark = pytest.mark.simulated(seeds=10)
 
 
 def test_every_scenario_leaves_a_row_with_its_settings_and_figures() -> None:
@@ -120,7 +117,7 @@ def test_a_lost_quorum_ends_the_scenario_and_the_rest_is_not_run() -> None:
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         bench.cluster.dead = {"etcd1": "etcd1 was OOM-killed", "etcd3": "etcd3 was OOM-killed"}
-        assert bench.server.cancelled.wait(10), "nobody ended a benchmark that nobody can answer"
+        assert bench.server.cancelled.wait(), "nobody ended a benchmark that nobody can answer"
         return Answer(result_of(ok=5), "cancelled after 5 of 1000 requests")
 
     bench.server.behave = behave
@@ -139,7 +136,7 @@ def test_a_scenario_whose_member_died_is_ended_though_a_quorum_lives() -> None:
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         bench.cluster.dead["etcd1"] = "etcd1 was OOM-killed"
-        assert bench.server.cancelled.wait(10), "nobody ended a benchmark whose member is dead"
+        assert bench.server.cancelled.wait(), "nobody ended a benchmark whose member is dead"
         return Answer(result_of(ok=400), "cancelled")
 
     bench.server.behave = behave
@@ -165,7 +162,7 @@ def test_a_network_that_dies_while_the_data_set_loads_is_the_reason() -> None:
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         bench.target.failure = "the link emulator ended"
-        assert bench.server.cancelled.wait(10), "nobody ended a load that nobody can answer"
+        assert bench.server.cancelled.wait(), "nobody ended a load that nobody can answer"
         return Answer(result_of(ok=5), "cancelled")
 
     bench.server.behave = behave
@@ -212,7 +209,7 @@ def test_a_dead_network_gets_no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         bench.target.failure = "the link emulator ended"
-        assert bench.server.cancelled.wait(10), "the network was given time to come back"
+        assert bench.server.cancelled.wait(), "the network was given time to come back"
         return Answer(result_of(ok=5), "cancelled")
 
     bench.server.behave = behave
@@ -294,12 +291,12 @@ def test_an_open_loop_that_fell_behind_is_no_error_but_is_told() -> None:
 
 def test_a_signal_leaves_a_row_interrupted_for_the_running_scenario_only() -> None:
     bench = Bench(write("w"), write("w2"), write("w3"))
-    released = threading.Event()
+    released = clock.Event()
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         if len(bench.server.asked) == 2:
-            signal.raise_signal(signal.SIGINT)
-            released.wait(10)
+            World.current.send_signal(signal.SIGINT)
+            released.wait()
         return Answer(result_of(), None)
 
     bench.server.behave = behave
@@ -406,7 +403,7 @@ def test_a_benchmark_that_cannot_be_ended_costs_no_row() -> None:
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         bench.cluster.dead = {"etcd1": "etcd1 was OOM-killed", "etcd3": "etcd3 was OOM-killed"}
-        assert bench.server.cancelled.wait(10), "nobody ended a benchmark that nobody can answer"
+        assert bench.server.cancelled.wait(), "nobody ended a benchmark that nobody can answer"
         return Answer(None, "the benchmark server did not answer")
 
     bench.server.cancel = cancel  # type: ignore[method-assign]
@@ -427,12 +424,12 @@ def test_a_target_without_a_network_and_hosts_of_ours_is_measured_too() -> None:
 
 def test_off_the_main_thread_a_stop_token_ends_the_matrix_and_leaves_a_row_interrupted() -> None:
     bench = Bench(write("w"), write("w2"), write("w3"), stop=(stop := Stop()))
-    released = threading.Event()
+    released = clock.Event()
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         if len(bench.server.asked) == 2:
             stop.request()
-            released.wait(10)
+            released.wait()
         return Answer(result_of(), None)
 
     bench.server.behave = behave
@@ -444,9 +441,9 @@ def test_off_the_main_thread_a_stop_token_ends_the_matrix_and_leaves_a_row_inter
         except Interrupted as error:
             raised.append(error)
 
-    thread = threading.Thread(target=work)
+    thread = clock.Thread(target=work)
     thread.start()
-    thread.join(10)
+    thread.join()
     released.set()
     assert [str(error) for error in raised] == ["interrupted"]
     assert bench.errors() == ["-", "interrupted"]

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import io
-import time
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.stop import Stop
 from containernet_env.cli.progress import TerminalProgress
 from containernet_env.load.server import Answer
 from containernet_env.model.scenario import Dataset, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
-from containernet_env.runs import follow
 from containernet_env.runs.matrix import Matrix
 from tests.unit.matrix_fakes import Bench, read, result_of, write
 
-
-@pytest.fixture(autouse=True)
-def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
+pytestmark = pytest.mark.simulated(seeds=20)
 
 
 def test_a_run_that_begins_with_a_slow_load_of_the_data_set_shows_its_progress() -> None:
@@ -32,7 +27,7 @@ def test_a_run_that_begins_with_a_slow_load_of_the_data_set_shows_its_progress()
     console = Console(file=io.StringIO())
 
     def slowly(path: str, body: dict[str, Any]) -> Answer:
-        time.sleep(0.1)
+        clock.sleep(1)
         return Answer(result_of(), None)
 
     bench.server.behave = slowly
@@ -83,7 +78,7 @@ def test_a_run_that_ends_while_the_data_set_loads_leaves_a_row_for_the_scenario_
 
     def ask_to_end(path: str, body: dict[str, Any]) -> Answer:
         stop.request()
-        time.sleep(0.1)
+        clock.sleep(1)
         return Answer(result_of(), None)
 
     bench.server.behave = ask_to_end

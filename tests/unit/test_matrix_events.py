@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted
 from containernet_env.base.stop import Stop
 from containernet_env.load.server import Answer
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.load_result import LoadResult
-from containernet_env.runs import follow
 from tests.unit.answers import closed_loop
 from tests.unit.matrix_fakes import Bench, write
 
@@ -22,10 +21,7 @@ KILL = Disruption(verb="kill", target="leader", at_ns=1 * MS)
 FAILED = "40 of 1000 requests failed (40 times: unavailable)"
 
 
-@pytest.fixture(autouse=True)
-def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
+pytestmark = pytest.mark.simulated(seeds=20)
 
 
 def answer(code: str = "Unavailable", reason: str | None = None) -> Answer:
@@ -42,11 +38,11 @@ def bench_of(*events: Disruption, done: int = 1, given: Answer | None = None, st
     def behave(path: str, body: dict[str, Any]) -> Answer:
         if len(bench.server.asked) > 1:
             return Answer(LoadResult.from_json(closed_loop()), None)
-        bench.server.began_ns = time.monotonic_ns()
-        deadline_s = time.monotonic() + 10
+        bench.server.began_ns = clock.monotonic_ns()
+        deadline_s = clock.monotonic() + 10
         while len(bench.faults.done) < done:
-            assert time.monotonic() < deadline_s, bench.faults.done
-            time.sleep(0.001)
+            assert clock.monotonic() < deadline_s, bench.faults.done
+            clock.sleep(0.001)
         return given or answer()
 
     bench.server.behave = behave
@@ -144,7 +140,7 @@ def test_a_death_beside_a_configured_one_is_told_as_ever() -> None:
     def behave(path: str, body: dict[str, Any]) -> Answer:
         made = given(path, body)
         bench.cluster.dead["etcd2"] = "etcd2 ended: OOM-killed"
-        bench.server.cancelled.wait(10)
+        bench.server.cancelled.wait()
         return made
 
     bench.server.behave = behave
@@ -161,10 +157,10 @@ def test_a_run_that_is_interrupted_undoes_what_is_in_force() -> None:
     given = bench.server.behave
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        deadline_s = time.monotonic() + 10
-        bench.server.began_ns = time.monotonic_ns()
-        while len(bench.faults.done) < 2 and time.monotonic() < deadline_s:
-            time.sleep(0.001)
+        deadline_s = clock.monotonic() + 10
+        bench.server.began_ns = clock.monotonic_ns()
+        while len(bench.faults.done) < 2 and clock.monotonic() < deadline_s:
+            clock.sleep(0.001)
         stop.request()
         return given(path, body)
 

@@ -8,14 +8,9 @@ import pytest
 
 from containernet_env.load.server import Answer
 from containernet_env.model.scenario import Scenario
-from containernet_env.runs import follow
 from tests.unit.matrix_fakes import Bench, FakeCluster, read, result_of, write
 
-
-@pytest.fixture(autouse=True)
-def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
+pytestmark = pytest.mark.simulated(seeds=3)
 
 
 def test_a_leader_change_is_told() -> None:

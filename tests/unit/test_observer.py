@@ -20,7 +20,7 @@ from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
-from containernet_env.runs import cores, follow
+from containernet_env.runs import cores
 from containernet_env.runs.cores import kept_core, kept_off
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
@@ -34,10 +34,7 @@ USED = Usage(10**9, Consumers(machine=Consumption(cpu_ns=5)))
 COUNTED = StoreActivity({"etcd1": MemberActivity(leader_changes=1)})
 
 
-@pytest.fixture(autouse=True)
-def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
+pytestmark = pytest.mark.simulated(seeds=3)
 
 
 class Watched(Bench):
@@ -192,7 +189,7 @@ def test_a_run_that_is_interrupted_lets_go_of_its_profile() -> None:
     def interrupt(path: str, body: dict[str, Any]) -> Answer:
         bench.life.append("load")
         bench.stop.request(15)
-        bench.server.cancelled.wait(0.5)
+        bench.server.cancelled.wait()
         return Answer(None, "cancelled")
 
     bench.server.behave = interrupt

@@ -18,17 +18,13 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.search import Objective, Search
 from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
-from containernet_env.runs import follow
 from tests.unit.answers import check_request, open_loop
 from tests.unit.matrix_fakes import Bench, read, write
 
 P99_50MS = Search((Objective("99", 50_000_000),), Decimal(10), Decimal(100_000))
 
 
-@pytest.fixture(autouse=True)
-def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
+pytestmark = pytest.mark.simulated(seeds=1)
 
 
 def searching(name: str = "s", search: Search = P99_50MS) -> Scenario:

@@ -53,7 +53,7 @@ def test_time_moves_to_the_end_of_the_shortest_wait_and_by_nothing_else(world: W
     assert clock.utc_now() == "2023-11-14T23:30:02.500Z"
 
 
-@simulated(seeds_=50)
+@simulated(seeds=50)
 def test_locks_conditions_futures_and_pools_keep_their_promises() -> None:
     condition, lock = clock.Condition(), clock.RLock()
     inside, most, served = 0, 0, []
@@ -115,9 +115,10 @@ def test_a_deadlock_is_reported_with_the_stacks_and_the_seed_that_finds_it() -> 
     [
         (lambda: clock.Event().wait(), "no thread can go on"),
         (lambda: [clock.monotonic() for _ in iter(int, 1)], "no time has passed in 20000 steps"),
+        (lambda: [clock.sleep(0.25) for _ in iter(int, 1)], "7200 s have passed"),
         (lambda: clock.Thread(target=clock.Event().wait, name="sleeper").start(), "--- sleeper"),
     ],
-    ids=["waits for ever", "polls without a wait", "leaves a thread"],
+    ids=["waits for ever", "polls without a wait", "polls for ever", "leaves a thread"],
 )
 def test_what_cannot_go_on_is_stuck(what: Callable[[], object], words: str) -> None:
     with pytest.raises(Stuck, match=words):
@@ -193,7 +194,7 @@ def test_a_race_between_two_lines_is_found_by_preemption(monkeypatch: pytest.Mon
 def test_a_seed_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    @simulated(seeds_=3)
+    @simulated(seeds=3)
     def test(world: World) -> None:
         seen.append(world.seed)
 
