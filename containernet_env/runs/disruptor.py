@@ -147,8 +147,8 @@ class Disruptor:
             return Disruptions(self._seed, tuple(self._carried))
 
     def _answer_again(self) -> bool:
-        """Whether every living member answers a consistent read before it is given up."""
-        while self._given_up() is None:
+        """Whether every living member answers a consistent read before it is given up; without a quorum none will."""
+        while self._given_up() is None and self._cluster.has_quorum():
             if self._cluster.answers(_ANSWER_S):
                 return True
         return False

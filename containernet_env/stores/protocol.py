@@ -344,6 +344,9 @@ class Cluster(Protocol):
         it any more, or does not answer.
         """
 
+    def has_quorum(self) -> bool:
+        """Whether enough members live for the store to take writes; false is never true again without a restart."""
+
     def answers(self, timeout_s: float) -> bool:
         """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""
 

@@ -123,6 +123,8 @@ class FakeCluster:
         return None
 
     def answers(self, timeout_s: float) -> bool:
+        if self.has_quorum() and not self.answering:
+            clock.sleep(timeout_s)
         return self.answering and self.has_quorum()
 
     def leadership(self) -> Leadership | None:
@@ -213,7 +215,7 @@ class FakeFaults:
         while not self.cluster.answering:
             if (reason := broken()) is not None:
                 raise RunError(reason)
-            clock.sleep(0.001)
+            clock.sleep(0.5)
         self.cluster.expected.discard(member)
         return at_ns
 

@@ -6,12 +6,10 @@ import errno
 import os
 import resource
 import signal
-import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +23,7 @@ from containernet_env.cli.signals import StopSignals
 from containernet_env.fidelity import prober
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine_watch import EngineWatch
-from containernet_env.load.server import Answer, Progress
+from containernet_env.load.server import Answer
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset
@@ -36,13 +34,10 @@ from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.place import check_place
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Proof
-from containernet_env.runs import follow, member_watch
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.matrix import Matrix
-from containernet_env.runs.member_watch import MemberWatch, Silence
 from containernet_env.runs.testbed import Testbed
-from containernet_env.stores.protocol import Ping
-from tests.unit.matrix_fakes import Bench, result_of, write
+from tests.unit.matrix_fakes import Bench, write
 from tests.unit.run_fakes import FakeTestbed, on_fakes, run
 
 
@@ -202,72 +197,6 @@ def test_a_row_is_marked_for_living_members_that_were_silent_in_its_own_scenario
     assert bench.findings() == findings
 
 
-def test_a_warm_up_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long warm-up nothing counts as done."""
-    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(follow.Patience, "of", classmethod(lambda cls, load: cls(0.3, 0.3)))
-    bench, asked = Bench(write("w")), count()
-    monkeypatch.setattr(bench.server, "progress", lambda: Progress(True, 0, 10, 0, next(asked), 0.0))
-
-    def warm_up(path: str, body: dict[str, Any]) -> Answer:
-        bench.server.cancelled.wait(1.0)
-        return Answer(result_of(), None)
-
-    bench.server.behave = warm_up
-    bench.matrix.run()
-    assert bench.errors() == ["-"]
-
-
-def test_nobody_asks_for_progress_once_a_benchmark_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
-    before = set(threading.enumerate())
-    Bench(write("w")).matrix.run()
-    for thread in set(threading.enumerate()) - before:
-        if thread.name == "progress":
-            thread.join(1.0)
-            assert not thread.is_alive()
-
-
-def test_a_driver_that_was_stopped_blames_no_member() -> None:
-    watch = MemberWatch(dict)
-    watch._silences["etcd1"] = silence = Silence()
-    silence.ask(time.monotonic())
-    watch._selector = SimpleNamespace(select=lambda timeout: time.sleep(0.5) or [])  # type: ignore[assignment]
-    watch._listen(0.0)
-    assert watch.silent(for_s=0.3) == []
-
-
-class Closing:
-    """Closes each connection, a moment after it took the ping."""
-
-    def __init__(self) -> None:
-        self.opened = 0
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        self.opened += 1
-        ours, theirs = socket.socketpair()
-        threading.Timer(0.02, theirs.close).start()
-        return ours
-
-    def request_json(self, *args: Any, **named: Any) -> Any:
-        raise NotImplementedError
-
-
-def test_a_member_that_closes_its_connection_is_asked_on_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.05)
-    member = Closing()
-    pings = {"etcd1": Ping(member, 1, b"ping")}
-    watch = MemberWatch(lambda: dict(pings))
-    watch.start()
-    time.sleep(0.5)
-    assert watch.silent(for_s=0.1) == ["etcd1"]
-    pings.clear()
-    time.sleep(0.2)
-    assert watch.silent(for_s=0.0) == []  # it has died, which is another matter
-    watch.close()
-    assert member.opened > 1
-
-
 def test_a_file_that_is_lost_for_good_holds_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """OUT removed in the tear-down and no room for another: the message said that all rows are in it."""
     on_fakes(monkeypatch)
@@ -316,12 +245,6 @@ def test_a_failure_that_is_told_a_moment_after_its_request_is_the_reason() -> No
 
     threading.Thread(target=tell).start()
     assert Testbed.settled_failure(bed) == "the link emulator ended"  # type: ignore[arg-type]
-
-
-def test_no_watch_of_members_outlives_a_matrix() -> None:
-    """An open connection keeps a network namespace."""
-    Bench(write("w")).matrix.run()
-    assert not [thread for thread in threading.enumerate() if thread.name == "member-watch"]
 
 
 def test_the_first_error_is_told_where_the_other_rows_cannot_be_left_either() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.ending import ending_of
 from containernet_env.hosts.engine import ExitState
@@ -29,10 +27,10 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario
-from containernet_env.runs import link_watch, member_watch
 from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.member_watch import MemberWatch, Silence
 from containernet_env.stores.protocol import Ping
+from tests.simulated_time import World
 from tests.unit.answers import closed_loop
 from tests.unit.descriptors import closed_from_now_on, open_descriptors
 from tests.unit.matrix_fakes import Bench, FakeCluster, read, write
@@ -68,83 +66,6 @@ def test_what_the_driver_itself_slept_through_is_no_silence() -> None:
     assert silence.now_s(61.2) == pytest.approx(0.2)
 
 
-class Member:
-    """A port that answers each ping while ``answering`` is set."""
-
-    def __init__(self) -> None:
-        self.answering = threading.Event()
-        self.answering.set()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.opened = 0
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                caller, _ = self.listener.accept()
-            except OSError:
-                return
-            with caller:
-                while caller.recv(100):
-                    self.answering.wait()
-                    caller.send(b"HTTP/1.1 200 OK\r\n\r\n")
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        self.opened += 1
-        return socket.create_connection(self.listener.getsockname(), timeout=timeout_s)
-
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        raise NotImplementedError
-
-
-@pytest.fixture
-def member(monkeypatch: pytest.MonkeyPatch) -> Iterator[Member]:
-    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.01)
-    made = Member()
-    yield made
-    made.answering.set()
-    made.listener.close()
-
-
-def test_a_member_that_was_stopped_is_named_while_and_after_it_is_silent(member: Member) -> None:
-    watch = MemberWatch(lambda: {"etcd1": Ping(member, 1, b"ping")})
-    watch.start()
-    try:
-        time.sleep(0.1)
-        assert watch.silent(for_s=0.2) == []
-        member.answering.clear()
-        time.sleep(0.5)
-        assert watch.silent(for_s=0.2) == ["etcd1"]
-        member.answering.set()
-        deadline = time.monotonic() + 10
-        while watch.silent(for_s=0.0001) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert 0.3 < watch.longest_s()["etcd1"] < 5
-        watch.reset()
-        assert watch.longest_s()["etcd1"] < 0.3
-        assert member.opened == 1
-    finally:
-        watch.close()
-    assert watch._sockets == {}
-
-
-def test_neither_the_end_nor_a_new_ping_waits_for_the_next_round(
-    member: Member, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each repetition ended up to 0.35 s later than it had to."""
-    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 60)
-    watch = MemberWatch(lambda: {"etcd1": Ping(member, 1, b"ping")})
-    watch.start()
-    began = time.monotonic()
-    for _ in range(3):
-        watch.settle(for_s=30)
-    watch.close()
-    assert time.monotonic() - began < 10
-    watch.close()
-    watch.settle(for_s=30)
-    assert watch.silent(for_s=0.01) == []
-
-
 @pytest.mark.parametrize("fails", ["the thread", "the eventfd", "nothing: it is never started"])
 def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, closed = open_descriptors(), closed_from_now_on(monkeypatch)
@@ -163,20 +84,6 @@ def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatc
     watch.close()
     assert open_descriptors() - before == set()
     assert not {fd for fd, _ in before} & set(closed)
-
-
-def test_a_member_that_nobody_reaches_is_silent() -> None:
-    class Nowhere(Member):
-        def open(self, port: int, *, timeout_s: float) -> socket.socket:
-            raise RunError("refused")
-
-    nowhere = Nowhere()
-    watch = MemberWatch(lambda: {"etcd1": Ping(nowhere, 1, b"ping")})
-    watch.start()
-    time.sleep(0.3)
-    watch.close()
-    nowhere.listener.close()
-    assert watch.silent(for_s=0.1) == ["etcd1"]
 
 
 def test_a_silent_member_is_a_warning_that_names_it() -> None:
@@ -330,18 +237,24 @@ def test_links_are_given_up_after_five_unanswered_questions_in_a_row() -> None:
     assert [watch.note(False) for _ in range(5)] == [False] * 4 + [True]
 
 
-def test_links_that_answer_nothing_fail_once_and_whoever_asks_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_watch, "PING_S", 0.01)
-    failed: list[str] = []
-    watch = LinkWatch(lambda timeout_s: False, failed.append)
+@pytest.mark.simulated(seeds=20)
+def test_links_that_answer_nothing_fail_once_and_whoever_asks_waits_for_it() -> None:
+    failed: list[tuple[str, float]] = []
+
+    def answers(timeout_s: float) -> bool:
+        clock.sleep(timeout_s)
+        return False
+
+    watch = LinkWatch(answers, lambda reason: failed.append((reason, clock.monotonic())))
     watch.start()
     watch.settle()
-    time.sleep(0.1)
-    assert failed == ["the link emulator has not answered for 5 s: it was stopped, or gets no CPU time"]
+    assert clock.monotonic() in (1005.0, 1006.0), "it has been given up, or so many answers have not come"
+    clock.sleep(60)
+    assert failed == [("the link emulator has not answered for 5 s: it was stopped, or gets no CPU time", 1005.0)]
 
 
-def test_links_that_answer_again_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_watch, "PING_S", 0.01)
+@pytest.mark.simulated(seeds=5)
+def test_links_that_answer_again_are_no_failure() -> None:
     answers = iter([False] * 4)
     failed: list[str] = []
     watch = LinkWatch(lambda timeout_s: next(answers, True), failed.append)
@@ -350,111 +263,172 @@ def test_links_that_answer_again_are_no_failure(monkeypatch: pytest.MonkeyPatch)
     assert next(answers, None) is None, "it waited for the answer"
 
 
-def pinged(pings: Callable[[], Mapping[str, Ping]], seconds: float) -> MemberWatch:
-    watch = MemberWatch(pings)
+class Member:
+    """Answers each ping ``after_s`` it, and while ``answering`` is set; ``refuses`` connections by that error.
+
+    ``lasts_s``: it closes each connection after so long. Times are simulated, and a connection is an eventfd.
+    """
+
+    def __init__(self, after_s: float = 0.01, refuses: Exception | None = None, lasts_s: float | None = None) -> None:
+        self.after_s, self.refuses, self.lasts_s = after_s, refuses, lasts_s
+        self.answering = clock.Event()
+        self.answering.set()
+        self.asked_s: list[float] = []
+        self.opened: list[Connection] = []
+
+    def open(self, port: int, *, timeout_s: float) -> Any:
+        if self.refuses is not None:
+            raise self.refuses
+        self.opened.append(Connection(self))
+        return self.opened[-1]
+
+    def request_json(self, *args: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+
+class Connection:
+    def __init__(self, member: Member) -> None:
+        self._member, self._fd, self._answer = member, os.eventfd(0, os.EFD_NONBLOCK), b"HTTP/1.1 200 OK"
+        self.setblocking, self.fileno = lambda blocking: None, lambda: self._fd
+        if member.lasts_s is not None:
+            self._answer = b""
+            self._later(member.lasts_s)
+
+    def _later(self, after_s: float) -> None:
+        def answer() -> None:
+            clock.sleep(after_s)
+            self._member.answering.wait()
+            if self._fd >= 0:
+                os.eventfd_write(self._fd, 1)
+
+        clock.Thread(target=answer, name="member", daemon=True).start()
+
+    def send(self, request: bytes) -> None:
+        self._member.asked_s.append(clock.monotonic())
+        if self._member.lasts_s is None:
+            self._later(self._member.after_s)
+
+    def recv(self, size: int) -> bytes:
+        os.eventfd_read(self._fd)
+        return self._answer
+
+    def close(self) -> None:
+        os.close(self._fd)
+        self._fd = -1
+
+
+@contextmanager
+def watched(**members: Member) -> Iterator[MemberWatch]:
+    watch = MemberWatch(lambda: {name: Ping(member, 1, b"ping") for name, member in members.items()})
     watch.start()
-    time.sleep(seconds)
-    return watch
-
-
-class NoSocket:
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    def request_json(self, *args: Any, **named: Any) -> Any:
-        raise NotImplementedError
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_driver_without_descriptors_blames_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ulimit -n`, or a process with many files: the watch ended with a traceback, KeyError, and every member was
-    silent from there on."""
-    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.05)
-    watch = pinged(lambda: {"etcd1": Ping(NoSocket(), 1, b"ping")}, 0.4)
-    alive = watch._thread.is_alive()
-    silent = watch.silent(for_s=0.2)
+    yield watch
+    began_s = clock.monotonic()
     watch.close()
-    assert (alive, silent) == (True, [])
+    assert clock.monotonic() == began_s, "the end waits for no round"
+    assert watch._sockets == {} and "member-watch" not in World.current.threads
+    assert all(made.fileno() == -1 for member in members.values() for made in member.opened)
 
 
-class Slow:
-    """Answers each ping after so many seconds."""
-
-    def __init__(self, after_s: float) -> None:
-        self._after_s = after_s
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        ours, theirs = socket.socketpair()
-
-        def serve() -> None:
-            with theirs, suppress(OSError):
-                while theirs.recv(100):
-                    time.sleep(self._after_s)
-                    theirs.send(b"HTTP/1.1 200 OK\r\n\r\n")
-
-        threading.Thread(target=serve, daemon=True).start()
-        return ours
-
-    def request_json(self, *args: Any, **named: Any) -> Any:
-        raise NotImplementedError
+@pytest.mark.simulated(seeds=50, preempt=0.02)
+def test_a_member_that_was_stopped_is_named_while_and_after_it_is_silent() -> None:
+    member = Member()
+    with watched(etcd1=member) as watch:
+        clock.sleep(10)
+        assert watch.silent(for_s=0.02) == []
+        member.answering.clear()
+        clock.sleep(5)
+        assert watch.silent(for_s=4.499) == ["etcd1"], "since the first ping without an answer, at 10.5 s"
+        member.answering.set()
+        clock.sleep(0.1)
+        assert watch.silent(for_s=0.001) == []
+        assert watch.longest_s() == {"etcd1": pytest.approx(4.5)}
+        watch.reset()
+        assert watch.longest_s() == {"etcd1": 0.0}
+        assert member.asked_s == pytest.approx([1000 + 0.7 * turn for turn in range(16)])
+        assert len(member.opened) == 1
 
 
-def test_the_wait_for_news_of_one_member_is_no_silence_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.simulated(seeds=50, preempt=0.02)
+def test_whether_members_answer_is_known_once_it_has_settled() -> None:
+    """A member that was stopped 0.4 s before a scenario failed was named by no row: its next ping was not due yet."""
+    quick, stopped = Member(), Member()
+    stopped.answering.clear()
+    with watched(etcd1=quick, etcd3=quick) as watch:
+        for _ in range(3):
+            clock.sleep(0.1)
+            began_s = clock.monotonic()
+            watch.settle(30)
+            assert quick.asked_s[-1] >= began_s and clock.monotonic() - began_s < 0.05
+    watch.settle(30)  # closed: no member is pinged any more
+    with watched(etcd1=quick, etcd2=stopped, etcd3=quick) as watch:
+        clock.sleep(0.05)
+        assert watch.silent(0.5) == []
+        began_s = clock.monotonic()
+        watch.settle(0.5)
+        assert watch.silent(0.5) == ["etcd2"]
+        assert 0.45 <= clock.monotonic() - began_s < 0.5
+
+
+@pytest.mark.simulated(seeds=20)
+@pytest.mark.parametrize(
+    ("member", "silent"),
+    [
+        ({"refuses": RunError("refused")}, ["etcd1"]),
+        # `ulimit -n`: the watch ended with a traceback, KeyError, and every member was silent from there on.
+        ({"refuses": OSError(errno.EMFILE, os.strerror(errno.EMFILE))}, []),
+        ({"lasts_s": 0.02}, ["etcd1"]),
+    ],
+    ids=["unreachable", "no descriptors", "closes each connection"],
+)
+def test_members_without_a_connection(member: dict[str, Any], silent: list[str]) -> None:
+    made = Member(**member)
+    with watched(etcd1=made) as watch:
+        clock.sleep(10)
+        assert watch.silent(for_s=9.9) == silent
+        assert len(made.opened) == (15 if made.lasts_s else 0), "each ping has another one"
+    pings = {"etcd1": Ping(made, 1, b"ping")}
+    watch = MemberWatch(lambda: dict(pings))
+    watch.start()
+    clock.sleep(1)
+    pings.clear()  # it has died, which is another matter
+    clock.sleep(1)
+    assert watch.silent(for_s=0.0) == []
+    watch.close()
+
+
+@pytest.mark.simulated(seeds=20)
+def test_what_nobody_could_read_meanwhile_is_no_silence() -> None:
     """A member dies while the engine is slow to say how: for so long nobody reads what the others answer."""
-    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.1)
-    slow, rounds = Ping(Slow(0.2), 1, b"ping"), []
+    slow, rounds = Ping(Member(after_s=1.0), 1, b"ping"), []
 
     def pings() -> Mapping[str, Ping]:
         rounds.append(1)
         if len(rounds) == 2:
-            time.sleep(1.0)  # deaths are asked for here
+            clock.sleep(1.0)  # deaths are asked for here
         return {"etcd1": slow}
 
-    watch = pinged(pings, 1.6)
-    longest_s = watch.longest_s()["etcd1"]
+    watch = MemberWatch(pings)
+    watch.start()
+    clock.sleep(1.71)
+    assert watch.longest_s() == {"etcd1": pytest.approx(0.7)}, "1.7 s less 1.0 s"
+    World.current.stall(3600)  # Ctrl-Z, and an hour later fg
+    clock.sleep(0.01)
+    assert watch.silent(for_s=0.1) == []
     watch.close()
-    assert longest_s < 0.6
 
 
-def test_whether_members_answer_is_known_once_it_has_settled() -> None:
-    """A member that was stopped 0.4 s before a scenario failed was named by no row: its next ping was not due yet."""
-    quick, stopped = Ping(Slow(0.01), 1, b"ping"), Ping(Slow(60), 1, b"ping")
-    watch = pinged(lambda: {"etcd1": quick, "etcd2": stopped, "etcd3": quick}, 0.05)
-    assert watch.silent(0.5) == []
-    began = time.monotonic()
-    watch.settle(0.5)
-    took = time.monotonic() - began
-    silent = watch.silent(0.5)
-    watch.close()
-    assert silent == ["etcd2"] and 0.4 < took < 1.5
-
-
-def test_members_that_answer_are_asked_anew_and_hold_nobody_up() -> None:
-    asked: list[float] = []
-
-    def pings() -> Mapping[str, Ping]:
-        asked.append(time.monotonic())
-        return {"etcd1": Ping(Slow(0.01), 1, b"ping")}
-
-    watch = pinged(pings, 0.1)
-    began = time.monotonic()
-    watch.settle(30)
-    took = time.monotonic() - began
-    watch.close()
-    assert took < 1.0 and asked[-1] > began
-    watch.settle(30)  # closed: nobody asks any more
-
-
+@pytest.mark.simulated(seeds=5)
 @pytest.mark.parametrize(
     ("scenario", "says"), [(write("w"), ""), (read("r"), "not run: the data set could not be loaded: ")], ids=["w", "r"]
 )
 def test_what_fails_before_a_silence_is_noticed_names_who_is_silent(
     scenario: Scenario, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answering, stopped = Ping(Slow(0.01), 1, b"ping"), Ping(Slow(60), 1, b"ping")
-    monkeypatch.setattr(FakeCluster, "pings", lambda cluster: {"etcd1": answering, "etcd2": stopped})
+    answering, stopped = Member(), Member()
+    stopped.answering.clear()
+    pings = {"etcd1": Ping(answering, 1, b""), "etcd2": Ping(stopped, 1, b"")}
+    monkeypatch.setattr(FakeCluster, "pings", lambda cluster: pings)
     bench = Bench(scenario)
-    bench.target.member_timeout_s = 0.3
     bench.server.behave = lambda path, body: Answer(None, "no request succeeded for 400ms")
     bench.matrix.run()
     assert bench.errors() == [f"{says}etcd2 answers nothing; no request succeeded for 400ms"]
