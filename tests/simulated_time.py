@@ -74,7 +74,7 @@ class World:
         self.seed, self.random, self.now_ns, self.steps = seed, Random(seed), START_NS, 0
         self._preempt, self._strike = preempt, strike
         self._main = self._running = _Task("main", daemon=False)
-        self._tasks, self._moved, self._over, self._strike_over = [self._main], 0, False, False
+        self._tasks, self._polls, self._over, self._strike_over = [self._main], 0, False, False
         self._error: BaseException | None = None
         self._last_ns = START_NS + SPAN_MAX_NS
 
@@ -169,16 +169,17 @@ class World:
     def _next(self) -> _Task:
         """Who runs next; time moves to where somebody can."""
         self.steps += 1
+        self._polls += 1
         if self._is_struck(self._main):
             return self._main
         while not (able := [task for task in self._tasks if self._is_able(task)]):
             ends = [task.until_ns for task in self._tasks if task.until_ns is not None]
             if not ends:
                 return self._stuck("no thread can go on")
-            self.now_ns, self._moved = max(self.now_ns, min(ends)), self.steps
+            self.now_ns, self._polls = max(self.now_ns, min(ends)), 0
             if self.now_ns > self._last_ns:
                 return self._stuck(f"{SPAN_MAX_NS / 1e9:.0f} s have passed")
-        if self.steps - self._moved > STEPS_MAX:
+        if self._polls > STEPS_MAX:
             return self._stuck(f"no time has passed in {STEPS_MAX} steps")
         return self.random.choice(able)
 
@@ -530,7 +531,7 @@ def struck_everywhere(
 
     ``test`` has to cope with what ``call`` raises. ``every``: only at each so manieth step.
     """
-    step = 1
+    step = 1 + next(chosen(1)) % every
     while True:
         world = World(seed, preempt, (step, call))
         try:

@@ -182,8 +182,9 @@ class Follower:
         """
         deaths_before = len(self._target.cluster.deaths())
         answer = _answer(self._target.server, path, body)
-        reader = _ProgressReader(self._target.server)
+        reader = _ProgressReader(self._target.server, answer)
         try:
+            reader.start()
             return self._watch(answer, reader, load, deaths_before, told)
         finally:
             reader.close()
@@ -267,13 +268,19 @@ class Follower:
 
 
 class _ProgressReader:
-    """Asks the server for its progress on a thread of its own, so that a silent server holds nobody up."""
+    """Asks the server for its progress on a thread of its own, so that a silent server holds nobody up.
 
-    def __init__(self, server: BenchmarkServer) -> None:
+    It ends by ``close``, and with the answer where a stop struck before that was called.
+    """
+
+    def __init__(self, server: BenchmarkServer, answer: clock.Future[Answer]) -> None:
         self._server = server
+        self._answer = answer
         self._over = clock.Event()
         self._answered_s = clock.monotonic()
         self._latest: Progress | None = None
+
+    def start(self) -> None:
         clock.Thread(target=self._read, name="progress", daemon=True).start()
 
     @property
@@ -297,7 +304,7 @@ class _ProgressReader:
         self._over.set()
 
     def _read(self) -> None:
-        while not self._over.is_set():
+        while not self._over.is_set() and not self._answer.done():
             if (progress := self._server.progress()) is not None:
                 self._latest, self._answered_s = progress, clock.monotonic()
             self._over.wait(WATCH_INTERVAL_S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
-from containernet_env.base.stop import Stop
+from containernet_env.base.stop import Stop, stops_kept
 from containernet_env.load.request import request_of
 from containernet_env.load.server import Answer
 from containernet_env.model.disruption import Disruptions
@@ -126,24 +126,30 @@ class Matrix:
         """
         if not self._passed:
             self._progress.matrix_started(self._planned)
-        self._members.start()
         try:
-            self._observer.start()
-            for planned in self._planned[self._passed : until]:
-                reason = self._target.failure or self._until_valid(planned)
-                if reason is not None:
-                    self.leave_rest(reason, until)
-                    break
-            if (reason := self._target.failure or self._refused) is not None:
-                self.leave_rest(reason)
-        except Exception as error:
-            with suppress(Exception):  # the first error is the one to tell
-                self.leave_rest(text_of(error))
-            raise
+            try:
+                self._members.start()
+                self._observer.start()
+                for planned in self._planned[self._passed : until]:
+                    reason = self._target.failure or self._until_valid(planned)
+                    if reason is not None:
+                        self.leave_rest(reason, until)
+                        break
+                if (reason := self._target.failure or self._refused) is not None:
+                    self.leave_rest(reason)
+            except Exception as error:
+                with suppress(Exception):  # the first error is the one to tell
+                    self.leave_rest(text_of(error))
+                raise
+            finally:
+                self._close()
         finally:
-            self._observer.close()
-            self._members.close()
+            self._close()  # again: a stop may have struck in it
         return self._passed < len(self._planned)
+
+    def _close(self) -> None:
+        self._observer.close()
+        self._members.close()
 
     def _until_valid(self, planned: PlannedScenario) -> str | None:
         """Measure one scenario, again while its figures are not certainly valid, as often as that is wanted.
@@ -167,30 +173,33 @@ class Matrix:
         search: Searching | None = None
         try:
             try:
-                self._stop.check()
-                if planned.scheduled.scenario.uses_dataset and (failure := self._ensure_dataset()) is not None:
-                    outcome = self._not_run(planned, failure)
-                    return failure
-                try:
-                    start = self._start()
-                except RunError as error:
-                    outcome = self._not_run(planned, text_of(error))
-                else:
-                    leader = start.leadership.leader if start.leadership else None
-                    self._observer.prepare(leader, planned.scheduled.scenario)
-                    outcome = self._outcome(planned.scheduled, INTERRUPTED, start.leadership)
-                    self._progress.scenario_started(planned)
-                    self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
-                    if planned.scheduled.scenario.search is not None:
-                        search = self._search(planned.scheduled)
-                        outcome = replace(outcome, error=search.run())
+                with stops_kept():
+                    self._stop.check()
+                    if planned.scheduled.scenario.uses_dataset and (failure := self._ensure_dataset()) is not None:
+                        outcome = self._not_run(planned, failure)
+                        return failure
+                    try:
+                        start = self._start()
+                    except RunError as error:
+                        outcome = self._not_run(planned, text_of(error))
                     else:
-                        counting = self._link_statistics(reset=True) is not None
-                        self._members.reset()
-                        outcome = self._measure(outcome)
-                        with self._stop.deferred():  # what was measured is not interrupted any more
-                            outcome = self._observed(outcome, counting, start)
-                            self._leave_once(outcome, left)
+                        leader = start.leadership.leader if start.leadership else None
+                        self._observer.prepare(leader, planned.scheduled.scenario)
+                        outcome = self._outcome(planned.scheduled, INTERRUPTED, start.leadership)
+                        self._progress.scenario_started(planned)
+                        self._on_event(
+                            "scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name
+                        )
+                        if planned.scheduled.scenario.search is not None:
+                            search = self._search(planned.scheduled)
+                            outcome = replace(outcome, error=search.run())
+                        else:
+                            counting = self._link_statistics(reset=True) is not None
+                            self._members.reset()
+                            outcome = self._measure(outcome)
+                            with self._stop.deferred():  # what was measured is not interrupted any more
+                                outcome = self._observed(outcome, counting, start)
+                                self._leave_once(outcome, left)
             except Exception as error:
                 outcome = replace(outcome, error=text_of(error), testbed_failed=True)
                 raise
@@ -375,14 +384,18 @@ class Matrix:
             lambda carried: self._on_event("event", carried.text, scenario.name),
             lambda: self._target.failure or ("the run is to end" if self._stop.received is not None else None),
         )
-        disruptor.start()
         whole = False
         try:
-            yield done
-            whole = self._target.failure is None
+            try:
+                disruptor.start()
+                yield done
+                whole = self._target.failure is None
+            finally:
+                with self._stop.deferred():
+                    done.append(disruptor.end(whole))
         finally:
-            with self._stop.deferred():
-                done.append(disruptor.end(whole))
+            if not done:  # a stop struck before it was deferred
+                done.append(disruptor.end(whole=False))
 
     def _began_ns(self) -> int | None:
         progress = self._target.server.progress()
