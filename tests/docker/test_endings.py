@@ -6,13 +6,13 @@ import csv
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from containernet_env.results.run_directory import find_run
+from tests.deadline import eventually
 from tests.docker.conftest import COMMAND, PROJECT
 from tests.docker.machine_state import left_over, snapshot
 
@@ -22,14 +22,47 @@ CONFIG = PROJECT / "configs" / "3node-3ms.json"
 # Errors of the two rows: before the matrix, between its begin and that of the first scenario, in that.
 _NOT_RUN = "not run: interrupted by SIGINT"
 AFTER_CTRL_C = ([], [_NOT_RUN, _NOT_RUN], ["interrupted", _NOT_RUN])
-# Moments of a run, in seconds after its start: imports, containers, links, cluster, first scenario, later in it.
-MOMENTS_S = (0.1, 0.4, 0.7, 1.0, 1.4, 1.8, 2.3, 3.0, 4.5, 6.0)
+# Moments of a run: the first call of each of these functions on its main thread, in their order.
+MOMENTS = (
+    "main",  # Ctrl-C is heard, the command is not imported yet
+    "LazyGroup.get_command",
+    "prepare",
+    "RunLock.__enter__",
+    "remove_leftovers",
+    "Testbed._start_hosts",
+    "Testbed._connect",
+    "NetworkProver.prove",
+    "Testbed._start_cluster",
+    "Matrix.run",
+    "Follower.follow",
+    "Course.look",
+)
+STRUCK = """
+import os, signal, sys
+
+heard = False
+
+def press(frame, event, arg):
+    global heard
+    name = frame.f_code.co_qualname
+    heard = heard or (name, event) == ("hear_ctrl_c", "return")
+    if heard and (name, event) == ({moment!r}, "call"):
+        sys.setprofile(None)
+        os.killpg(0, signal.SIGINT)
+
+sys.setprofile(press)
+from containernet_env.__main__ import main
+sys.exit(main())
+"""
+"""A program that is the command, and presses Ctrl-C for its process group at a moment."""
 
 
-def start(scenarios: Path, out: Path, config: Path = CONFIG, *options: str) -> subprocess.Popen[str]:
+def start(
+    scenarios: Path, out: Path, config: Path = CONFIG, *options: str, command: Sequence[str] = (str(COMMAND),)
+) -> subprocess.Popen[str]:
     """Begin a run in a process group of its own, as a shell does."""
     return subprocess.Popen(
-        [str(COMMAND), "run", str(config), str(out), "--scenarios", str(scenarios), "--port", "18080", *options],
+        [*command, "run", str(config), str(out), "--scenarios", str(scenarios), "--port", "18080", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -51,19 +84,14 @@ def rows(out: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(out.read_text().splitlines())) if out.exists() else []
 
 
-def wait_until_measuring(run: subprocess.Popen[str], out: Path, deadline_s: float = 40) -> None:
-    """Wait until the first scenario of a run is being measured: its member answers puts."""
-    assert run.stdout is not None
-    deadline = time.monotonic() + deadline_s
-    while time.monotonic() < deadline:
-        line = run.stdout.readline()
-        if line.split()[:1] == ["cluster"]:
-            break
-    else:
-        raise AssertionError("the run did not bring its cluster up")
-    while "matrix_began" not in (find_run(out) / "events.jsonl").read_text():
-        assert time.monotonic() < deadline and run.poll() is None, "the run did not begin to measure"
-        time.sleep(0.005)
+def wait_for_event(kind: str, run: subprocess.Popen[str], out: Path) -> None:
+    """Wait until a run has forced such an event to disk."""
+
+    def happened() -> bool:
+        assert run.poll() is None, "the run has ended"
+        return any(kind in path.read_text() for path in out.with_suffix(".runs").glob("*/events.jsonl"))
+
+    eventually(happened, f"{kind} in the run's events")
 
 
 @pytest.fixture
@@ -91,16 +119,15 @@ def test_success_leaves_rows_and_nothing_else(tiny: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("unchanged_machine")
-@pytest.mark.parametrize("moment", MOMENTS_S)
-def test_ctrl_c_at_any_moment(moment: float, long: Path, tmp_path: Path) -> None:
-    run = start(long, tmp_path / "out.csv")
-    time.sleep(moment)
-    os.killpg(run.pid, signal.SIGINT)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_ctrl_c_at_any_moment(moment: str, long: Path, tmp_path: Path) -> None:
+    run = start(long, tmp_path / "out.csv", command=(sys.executable, "-c", STRUCK.format(moment=moment)))
     output = end(run)
-    assert run.returncode in (130, -signal.SIGINT), output
-    if moment > MOMENTS_S[0]:  # until Python has started it tells in its own way where it was struck
-        assert "Traceback" not in output and "ignored" not in output, output
-    assert [row["Error"] for row in rows(tmp_path / "out.csv")] in AFTER_CTRL_C
+    assert run.returncode == 130, output
+    assert "Traceback" not in output and "ignored" not in output, output
+    measuring = MOMENTS.index("Matrix.run")
+    errors = [row["Error"] for row in rows(tmp_path / "out.csv")]
+    assert errors == ([] if MOMENTS.index(moment) < measuring else AFTER_CTRL_C[1 + (moment != "Matrix.run")])
 
 
 @pytest.mark.usefixtures("unchanged_machine")
@@ -109,10 +136,9 @@ def test_ctrl_c_at_any_moment(moment: float, long: Path, tmp_path: Path) -> None
 )
 def test_a_stopped_run_leaves_a_row_interrupted(signum: int, code: int, long: Path, tmp_path: Path) -> None:
     run = start(long, tmp_path / "out.csv")
-    wait_until_measuring(run, tmp_path / "out.csv")
-    time.sleep(1)
+    wait_for_event("scenario_began", run, tmp_path / "out.csv")
     os.kill(run.pid, signum)
-    time.sleep(0.05)  # pending together, the lower number would be handled first
+    wait_for_event("run_interrupted", run, tmp_path / "out.csv")  # pending together, the lower one would come first
     os.kill(run.pid, signal.SIGINT)  # an impatient second one changes nothing
     output = end(run)
     assert run.returncode == code, output
@@ -127,8 +153,7 @@ def test_a_stopped_run_leaves_a_row_interrupted(signum: int, code: int, long: Pa
 def test_after_kill_9_the_next_run_cleans_up(whole_group: bool, long: Path, tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     run = start(long, out)
-    wait_until_measuring(run, out)
-    time.sleep(0.5)
+    wait_for_event("scenario_began", run, out)
     (os.killpg if whole_group else os.kill)(run.pid, signal.SIGKILL)
     end(run)
     following = start(tiny, out)
@@ -147,7 +172,7 @@ def test_clean_removes_what_is_ours_and_only_that(long: Path, tmp_path: Path) ->
     theirs = client.containers.create(image, name="cnenv-not-ours", command="sh")
     try:
         run = start(long, tmp_path / "out.csv")
-        wait_until_measuring(run, tmp_path / "out.csv")
+        wait_for_event("matrix_began", run, tmp_path / "out.csv")
         kept = subprocess.run([str(COMMAND), "clean"], capture_output=True, text=True, check=True).stdout
         assert kept.count("kept container") == 4, kept
         os.killpg(run.pid, signal.SIGKILL)
@@ -162,7 +187,7 @@ def test_clean_removes_what_is_ours_and_only_that(long: Path, tmp_path: Path) ->
 @pytest.mark.usefixtures("unchanged_machine")
 def test_a_second_run_at_once_is_refused(long: Path, tiny: Path, tmp_path: Path) -> None:
     first = start(long, tmp_path / "first.csv")
-    wait_until_measuring(first, tmp_path / "first.csv")
+    wait_for_event("matrix_began", first, tmp_path / "first.csv")
     second = start(tiny, tmp_path / "second.csv")
     output = end(second)
     assert second.returncode == 1
