@@ -17,7 +17,7 @@ from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.results.run_directory import find_run, read_run
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
-from tests.docker.test_endings import end, unchanged_machine, wait_until_measuring
+from tests.docker.test_endings import end, unchanged_machine, wait_for_event
 from tests.docker.test_failures import kill_host, rows, run
 from tests.docker.test_network_failures import running
 
@@ -65,7 +65,7 @@ def test_the_configured_member_leads_every_scenario_and_the_medians_are_above_th
 def test_a_leader_that_is_dead_leaves_rows_that_say_so(long: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     with running(long, out, topology(tmp_path / "c.json", leader="near1")) as measuring:
-        wait_until_measuring(measuring, out)
+        wait_for_event("matrix_began", measuring, out)
         time.sleep(1)
         kill_host("near1")
         output = end(measuring)
@@ -83,7 +83,7 @@ def test_a_leader_that_changes_during_a_scenario_is_a_finding_of_its_row(tmp_pat
     write = {"type": "write", "load": load, "data": {"keySize": 8, "valSize": 256}, "target": ["near2", "near1"]}
     scenarios.write_text(json.dumps({"scenarios": [write]}))
     with running(scenarios, out, topology(tmp_path / "c.json", leader="near1")) as measuring:
-        wait_until_measuring(measuring, out)
+        wait_for_event("matrix_began", measuring, out)
         time.sleep(2)
         cluster = the_cluster()
         assert cluster.move_leader("near2", 10).leader == "near2"
@@ -135,7 +135,7 @@ def test_a_cluster_that_dies_costs_its_own_repetition(tiny: Path, tmp_path: Path
     out = tmp_path / "out.csv"
     options = ("--repeat", "2", "--fresh")
     with running(tiny, out, topology(tmp_path / "c.json"), *options) as measuring:
-        wait_until_measuring(measuring, out)
+        wait_for_event("matrix_began", measuring, out)
         kill_host("near1")
         kill_host("near2")
         output = end(measuring)
@@ -151,8 +151,8 @@ def test_a_run_that_is_stopped_in_its_second_repetition_leaves_every_row(tiny: P
     out = tmp_path / "out.csv"
     options = ("--repeat", "3", "--fresh")
     with running(tiny, out, topology(tmp_path / "c.json"), *options) as measuring:
-        wait_until_measuring(measuring, out)
-        wait_until_measuring(measuring, out)
+        wait_for_event("matrix_began", measuring, out)
+        wait_for_event("matrix_began", measuring, out)
         os.kill(measuring.pid, signal.SIGINT)
         output = end(measuring)
     assert measuring.returncode == 130, output

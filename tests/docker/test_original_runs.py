@@ -18,7 +18,7 @@ import pytest
 
 from containernet_env.containernet.original.origin import commit_of
 from tests.docker.machine_state import left_over, snapshot
-from tests.docker.test_endings import AFTER_CTRL_C, end, rows, wait_until_measuring
+from tests.docker.test_endings import AFTER_CTRL_C, end, rows, wait_for_event
 from tests.docker.test_network_engines import MEMBERS, ORIGINAL
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, ORIGINAL]
@@ -90,7 +90,7 @@ def test_ctrl_c_at_any_moment(moment: float, config: Path, long: Path, tmp_path:
 @pytest.mark.usefixtures("unchanged_machine")
 def test_after_kill_9_nothing_stays_that_clean_does_not_remove(config: Path, long: Path, tmp_path: Path) -> None:
     run = start(config, long, tmp_path / "out.csv")
-    wait_until_measuring(run, tmp_path / "out.csv", 120)
+    wait_for_event("matrix_began", run, tmp_path / "out.csv")
     os.kill(run.pid, signal.SIGKILL)
     end(run)
     removed = subprocess.run([*COMMAND, "clean"], capture_output=True, text=True, check=True).stdout
@@ -111,7 +111,7 @@ def test_a_run_killed_while_it_comes_up_is_cleaned_up_too(config: Path, long: Pa
 def test_a_member_that_is_killed_is_named_in_its_row(config: Path, long: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     run = start(config, long, out, "--only", "*leader*")
-    wait_until_measuring(run, out, 120)
+    wait_for_event("matrix_began", run, out)
     deadline = time.monotonic() + 20
     events = next((tmp_path / "out.runs").glob("*/events.jsonl"))
     while "matrix_began" not in events.read_text() and time.monotonic() < deadline:
