@@ -6,9 +6,8 @@
 runs a test once for each seed. In it, the names of ``base.clock`` are those of a ``World``: time moves only where all
 threads wait, and then to the end of the shortest wait. Wherever a thread waits, sets an event, takes or releases a
 lock, reads the clock or starts another one, the seed decides which thread goes on; with ``preempt`` also between two
-lines of the product. A failure names its seed; ``CONTAINERNET_ENV_TEST_SEED=<seed>`` replays that one alone, and
-``CONTAINERNET_ENV_TEST_FIRST_SEED`` moves the range of seeds. Processes and sockets stay real: who waits for one of
-them holds everything up.
+lines of the product. A failure names its seed, and ``CONTAINERNET_ENV_SEED=<seed>`` begins with it. Processes and
+sockets stay real: who waits for one of them holds everything up.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from concurrent.futures import Future as RealFuture
 from random import Random
@@ -409,10 +408,9 @@ class Thread(threading.Thread):
         self._begun = False
 
     def start(self) -> None:
-        if not self._begun:
-            self._begun = True
-            self._world._tasks.append(self._task)
         super().start()
+        self._begun = True
+        self._world._tasks.append(self._task)
         self._world.step()
 
     def run(self) -> None:
@@ -486,13 +484,10 @@ class ThreadPoolExecutor(Executor):
             thread.join()
 
 
-def chosen(number: int) -> Iterator[int]:
+def chosen(number: int) -> range:
     """The seeds of one test; see the module."""
-    if (alone := os.environ.get("CONTAINERNET_ENV_TEST_SEED")) is not None:
-        yield int(alone)
-    else:
-        first = int(os.environ.get("CONTAINERNET_ENV_TEST_FIRST_SEED", "0"))
-        yield from range(first, first + number)
+    first = int(os.environ.get("CONTAINERNET_ENV_SEED", "0"))
+    return range(first, first + number)
 
 
 def simulated(seeds: int = 1, preempt: float = 0.0) -> Callable[[Callable[P, None]], Callable[..., None]]:
@@ -520,7 +515,7 @@ def replayed(world: World, test: Callable[[], T]) -> T:
     try:
         return world.run(test)
     except BaseException as error:
-        error.add_note(f"seed {world.seed}: CONTAINERNET_ENV_TEST_SEED={world.seed} replays it")
+        error.add_note(f"CONTAINERNET_ENV_SEED={world.seed} replays it")
         raise
 
 
@@ -531,7 +526,7 @@ def struck_everywhere(
 
     ``test`` has to cope with what ``call`` raises. ``every``: only at each so manieth step.
     """
-    step = 1 + next(chosen(1)) % every
+    step = 1 + chosen(1)[0] % every
     while True:
         world = World(seed, preempt, (step, call))
         try:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import Interrupted, RunError, UsageError
 from containernet_env.base.stop import Stop
@@ -31,6 +32,7 @@ from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
+from tests.simulated_time import World
 from tests.unit.matrix_fakes import FakeServer, result_of
 from tests.unit.run_fakes import CONFIG, QUICK, FakeTestbed, events, on_fakes, rows, run
 
@@ -236,28 +238,19 @@ def test_every_step_of_a_tear_down_is_taken_whatever_the_one_before_it_raised(mo
     assert stopped
 
 
+@pytest.mark.simulated(seeds=20, preempt=0.2)
 def test_events_are_in_the_order_of_their_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is taken before the lock: of two threads the later one may be written first."""
-    directory = RunDirectory(tmp_path / "out.csv", "r")
-    second_is_written, first_has_its_time = threading.Event(), threading.Event()
-    real = Moment.now
-
-    def now() -> Moment:
-        moment = real()
-        if threading.current_thread().name == "first":
-            first_has_its_time.set()
-            second_is_written.wait(0.5)
-        return moment
-
-    monkeypatch.setattr(run_directory.Moment, "now", staticmethod(now))
-    first = threading.Thread(target=directory.add_event, args=("testbed_failed", "x"), name="first")
-    first.start()
-    first_has_its_time.wait(5)
-    directory.add_event("scenario_ended", "y")
-    second_is_written.set()
-    first.join()
+    directory = RunDirectory(tmp_path / f"{World.current.seed}.csv", "r")
+    moments = (Moment("", at_ns) for at_ns in count())
+    monkeypatch.setattr(run_directory.Moment, "now", staticmethod(lambda: next(moments)))
+    threads = [clock.Thread(target=directory.add_event, args=("testbed_failed", "x")) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     lines = [json.loads(line)["at_ns"] for line in (directory.path / "events.jsonl").read_text().splitlines()]
-    assert lines == sorted(lines)
+    assert lines == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

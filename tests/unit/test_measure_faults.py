@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import shutil
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.stop import Stop
 from containernet_env.load.server import Answer
@@ -161,6 +161,7 @@ def test_a_row_that_is_in_no_file_is_in_the_message(
     ]
 
 
+@pytest.mark.simulated()
 def test_a_run_that_was_asked_to_end_and_has_rows_that_found_no_room_tells_both(
     made: list[FakeTestbed], disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +170,7 @@ def test_a_run_that_was_asked_to_end_and_has_rows_that_found_no_room_tells_both(
     def fill() -> None:
         disk.full()
         stop.request()
-        time.sleep(0.5)  # the scenario still runs when the stop is looked at
+        clock.sleep(1)  # the scenario still runs when the stop is looked at
 
     fill_after(monkeypatch, 1, fill)
     with pytest.raises(Interrupted) as ended:
@@ -239,17 +240,18 @@ def test_a_run_that_fails_says_where_its_rescued_rows_are(
     ]
 
 
+@pytest.mark.simulated()
 def test_the_testbed_is_down_before_that_is_told() -> None:
     """A terminal that is stopped (Ctrl-S) held the driver in the stage's first line, and kept the containers up."""
     told: list[str] = []
 
     class Shown(Silent):
         def stage(self, name: str, seconds: float | None = None) -> Any:
-            told.append(f"{name} {seconds is not None and seconds >= 0.05}")
+            told.append(f"{name} {seconds is not None and seconds == 0.5}")
             return super().stage(name)
 
     def down() -> None:
-        time.sleep(0.05)
+        clock.sleep(0.5)
         told.append("down")
 
     testbed_module.take_down(SimpleNamespace(down=down, after_down=""), Shown())

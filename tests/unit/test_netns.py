@@ -30,9 +30,9 @@ def test_a_process_that_is_gone_is_an_error() -> None:
     with pytest.raises(netns.ProcessGoneError, match="cannot enter the network namespace of process 4194304"):
         netns.call_in(4194304, lambda: None)
     with pytest.raises(NoAnswerError, match="GET /progress on port 8080: host benchmark has ended"):
-        NamespaceConnection(4194304, "benchmark").request_json(8080, "GET", "/progress", timeout_s=1)
+        NamespaceConnection(4194304, "benchmark").request_json(8080, "GET", "/progress", timeout_s=60)
     with pytest.raises(NoAnswerError, match="GET /metrics on port 2379: host etcd1 has ended"):
-        NamespaceConnection(4194304, "etcd1").request_bytes(2379, "/metrics", timeout_s=1)
+        NamespaceConnection(4194304, "etcd1").request_bytes(2379, "/metrics", timeout_s=60)
 
 
 def test_nothing_is_run_for_no_lines() -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,7 @@ import mininet.nodelib
 import pytest
 from mininet.net import Mininet
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import container, engine, netns
 from containernet_env.hosts.engine import OurContainer
@@ -337,27 +337,28 @@ def test_stop_removes_what_carries_the_runs_label_also_what_was_never_noted(
     assert removed == ["half made", "half made"]
 
 
+@pytest.mark.simulated(seeds=20)
 def test_stop_waits_for_what_is_being_made(original: Original, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of()
     net = original(plan)
-    begun, go_on, order = threading.Event(), threading.Event(), []
+    begun, go_on, order = clock.Event(), clock.Event(), []
 
     def begin() -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait()
         order.append("made")
 
     FakeDocker.begun = begin
     monkeypatch.setattr(engine, "remove_containers", lambda ids: order.append("removed"))
     # The thread that an interrupt leaves behind.
-    maker = threading.Thread(target=net.add_host, args=(plan.hosts[0], "image:tag", ["sh"]))
+    maker = clock.Thread(target=net.add_host, args=(plan.hosts[0], "image:tag", ["sh"]))
     maker.start()
-    begun.wait(10)
-    stopper = threading.Thread(target=net.stop)
+    begun.wait()
+    stopper = clock.Thread(target=net.stop)
     stopper.start()
     go_on.set()
-    stopper.join(10)
-    maker.join(10)
+    stopper.join()
+    maker.join()
     assert order == ["made", "removed"]
 
 

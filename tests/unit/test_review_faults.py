@@ -6,9 +6,7 @@ import errno
 import os
 import resource
 import signal
-import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,19 +14,16 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base import life
+from containernet_env.base import clock, life
 from containernet_env.base.errors import Interrupted, UsageError
 from containernet_env.cli.output import Output
 from containernet_env.cli.signals import StopSignals
-from containernet_env.fidelity import prober
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.load.server import Answer
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset
-from containernet_env.network.emulator import process
-from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.results import place
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.place import check_place
@@ -234,16 +229,17 @@ def test_a_new_file_is_found_again_after_a_power_failure(tmp_path: Path, monkeyp
     assert tmp_path.stat().st_ino in synced
 
 
+@pytest.mark.simulated(seeds=10)
 def test_a_failure_that_is_told_a_moment_after_its_request_is_the_reason() -> None:
-    failed = threading.Event()
+    failed = clock.Event()
     bed = SimpleNamespace(failure=None, _failed=failed, _links=SimpleNamespace(settle=lambda: None))
 
     def tell() -> None:
-        time.sleep(0.1)
+        clock.sleep(0.1)
         bed.failure = "the link emulator ended"
         failed.set()
 
-    threading.Thread(target=tell).start()
+    clock.Thread(target=tell).start()
     assert Testbed.settled_failure(bed) == "the link emulator ended"  # type: ignore[arg-type]
 
 
@@ -277,7 +273,7 @@ def test_a_pipe_that_somebody_made_non_blocking_loses_nothing() -> None:
     reader.start()
     printed.write(data)
     os.close(write_end)
-    reader.join(10)
+    reader.join(60)
     os.close(read)
     assert (printed.error, bytes(got) == data) == (None, True)
 
@@ -320,35 +316,6 @@ def test_a_forked_process_has_a_life_of_its_own(monkeypatch: pytest.MonkeyPatch)
     for fd in life._pipes.pop(-1):
         os.close(fd)
     assert theirs != ours
-
-
-def test_a_prober_ends_where_its_run_is_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C during the network's proof: the tear-down waited for the prober to end by itself."""
-    binary = tmp_path / "prober"
-    binary.write_text("#!/bin/sh\nexec sleep 20\n")
-    binary.chmod(0o755)
-
-    def interrupt() -> None:
-        raise Interrupted(signal.SIGINT)
-
-    began_s = time.monotonic()
-    with pytest.raises(Interrupted):
-        prober.ask("probe", {}, 60.0, interrupt, binary)
-    assert time.monotonic() - began_s < 5
-
-
-def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not see its control connection close."""
-    monkeypatch.setattr(process, "_END_DEADLINE_S", 0.2)
-    emulator = LinkEmulator("/bin/true", lambda kind, text: None)
-    emulator._process = stopped = subprocess.Popen(["sleep", "20"])  # type: ignore[assignment]
-    stopped.send_signal(signal.SIGSTOP)
-    try:
-        emulator.stop()
-        assert stopped.poll() == -signal.SIGKILL
-    finally:
-        stopped.kill()
-        stopped.wait()
 
 
 def test_a_scenario_that_was_measured_keeps_its_figures_where_a_signal_strikes_after_it() -> None:

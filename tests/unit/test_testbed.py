@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,17 +13,16 @@ from typing import Any
 import docker
 import pytest
 
+from containernet_env.base import clock
 from containernet_env.base.endings import with_words
 from containernet_env.base.errors import RunError
 from containernet_env.fidelity import prober as prober_module
-from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import ending, netns
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
-from containernet_env.model.topology import RttExpectation
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import network_prover, sync
 from containernet_env.runs import testbed as testbed_module
@@ -296,12 +294,10 @@ def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any
             client.ended, client.log = "exit status 2", "panic: listen\n\ngoroutine 1 [running]:\nmain.main()\n"
 
     bed._done = done
-    began = time.monotonic()
     with pytest.raises(
         RunError, match=r"^the benchmark host ended before the first scenario: exit status 2: panic: listen$"
     ):
         bed.up()
-    assert time.monotonic() - began < 5
 
 
 def test_the_end_of_a_host_does_not_hide_that_of_the_network(bed: Any, hosts: dict[str, EndedHost]) -> None:
@@ -321,54 +317,16 @@ def test_a_network_that_died_while_all_else_came_up_is_no_testbed(bed: Any) -> N
         bed.up()
 
 
-def test_nobody_waits_for_round_trips_on_a_dead_network(tmp_path: Path) -> None:
-    prober = tmp_path / "prober"
-    prober.write_text("#!/bin/sh\nexec sleep 60\n")
-    prober.chmod(0o755)
-    news = iter([None, None, DIED])
-    began = time.monotonic()
-    with pytest.raises(RunError, match=DIED):
-        measure(
-            [ProbeHost("a", 1, "10.0.0.1"), ProbeHost("b", 1, "10.0.0.2")],
-            [RttExpectation("a", "b", 0, 0)],
-            binary=prober,
-            broken=lambda: next(news),
-        )
-    assert time.monotonic() - began < 5
-
-
-def test_the_prober_gets_its_request_and_is_waited_for_over_several_looks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prober_module, "_LOOK_S", 0.01)
-    prober = tmp_path / "prober"
-    answer = '{"pairs":[{"a":"a","b":"b","sent":1,"lost":0,"samples_ns":[5]}]}'
-    prober.write_text(f"#!/bin/sh\nsleep 0.1\ngrep -q '\"ip\": \"10.0.0.2\"' && echo '{answer}'\n")
-    prober.chmod(0o755)
-    hosts = [ProbeHost("a", 1, "10.0.0.1"), ProbeHost("b", 1, "10.0.0.2")]
-    table = measure(hosts, [RttExpectation("a", "b", 0, 0)], binary=prober)
-    assert table.pairs[0].measured_ns == 5
-
-
-def test_a_crash_of_the_prober_is_told_by_its_first_line(tmp_path: Path) -> None:
-    prober = tmp_path / "prober"
-    prober.write_text("#!/bin/sh\ncat >&2 <<.\npanic: no room\n\ngoroutine 1 [running]:\nmain.main()\n.\nexit 2\n")
-    prober.chmod(0o755)
-    hosts = [ProbeHost("a", 1, "10.0.0.1"), ProbeHost("b", 1, "10.0.0.2")]
-    with pytest.raises(RunError, match=r"^the RTT measurement failed: exit status 2: panic: no room$"):
-        measure(hosts, [RttExpectation("a", "b", 0, 0)], binary=prober)
-
-
+@pytest.mark.simulated()
 def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
     host: Any = SimpleNamespace(name="etcd1", ending=lambda words: None)
     cluster = EtcdCluster([Member(MemberPlace(host, "10.0.0.1", SimpleNamespace()))])
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
     monkeypatch.setattr(EtcdCluster, "statuses", lambda self: {})
     news = iter([None, None, DIED])
-    began = time.monotonic()
     with pytest.raises(RunError, match=DIED):
         cluster.start(60, lambda: next(news))
-    assert time.monotonic() - began < 5
+    assert clock.monotonic() < 1001
     cluster.close()
 
 

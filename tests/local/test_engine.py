@@ -69,7 +69,7 @@ class Listener:
 
     def close(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(5)
+        self._thread.join(60)
         for opened in (*self._held, self._socket):
             opened.close()
 

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ import pytest
 import requests
 from docker.errors import APIError, NotFound
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import container, engine
 from containernet_env.hosts.container import Container
@@ -23,6 +23,7 @@ from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.options import ContainerOptions
 from containernet_env.hosts.shim import shim_of
+from tests.deadline import eventually
 
 
 class Family:
@@ -47,7 +48,7 @@ class Family:
         self.end_first()
         self.shim.send_signal(signal.SIGCONT)
         self.shim.stdin.close()
-        self.shim.wait(10)
+        self.shim.wait(60)
         self.shim.stdout.close()
 
 
@@ -115,7 +116,7 @@ def test_from_its_creation_to_its_end(api: Api, family: Family) -> None:
     assert host.logs() == "this is why\n"
     family.end_first()
     family.shim.stdin.close()  # type: ignore[union-attr]
-    family.shim.wait(10)
+    family.shim.wait(60)
     assert host.died()
     assert host.exit_state().exit_code == 4
     host.remove()
@@ -130,10 +131,8 @@ def test_removal_is_over_when_the_shim_has_ended(api: Api, family: Family) -> No
     host = started()
     host.remove()
     ender = threading.Timer(0.3, family.end)
-    began = time.monotonic()
     ender.start()
     host.wait_gone()
-    assert time.monotonic() - began > 0.25
     assert family.shim.poll() is not None
     ender.join()
 
@@ -281,9 +280,7 @@ def test_without_its_engine_the_first_process_is_ended_and_the_shim_left_to_the_
         host.remove()
     assert host.died() and not host.removed
     assert family.shim.poll() is None
-    began = time.monotonic()
-    host.wait_gone()
-    assert time.monotonic() - began < 1
+    host.wait_gone()  # else it would say that the shim has not ended
     # The engine is back.
     api.failing.clear()
     host.remove()
@@ -316,17 +313,14 @@ def test_a_container_is_started_again_within_its_limits_once_it_has_ended(
 
 
 def until_ended(made: Container) -> None:
-    deadline_s = time.monotonic() + 10
-    while made.alive:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.001)
+    eventually(lambda: not made.alive, "its first process has ended")
 
 
 def test_the_first_process_is_stopped_and_goes_on_and_the_kernel_says_so(api: Api, family: Family) -> None:
     made = Container("h1", ContainerOptions(), "abc")
     made.adopt(family.first)
-    before_ns = time.monotonic_ns()
-    assert before_ns <= made.signal(signal.SIGSTOP) <= time.monotonic_ns()
+    before_ns = clock.monotonic_ns()
+    assert before_ns <= made.signal(signal.SIGSTOP) <= clock.monotonic_ns()
     made.wait_stopped(True)
     with pytest.raises(RunError, match="h1: its first process is stopped"):
         made.wait_stopped(False)

@@ -6,7 +6,6 @@ import json
 import queue
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,9 @@ from containernet_env.network.emulator.link import (
 )
 from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.network.interface import Interface, SwitchPort
+
+SOON_S = 0.05
+"""The deadline of calls that cannot be answered or sent."""
 
 
 class Emulator:
@@ -77,7 +79,7 @@ def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
     emulator.send(id=requests["two"], ok=True, at_ns=1, result={"is": 2})
     emulator.send(id=requests["one"], ok=True, at_ns=2, result={"is": 1})
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert answers == {"one": {"is": 1}, "two": {"is": 2}}
 
 
@@ -85,25 +87,25 @@ def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator:
     answers: dict[str, Any] = {}
     thread = ask(emulator, "add_link", answers, "x")
     emulator.send(id=emulator.request()["id"], ok=False, error="a.port: no such port")
-    thread.join(5)
+    thread.join(60)
     assert answers["x"] == "link emulator: add_link: a.port: no such port"
 
 
 def test_no_answer_in_time_is_an_error_and_a_late_one_is_nobodys(emulator: Emulator) -> None:
     with pytest.raises(RunError, match=r"no answer after 0\.05 s"):
-        emulator.client.call("hello", deadline_s=0.05)
+        emulator.client.call("hello", deadline_s=SOON_S)
     emulator.send(id=emulator.request()["id"], ok=True, result={})
     answers: dict[str, Any] = {}
     thread = ask(emulator, "hello", answers, "later")
     emulator.send(id=emulator.request()["id"], ok=True)
-    thread.join(5)
+    thread.join(60)
     assert answers == {"later": {}}
 
 
 def test_events_are_handed_on(emulator: Emulator) -> None:
     event = {"event": "port_down", "port": "d1-eth0", "reason": "host process 123 ended", "at_ns": 5}
     emulator.send(**event)
-    assert emulator.events.get(timeout=5) == event
+    assert emulator.events.get(timeout=60) == event
 
 
 def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> None:
@@ -111,8 +113,8 @@ def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> N
     thread = ask(emulator, "stats", answers, "x")
     emulator.request()
     emulator.end()
-    thread.join(5)
-    assert emulator.lost.wait(5)
+    thread.join(60)
+    assert emulator.lost.wait(60)
     assert answers["x"] == "link emulator: stats: it has ended"
     with pytest.raises(RunError, match="it has ended"):
         emulator.client.call("stats")
@@ -123,7 +125,7 @@ def test_an_emulator_that_stands_still_holds_nobody_for_ever(emulator: Emulator)
     problems = []
     while not problems or "no answer" in problems[-1]:
         with pytest.raises(RunError) as caught:
-            emulator.client.call("hello", deadline_s=0.01)
+            emulator.client.call("hello", deadline_s=SOON_S / 5)
         problems.append(str(caught.value))
         assert len(problems) < 10_000
     assert problems[-1] == "link emulator: hello: the request cannot be sent within 0.01 s"
@@ -134,14 +136,14 @@ def test_an_emulator_that_stands_still_holds_nobody_for_ever(emulator: Emulator)
     while (request := emulator.request())["op"] != "stats":
         pass
     emulator.send(id=request["id"], ok=True)
-    thread.join(5)
+    thread.join(60)
     assert answers == {"later": {}}
 
 
 def test_a_request_that_is_taken_in_part_only_ends_the_connection(emulator: Emulator) -> None:
     with pytest.raises(RunError, match=r"cannot be sent within 0\.05 s"):
-        emulator.client.call("stats", deadline_s=0.05, text="x" * 10_000_000)
-    assert emulator.lost.wait(5)
+        emulator.client.call("stats", deadline_s=SOON_S, text="x" * 10_000_000)
+    assert emulator.lost.wait(60)
     with pytest.raises(RunError, match="it has ended"):
         emulator.client.call("hello")
 
@@ -151,17 +153,15 @@ def test_closing_does_not_wait_for_a_request_that_cannot_be_sent(emulator: Emula
 
     def work() -> None:
         try:
-            emulator.client.call("stats", deadline_s=60, text="x" * 10_000_000)
+            emulator.client.call("stats", deadline_s=3600, text="x" * 10_000_000)
         except RunError as error:
             answers["x"] = str(error)
 
     thread = threading.Thread(target=work)
     thread.start()
     assert emulator.socket.recv(1) == b"{"  # it is being sent
-    begun = time.monotonic()
     emulator.client.close()
-    assert time.monotonic() - begun < 5
-    thread.join(5)
+    thread.join(60)
     assert answers["x"] == "link emulator: stats: it has ended"
 
 
@@ -185,10 +185,10 @@ def test_a_handler_that_fails_costs_one_event_and_nothing_else(caplog: pytest.Lo
         thread = threading.Thread(target=lambda: answers.append(client.call("hello")))
         thread.start()
         theirs.sendall(b'{"id":%d,"ok":true}\n' % json.loads(lines.readline())["id"])
-        thread.join(5)
+        thread.join(60)
         assert answers == [{}]
     assert [event["event"] for event in seen] == ["one", "two"]
-    assert lost.wait(5)
+    assert lost.wait(60)
     with pytest.raises(RunError, match="it has ended"):
         client.call("hello")
     client.close()
@@ -205,9 +205,9 @@ def test_an_answer_that_is_none_ends_the_connection_for_all_who_wait(emulator: E
     thread = ask(emulator, "stats", answers, "x")
     emulator.request()
     emulator.socket.sendall(junk)
-    thread.join(5)
+    thread.join(60)
     assert "its answer cannot be read" in answers["x"]
-    assert emulator.lost.wait(5)
+    assert emulator.lost.wait(60)
 
 
 def test_closing_is_no_loss(emulator: Emulator) -> None:
@@ -311,7 +311,7 @@ def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
     thread = threading.Thread(target=lambda: answers.append(emulator.client.ask("heal")))
     thread.start()
     emulator.send(id=emulator.request()["id"], ok=True, at_ns=12345, result={})
-    thread.join(5)
+    thread.join(60)
     assert (answers[0].at_ns, answers[0].result) == (12345, {})
 
 

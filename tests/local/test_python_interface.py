@@ -38,3 +38,12 @@ def test_the_names_are_those_that_are_documented() -> None:
         assert getattr(containernet_env, name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = containernet_env.nothing
+
+
+def test_what_it_cannot_do_is_known_without_mininet_and_the_engines_sdk() -> None:
+    """Plans are made by `check` too, which has to be quick."""
+    program = (
+        "import sys, containernet_env.plan.build; print({'mininet.node', 'mininet.link', 'docker'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "set()\n"

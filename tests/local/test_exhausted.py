@@ -98,7 +98,7 @@ def test_a_limit_that_cannot_be_raised_is_told_with_the_number(monkeypatch: pyte
 
 
 def test_work_is_done_side_by_side_in_order() -> None:
-    meeting = threading.Barrier(3, timeout=10)
+    meeting = threading.Barrier(3, timeout=60)
 
     def meet(number: int) -> int:
         meeting.wait()

@@ -84,7 +84,7 @@ def test_a_worker_waits_for_the_machine_until_it_is_no_longer_wanted(tmp_path: P
         with pytest.raises(Interrupted):
             RunLock(tmp_path / "lock", wait=stop).__enter__()
         assert not got.is_set()
-    waiting.join(10)
+    waiting.join(60)
     assert got.is_set()
     with RunLock(tmp_path / "lock"):
         pass

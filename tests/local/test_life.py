@@ -111,7 +111,7 @@ def test_a_program_that_takes_its_time_to_end_is_given_it(tmp_path: Path, fifo: 
 @pytest.mark.parametrize(("script", "said"), [("exit 3", "exit status 3"), ("kill -TERM $$", "ended by SIGTERM")])
 def test_a_guarded_program_is_told_by_its_own_end(script: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=said):
-        Commands().run(["sh", "-c", script], tmp_path / "log", timeout_s=20)
+        Commands().run(["sh", "-c", script], tmp_path / "log", timeout_s=60)
 
 
 @pytest.mark.parametrize("leader_only", [True, False])
@@ -127,7 +127,7 @@ def test_a_signal_reaches_the_guarded_program_once(leader_only: bool, tmp_path: 
     )
     fifo.read_text()
     guard.send_signal(signal.SIGINT) if leader_only else os.killpg(guard.pid, signal.SIGINT)
-    assert guard.wait(10) == 0
+    assert guard.wait(60) == 0
     assert caught.read_text() == "once\n"
 
 
@@ -145,7 +145,7 @@ def test_a_driver_that_ends_while_a_program_is_started_leaves_it_ended() -> None
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         nsexec._wait(child.pid, read)
-        assert child.wait(5) == -signal.SIGKILL
+        assert child.wait(60) == -signal.SIGKILL
     finally:
         os.close(read)
         child.kill()
