@@ -11,7 +11,7 @@ import (
 // sourceHash identifies the sources of the build: -ldflags "-X main.sourceHash=...".
 var sourceHash = "dev"
 
-const usage = `usage: link-emulator serve --control-fd FD [--buffer-bytes N] [--stamps kernel|reckoned] [--core N]
+const usage = `usage: link-emulator serve --control-fd FD [--buffer-bytes N] [--stamps kernel|read] [--core N]
        link-emulator rtt [--life-fd FD] < hosts.json > pairs.json
        link-emulator probe [--life-fd FD] < streams.json > times.json
        link-emulator --version | --help

@@ -68,7 +68,7 @@ func TestCommandLine(t *testing.T) {
 		{arguments: "serve --control-fd 3 more", status: exitUsage, stderr: `"more"`},
 		{arguments: "serve --control-fd 3 --buffer-bytes 1", status: exitUsage, stderr: "--buffer-bytes"},
 		{arguments: "serve --control-fd 3 --stamps none", status: exitUsage,
-			stderr: `--stamps: got "none", allowed: kernel, reckoned`},
+			stderr: `--stamps: got "none", allowed: kernel, read`},
 		{arguments: "serve --control-fd 3 --core -2", status: exitUsage, stderr: "--core"},
 		{arguments: "serve --nonsense", status: exitUsage, stderr: "nonsense"},
 		{arguments: "rtt", stdin: "{}", status: exitUsage, stderr: "hosts: got 0, allowed: 2 to 256"},

@@ -17,8 +17,8 @@ const minBufferBytes = 4 << 20
 
 // Values of --stamps.
 const (
-	kernelStamps   = "kernel" // where the kernel refuses, arrivals are reckoned
-	reckonedStamps = "reckoned"
+	kernelStamps = "kernel" // where the kernel refuses, as with readStamps
+	readStamps   = "read"
 )
 
 // serve runs the emulator until the control connection ends. On SIGTERM, and when the data path fails, it exits the
@@ -27,7 +27,7 @@ func serve(arguments []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	fd := flags.Int("control-fd", -1, "file descriptor of the control connection")
-	stamps := flags.String("stamps", kernelStamps, "who tells when a frame came to an interface: kernel, or reckoned")
+	stamps := flags.String("stamps", kernelStamps, "when a frame came to an interface: as the kernel stamps it, or when it was read")
 	bufferBytes := flags.Int64("buffer-bytes", emulator.DefaultBufferBytes, "most memory for frames, in bytes")
 	core := flags.Int("core", -1, "the only core of the data thread; -1: any")
 	if err := flags.Parse(arguments); err != nil {
@@ -39,9 +39,9 @@ func serve(arguments []string, stderr io.Writer) int {
 	case *fd < 3:
 		return complain(stderr, exitUsage,
 			fmt.Errorf("serve: --control-fd: got %d, allowed: an open descriptor from 3 on", *fd))
-	case *stamps != kernelStamps && *stamps != reckonedStamps:
+	case *stamps != kernelStamps && *stamps != readStamps:
 		return complain(stderr, exitUsage,
-			fmt.Errorf("serve: --stamps: got %q, allowed: %s, %s", *stamps, kernelStamps, reckonedStamps))
+			fmt.Errorf("serve: --stamps: got %q, allowed: %s, %s", *stamps, kernelStamps, readStamps))
 	case *bufferBytes < minBufferBytes:
 		return complain(stderr, exitUsage,
 			fmt.Errorf("serve: --buffer-bytes: got %d, allowed: %d or more", *bufferBytes, minBufferBytes))
@@ -67,13 +67,13 @@ func serve(arguments []string, stderr io.Writer) int {
 	}
 	connection := os.NewFile(uintptr(*fd), "control connection")
 	server := control.New(sourceHash, connection)
-	reckoned := ""
-	if *stamps == reckonedStamps {
-		reckoned = "--stamps " + reckonedStamps
+	unstamped := ""
+	if *stamps == readStamps {
+		unstamped = "--stamps " + readStamps
 	}
 	running, err := emulator.Start(emulator.Options{
 		BufferBytes: *bufferBytes,
-		Reckoned:    reckoned,
+		Unstamped:   unstamped,
 		Core:        only,
 		PortDown:    server.PortDown,
 		Failed:      func(err error) { os.Exit(complain(stderr, exitFailed, err)) },

@@ -22,7 +22,6 @@ Kind = Literal[
     "generator_paused",
     "link_lateness",
     "link_early",
-    "ingress_poll_delay",
     "frames_unmatched",
     "links_paused",
     "member_silent",
@@ -178,13 +177,12 @@ def network_findings(
     yield from _lateness_findings(network, _late_limit_ns(latency_s))
     if network.unmatched:
         text = f"{network.unmatched:,} frames had no stamp of their arrival: they were later than their lateness says"
+        if network.stamps != "kernel":
+            text = "arrival times are those of the read: this kernel stamps no frames"
         yield Finding("frames_unmatched", "unknown", text, network.unmatched, 0)
-    if network.pause_ns > PAUSE_NS:
-        late_ns, delay_ns = network.lateness_max_ns or 0, network.ingress_poll_delay_max_ns
+    if (late_ns := network.lateness_max_ns or 0) > PAUSE_NS:
         text = f"the link emulator stood still: a frame reached its host {late_ns / 1e9:.1f} s after its time"
-        if delay_ns is not None:
-            text += f", and frames may have waited unread for {delay_ns / 1e9:.1f} s"
-        yield Finding("links_paused", "invalid", text, network.pause_ns, PAUSE_NS)
+        yield Finding("links_paused", "invalid", text, late_ns, PAUSE_NS)
     for subject, frames, text in network.own_losses():
         # Ports and links of a member are called by it: etcd1-eth0, etcd1-s1.
         explained = subject.rpartition("-")[0] in killed
@@ -208,14 +206,10 @@ def _late_limit_ns(latency_s: float | None) -> int:
 
 
 def _lateness_findings(network: LinkStatistics, limit_ns: int) -> Iterator[Finding]:
-    """Where the kernel does not stamp frames, one may have waited unread, and then be late: the sum of both counts."""
-    late_ns, delay_ns = network.lateness_p99_ns or 0, network.ingress_poll_delay_p99_ns or 0
-    if late_ns + delay_ns > limit_ns:
+    late_ns = network.lateness_p99_ns or 0
+    if late_ns > limit_ns:
         text = f"the latest 1 % of the frames reached their hosts {late_ns / 1e6:.2f} ms after their time, or later"
-        if delay_ns:
-            text += f", and may have waited unread for {delay_ns / 1e6:.2f} ms before"
-        kind: Kind = "link_lateness" if late_ns >= delay_ns else "ingress_poll_delay"
-        yield Finding(kind, "invalid", text, late_ns + delay_ns, limit_ns)
+        yield Finding("link_lateness", "invalid", text, late_ns, limit_ns)
     else:
         median_ns, most_ns = network.lateness_p50_ns or 0, max(LATE_MEDIAN_LEAST_NS, limit_ns // LATE_MEDIAN_PART)
         if median_ns > most_ns:

@@ -9,11 +9,9 @@ pairs of a bucket's longest time in ns and its count; those of all links togethe
 they are left out; ``early_max_ns`` is the most by which one was early, ``too_early`` how many were more than 20 us
 early); ``None`` is what the implementation does not know.
 
-``stamps`` is who tells when a frame came from its host: the ``kernel``, which stamps each; then lateness contains
-everything, and ``unmatched`` counts the frames whose stamp was not found (they count as read; a direction that begins
-at a port has its own count). Or that is ``reckoned`` from when frames were read. Then ``ingress_poll_delay`` is how
-long they may have waited before that, in the form of ``lateness``, for each port of the link emulator and for all
-together; the sum of both bounds how late a frame was. It is ``None`` where the kernel stamps.
+``stamps`` is when a frame came from its host: ``kernel``, as the kernel stamped it, so that lateness contains
+everything; or ``read``, when the link emulator read it. ``unmatched`` counts the frames without a stamp, which count as
+read (a direction that begins at a port has its own count).
 """
 
 from __future__ import annotations
@@ -72,7 +70,6 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
             # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
             "tap_drops": port["tap_drops"],
             "tap_drops_error": port["tap_drops_error"],
-            "ingress_poll_delay": port["ingress_poll_delay"],
         }
         for name, port in stats["ports"].items()
     }
@@ -84,7 +81,6 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
         "stamps": stats["stamps"],
         "unmatched": stats["unmatched"],
         "lateness": {key: value for key, value in stats["lateness"].items() if key != "buckets"},
-        "ingress_poll_delay": stats["ingress_poll_delay"],
         "latencies": stats.get("latencies"),
         "partition": stats["partition"],
     }
@@ -135,13 +131,13 @@ class LinkStatistics:
 
     @property
     def stamps(self) -> str | None:
-        """Who tells when a frame came from its host: ``kernel``, ``reckoned``; ``None`` if the kernel carries links."""
+        """When a frame came from its host: by ``kernel`` or ``read``; ``None`` if the kernel carries links."""
         held: str | None = self.values.get("stamps")
         return held
 
     @property
     def unmatched(self) -> int:
-        """Frames whose stamp was not found, so that their lateness lacks the time before they were read."""
+        """Frames without a stamp, so that their lateness lacks the time before they were read."""
         return int(self.values.get("unmatched") or 0)
 
     @property
@@ -161,24 +157,9 @@ class LinkStatistics:
         return self._of("lateness", "p99_ns")
 
     @property
-    def ingress_poll_delay_p99_ns(self) -> int | None:
-        """99th percentile of how long frames may have waited to be read; ``None`` if unknown, or part of lateness."""
-        return self._of("ingress_poll_delay", "p99_ns")
-
-    @property
     def lateness_max_ns(self) -> int | None:
         """The latest that any frame on any link reached its host; ``None`` if unknown."""
         return self._of("lateness", "max_ns")
-
-    @property
-    def ingress_poll_delay_max_ns(self) -> int | None:
-        """The longest that any frame may have waited to be read; ``None`` if unknown, or part of lateness."""
-        return self._of("ingress_poll_delay", "max_ns")
-
-    @property
-    def pause_ns(self) -> int:
-        """For how long the link emulator has stood still at most, as far as frames show it; 0 if unknown."""
-        return max(self.lateness_max_ns or 0, self.ingress_poll_delay_max_ns or 0)
 
     def busiest_since(self, before: LinkStatistics, rates_bps: Mapping[str, tuple[int, int]]) -> tuple[float, str]:
         """The largest share of its rate that a direction has carried since, and the name of its link; 0 if unknown.

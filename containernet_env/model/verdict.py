@@ -57,21 +57,15 @@ RULES: Mapping[Kind, Rule] = {
         "a request crosses four links at least, so that adds up to a tenth to one in 25, or a 40th to each; 0.3 ms and "
         "50 us are more than twice what 18 scenarios on two busy cores had at most",
     ),
-    "ingress_poll_delay": Rule(
-        ("invalid",),
-        "ns, 99th percentiles of how long frames may have waited to be read, and of lateness, together",
-        "as for lateness",
-        "where the kernel does not stamp frames, their lateness does not have that wait",
-    ),
     "link_early": Rule(
         ("invalid",),
         "ns, the most by which a frame reached its host before its time",
         "as for lateness",
-        "a link that is faster than configured; where the kernel stamps frames there is none",
+        "a link that is faster than configured",
     ),
     "links_paused": Rule(
         ("invalid",),
-        "ns, the largest of lateness or of the wait to be read",
+        "ns, the largest lateness",
         "100 ms",
         "the link emulator stood still: few frames meet that, and no percentile shows it; members notice 100 ms",
     ),
@@ -79,7 +73,7 @@ RULES: Mapping[Kind, Rule] = {
         ("unknown",),
         "frames that had no stamp of their arrival",
         "0",
-        "their lateness lacks the time before they were read",
+        "their lateness lacks the time before they were read; of all frames where the kernel stamps none",
     ),
     "frames_lost": Rule(
         ("told", "invalid"),
@@ -239,7 +233,6 @@ OF_THE_MACHINE: frozenset[Kind] = frozenset(
         "generator_waited",
         "link_lateness",
         "link_early",
-        "ingress_poll_delay",
         "links_paused",
         "links_saturated",
         "links_throttled",

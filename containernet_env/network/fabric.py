@@ -36,7 +36,7 @@ class Fabric(ABC):
         """What these links saw since they came up, or since ``reset`` was last given (after it was read).
 
         ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
-        ``stamps``, ``unmatched``, ``lateness`` and ``ingress_poll_delay``: of the link emulator; ``at_ns``: when.
+        ``stamps``, ``unmatched`` and ``lateness``: of the link emulator; ``at_ns``: when.
         ``buckets``: with histograms.
         """
 
@@ -103,5 +103,4 @@ def _kernel_counters(links: Sequence[ShapedLink]) -> dict[str, Any]:
         "stamps": None,
         "unmatched": None,
         "lateness": None,
-        "ingress_poll_delay": None,
     }

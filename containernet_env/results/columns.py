@@ -396,8 +396,8 @@ OUR_TABLE = (
     _words(
         "LinkStamps",
         "run",
-        "who tells when a frame came from its host: the `kernel`, which stamps each; or that is `reckoned` from when "
-        "it was read; '-' where the kernel carries the links",
+        "when a frame came from its host: as the `kernel` stamped it, or when the link emulator `read` it; '-' where "
+        "the kernel carries the links",
         lambda facts, outcome: outcome.network.stamps if outcome.network else None,
     ),
     Column(
@@ -414,16 +414,6 @@ OUR_TABLE = (
         "99th percentile, over all frames of the scenario and all links, of how long after its time a frame reached "
         "its host; '-' where the kernel carries the links, which does not tell",
         _microseconds(lambda outcome: outcome.network.lateness_p99_ns if outcome.network else None),
-        1,
-    ),
-    Column(
-        "IngressPollDelay_99%_us",
-        "us",
-        "measured",
-        "the same of how long frames may have waited to be read, once for each poll of the emulator that read some: "
-        "where arrivals are `reckoned`, a frame was late by at most [both together](../docs/links.md); '-' where the "
-        "kernel stamps frames, since lateness contains that time",
-        _microseconds(lambda outcome: outcome.network.ingress_poll_delay_p99_ns if outcome.network else None),
         1,
     ),
     _words(

@@ -149,7 +149,7 @@ class NetworkProver:
             self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
         if hello and hello["stamps"] != "kernel":
             reason = hello["stamps_reason"]
-            self._progress.note(f"the kernel does not stamp frames, so their arrival is reckoned: {reason}")
+            self._progress.note(f"the kernel does not stamp frames, so they count as come when they are read: {reason}")
 
     def _wait_until_quiet(self) -> str | None:
         """Wait until the hosts send little; how much they still send where that does not come."""
@@ -171,8 +171,8 @@ class NetworkProver:
     def _own_fault(self) -> str | None:
         """What the link emulator itself has seen since its counters were reset that no link explains."""
         seen = LinkStatistics(self._net.link_statistics())
-        if seen.pause_ns > PAUSE_NS:
-            return f"the link emulator stood still for {seen.pause_ns / 1e9:.1f} s while the network was proved"
+        if (late_ns := seen.lateness_max_ns or 0) > PAUSE_NS:
+            return f"the link emulator stood still for {late_ns / 1e9:.1f} s while the network was proved"
         for _, _, text in seen.own_losses():
             return f"{text}, while the network was proved"
         if (late_ns := seen.lateness_p99_ns or 0) > LATE_NS:

@@ -80,11 +80,11 @@ func (s *Server) hello(header) (any, int64, error) {
 		MemoryLockedReason: grant.LockedReason,
 		KeptAwake:          grant.Awake,
 		KeptAwakeReason:    grant.AwakeReason,
-		Stamps:             stampsOf(s.emulator.Reckoned()),
-		StampsReason:       s.emulator.Reckoned(),
+		Stamps:             stampsOf(s.emulator.Unstamped()),
+		StampsReason:       s.emulator.Unstamped(),
 		PID:                os.Getpid(),
 		Core:               s.emulator.Core(),
-		Latencies:          latenciesResult(s.emulator.Latencies()),
+		Latencies:          latenciesResult{s.emulator.TimerNS()},
 		SelfTest:           selfTestResult(s.emulator.SelfTest()),
 	}, s.emulator.Now(), nil
 }
@@ -156,12 +156,12 @@ func (s *Server) addLink(request addLink) (any, int64, error) {
 		return nil, 0, err
 	}
 	state, _, err := s.emulator.ReadLink(request.Name)
-	return newLinkResult(state, stampsOf(s.emulator.Reckoned()), false), atNS, err
+	return newLinkResult(state, stampsOf(s.emulator.Unstamped()), false), atNS, err
 }
 
 func (s *Server) readLink(request named) (any, int64, error) {
 	state, atNS, err := s.emulator.ReadLink(request.Name)
-	return newLinkResult(state, stampsOf(s.emulator.Reckoned()), false), atNS, err
+	return newLinkResult(state, stampsOf(s.emulator.Unstamped()), false), atNS, err
 }
 
 // setLink checks both directions before it changes any. Nobody else changes the link meanwhile: requests are served one
@@ -187,7 +187,7 @@ func (s *Server) setLink(request setLink) (any, int64, error) {
 		changes[i] = &fabric.Change{Params: params, Restart: direction.Seed.given}
 	}
 	state, atNS, err := s.emulator.SetLink(request.Name, changes[0], changes[1])
-	return newLinkResult(state, stampsOf(s.emulator.Reckoned()), false), atNS, err
+	return newLinkResult(state, stampsOf(s.emulator.Unstamped()), false), atNS, err
 }
 
 func (s *Server) linkState(request linkState) (any, int64, error) {
@@ -195,7 +195,7 @@ func (s *Server) linkState(request linkState) (any, int64, error) {
 		return nil, 0, errors.New("up: the field is missing")
 	}
 	state, atNS, err := s.emulator.SetLinkUp(request.Name, *request.Up)
-	return newLinkResult(state, stampsOf(s.emulator.Reckoned()), false), atNS, err
+	return newLinkResult(state, stampsOf(s.emulator.Unstamped()), false), atNS, err
 }
 
 func (s *Server) partition(request partition) (any, int64, error) {
@@ -209,7 +209,7 @@ func (s *Server) heal(header) (any, int64, error) {
 
 func (s *Server) stats(request stats) (any, int64, error) {
 	counted, atNS := s.emulator.Stats(request.Reset)
-	return newStatsResult(counted, stampsOf(s.emulator.Reckoned()), request.Buckets), atNS, nil
+	return newStatsResult(counted, stampsOf(s.emulator.Unstamped()), request.Buckets), atNS, nil
 }
 
 func checkLength(field, text string, maxBytes int) error {

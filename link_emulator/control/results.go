@@ -29,21 +29,20 @@ type helloResult struct {
 type stamps string
 
 const (
-	kernel   stamps = "kernel"
-	reckoned stamps = "reckoned"
+	kernel stamps = "kernel"
+	read   stamps = "read" // a frame counts as come when it was read
 )
 
-// stampsOf: reason is why arrivals are reckoned, empty where they are not.
+// stampsOf: reason is why the kernel does not stamp frames, empty where it does.
 func stampsOf(reason string) stamps {
 	if reason != "" {
-		return reckoned
+		return read
 	}
 	return kernel
 }
 
 type latenciesResult struct {
 	TimerNS int64 `json:"timer_ns"`
-	WakeNS  int64 `json:"wake_ns"`
 }
 
 type selfTestResult struct {
@@ -137,34 +136,32 @@ func unlessZero[T int | int64](value T) *T {
 }
 
 type statsResult struct {
-	Links            map[string]linkResult        `json:"links"`
-	Ports            map[string]portStatsResult   `json:"ports"`
-	Switches         map[string]switchStatsResult `json:"switches"`
-	Partition        map[string]int               `json:"partition"`
-	Stamps           stamps                       `json:"stamps"`
-	Unmatched        uint64                       `json:"unmatched"`
-	Lateness         latenessResult               `json:"lateness"`
-	IngressPollDelay *durationsResult             `json:"ingress_poll_delay"`
-	Latencies        latenciesResult              `json:"latencies"`
-	Loop             loopResult                   `json:"loop"`
-	Buffers          buffersResult                `json:"buffers"`
+	Links     map[string]linkResult        `json:"links"`
+	Ports     map[string]portStatsResult   `json:"ports"`
+	Switches  map[string]switchStatsResult `json:"switches"`
+	Partition map[string]int               `json:"partition"`
+	Stamps    stamps                       `json:"stamps"`
+	Unmatched uint64                       `json:"unmatched"`
+	Lateness  latenessResult               `json:"lateness"`
+	Latencies latenciesResult              `json:"latencies"`
+	Loop      loopResult                   `json:"loop"`
+	Buffers   buffersResult                `json:"buffers"`
 }
 
 type portStatsResult struct {
-	Alive            bool             `json:"alive"`
-	PID              int              `json:"pid"`
-	IfName           string           `json:"ifname"`
-	MAC              string           `json:"mac"`
-	MTU              int              `json:"mtu"`
-	ReceivedFrames   uint64           `json:"received_frames"`
-	ReceivedBytes    uint64           `json:"received_bytes"`
-	SentFrames       uint64           `json:"sent_frames"`
-	SentBytes        uint64           `json:"sent_bytes"`
-	Drops            portDrops        `json:"drops"`
-	TapDrops         *tapDrops        `json:"tap_drops"`
-	TapDropsError    string           `json:"tap_drops_error"`
-	Lateness         latenessResult   `json:"lateness"`
-	IngressPollDelay *durationsResult `json:"ingress_poll_delay"`
+	Alive          bool           `json:"alive"`
+	PID            int            `json:"pid"`
+	IfName         string         `json:"ifname"`
+	MAC            string         `json:"mac"`
+	MTU            int            `json:"mtu"`
+	ReceivedFrames uint64         `json:"received_frames"`
+	ReceivedBytes  uint64         `json:"received_bytes"`
+	SentFrames     uint64         `json:"sent_frames"`
+	SentBytes      uint64         `json:"sent_bytes"`
+	Drops          portDrops      `json:"drops"`
+	TapDrops       *tapDrops      `json:"tap_drops"`
+	TapDropsError  string         `json:"tap_drops_error"`
+	Lateness       latenessResult `json:"lateness"`
 }
 
 type portDrops struct {
@@ -213,17 +210,16 @@ type buffersResult struct {
 
 func newStatsResult(s *emulator.Stats, stamps stamps, buckets bool) statsResult {
 	result := statsResult{
-		Links:            make(map[string]linkResult, len(s.Fabric.Links)),
-		Ports:            make(map[string]portStatsResult, len(s.Ports)),
-		Switches:         make(map[string]switchStatsResult, len(s.Fabric.Switches)),
-		Partition:        s.Fabric.Partition,
-		Stamps:           stamps,
-		Unmatched:        s.Unmatched,
-		Lateness:         newLatenessResult(&s.Lateness, buckets),
-		IngressPollDelay: newPollDelayResult(&s.IngressPollDelay, stamps, buckets),
-		Latencies:        latenciesResult(s.Latencies),
-		Loop:             loopResult(s.Loop),
-		Buffers:          buffersResult(s.Buffers),
+		Links:     make(map[string]linkResult, len(s.Fabric.Links)),
+		Ports:     make(map[string]portStatsResult, len(s.Ports)),
+		Switches:  make(map[string]switchStatsResult, len(s.Fabric.Switches)),
+		Partition: s.Fabric.Partition,
+		Stamps:    stamps,
+		Unmatched: s.Unmatched,
+		Lateness:  newLatenessResult(&s.Lateness, buckets),
+		Latencies: latenciesResult{s.TimerNS},
+		Loop:      loopResult(s.Loop),
+		Buffers:   buffersResult(s.Buffers),
 	}
 	for name, link := range s.Fabric.Links {
 		result.Links[name] = newLinkResult(link, stamps, buckets)
@@ -232,27 +228,26 @@ func newStatsResult(s *emulator.Stats, stamps stamps, buckets bool) statsResult 
 		result.Switches[name] = switchStatsResult(sw)
 	}
 	for name, p := range s.Ports {
-		result.Ports[name] = newPortStatsResult(p, s.Fabric.Ports[name], stamps)
+		result.Ports[name] = newPortStatsResult(p, s.Fabric.Ports[name])
 	}
 	return result
 }
 
-func newPortStatsResult(p emulator.PortStats, counted fabric.PortState, stamps stamps) portStatsResult {
+func newPortStatsResult(p emulator.PortStats, counted fabric.PortState) portStatsResult {
 	return portStatsResult{
-		Alive:            counted.Alive,
-		PID:              p.PID,
-		IfName:           p.IfName,
-		MAC:              p.MAC.String(),
-		MTU:              p.MTU,
-		ReceivedFrames:   counted.ReceivedFrames,
-		ReceivedBytes:    counted.ReceivedBytes,
-		SentFrames:       counted.SentFrames,
-		SentBytes:        counted.SentBytes,
-		Drops:            portDrops(counted.Dropped),
-		TapDrops:         newTapDrops(p.Kernel),
-		TapDropsError:    p.KernelError,
-		Lateness:         newLatenessResult(&counted.Lateness, false),
-		IngressPollDelay: newPollDelayResult(&p.IngressPollDelay, stamps, false),
+		Alive:          counted.Alive,
+		PID:            p.PID,
+		IfName:         p.IfName,
+		MAC:            p.MAC.String(),
+		MTU:            p.MTU,
+		ReceivedFrames: counted.ReceivedFrames,
+		ReceivedBytes:  counted.ReceivedBytes,
+		SentFrames:     counted.SentFrames,
+		SentBytes:      counted.SentBytes,
+		Drops:          portDrops(counted.Dropped),
+		TapDrops:       newTapDrops(p.Kernel),
+		TapDropsError:  p.KernelError,
+		Lateness:       newLatenessResult(&counted.Lateness, false),
 	}
 }
 
@@ -266,15 +261,6 @@ func newTapDrops(d *device.Drops) *tapDrops {
 
 func newLatenessResult(l *fabric.Lateness, buckets bool) latenessResult {
 	return latenessResult{newDurationsResult(&l.Histogram, buckets), l.EarlyMaxNS, l.TooEarly}
-}
-
-// newPollDelayResult is null where the kernel stamps frames: lateness contains how long they waited.
-func newPollDelayResult(h *histogram.Histogram, stamps stamps, buckets bool) *durationsResult {
-	if stamps == kernel {
-		return nil
-	}
-	result := newDurationsResult(h, buckets)
-	return &result
 }
 
 func newDurationsResult(h *histogram.Histogram, buckets bool) durationsResult {

@@ -39,9 +39,8 @@ type PortDown struct {
 // Options of Start. Zero values are the defaults.
 type Options struct {
 	BufferBytes int64
-	Core        *int // the only core of the data thread; default: any
-	// why the kernel shall not stamp frames; empty: it shall, if it can
-	Reckoned    string
+	Core        *int                                         // the only core of the data thread; default: any
+	Unstamped   string                                       // why the kernel shall not stamp frames; empty: it shall, if it can
 	CheckStamps func() error                                 // whether it can; default: stamp.Check
 	OpenTap     func(device.TapSpec) (device.Device, error)  // default: a TAP of the kernel
 	OpenTest    func(stamps bool) ([2]device.TestEnd, error) // for the self-test; default: TAPs of the kernel
@@ -51,15 +50,15 @@ type Options struct {
 
 // Emulator is a running emulator. Make it with Start.
 type Emulator struct {
-	fabric   *fabric.Fabric
-	loop     *loop.Loop
-	pool     *framepool.Pool
-	grant    loop.Grant
-	reckoned string
-	selfTest SelfTest
-	openTap  func(device.TapSpec) (device.Device, error)
-	down     func(PortDown)
-	ports    map[string]*port
+	fabric    *fabric.Fabric
+	loop      *loop.Loop
+	pool      *framepool.Pool
+	grant     loop.Grant
+	unstamped string
+	selfTest  SelfTest
+	openTap   func(device.TapSpec) (device.Device, error)
+	down      func(PortDown)
+	ports     map[string]*port
 }
 
 // port is a configured port and what runs it.
@@ -78,8 +77,7 @@ type PortSpec struct {
 	MTU    int
 }
 
-// Start maps the frame memory, tries the kernel's stamps, starts the data thread, measures the machine's latencies and
-// runs the self-test, in some 100 ms. A failed self-test is not an error here; see SelfTest.
+// Start maps the frame memory, tries the kernel's stamps, starts the data thread and runs the self-test, in some 100 ms. A failed self-test is not an error here; see SelfTest.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {
 		options.BufferBytes = DefaultBufferBytes
@@ -93,9 +91,9 @@ func Start(options Options) (*Emulator, error) {
 	if options.CheckStamps == nil {
 		options.CheckStamps = stamp.Check
 	}
-	if options.Reckoned == "" {
+	if options.Unstamped == "" {
 		if err := options.CheckStamps(); err != nil {
-			options.Reckoned = err.Error()
+			options.Unstamped = err.Error()
 		}
 	}
 	pool, err := framepool.New(options.BufferBytes, min(reserveBytes, options.BufferBytes/4))
@@ -103,14 +101,14 @@ func Start(options Options) (*Emulator, error) {
 		return nil, err
 	}
 	e := &Emulator{
-		fabric:   fabric.New(pool),
-		pool:     pool,
-		reckoned: options.Reckoned,
-		openTap:  options.OpenTap,
-		down:     options.PortDown,
-		ports:    map[string]*port{},
+		fabric:    fabric.New(pool),
+		pool:      pool,
+		unstamped: options.Unstamped,
+		openTap:   options.OpenTap,
+		down:      options.PortDown,
+		ports:     map[string]*port{},
 	}
-	if e.loop, err = loop.New(e.fabric, e.reckoned == "", options.Failed); err != nil {
+	if e.loop, err = loop.New(e.fabric, options.Failed); err != nil {
 		return nil, err
 	}
 	e.loop.Core = options.Core
@@ -134,8 +132,8 @@ func (e *Emulator) Core() *int { return e.loop.Core }
 // Grant is what the kernel granted the data thread.
 func (e *Emulator) Grant() loop.Grant { return e.grant }
 
-// Reckoned is why the arrival of frames is reckoned from when they are read; empty: the kernel stamps them.
-func (e *Emulator) Reckoned() string { return e.reckoned }
+// Unstamped is why a frame counts as come when it was read; empty: the kernel stamps frames.
+func (e *Emulator) Unstamped() string { return e.unstamped }
 
 // Now waits for the data thread's next turn and returns its time.
 func (e *Emulator) Now() int64 { return e.loop.Do(func(int64) {}) }
@@ -171,7 +169,7 @@ func (e *Emulator) AddPort(spec PortSpec) (PortSpec, int64, error) {
 		return spec, 0, err
 	}
 	tap, err := e.openTap(device.TapSpec{
-		PID: spec.PID, PIDFD: pidfd, IfName: spec.IfName, MAC: spec.MAC, MTU: spec.MTU, Stamps: e.reckoned == "",
+		PID: spec.PID, PIDFD: pidfd, IfName: spec.IfName, MAC: spec.MAC, MTU: spec.MTU, Stamps: e.unstamped == "",
 	})
 	if err != nil {
 		unix.Close(pidfd)

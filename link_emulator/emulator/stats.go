@@ -3,28 +3,25 @@ package emulator
 import (
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
-	"containernet-env/link_emulator/histogram"
 	"containernet-env/link_emulator/loop"
 )
 
 // Stats holds all counters, read between two frames; only the kernel's counters are read right after.
 type Stats struct {
-	Fabric           fabric.State
-	Ports            map[string]PortStats
-	Lateness         fabric.Lateness     // of all links together
-	Unmatched        uint64              // likewise
-	IngressPollDelay histogram.Histogram // of all ports together; empty where the kernel stamps frames
-	Latencies        loop.Latencies
-	Loop             loop.Counts
-	Buffers          BufferStats
+	Fabric    fabric.State
+	Ports     map[string]PortStats
+	Lateness  fabric.Lateness // of all links together
+	Unmatched uint64          // likewise
+	TimerNS   int64           // see loop.Loop
+	Loop      loop.Counts
+	Buffers   BufferStats
 }
 
 // PortStats holds the counters of a port besides those of the fabric.
 type PortStats struct {
 	PortSpec
-	IngressPollDelay histogram.Histogram // see loop.Port
-	Kernel           *device.Drops       // nil when it could not be read; KernelError says why
-	KernelError      string
+	Kernel      *device.Drops // nil when it could not be read; KernelError says why
+	KernelError string
 }
 
 // BufferStats is the usage of the frame memory.
@@ -39,13 +36,10 @@ func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 	stats := &Stats{Ports: make(map[string]PortStats, len(e.ports))}
 	atNS := e.loop.Do(func(nowNS int64) {
 		stats.Fabric = e.fabric.State()
-		stats.Loop, stats.Latencies = e.loop.Counts(), e.loop.Latencies()
+		stats.Loop, stats.TimerNS = e.loop.Counts(), e.loop.TimerNS()
 		stats.Buffers.Frames, stats.Buffers.MappedBytes, stats.Buffers.LimitBytes = e.pool.Usage()
 		for name, p := range e.ports {
-			stats.Ports[name] = PortStats{PortSpec: p.PortSpec, IngressPollDelay: p.running.IngressPollDelay()}
-			if reset {
-				p.running.ResetIngressPollDelay()
-			}
+			stats.Ports[name] = PortStats{PortSpec: p.PortSpec}
 		}
 		if reset {
 			e.fabric.Reset(nowNS)
@@ -58,7 +52,6 @@ func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 		stats.Unmatched += link.AToB.Unmatched + link.BToA.Unmatched
 	}
 	for name, p := range stats.Ports {
-		stats.IngressPollDelay.Add(&p.IngressPollDelay)
 		if !stats.Fabric.Ports[name].Alive {
 			p.KernelError = "the interface has gone"
 		} else if drops, err := e.ports[name].running.Device().KernelDrops(); err != nil {

@@ -2,7 +2,7 @@ package fabric
 
 import "containernet-env/link_emulator/histogram"
 
-// tooEarlyNS is the README's bound on how early a frame may be.
+// tooEarlyNS: no frame is early; one that is by more than this is counted as well.
 const tooEarlyNS = int64(20e3)
 
 // Lateness is how much after, or before, their scheduled times frames reached hosts. The zero value is empty and ready.

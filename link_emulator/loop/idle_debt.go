@@ -50,18 +50,15 @@ func (d *idleDebt) mostlyBusy() bool { return d.owedNS >= yieldNS }
 // coreLeaves counts how often the data thread gave up its core in a wait. Sleeping and being stopped both count; a wait
 // in which the kernel only processed frames on the thread's own time does not. It must be used on the data thread.
 type coreLeaves struct {
-	before, inWait int64
-	usage          unix.Rusage // buffer for getrusage
+	before int64
+	usage  unix.Rusage // buffer for getrusage
 }
 
 // waits is called right before a wait.
 func (c *coreLeaves) waits() { c.before = c.read() }
 
 // waited reports, right after a wait, whether the thread gave up its core in it.
-func (c *coreLeaves) waited() bool {
-	c.inWait = c.read() - c.before
-	return c.inWait > 0
-}
+func (c *coreLeaves) waited() bool { return c.read() > c.before }
 
 // read is the number of voluntary context switches of the thread. It does not enter the Go scheduler; see realtime.Pin.
 func (c *coreLeaves) read() int64 {

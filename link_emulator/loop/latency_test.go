@@ -6,37 +6,37 @@ import (
 	"containernet-env/link_emulator/model"
 )
 
-func TestWindowHasTheQuantilesOfTheLastValues(t *testing.T) {
-	var w window
+func TestTimerLatencyIsTheMedianOfTheLastValues(t *testing.T) {
+	var l timerLatency
 	for i := range int64(1000) {
-		if fresh := w.add(i); fresh != (i%8 == 7) {
-			t.Fatalf("value %d: fresh %v", i, fresh)
+		before := l.ns
+		if l.took(i); l.ns != before && i%8 != 7 {
+			t.Fatalf("it changed with value %d", i)
 		}
 	}
-	if low, middle, high := w.quantile(0), w.quantile(50), w.quantile(100); low != 936 || middle != 968 || high != 999 {
-		t.Errorf("got %d, %d, %d of 936 to 999", low, middle, high)
+	if l.ns != 968 {
+		t.Errorf("got %d of 936 to 999", l.ns)
 	}
-	var few window
-	for i := range int64(8) {
-		few.add(i)
-	}
-	if low, high := few.quantile(0), few.quantile(100); low != 0 || high != 7 {
-		t.Errorf("got %d and %d of 0 to 7", low, high)
+	for _, ns := range []int64{-5, 2 * maxTimerNS} {
+		for range len(l.values) {
+			l.took(ns)
+		}
+		if want := max(0, min(ns, maxTimerNS)); l.ns != want {
+			t.Errorf("got %d of %d, want %d", l.ns, ns, want)
+		}
 	}
 }
 
 func TestTimerLatencyIsMeasured(t *testing.T) {
-	for _, stamps := range []bool{true, false} {
-		r := newRig(t, stamps, 2, model.Params{DelayNS: int64(200e3)})
-		for range 60 {
-			r.send(0, testFrame(0, "x"))
-			r.receive(1)
-		}
-		var got Latencies
-		r.Do(func(int64) { got = r.Latencies() })
-		if got.TimerNS <= 0 || got.TimerNS > maxTimerNS || (got.WakeNS > 0) == stamps || got.WakeNS > maxShiftNS {
-			t.Errorf("stamps %v: got %+v", stamps, got)
-		}
+	r := newRig(t, true, 2, model.Params{DelayNS: int64(200e3)})
+	for range 60 {
+		r.send(0, testFrame(0, "x"))
+		r.receive(1)
+	}
+	var got int64
+	r.Do(func(int64) { got = r.TimerNS() })
+	if got <= 0 || got > maxTimerNS {
+		t.Errorf("got %d", got)
 	}
 }
 

@@ -38,8 +38,8 @@ const (
 	// read.
 	batchNS  = int64(20e3)
 	behindNS = 5 * batchNS
-	// sleptNS: a longer wait was a sleep.
-	sleptNS = int64(20e3)
+	// maxEvents is the most that one epoll_wait returns.
+	maxEvents = 64
 )
 
 // Loop is the data path. Make it with New, start it with Start.
@@ -64,7 +64,6 @@ type Loop struct {
 	coreLeaves coreLeaves
 	busyWait   busyWait
 	timerTook  timerLatency
-	reckoning  *reckoning // nil: the kernel stamps all frames
 	counts     Counts
 	grant      Grant
 	Core       *int // the only core of the data thread; nil: any. To be set before Start
@@ -87,7 +86,6 @@ type kind uint8
 const (
 	kindTimer kind = iota
 	kindWake
-	kindProbe
 	kindDevice
 	kindProcess
 )
@@ -98,9 +96,8 @@ type source struct {
 	port       *Port
 }
 
-// New makes a loop over a fabric. stamps: the devices have stamps; else the arrival of their frames is reckoned. failed
-// is called, at most once, when the loop cannot go on.
-func New(f *fabric.Fabric, stamps bool, failed func(error)) (*Loop, error) {
+// New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
+func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, qos: -1, failed: failed, stopped: make(chan struct{})}
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -114,15 +111,7 @@ func New(f *fabric.Fabric, stamps bool, failed func(error)) (*Loop, error) {
 		l.closeAll()
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	kinds := map[int]kind{l.timer: kindTimer, l.wake: kindWake}
-	if !stamps {
-		if l.reckoning, err = newReckoning(); err != nil {
-			l.closeAll()
-			return nil, err
-		}
-		kinds[l.reckoning.probe] = kindProbe
-	}
-	for fd, kind := range kinds {
+	for fd, kind := range map[int]kind{l.timer: kindTimer, l.wake: kindWake} {
 		if _, err := l.watch(fd, &source{kind: kind}); err != nil {
 			l.closeAll()
 			return nil, err
@@ -132,11 +121,7 @@ func New(f *fabric.Fabric, stamps bool, failed func(error)) (*Loop, error) {
 }
 
 func (l *Loop) closeAll() {
-	fds := []int{l.epoll, l.timer, l.wake, l.qos}
-	if l.reckoning != nil {
-		fds = append(fds, l.reckoning.schedstat) // not the probe's: its goroutine may still write to it
-	}
-	for _, fd := range fds {
+	for _, fd := range [...]int{l.epoll, l.timer, l.wake, l.qos} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -171,21 +156,11 @@ func (l *Loop) Start() (Grant, error) {
 			l.grant.AwakeReason = err.Error()
 		}
 		l.grant.Awake = err == nil
-		if l.reckoning != nil {
-			l.reckoning.schedstat = openSchedstat()
-		}
 		ready <- nil
 		l.run()
 	}()
-	if err := <-ready; err != nil {
-		return l.grant, err
-	}
-	if l.reckoning != nil {
-		measured := make(chan struct{})
-		go l.reckoning.probeWakeUps(measured, l.stopped)
-		<-measured
-	}
-	return l.grant, nil
+	err := <-ready
+	return l.grant, err
 }
 
 // Stop ends the data thread, closes the loop's own descriptors and returns when that is done. Devices stay open. Do
@@ -225,14 +200,9 @@ func (l *Loop) Counts() Counts { return l.counts }
 // ResetCounts sets the counters to zero. Must be called inside Do.
 func (l *Loop) ResetCounts() { l.counts = Counts{} }
 
-// Latencies are the current ones. Must be called inside Do.
-func (l *Loop) Latencies() Latencies {
-	latencies := Latencies{TimerNS: l.timerTook.ns}
-	if l.reckoning != nil {
-		latencies.WakeNS = l.reckoning.wakeNS
-	}
-	return latencies
-}
+// TimerNS is how long it currently takes from a timer's expiry until the thread runs: the timer is set so much earlier,
+// then the thread busy-waits. Must be called inside Do.
+func (l *Loop) TimerNS() int64 { return l.timerTook.ns }
 
 // run alternates between moving frames, pinned, and carrying out requests, unpinned, because requests may block
 // briefly.
@@ -240,7 +210,6 @@ func (l *Loop) run() {
 	defer close(l.stopped)
 	defer l.closeAll()
 	l.idleDebt.sinceNS = clock.Now()
-	l.reckoning.polled(l.idleDebt.sinceNS, 0)
 	for !l.stopping {
 		relaxed := l.relaxed
 		if !relaxed {
@@ -267,13 +236,11 @@ func (l *Loop) turn() (requests bool, err error) {
 	l.counts.Turns++
 	beforeNS := clock.Now()
 	l.idleDebt.noteBusy(beforeNS)
-	l.reckoning.begin()
 	n, slept, err := l.await(beforeNS)
 	if err != nil {
 		return false, err
 	}
 	nowNS := clock.Now()
-	awokeNS := nowNS
 	if slept {
 		l.measureWakeUp(n, beforeNS, nowNS)
 	}
@@ -305,27 +272,22 @@ func (l *Loop) turn() (requests bool, err error) {
 			requests = true
 		case kindWake:
 			requests = true
-		case kindTimer, kindProbe: // served by Advance and measureWakeUp
+		case kindTimer: // served by Advance and measureWakeUp
 		}
 	}
 	l.fabric.Advance(clock.Now())
-	l.reckoning.end(l, n, slept, beforeNS, awokeNS, l.coreLeaves.inWait)
 	l.moved = n > 0
 	return requests, nil
 }
 
-// measureWakeUp records how long it took to wake at nowNS, if a single timer or probe woke the thread.
+// measureWakeUp records how long it took to wake at nowNS, if the timer alone woke the thread.
 func (l *Loop) measureWakeUp(n int, asleepNS, nowNS int64) {
-	woke := kindDevice
-	if n == 1 {
-		if s := l.sources[l.events[0].Fd]; s != nil && s.generation == l.events[0].Pad {
-			woke = s.kind
-		}
+	if n != 1 || l.armedNS <= asleepNS {
+		return
 	}
-	if woke == kindTimer && l.armedNS > asleepNS {
+	if s := l.sources[l.events[0].Fd]; s != nil && s.generation == l.events[0].Pad && s.kind == kindTimer {
 		l.timerTook.took(nowNS - l.armedNS)
 	}
-	l.reckoning.awoke(asleepNS, nowNS, woke == kindProbe)
 }
 
 // await returns the number of events. It returns at once if a frame is due soon or if there are events. Otherwise it
@@ -345,9 +307,6 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 		n, errno := l.wait(0)
 		if errno != 0 && errno != unix.EINTR {
 			return 0, false, fmt.Errorf("epoll_wait: %w", errno)
-		}
-		if errno == 0 {
-			l.reckoning.polled(nowNS, n)
 		}
 		if soon || n > 0 {
 			return n, false, nil
@@ -401,7 +360,7 @@ func (l *Loop) read(port *Port) bool {
 		length, errno := port.device.Read(buffer)
 		switch errno {
 		case 0:
-			arrivedNS := port.arrival(buffer[:length], length == len(buffer), nowNS)
+			arrivedNS := port.arrival(buffer[:length], length == len(buffer))
 			l.fabric.Ingress(port.fabricPort, buffer[:length], arrivedNS)
 		case unix.EAGAIN, unix.EINTR:
 			port.release(nowNS, errno == unix.EAGAIN)

@@ -8,7 +8,6 @@ import (
 	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
-	"containernet-env/link_emulator/histogram"
 	"containernet-env/link_emulator/stamp"
 )
 
@@ -23,9 +22,7 @@ type Port struct {
 	closed     chan struct{}
 	sources    []int
 
-	stamps    *stamp.Ring // nil: arrivals are reckoned
-	readNS    int64       // reckoned arrival of the last frame read in this turn; 0: none
-	pollDelay histogram.Histogram
+	stamps *stamp.Ring // nil: a frame counts as come when it was read
 
 	broken, ended bool
 	gone          unix.Errno
@@ -35,16 +32,11 @@ type Port struct {
 // when its process has ended. It must not block.
 type Died func(gone unix.Errno, atNS int64)
 
-// Attach adds a device to the fabric as a new port. The device must have stamps if the loop was made for them. It takes
-// ownership of the device and of pidfd (which may be < 0), unless it returns an error. When the device disappears, or
-// the process of pidfd ends, the port dies: its device is closed and died is called. Must be called inside Do.
+// Attach adds a device to the fabric as a new port. It takes ownership of the device and of pidfd (which may be < 0),
+// unless it returns an error. When the device disappears, or the process of pidfd ends, the port dies: its device is
+// closed and died is called. Must be called inside Do.
 func (l *Loop) Attach(name string, mtu int, d device.Device, pidfd int, died Died) (*Port, error) {
-	port := &Port{loop: l, device: d, pidfd: pidfd, died: died, closed: make(chan struct{})}
-	if l.reckoning == nil {
-		if port.stamps = d.Stamps(); port.stamps == nil {
-			return nil, fmt.Errorf("the frames of port %q have no stamps", name)
-		}
-	}
+	port := &Port{loop: l, device: d, pidfd: pidfd, died: died, closed: make(chan struct{}), stamps: d.Stamps()}
 	fabricPort, err := l.fabric.AddPort(name, mtu, port)
 	if err != nil {
 		return nil, err
@@ -78,14 +70,12 @@ func (p *Port) Closed() <-chan struct{} { return p.closed }
 // Device that the port was attached with; closed when the port has died.
 func (p *Port) Device() device.Device { return p.device }
 
-// arrival is when a frame came that has just been read; the read began at readNS. truncated: the frame filled its
-// buffer.
-func (p *Port) arrival(frame []byte, truncated bool, readNS int64) int64 {
-	if p.stamps == nil {
-		return p.loop.reckoning.arrival(p, readNS)
-	}
-	if atNS, ok := p.stamps.Take(frame, truncated); ok {
-		return atNS
+// arrival is when a frame came that has just been read. truncated: the frame filled its buffer.
+func (p *Port) arrival(frame []byte, truncated bool) int64 {
+	if p.stamps != nil {
+		if atNS, ok := p.stamps.Take(frame, truncated); ok {
+			return atNS
+		}
 	}
 	p.loop.fabric.Unmatched(p.fabricPort)
 	return clock.Now() // it did not come later
@@ -166,7 +156,7 @@ func (l *Loop) watch(fd int, s *source) (int, error) {
 	l.generation++
 	s.generation = l.generation
 	events := uint32(unix.EPOLLIN)
-	if s.kind == kindTimer || s.kind == kindProbe {
+	if s.kind == kindTimer {
 		events |= unix.EPOLLET // one event per expiration: nobody reads it
 	}
 	event := unix.EpollEvent{Events: events, Fd: int32(index), Pad: s.generation}

@@ -72,9 +72,9 @@ func (s *sender) send(count int) int {
 	return int(n)
 }
 
-// withAndWithoutStamps runs a benchmark with the kernel's stamps and with reckoned arrivals.
+// withAndWithoutStamps runs a benchmark with the kernel's stamps and without.
 func withAndWithoutStamps(b *testing.B, run func(b *testing.B, stamps string)) {
-	for _, stamps := range []string{"kernel", "reckoned"} {
+	for _, stamps := range []string{"kernel", "read"} {
 		b.Run(stamps, func(b *testing.B) { run(b, stamps) })
 	}
 }

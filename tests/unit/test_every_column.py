@@ -127,9 +127,8 @@ def test_every_column_holds_its_own_figure() -> None:
         {
             "links": {},
             "ports": {},
-            "stamps": "reckoned",
+            "stamps": "read",
             "lateness": {"count": 9, "p99_ns": 20_300},
-            "ingress_poll_delay": {"count": 9, "p99_ns": 40_700},
         }
     )
     row = row_of(
@@ -227,10 +226,9 @@ def test_every_column_holds_its_own_figure() -> None:
         "RttMeasured_ms": "12.024",
         "NetworkProof": "unproved: loss of etcd1>s1 (0.1 %)",
         "Realtime": "no",
-        "LinkStamps": "reckoned",
+        "LinkStamps": "read",
         "LinkSeed": "4711",
         "LinkLateness_99%_us": "20.3",
-        "IngressPollDelay_99%_us": "40.7",
         "Hosts": "containernet",
         "Links": "tclink",
         "Store": "etcd",

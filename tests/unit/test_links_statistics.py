@@ -45,7 +45,6 @@ def test_the_emulators_statistics() -> None:
     assert counted["links"]["etcd1-s1"]["b_to_a"]["lateness"]["buckets"] == [[5, 1]]
     assert "buckets" not in counted["lateness"]  # their sum is in the directions'
     assert counters["switches"]["s1"]["invalid_source"] == 0
-    assert counters["ingress_poll_delay"] is counters["ports"]["etcd1"]["ingress_poll_delay"] is None
     assert (LinkStatistics(counters).stamps, LinkStatistics(counters).unmatched) == ("kernel", 0)
     assert counters["at_ns"] == 5
 

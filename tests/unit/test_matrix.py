@@ -345,24 +345,18 @@ def test_frames_that_the_emulator_itself_lost_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("late_ns", "gap_ns", "note"),
+    ("late_ns", "note"),
     [
-        (250_000, 250_000, None),
-        (250_000, 250_001, "the latest 1 % of the frames reached their hosts 0.25 ms after their time, or later, and"),
-        (1_310_719, 0, "the latest 1 % of the frames reached their hosts 1.31 ms after their time, or later"),
-        (5, 80_000_000, "the latest 1 % of the frames reached their hosts 0.00 ms after their time, or later, and may"),
+        (300_000, None),
+        (1_310_719, "the latest 1 % of the frames reached their hosts 1.31 ms after their time, or later"),
     ],
 )
-def test_links_that_are_late_under_a_load_are_told(late_ns: int, gap_ns: int, note: str | None) -> None:
+def test_links_that_are_late_under_a_load_are_told(late_ns: int, note: str | None) -> None:
     bench = Bench(write("w"))
-    bench.net.seen |= {
-        "lateness": {"count": 9, "p99_ns": late_ns, "max_ns": late_ns},
-        "ingress_poll_delay": {"count": 9, "p99_ns": gap_ns, "max_ns": gap_ns},
-    }
+    bench.net.seen |= {"lateness": {"count": 9, "p99_ns": late_ns, "max_ns": late_ns}}
     bench.matrix.run()
-    assert [text[: len(note or "")] for text in bench.findings()] == ([] if note is None else [note])
+    assert bench.findings() == ([] if note is None else [note])
     assert bench.rows()[0]["LinkLateness_99%_us"] == f"{late_ns / 1000:.1f}"
-    assert bench.rows()[0]["IngressPollDelay_99%_us"] == f"{gap_ns / 1000:.1f}"
     assert bench.errors() == ["-"]
 
 

@@ -46,7 +46,7 @@ class Gates:
 
     def statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         delay = {"count": 9, "p99_ns": 5, "max_ns": self.paused_ns}
-        return {"links": {}, "lateness": delay, "ingress_poll_delay": None}
+        return {"links": {}, "lateness": delay}
 
 
 class FakeGate(SimpleNamespace):
@@ -167,7 +167,7 @@ def test_members_that_still_send_make_nothing_wrong_after_the_last_scenario(
         carried_bytes = next(carried, 0)
         direction = {"bytes": carried_bytes}
         links = {link.name: {"a_to_b": direction, "b_to_a": direction} for link in bed.plan.topology.links}
-        return {"at_ns": carried_bytes * 8, "links": links, "lateness": None, "ingress_poll_delay": None}
+        return {"at_ns": carried_bytes * 8, "links": links, "lateness": None}
 
     bed.net.link_statistics = statistics
     proof = bed.prove_again("after")

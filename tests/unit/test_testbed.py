@@ -138,9 +138,9 @@ HELLO = {
             ["processors may fall into deep sleep and wake late: no such file"],
         ),
         (
-            HELLO | {"stamps": "reckoned", "stamps_reason": "it needs CAP_BPF"},
+            HELLO | {"stamps": "read", "stamps_reason": "it needs CAP_BPF"},
             True,
-            ["the kernel does not stamp frames, so their arrival is reckoned: it needs CAP_BPF"],
+            ["the kernel does not stamp frames, so they count as come when they are read: it needs CAP_BPF"],
         ),
     ],
 )

@@ -92,7 +92,7 @@ class Emulator(LinkEmulator):
         if op == "stats":
             port: dict[str, Any] = dict.fromkeys(
                 ("received_frames", "received_bytes", "sent_frames", "sent_bytes", "tap_drops", "tap_drops_error"), 0
-            ) | {"drops": {}, "ingress_poll_delay": None}
+            ) | {"drops": {}}
             return Answer(
                 {
                     "links": {"d1-s1": self.ask("read_link").result},
@@ -101,7 +101,6 @@ class Emulator(LinkEmulator):
                     "stamps": "kernel",
                     "unmatched": 0,
                     "lateness": {},
-                    "ingress_poll_delay": None,
                     "partition": None,
                 },
                 1,
