@@ -14,12 +14,14 @@ var sourceHash = "dev"
 const usage = `usage: link-emulator serve --control-fd FD [--buffer-bytes N] [--stamps kernel|read] [--core N]
        link-emulator rtt [--life-fd FD] < hosts.json > pairs.json
        link-emulator probe [--life-fd FD] < streams.json > times.json
+       link-emulator simulate < simulation.json > times.json
        link-emulator --version | --help
 
 serve   runs the emulator; FD is a stream socket that carries the control protocol. Ends when FD ends, or on SIGTERM.
 rtt     measures the round-trip time of every pair of hosts with ICMP echo, from inside their network namespaces. Ends
         when FD, a pipe, ends: then the process that started it has.
 probe   sends streams of frames from host to host and tells how long each frame took, one way. Ends as rtt does.
+simulate does what probe does in simulated time, over links that the input has, on a machine that is as noisy as it says.
 
 exit status: 0 done, 1 failed, 2 wrong usage or input
 `
@@ -45,6 +47,8 @@ func run(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return measure("rtt", measureRTT, arguments[1:], stdin, stdout, stderr)
 	case verb == "probe":
 		return measure("probe", measureStreams, arguments[1:], stdin, stdout, stderr)
+	case verb == "simulate":
+		return measure("simulate", simulateStreams, arguments[1:], stdin, stdout, stderr)
 	case verb == "--version" && len(arguments) == 1:
 		fmt.Fprintln(stdout, "link-emulator", sourceHash)
 		return exitDone

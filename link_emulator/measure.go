@@ -11,6 +11,7 @@ import (
 
 	"containernet-env/link_emulator/probe"
 	"containernet-env/link_emulator/rtt"
+	"containernet-env/link_emulator/simulate"
 )
 
 // maxInputBytes bounds the JSON that a measurement reads: 200,000 streams.
@@ -27,6 +28,11 @@ func measureRTT(input []byte) (func() (any, error), error) {
 func measureStreams(input []byte) (func() (any, error), error) {
 	request, err := probe.Parse(input)
 	return func() (any, error) { return probe.Measure(request) }, err
+}
+
+func simulateStreams(input []byte) (func() (any, error), error) {
+	request, err := simulate.Parse(input)
+	return func() (any, error) { return simulate.Simulate(request) }, err
 }
 
 // measure reads a request as JSON, carries it out and writes the result as JSON. It exits the process itself when the

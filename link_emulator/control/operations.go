@@ -135,23 +135,11 @@ func (r *addPort) spec() (emulator.PortSpec, error) {
 }
 
 func (s *Server) addLink(request addLink) (any, int64, error) {
-	if err := checkLength("name", request.Name, maxNameBytes); err != nil {
+	link, err := request.link()
+	if err != nil {
 		return nil, 0, err
 	}
-	var ends [2]fabric.End
-	var params [2]model.Params
-	var err error
-	for i, end := range [...]end{request.A, request.B} {
-		if ends[i], err = end.named(); err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", [...]string{"a", "b"}[i], err)
-		}
-	}
-	for i, direction := range [...]direction{request.AToB, request.BToA} {
-		if params[i], err = direction.added(); err != nil {
-			return nil, 0, fmt.Errorf("%s.%w", sides[i], err)
-		}
-	}
-	atNS, err := s.emulator.AddLink(request.Name, ends[0], ends[1], params[0], params[1])
+	atNS, err := s.emulator.AddLink(link.Name, link.A, link.B, link.AToB, link.BToA)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -72,6 +72,42 @@ func (e end) named() (fabric.End, error) {
 	return fabric.End(e), nil
 }
 
+// Link is a link to be added.
+type Link struct {
+	Name       string
+	A, B       fabric.End
+	AToB, BToA model.Params
+}
+
+// ParseLink reads the fields of add_link.
+func ParseLink(data []byte) (Link, error) {
+	var request addLink
+	if err := decode(data, &request); err != nil {
+		return Link{}, err
+	}
+	return request.link()
+}
+
+func (r *addLink) link() (link Link, err error) {
+	link.Name = r.Name
+	if err := checkLength("name", r.Name, maxNameBytes); err != nil {
+		return link, err
+	}
+	if link.A, err = r.A.named(); err != nil {
+		return link, fmt.Errorf("a: %w", err)
+	}
+	if link.B, err = r.B.named(); err != nil {
+		return link, fmt.Errorf("b: %w", err)
+	}
+	if link.AToB, err = r.AToB.added(); err != nil {
+		return link, fmt.Errorf("a_to_b.%w", err)
+	}
+	if link.BToA, err = r.BToA.added(); err != nil {
+		return link, fmt.Errorf("b_to_a.%w", err)
+	}
+	return link, nil
+}
+
 // optional tells a field that is left out (not given) from null (given, without a value).
 type optional[T any] struct {
 	given bool

@@ -25,7 +25,7 @@ func NewFakePair(stamps bool) (emulator, host *Fake, err error) {
 	}
 	emulator, host = &Fake{frameFD: frameFD(fds[0])}, &Fake{frameFD: frameFD(fds[1])}
 	if stamps {
-		emulator.stamps = stamp.NewInMemory(stampedFrames)
+		emulator.stamps = stamp.NewInMemory(StampedFrames)
 		host.stamping = emulator.stamps
 	}
 	return emulator, host, nil

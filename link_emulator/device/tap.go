@@ -20,9 +20,9 @@ import (
 // read: at 400,000 frames/s it covers 25 ms.
 const TxQueueLen = 10_000
 
-// stampedFrames is how many stamped frames may wait in the queue. Some places are left for cores that stamp frames at
+// StampedFrames is how many stamped frames may wait in the queue. Some places are left for cores that stamp frames at
 // the same time: a frame that has a stamp must find one.
-const stampedFrames = TxQueueLen - 128
+const StampedFrames = TxQueueLen - 128
 
 // Range of the MTU: the minimum of IPv4 (RFC 791), and the maximum of the tun driver (65535 less the Ethernet header).
 const (
@@ -81,7 +81,7 @@ func openHere(spec TapSpec) (*Tap, error) {
 
 // stamp lets the kernel stamp the frames from now on.
 func (t *Tap) stamp() (err error) {
-	if t.stamps, err = stamp.Open(stampedFrames); err != nil {
+	if t.stamps, err = stamp.Open(StampedFrames); err != nil {
 		return err
 	}
 	return t.stamps.Attach(t.FD())

@@ -27,13 +27,15 @@ func (f *Fabric) reschedule(d *Direction) {
 	}
 }
 
-// NextDue is when Advance must be called next for every frame to be on time at its port; false when nothing is in
+// NextDue is when Advance must be called next for every frame to be on time at its port; 0 and false when nothing is in
 // flight. A frame that is due at a switch can wait: it enters its next link with its scheduled time, so it only has to
 // be moved before anything can be due at the end of that link.
 func (f *Fabric) NextDue() (dueNS int64, ok bool) {
 	const never = math.MaxInt64
-	dueNS = f.earliest(0, never)
-	return dueNS, dueNS != never
+	if dueNS = f.earliest(0, never); dueNS == never {
+		return 0, false
+	}
+	return dueNS, true
 }
 
 // earliest is the smaller of best and the first time at which the subheap of i needs an Advance.

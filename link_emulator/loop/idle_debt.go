@@ -1,11 +1,5 @@
 package loop
 
-import (
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-)
-
 const (
 	// idleShare: the loop leaves one part in idleShare (7 %) of its core to other threads. The kernel throttles
 	// real-time threads that leave less than 5 % of a second to others, in one piece (sched_rt_runtime_us; since Linux
@@ -36,7 +30,7 @@ func (d *idleDebt) noteBusy(nowNS int64) {
 }
 
 // noteIdle records that the thread slept until nowNS. A long wait is no sleep if the kernel processed frames in it on
-// the thread's own time (softirqs); see coreLeaves.
+// the thread's own time (softirqs): then the thread has not given up its core.
 func (d *idleDebt) noteIdle(nowNS int64) {
 	if free := nowNS - d.sinceNS - switchNS; free > 0 {
 		d.owedNS = max(d.owedNS-free, -maxSavedNS)
@@ -46,23 +40,3 @@ func (d *idleDebt) noteIdle(nowNS int64) {
 
 // mostlyBusy reports whether the thread was busy for so long that it has to sleep now.
 func (d *idleDebt) mostlyBusy() bool { return d.owedNS >= yieldNS }
-
-// coreLeaves counts how often the data thread gave up its core in a wait. Sleeping and being stopped both count; a wait
-// in which the kernel only processed frames on the thread's own time does not. It must be used on the data thread.
-type coreLeaves struct {
-	before int64
-	usage  unix.Rusage // buffer for getrusage
-}
-
-// waits is called right before a wait.
-func (c *coreLeaves) waits() { c.before = c.read() }
-
-// waited reports, right after a wait, whether the thread gave up its core in it.
-func (c *coreLeaves) waited() bool { return c.read() > c.before }
-
-// read is the number of voluntary context switches of the thread. It does not enter the Go scheduler; see realtime.Pin.
-func (c *coreLeaves) read() int64 {
-	// fails for bad arguments only
-	_, _, _ = unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_THREAD, uintptr(unsafe.Pointer(&c.usage)), 0)
-	return int64(c.usage.Nvcsw)
-}

@@ -7,7 +7,6 @@
 package loop
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/realtime"
@@ -45,9 +43,7 @@ const (
 // Loop is the data path. Make it with New, start it with Start.
 type Loop struct {
 	fabric *fabric.Fabric
-	epoll  int
-	timer  int
-	wake   int // eventfd
+	kernel Kernel
 	qos    int // see limitCStates
 
 	sources    []*source // by index; nil: free
@@ -56,20 +52,20 @@ type Loop struct {
 	mutex   sync.Mutex // guards mailbox
 	mailbox []func(nowNS int64)
 
-	relaxed    bool  // see Collect
-	moved      bool  // the last turn had events
-	armedNS    int64 // what the timer is set to, expired or not; 0: not set
-	polledNS   int64 // when the devices were last polled
-	idleDebt   idleDebt
-	coreLeaves coreLeaves
-	busyWait   busyWait
-	timerTook  timerLatency
-	counts     Counts
-	grant      Grant
-	Core       *int // the only core of the data thread; nil: any. To be set before Start
-	failed     func(error)
-	stopping   bool
-	stopped    chan struct{}
+	relaxed   bool  // see Collect
+	moved     bool  // the last turn had events
+	armedNS   int64 // what the timer is set to, expired or not; 0: not set
+	polledNS  int64 // when the devices were last polled
+	idleDebt  idleDebt
+	switches  int64 // of the core, before the last wait
+	busyWait  busyWait
+	timerTook timerLatency
+	counts    Counts
+	grant     Grant
+	Core      *int // the only core of the data thread; nil: any. To be set before Start
+	failed    func(error)
+	stopping  bool
+	stopped   chan struct{}
 
 	events  [maxEvents]unix.EpollEvent
 	scratch [framepool.MaxFrame]byte
@@ -98,33 +94,38 @@ type source struct {
 
 // New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
 func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
-	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, qos: -1, failed: failed, stopped: make(chan struct{})}
-	var err error
-	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll_create1: %w", err)
+	kernel, err := newSystem()
+	if err != nil {
+		return nil, err
 	}
-	if l.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
-		l.closeAll()
-		return nil, fmt.Errorf("timerfd_create: %w", err)
+	l, err := NewOn(kernel, f)
+	if err != nil {
+		return nil, err
 	}
-	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		l.closeAll()
-		return nil, fmt.Errorf("eventfd: %w", err)
-	}
-	for fd, kind := range map[int]kind{l.timer: kindTimer, l.wake: kindWake} {
-		if _, err := l.watch(fd, &source{kind: kind}); err != nil {
+	l.failed = failed
+	return l, nil
+}
+
+// NewOn makes a loop on a kernel, for Step. It takes ownership of the kernel.
+func NewOn(kernel Kernel, f *fabric.Fabric) (*Loop, error) {
+	l := &Loop{fabric: f, kernel: kernel, qos: -1, stopped: make(chan struct{})}
+	for _, s := range [...]struct {
+		fd   int
+		kind kind
+	}{{kernel.Timer(), kindTimer}, {kernel.Waker(), kindWake}} {
+		if _, err := l.watch(s.fd, &source{kind: s.kind}); err != nil {
 			l.closeAll()
 			return nil, err
 		}
 	}
+	l.idleDebt.sinceNS = kernel.Now()
 	return l, nil
 }
 
 func (l *Loop) closeAll() {
-	for _, fd := range [...]int{l.epoll, l.timer, l.wake, l.qos} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
+	l.kernel.Close()
+	if l.qos >= 0 {
+		unix.Close(l.qos)
 	}
 }
 
@@ -174,16 +175,19 @@ func (l *Loop) Stop() {
 // Everything due by then has been done. fn should be short: frames wait for it.
 func (l *Loop) Do(fn func(nowNS int64)) (atNS int64) {
 	done := make(chan int64, 1)
-	l.mutex.Lock()
-	l.mailbox = append(l.mailbox, func(nowNS int64) {
+	l.Post(func(nowNS int64) {
 		fn(nowNS)
 		done <- nowNS
 	})
-	l.mutex.Unlock()
-	one := [8]byte{0: 1}
-	// The only possible error is EAGAIN, when the counter is full: then the thread wakes anyway.
-	_, _ = unix.Write(l.wake, one[:])
 	return <-done
+}
+
+// Post is Do without the wait.
+func (l *Loop) Post(fn func(nowNS int64)) {
+	l.mutex.Lock()
+	l.mailbox = append(l.mailbox, fn)
+	l.mutex.Unlock()
+	l.kernel.Wake()
 }
 
 // Collect runs a garbage collection. The collector has to stop every goroutine briefly, which a pinned thread would
@@ -209,7 +213,7 @@ func (l *Loop) TimerNS() int64 { return l.timerTook.ns }
 func (l *Loop) run() {
 	defer close(l.stopped)
 	defer l.closeAll()
-	l.idleDebt.sinceNS = clock.Now()
+	l.idleDebt.sinceNS = l.kernel.Now()
 	for !l.stopping {
 		relaxed := l.relaxed
 		if !relaxed {
@@ -230,28 +234,37 @@ func (l *Loop) run() {
 	}
 }
 
+// Step is one turn and the requests that came with it, on the calling thread: for a loop that is not started.
+func (l *Loop) Step() error {
+	requests, err := l.turn()
+	if requests {
+		l.handleRequests()
+	}
+	return err
+}
+
 // turn waits for events and moves frames: due frames go out, readable ones come in. It reports whether there are
 // requests.
 func (l *Loop) turn() (requests bool, err error) {
 	l.counts.Turns++
-	beforeNS := clock.Now()
+	beforeNS := l.kernel.Now()
 	l.idleDebt.noteBusy(beforeNS)
 	n, slept, err := l.await(beforeNS)
 	if err != nil {
 		return false, err
 	}
-	nowNS := clock.Now()
+	nowNS := l.kernel.Now()
 	if slept {
 		l.measureWakeUp(n, beforeNS, nowNS)
 	}
-	if slept && nowNS-beforeNS > switchNS && l.coreLeaves.waited() {
+	if slept && nowNS-beforeNS > switchNS && l.kernel.Switches() > l.switches {
 		l.idleDebt.noteIdle(nowNS)
 	}
 	if l.idleDebt.mostlyBusy() {
 		l.idleDebt.noteBusy(nowNS)
-		realtime.Sleep(yieldNS)
+		l.kernel.Sleep(yieldNS)
 		l.counts.Yields++
-		nowNS = clock.Now()
+		nowNS = l.kernel.Now()
 		l.idleDebt.noteIdle(nowNS)
 	}
 	l.fabric.Advance(nowNS)
@@ -275,7 +288,7 @@ func (l *Loop) turn() (requests bool, err error) {
 		case kindTimer: // served by Advance and measureWakeUp
 		}
 	}
-	l.fabric.Advance(clock.Now())
+	l.fabric.Advance(l.kernel.Now())
 	l.moved = n > 0
 	return requests, nil
 }
@@ -304,7 +317,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 	}
 	l.polledNS = nowNS
 	if soon || l.moved {
-		n, errno := l.wait(0)
+		n, errno := l.kernel.Wait(l.events[:], 0, l.relaxed)
 		if errno != 0 && errno != unix.EINTR {
 			return 0, false, fmt.Errorf("epoll_wait: %w", errno)
 		}
@@ -313,32 +326,18 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 		}
 	}
 	if dueNS != l.armedNS {
-		if errno := armTimer(l.timer, dueNS); errno != 0 {
+		if errno := l.kernel.Arm(dueNS); errno != 0 {
 			return 0, false, fmt.Errorf("timerfd_settime to %d: %w", dueNS, errno)
 		}
 		l.armedNS = dueNS
 	}
-	l.coreLeaves.waits()
+	l.switches = l.kernel.Switches()
 	var errno unix.Errno
-	n, errno = l.wait(-1)
+	n, errno = l.kernel.Wait(l.events[:], -1, l.relaxed)
 	if errno != 0 && errno != unix.EINTR {
 		return 0, false, fmt.Errorf("epoll_wait: %w", errno)
 	}
 	return n, true, nil
-}
-
-// wait is the only place where the thread sleeps for long. When relaxed, it goes through the Go scheduler.
-func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
-	if !l.relaxed {
-		return epollWait(l.epoll, l.events[:], timeoutMS)
-	}
-	n, err := unix.EpollWait(l.epoll, l.events[:], timeoutMS)
-	if err != nil {
-		var errno unix.Errno
-		errors.As(err, &errno)
-		return 0, errno
-	}
-	return n, 0
 }
 
 // read reads up to a batch of frames from a device; false when the device has disappeared. Frames that become due
@@ -347,11 +346,11 @@ func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
 func (l *Loop) read(port *Port) bool {
 	advancedNS := int64(0)
 	for range readBatch {
-		nowNS := clock.Now()
+		nowNS := l.kernel.Now()
 		if dueNS, some := l.fabric.NextDue(); some && dueNS <= nowNS &&
 			(nowNS-dueNS < behindNS || nowNS-advancedNS >= batchNS) {
 			l.fabric.Advance(nowNS)
-			advancedNS = clock.Now()
+			advancedNS = l.kernel.Now()
 		}
 		buffer := l.fabric.Room(port.fabricPort)
 		if buffer == nil {
@@ -378,17 +377,16 @@ func (l *Loop) read(port *Port) bool {
 func (l *Loop) handleRequests() {
 	for _, s := range l.sources {
 		if s != nil && s.kind == kindDevice && (s.port.broken || s.port.ended) {
-			l.portDied(s.port, clock.Now())
+			l.portDied(s.port, l.kernel.Now())
 		}
 	}
-	var counter [8]byte
-	_, _ = unix.Read(l.wake, counter[:]) // EAGAIN: no request woke the thread
+	l.kernel.Woken()
 	l.mutex.Lock()
 	requests := l.mailbox
 	l.mailbox = nil
 	l.mutex.Unlock()
 	for _, request := range requests {
-		nowNS := clock.Now()
+		nowNS := l.kernel.Now()
 		l.fabric.Advance(nowNS)
 		request(nowNS)
 	}

@@ -1,388 +1,280 @@
-package loop
+package loop_test
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/clock"
-	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
-	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/model"
-	"containernet-env/link_emulator/netns"
+	"containernet-env/link_emulator/virtual"
 )
 
-// deadline bounds every wait; it is far beyond what anything here takes.
-const deadline = 10 * time.Second
+const msNS = int64(1e6)
 
-// rig is a running loop whose devices are socket pairs.
+// rig joins hosts to one switch, in simulated time.
 type rig struct {
-	*Loop
-	t      *testing.T
-	stamps bool
-	fabric *fabric.Fabric
-	hosts  []*device.Fake
-	ports  []*Port
-	died   chan string
-	wrap   func(device.Device) device.Device // nil: devices are attached as they are
+	*virtual.Machine
+	t     *testing.T
+	hosts []*virtual.Host
+	got   [][]arrival // by host
 }
 
-// newRig joins count hosts to one switch by links of the given parameters. stamps: their devices have stamps.
-func newRig(t *testing.T, stamps bool, count int, params model.Params) *rig {
+type arrival struct {
+	payload string
+	atNS    int64
+}
+
+func newRig(t *testing.T, noise virtual.Noise, count int, params model.Params) *rig {
 	t.Helper()
-	pool, err := framepool.New(8<<20, 1<<20)
+	machine, err := virtual.New(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, fabric: fabric.New(pool), died: make(chan string, 8)}
-	r.stamps = stamps
-	if r.Loop, err = New(r.fabric, func(err error) { t.Errorf("the loop failed: %v", err) }); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if !r.stopping {
-			r.Stop()
-		}
-		pool.Close()
-	})
-	r.must(func(int64) error { return r.fabric.AddSwitch("s1") })
+	t.Cleanup(machine.Close)
+	r := &rig{Machine: machine, t: t}
+	machine.Disturb(noise)
+	r.must(machine.Fabric.AddSwitch("s1"))
 	for i := range count {
-		r.attach(fmt.Sprintf("h%d", i), -1, params)
+		r.attach(fmt.Sprintf("h%d", i), params)
 	}
 	return r
 }
 
-func (r *rig) must(fn func(nowNS int64) error) {
+func (r *rig) must(err error) {
 	r.t.Helper()
-	var err error
-	r.Do(func(nowNS int64) { err = fn(nowNS) })
 	if err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *rig) attach(name string, pidfd int, params model.Params) {
+func (r *rig) attach(name string, params model.Params) {
 	r.t.Helper()
-	near, far, err := device.NewFakePair(r.stamps)
-	if err != nil {
-		r.t.Fatal(err)
+	host, err := r.AddHost(name, 1500)
+	r.must(err)
+	r.must(r.Fabric.AddLink(name, fabric.End{Port: name}, fabric.End{Switch: "s1"}, params, params, r.NowNS()))
+	index := len(r.hosts)
+	r.hosts, r.got = append(r.hosts, host), append(r.got, nil)
+	host.Received = func(frame []byte, atNS int64) {
+		r.got[index] = append(r.got[index], arrival{string(frame[14:]), atNS})
 	}
-	r.t.Cleanup(func() { far.Close() })
-	var attached device.Device = near
-	if r.wrap != nil {
-		attached = r.wrap(near)
-	}
-	r.must(func(nowNS int64) error {
-		port, err := r.Attach(name, 1500, attached, pidfd, func(gone unix.Errno, _ int64) {
-			r.died <- fmt.Sprintf("%s %d", name, int(gone))
-		})
-		r.ports = append(r.ports, port)
-		if err != nil {
-			return err
-		}
-		return r.fabric.AddLink(name, fabric.End{Port: name}, fabric.End{Switch: "s1"}, params, params, nowNS)
-	})
-	r.hosts = append(r.hosts, far)
 }
 
 func testFrame(from byte, payload string) []byte {
 	return append([]byte{255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, from, 0x88, 0xb5}, payload...)
 }
 
-func (r *rig) send(host int, frame []byte) {
-	r.t.Helper()
-	if errno := r.hosts[host].Write(frame); errno != 0 {
-		r.t.Fatalf("host %d: write: %v", host, errno)
-	}
+// send has a host send a frame at a time.
+func (r *rig) send(host int, payload string, atNS int64) {
+	r.At(atNS, func(atNS int64) { r.hosts[host].Send(testFrame(1, payload), atNS) })
 }
 
-// receive waits for one frame at a host and returns its payload and arrival time.
-func (r *rig) receive(host int) (payload string, atNS int64) {
+// run runs until all is quiet.
+func (r *rig) run() {
 	r.t.Helper()
-	buffer := make([]byte, 2048)
-	r.waitReadable(r.hosts[host])
-	atNS = clock.Now()
-	n, errno := r.hosts[host].Read(buffer)
-	if errno != 0 {
-		r.t.Fatalf("host %d: read: %v", host, errno)
-	}
-	return string(buffer[14:n]), atNS
+	r.must(r.Run(1 << 62))
 }
 
-func (r *rig) waitReadable(d device.Device) {
+func (r *rig) link(name string) fabric.LinkState {
 	r.t.Helper()
-	fds := []unix.PollFd{{Fd: int32(d.FD()), Events: unix.POLLIN}}
-	for end := time.Now().Add(deadline); time.Now().Before(end); {
-		if n, err := unix.Poll(fds, 100); n == 1 && err == nil {
-			return
-		}
-	}
-	r.t.Fatal("nothing came within the deadline")
-}
-
-// With and without stamps; without, the row that they make says of every frame that it counts as read.
-func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
-	const delayNS = int64(2e6)
-	for unmatched, stamps := range map[uint64]bool{0: true, 50: false} {
-		r := newRig(t, stamps, 2, model.Params{DelayNS: delayNS})
-		var late []int64
-		for i := range 50 {
-			sentNS := clock.Now()
-			r.send(0, testFrame(0, fmt.Sprint(i)))
-			payload, atNS := r.receive(1)
-			if payload != fmt.Sprint(i) {
-				t.Fatalf("got frame %q, want %d", payload, i)
-			}
-			lateNS := atNS - sentNS - 2*delayNS
-			if lateNS < 0 {
-				t.Fatalf("stamps %v: frame %d came %d ns early", stamps, i, -lateNS)
-			}
-			late = append(late, lateNS)
-		}
-		slices.Sort(late)
-		if median := late[len(late)/2]; median > int64(2e6) {
-			t.Errorf("stamps %v: median lateness %d ns, want less than 2 ms even on a busy machine", stamps, median)
-		}
-		if got := r.link("h1").BToA.Lateness; got.Count() != 50 || got.TooEarly != 0 || got.EarlyMaxNS != 0 {
-			t.Errorf("stamps %v: lateness was recorded %d times, want 50, %d too early, at most %d ns", stamps,
-				got.Count(), got.TooEarly, got.EarlyMaxNS)
-		}
-		if got := r.link("h0").AToB.Unmatched; got != unmatched {
-			t.Errorf("stamps %v: %d frames without a stamp, want %d", stamps, got, unmatched)
-		}
-	}
-}
-
-func (r *rig) link(name string) (state fabric.LinkState) {
-	r.t.Helper()
-	r.must(func(int64) (err error) {
-		state, err = r.fabric.LinkState(name)
-		return err
-	})
+	state, err := r.Fabric.LinkState(name)
+	r.must(err)
 	return state
 }
 
-// With stamps, lateness contains the time for which a frame waited to be read, and those behind it are as late.
+func (r *rig) payloads(host int) (payloads []string) {
+	for _, a := range r.got[host] {
+		payloads = append(payloads, a.payload)
+	}
+	return payloads
+}
+
+// With and without stamps; without, each frame counts as read, and is counted as such.
+func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
+	for _, unstamped := range []bool{false, true} {
+		noise := virtual.Quiet()
+		noise.Unstamped = unstamped
+		r := newRig(t, noise, 2, model.Params{DelayNS: 2 * msNS})
+		start := r.NowNS()
+		for i := range int64(50) {
+			r.send(0, fmt.Sprint(i), start+i*10*msNS)
+		}
+		r.run()
+		if len(r.got[1]) != 50 {
+			t.Fatalf("%d of 50 frames arrived", len(r.got[1]))
+		}
+		for i, got := range r.got[1] {
+			lateNS := got.atNS - start - int64(i)*10*msNS - 4*msNS
+			if got.payload != fmt.Sprint(i) || lateNS < 0 || lateNS > 30_000 {
+				t.Errorf("unstamped %v: frame %q for %d, %d ns late", unstamped, got.payload, i, lateNS)
+			}
+		}
+		late, unmatched := r.link("h1").BToA.Lateness, uint64(0)
+		if unstamped {
+			unmatched = 50
+		}
+		if late.Count() != 50 || late.TooEarly != 0 || late.EarlyMaxNS != 0 || r.link("h0").AToB.Unmatched != unmatched {
+			t.Errorf("unstamped %v: lateness of %d frames, %d too early, %d without a stamp", unstamped, late.Count(),
+				late.TooEarly, r.link("h0").AToB.Unmatched)
+		}
+	}
+}
+
+// Lateness contains the time for which a frame waited to be read, and those behind it are as late.
 func TestLatenessContainsTheWaitBeforeTheRead(t *testing.T) {
-	const delayNS, frames, away = int64(1e6), 20, 30 * time.Millisecond
-	r := newRig(t, true, 2, model.Params{DelayNS: delayNS})
-	sentNS := clock.Now()
-	r.Do(func(int64) {
-		for i := range frames {
-			r.send(0, testFrame(1, fmt.Sprint(i)))
-		}
-		time.Sleep(away)
-	})
-	for i := range frames {
-		payload, atNS := r.receive(1)
-		if payload != fmt.Sprint(i) || atNS < sentNS+2*delayNS {
-			t.Errorf("got %q after %d ns, want %d", payload, atNS-sentNS, i)
-		}
+	noise := virtual.Quiet()
+	noise.Stalls = []virtual.Span{{FromNS: 0, ToNS: 30 * msNS}}
+	r := newRig(t, noise, 2, model.Params{DelayNS: msNS})
+	start := r.NowNS()
+	for i := range 20 {
+		r.send(0, fmt.Sprint(i), start+1)
 	}
+	r.run()
 	got := r.link("h1").BToA.Lateness
-	if least := away.Nanoseconds() - 2*delayNS; got.Count() != frames || got.PercentileNS(1) < least || got.TooEarly != 0 {
-		t.Errorf("%d frames, the most punctual 1 %% %d ns late, want %d frames at least %d ns late", got.Count(),
-			got.PercentileNS(1), frames, least)
+	if least := 28 * msNS; got.Count() != 20 || got.PercentileNS(1) < least || got.TooEarly != 0 {
+		t.Errorf("%d frames, the most punctual 1 %% %d ns late, want 20 at least %d ns late", got.Count(),
+			got.PercentileNS(1), least)
 	}
-	if got := r.link("h0").AToB; got.Unmatched != 0 || got.Offered != frames {
-		t.Errorf("%d of %d frames have no stamp", got.Unmatched, got.Offered)
+	if state := r.link("h0").AToB; state.Unmatched != 0 || state.Offered != 20 {
+		t.Errorf("%d of %d frames have no stamp", state.Unmatched, state.Offered)
 	}
 }
 
 // A frame without a stamp counts as read: it is not early, and it is counted. Others are not affected.
 func TestFramesWithoutAStampAreCounted(t *testing.T) {
-	const delayNS = int64(1e6)
-	r := newRig(t, true, 2, model.Params{DelayNS: delayNS})
-	for i := range 30 {
-		sentNS := clock.Now()
-		frame := testFrame(1, fmt.Sprint(i))
+	r := newRig(t, virtual.Quiet(), 2, model.Params{DelayNS: msNS})
+	start := r.NowNS()
+	for i := range int64(30) {
 		if i%3 == 0 {
-			if _, err := unix.Write(r.hosts[0].FD(), frame); err != nil { // past the stamps
-				t.Fatal(err)
-			}
+			r.At(start+i*msNS, func(int64) { r.hosts[0].SendUnstamped(testFrame(1, fmt.Sprint(i))) })
 		} else {
-			r.send(0, frame)
-		}
-		if payload, atNS := r.receive(1); payload != fmt.Sprint(i) || atNS < sentNS+2*delayNS {
-			t.Errorf("got %q after %d ns", payload, atNS-sentNS)
+			r.send(0, fmt.Sprint(i), start+i*msNS)
 		}
 	}
-	if got := r.link("h0").AToB.Unmatched; got != 10 {
-		t.Errorf("%d frames without a stamp, want 10", got)
+	r.run()
+	for i, got := range r.got[1] {
+		if got.payload != fmt.Sprint(i) || got.atNS < start+int64(i)*msNS+2*msNS {
+			t.Errorf("got %q after %d ns", got.payload, got.atNS-start)
+		}
+	}
+	if got := r.link("h0").AToB.Unmatched; len(r.got[1]) != 30 || got != 10 {
+		t.Errorf("%d of 30 frames, %d without a stamp, want 10", len(r.got[1]), got)
 	}
 	if got := r.link("h1").BToA; got.Unmatched != 0 || got.Lateness.TooEarly != 0 {
 		t.Errorf("%d frames from a switch without a stamp, %d too early", got.Unmatched, got.Lateness.TooEarly)
 	}
-	r.Do(func(nowNS int64) { r.fabric.Reset(nowNS) })
+	r.Fabric.Reset(r.NowNS())
 	if got := r.link("h0").AToB.Unmatched; got != 0 {
 		t.Errorf("%d after a reset", got)
 	}
 }
 
 func TestBurstKeepsOrder(t *testing.T) {
-	r := newRig(t, true, 2, model.Params{DelayNS: int64(1e6), RateBPS: 100e6})
-	next := 0
-	for round := range 20 {
-		for i := range 10 { // as many as a socket pair surely holds
-			r.send(0, testFrame(0, fmt.Sprint(round*10+i)))
-		}
-		for range 10 {
-			if payload, _ := r.receive(1); payload != fmt.Sprint(next) {
-				t.Fatalf("got %q, want %d", payload, next)
-			}
-			next++
-		}
+	r := newRig(t, virtual.Quiet(), 2, model.Params{DelayNS: msNS, RateBPS: 100e6})
+	want := []string{}
+	start := r.NowNS()
+	for i := range 200 {
+		r.send(0, fmt.Sprint(i), start+int64(i/10)*msNS)
+		want = append(want, fmt.Sprint(i))
+	}
+	r.run()
+	if got := r.payloads(1); !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
 	}
 }
 
-func TestHostEndClosesItsPortOnly(t *testing.T) {
-	r := newRig(t, true, 2, model.Params{})
-	host := exec.Command("sleep", "1000")
-	if err := host.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pidfd, err := netns.OpenProcess(host.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.attach("mortal", pidfd, model.Params{})
-	if err := host.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	r.expectDeath("mortal 0")
-	<-r.ports[2].Closed()
-	_ = host.Wait() // it was killed
-	r.waitReadable(r.hosts[2])
-	if _, errno := r.hosts[2].Read(make([]byte, 10)); errno != unix.EBADFD {
-		t.Errorf("the device is still open: read says %v", errno)
-	}
-	r.send(0, testFrame(0, "alive"))
-	if payload, _ := r.receive(1); payload != "alive" {
-		t.Errorf("got %q", payload)
-	}
-}
-
-func TestInterfaceThatGoesIsReported(t *testing.T) {
-	r := newRig(t, true, 2, model.Params{})
-	r.hosts[1].Close()
-	r.expectDeath(fmt.Sprintf("h1 %d", int(unix.EBADFD)))
-}
-
-func (r *rig) expectDeath(want string) {
-	r.t.Helper()
-	select {
-	case got := <-r.died:
-		if got != want {
-			r.t.Errorf("got death %q, want %q", got, want)
-		}
-	case <-time.After(deadline):
-		r.t.Fatal("no death was reported")
+func TestInterfaceThatGoesIsReportedAndClosesItsPortOnly(t *testing.T) {
+	r := newRig(t, virtual.Quiet(), 3, model.Params{})
+	var gone unix.Errno
+	r.hosts[2].Died = func(errno unix.Errno, _ int64) { gone = errno }
+	r.At(r.NowNS()+1, func(int64) { r.hosts[2].Remove() })
+	r.send(0, "alive", r.NowNS()+msNS)
+	r.run()
+	<-r.hosts[2].Port.Closed()
+	if gone != unix.EBADFD || r.link("h2").Up || !slices.Equal(r.payloads(1), []string{"alive"}) {
+		t.Errorf("gone with %v, its link up: %v, others got %v", gone, r.link("h2").Up, r.payloads(1))
 	}
 }
 
 func TestDetachFreesNameAndDevice(t *testing.T) {
-	r := newRig(t, true, 2, model.Params{})
-	r.Do(func(int64) {
-		if err := r.Detach(r.ports[1]); err == nil {
+	r := newRig(t, virtual.Quiet(), 2, model.Params{})
+	r.must(r.Do(func(nowNS int64) {
+		if err := r.Loop.Detach(r.hosts[1].Port); err == nil {
 			t.Error("a port with a link was detached")
 		}
-	})
-	r.must(func(nowNS int64) error {
-		if err := r.fabric.RemoveLink("h1", nowNS); err != nil {
-			return err
-		}
-		return r.Detach(r.ports[1])
-	})
-	<-r.ports[1].Closed()
-	r.attach("h1", -1, model.Params{})
-	r.send(0, testFrame(0, "x"))
-	if payload, _ := r.receive(2); payload != "x" {
-		t.Errorf("got %q", payload)
-	}
-}
-
-func TestTrafficGoesOnWhileGarbageIsCollected(t *testing.T) {
-	r := newRig(t, true, 2, model.Params{DelayNS: int64(1e6)})
-	for i := range 20 {
-		r.send(0, testFrame(0, fmt.Sprint(i)))
-		r.Collect()
-		if payload, _ := r.receive(1); payload != fmt.Sprint(i) {
-			t.Fatalf("got %q, want %d", payload, i)
-		}
+		r.must(r.Fabric.RemoveLink("h1", nowNS))
+		r.must(r.Loop.Detach(r.hosts[1].Port))
+	}))
+	<-r.hosts[1].Port.Closed()
+	r.attach("h1", model.Params{})
+	r.send(0, "x", r.NowNS()+1)
+	r.run()
+	if !slices.Equal(r.payloads(2), []string{"x"}) || len(r.got[1]) != 0 {
+		t.Errorf("the new port got %v, the old one %v", r.payloads(2), r.payloads(1))
 	}
 }
 
 func TestIdleLoopSleeps(t *testing.T) {
-	r := newRig(t, true, 2, model.Params{})
-	r.send(0, testFrame(0, "x"))
-	r.receive(1)
-	turns := func() (n uint64) {
-		r.Do(func(int64) { n = r.Counts().Turns })
-		return n
-	}
-	before := turns()
-	// A loop that spins would turn ten thousand times in this time; a sleeping one turns for the requests only.
-	_, _ = unix.Poll(nil, 50)
-	if got := turns() - before; got > 20 {
-		t.Errorf("an idle loop turned %d times in 50 ms", got)
+	r := newRig(t, virtual.Quiet(), 2, model.Params{})
+	start := r.NowNS()
+	r.send(0, "x", start+1)
+	r.At(start+1000*msNS, func(int64) { r.Loop.Post(func(int64) {}) })
+	r.run()
+	if got := r.Loop.Counts().Turns; got > 12 || len(r.got[1]) != 1 {
+		t.Errorf("a loop with one frame and one request in a second turned %d times", got)
 	}
 }
 
-// recorder notes what the data thread does with a device: a frame read, or one written.
-type recorder struct {
-	device.Device
-	done *[]byte
-}
-
-func (r recorder) Read(buffer []byte) (int, unix.Errno) {
-	n, errno := r.Device.Read(buffer)
-	if errno == 0 {
-		*r.done = append(*r.done, 'r')
+func TestTimerLatencyIsMeasured(t *testing.T) {
+	r := newRig(t, virtual.Quiet(), 2, model.Params{DelayNS: msNS})
+	for i := range int64(60) {
+		r.send(0, "x", r.NowNS()+i*10*msNS)
 	}
-	return n, errno
+	r.run()
+	// A wake-up takes from a half to one and a half of that.
+	if got := r.Loop.TimerNS(); got < virtual.Quiet().WakeNS/2 || got > 2*virtual.Quiet().WakeNS {
+		t.Errorf("got %d", got)
+	}
 }
 
-func (r recorder) Write(frame []byte) unix.Errno {
-	*r.done = append(*r.done, 'w')
-	return r.Device.Write(frame)
+// A thread that forwards without a pause leaves its core to others for more than 5 % of the time, in short pieces.
+func TestABusyLoopSleepsNowAndThen(t *testing.T) {
+	noise := virtual.Quiet()
+	noise.WriteNS = 3000
+	r := newRig(t, noise, 2, model.Params{})
+	start := r.NowNS()
+	for i := range int64(30_000) {
+		r.send(0, "x", start+i*3000)
+	}
+	r.must(r.Run(start + 90*msNS))
+	if got := r.Loop.Counts().Yields; got < 60 || got > 150 { // 90 ms / 14 / 60 us = 107
+		t.Errorf("%d forced sleeps in 90 ms", got)
+	}
 }
 
 // Frames that are due long ago when they are read go out a few at a time, not one by one: reads and writes in turns
 // cost a saturated emulator a third of what it carries.
 func TestLateFramesGoOutTogether(t *testing.T) {
-	const frames = 8 // a socket pair holds no more than net.unix.max_dgram_qlen, 10 by default
-	r := newRig(t, true, 0, model.Params{})
-	done := make([]byte, 0, 4*frames)
-	r.wrap = func(d device.Device) device.Device { return recorder{d, &done} }
-	for _, name := range []string{"h0", "h1"} {
-		r.attach(name, -1, model.Params{DelayNS: 1000})
+	const frames = 60
+	noise := virtual.Quiet()
+	noise.Stalls = []virtual.Span{{FromNS: 0, ToNS: 2 * loop.BehindNS}}
+	r := newRig(t, noise, 2, model.Params{DelayNS: 1000})
+	var done []byte
+	r.hosts[0].OnRead = func() { done = append(done, 'r') }
+	received := r.hosts[1].Received
+	r.hosts[1].Received = func(frame []byte, atNS int64) {
+		done = append(done, 'w')
+		received(frame, atNS)
 	}
-	r.must(func(int64) error { // the data thread stands still
-		for i := range frames {
-			if errno := r.hosts[0].Write(testFrame(1, fmt.Sprint(i))); errno != 0 {
-				return fmt.Errorf("frame %d: %w", i, errno)
-			}
-		}
-		time.Sleep(2 * time.Duration(behindNS))
-		return nil
-	})
 	for i := range frames {
-		if payload, _ := r.receive(1); payload != fmt.Sprint(i) {
-			t.Fatalf("frame %q for %d", payload, i)
-		}
+		r.send(0, fmt.Sprint(i), r.NowNS()+1)
 	}
-	var turns int
-	r.Do(func(int64) { turns = strings.Count(string(done), "rw") })
-	if turns > frames/2 {
-		t.Errorf("%d frames went out in %d turns of reading and writing: %s", frames, turns, done)
+	r.run()
+	if turns := strings.Count(string(done), "rw"); len(r.got[1]) != frames || turns > frames/8 {
+		t.Errorf("%d of %d frames went out in %d turns of reading and writing: %s", len(r.got[1]), frames, turns, done)
 	}
 }

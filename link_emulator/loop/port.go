@@ -1,11 +1,8 @@
 package loop
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/stamp"
@@ -78,7 +75,7 @@ func (p *Port) arrival(frame []byte, truncated bool) int64 {
 		}
 	}
 	p.loop.fabric.Unmatched(p.fabricPort)
-	return clock.Now() // it did not come later
+	return p.loop.kernel.Now() // it did not come later
 }
 
 // release is called after each batch of frames; drained: the device had none left at nowNS.
@@ -90,7 +87,7 @@ func (p *Port) release(nowNS int64, drained bool) {
 
 // Deliver implements fabric.Sink. The host gets the frame during the write: its network stack runs in it.
 func (p *Port) Deliver(frame []byte, dueNS int64) (outcome fabric.Outcome, lateNS int64) {
-	lateNS = clock.Now() - dueNS
+	lateNS = p.loop.kernel.Now() - dueNS
 	switch p.device.Write(frame) {
 	case 0:
 		return fabric.Delivered, lateNS
@@ -139,9 +136,7 @@ func (p *Port) watch(fd int, kind kind) error {
 func (p *Port) unwatch() {
 	fds := [...]int{p.device.FD(), p.pidfd}
 	for i, index := range p.sources {
-		// A closed fd leaves the epoll set by itself, unless a forked process still holds it: so it is removed
-		// explicitly.
-		_ = unix.EpollCtl(p.loop.epoll, unix.EPOLL_CTL_DEL, fds[i], nil)
+		p.loop.kernel.Unwatch(fds[i])
 		p.loop.sources[index] = nil
 	}
 	p.sources = nil
@@ -159,9 +154,8 @@ func (l *Loop) watch(fd int, s *source) (int, error) {
 	if s.kind == kindTimer {
 		events |= unix.EPOLLET // one event per expiration: nobody reads it
 	}
-	event := unix.EpollEvent{Events: events, Fd: int32(index), Pad: s.generation}
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
-		return 0, fmt.Errorf("epoll_ctl add: %w", err)
+	if err := l.kernel.Watch(fd, unix.EpollEvent{Events: events, Fd: int32(index), Pad: s.generation}); err != nil {
+		return 0, err
 	}
 	if index == len(l.sources) {
 		l.sources = append(l.sources, nil)

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -43,24 +42,4 @@ func requestGrant() Grant {
 		grant.Locked = true
 	}
 	return grant
-}
-
-// The loop's raw system calls. They bypass the Go scheduler on purpose; see realtime.Pin.
-
-func epollWait(epoll int, events []unix.EpollEvent, timeoutMS int) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll),
-		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(timeoutMS), 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
-}
-
-// armTimer sets a timerfd to expire at atNS of CLOCK_MONOTONIC, or never if atNS is 0, and clears an earlier
-// expiration.
-func armTimer(timer int, atNS int64) unix.Errno {
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(atNS)}
-	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), unix.TFD_TIMER_ABSTIME,
-		uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
-	return errno
 }

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/netip"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -78,24 +76,28 @@ func Measure(r Request) (Result, error) {
 			return Result{}, fmt.Errorf("host %q: %w", host.Name, err)
 		}
 		stations[i] = s
-		s.sender.run = run
 	}
 	result := Result{WarmupNS: warmUp(stations, run, r.Warmup).Nanoseconds()}
-	courses := plan(r, stations)
+	addresses := make([][6]byte, len(stations))
+	for i, s := range stations {
+		addresses[i] = s.address
+		s.sender.failed, s.sender.failure = 0, nil // of the warm-up
+	}
+	streams := NewRun(r, addresses, run)
 	// Nothing is allocated while frames are sent, and no sender is to wait for the collector.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	// Every sender holds one of the scheduler's processors until it ends.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(len(stations) + 2))
 	start := time.Now()
 	var running sync.WaitGroup
-	for _, s := range stations {
-		running.Go(func() { s.sender.send(start) })
+	for i, s := range stations {
+		running.Go(func() { s.sender.send(streams.Schedules[i], start) })
 	}
 	running.Wait()
 	time.Sleep(r.Duration - time.Since(start))
 	took, end := time.Since(start), time.Now()
 	result.ClockStepNS = end.UnixNano() - start.UnixNano() - took.Nanoseconds()
-	if err := collect(&result, r, stations, courses, start.UnixNano(), run); err != nil {
+	if err := collect(&result, stations, streams, start.UnixNano()); err != nil {
 		return Result{}, err
 	}
 	return result, nil
@@ -172,15 +174,13 @@ func warmUp(stations []*station, run uint64, limit time.Duration) time.Duration 
 		cold := false
 		for i, s := range stations {
 			s.ring.read(func(frame []byte, _ int64) {
-				if m, ok := decode(frame, s.address); ok && m.run == run {
+				if IsOf(frame, s.address, run) {
 					s.warm = true
 				}
 			})
 			if next := stations[(i+1)%len(stations)]; !next.warm {
 				cold = true
-				frame := newFrame(next.address, s.address, minFrame)
-				mark{run: run, stream: warmupStream, number: number}.encode(frame)
-				s.sender.write(frame)
+				s.sender.write(WarmupFrame(next.address, s.address, run, number))
 			}
 		}
 		if !cold || time.Since(start) >= limit {
@@ -190,45 +190,11 @@ func warmUp(stations []*station, run uint64, limit time.Duration) time.Duration 
 	}
 }
 
-// plan gives every sender its streams in the order of their start, and returns them in the order of the request.
-func plan(r Request, stations []*station) []*course {
-	courses := make([]*course, len(r.Streams))
-	for i, stream := range r.Streams {
-		courses[i] = &course{
-			stream: stream,
-			index:  uint32(i),
-			due:    stream.Start,
-			sent:   make([]int64, 0, stream.Count),
-			frame:  newFrame(stations[stream.To].address, stations[stream.From].address, stream.FrameBytes),
-		}
-		from := &stations[stream.From].sender
-		from.waiting = append(from.waiting, courses[i])
-	}
-	for _, s := range stations {
-		s.sender.failed, s.sender.failure = 0, nil
-		slices.SortStableFunc(s.sender.waiting, func(a, b *course) int { return cmp.Compare(a.due, b.due) })
-	}
-	return courses
-}
-
 // collect reads what has arrived; originNS is the start of the measurement on the wall clock.
-func collect(result *Result, r Request, stations []*station, courses []*course, originNS int64, run uint64) error {
-	result.Streams = make([]StreamResult, len(courses))
-	delays := make([][]int64, len(courses))
-	for i, c := range courses {
-		delays[i] = slices.Repeat([]int64{-1}, len(c.sent))
-	}
+func collect(result *Result, stations []*station, streams *Run, originNS int64) error {
 	for i, s := range stations {
 		s.ring.read(func(frame []byte, stampNS int64) {
-			m, ok := decode(frame, s.address)
-			if !ok || m.run != run || int64(m.stream) >= int64(len(courses)) || r.Streams[m.stream].To != i {
-				return
-			}
-			sent := courses[m.stream].sent
-			if int(m.number) < len(sent) && delays[m.stream][m.number] < 0 {
-				delays[m.stream][m.number] = max(0, stampNS-originNS-sent[m.number])
-				result.Streams[m.stream].Received++
-			}
+			streams.Arrived(i, s.address, frame, time.Duration(stampNS-originNS))
 		})
 		lost, err := s.ring.lost()
 		if err != nil {
@@ -240,11 +206,6 @@ func collect(result *Result, r Request, stations []*station, courses []*course, 
 		}
 		result.Hosts = append(result.Hosts, of)
 	}
-	for i, c := range courses {
-		result.Streams[i].Sent = len(c.sent)
-		if !c.stream.CountOnly {
-			result.Streams[i].SentNS, result.Streams[i].DelayNS = c.sent, delays[i]
-		}
-	}
+	result.Streams = streams.Streams()
 	return nil
 }

@@ -71,24 +71,28 @@ func TestMarksAreReadBackFromFramesForThisHostOnly(t *testing.T) {
 	}
 }
 
-// simulate sends courses in simulated time; each frame costs the sender some of it, and so does each pause.
-func simulate(courses []*course, cost, late time.Duration) (order []*course) {
+// simulate sends a host's streams in simulated time; each frame costs the sender some of it, and so does each pause. It
+// returns the stream of each frame.
+func simulate(r Request, cost, late time.Duration) (run *Run, order []uint32) {
+	run = NewRun(r, make([][6]byte, 2), 1)
 	now := time.Duration(0)
-	for next := first(courses); next != nil; next = first(courses) {
-		if now < next.due {
-			now = next.due + late
+	for due, ok := run.Schedules[0].Next(); ok; due, ok = run.Schedules[0].Next() {
+		if now < due {
+			now = due + late
 		}
-		next.advance(now)
-		order = append(order, next)
+		m, _ := decode(run.Schedules[0].Frame(now), [6]byte{})
+		order = append(order, m.stream)
 		now += cost
 	}
-	return order
+	return run, order
 }
 
 func TestStreamsWithoutAnIntervalTakeTurns(t *testing.T) {
-	a := &course{stream: Stream{Count: 50, Until: time.Second}}
-	b := &course{stream: Stream{Count: 50, Until: time.Second}}
-	order := simulate([]*course{a, b}, 2*time.Microsecond, 0)
+	stream := Stream{To: 1, Count: 50, Until: time.Second, FrameBytes: minFrame}
+	_, order := simulate(Request{Streams: []Stream{stream, stream}}, 2*time.Microsecond, 0)
+	if len(order) != 100 {
+		t.Errorf("%d frames", len(order))
+	}
 	for i := 1; i < len(order); i++ {
 		if order[i] == order[i-1] {
 			t.Fatalf("frames %d and %d are of the same stream", i-1, i)
@@ -97,17 +101,17 @@ func TestStreamsWithoutAnIntervalTakeTurns(t *testing.T) {
 }
 
 func TestALateSenderKeepsThePaceAndEndsInTime(t *testing.T) {
-	const interval = 100 * time.Microsecond
-	c := &course{stream: Stream{Count: 1000, Interval: interval, Until: 10 * time.Millisecond}}
-	simulate([]*course{c}, 3*time.Microsecond, 60*time.Microsecond)
-	if len(c.sent) < 99 || len(c.sent) > 101 {
-		t.Errorf("%d frames in 10 ms, one every 0.1 ms", len(c.sent))
+	stream := Stream{To: 1, Count: 1000, Interval: 100 * time.Microsecond, Until: 10 * time.Millisecond, FrameBytes: minFrame}
+	r := Request{Streams: []Stream{stream}}
+	run, _ := simulate(r, 3*time.Microsecond, 60*time.Microsecond)
+	if got := run.Streams()[0].Sent; got < 99 || got > 101 {
+		t.Errorf("%d frames in 10 ms, one every 0.1 ms", got)
 	}
-	slow := &course{stream: Stream{Count: 1000, Interval: interval, Until: 10 * time.Millisecond}}
-	simulate([]*course{slow}, 500*time.Microsecond, 0)
+	run, _ = simulate(r, 500*time.Microsecond, 0)
 	// The frame that is under way when the time is over is the last.
-	if last := slow.sent[len(slow.sent)-1]; last > (10500*time.Microsecond).Nanoseconds() || len(slow.sent) > 22 {
-		t.Errorf("%d frames, the last at %d ns: sent in a burst or after the end", len(slow.sent), last)
+	sent := run.Streams()[0].SentNS
+	if last := sent[len(sent)-1]; last > (10500*time.Microsecond).Nanoseconds() || len(sent) > 22 {
+		t.Errorf("%d frames, the last at %d ns: sent in a burst or after the end", len(sent), last)
 	}
 }
 

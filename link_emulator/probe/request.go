@@ -56,25 +56,33 @@ type Request struct {
 	BypassQdisc bool          // frames pass by the queueing disciplines of their host
 }
 
-// Parse reads a request as JSON; see the README for its form. Unknown fields and values out of range are errors.
+// Form is a request as JSON; see the README.
+type Form struct {
+	Hosts   []Host `json:"hosts"`
+	Streams []struct {
+		Stream
+		StartUS    int64 `json:"start_us"`
+		UntilUS    int64 `json:"until_us"`
+		IntervalNS int64 `json:"interval_ns"`
+	} `json:"streams"`
+	WarmupMS    int64 `json:"warmup_ms"`
+	DurationMS  int64 `json:"duration_ms"`
+	BypassQdisc bool  `json:"bypass_qdisc"`
+}
+
+// Parse reads a request as JSON. Unknown fields and values out of range are errors.
 func Parse(data []byte) (Request, error) {
-	var given struct {
-		Hosts   []Host `json:"hosts"`
-		Streams []struct {
-			Stream
-			StartUS    int64 `json:"start_us"`
-			UntilUS    int64 `json:"until_us"`
-			IntervalNS int64 `json:"interval_ns"`
-		} `json:"streams"`
-		WarmupMS    int64 `json:"warmup_ms"`
-		DurationMS  int64 `json:"duration_ms"`
-		BypassQdisc bool  `json:"bypass_qdisc"`
-	}
+	var given Form
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&given); err != nil {
 		return Request{}, err
 	}
+	return given.Request()
+}
+
+// Request is what a form asks for. Values out of range are errors.
+func (given Form) Request() (Request, error) {
 	r := Request{
 		Hosts:       given.Hosts,
 		Warmup:      time.Duration(given.WarmupMS) * time.Millisecond,

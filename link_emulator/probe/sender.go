@@ -3,7 +3,6 @@ package probe
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,41 +20,9 @@ const shortestSleep = 15 * time.Microsecond
 // sendBufferBytes holds the frames of the longest trains where they pass a queueing discipline.
 const sendBufferBytes = 64 << 20
 
-// course is one stream under way. It does no I/O: every time is an argument.
-type course struct {
-	stream Stream
-	index  uint32
-	due    time.Duration
-	sent   []int64 // when each was sent, ns from the start
-	frame  []byte
-}
-
-// advance records that a frame was sent at now. A late sender keeps the pace and does not catch up in a burst; what it
-// has not sent by the end of the stream it does not send.
-func (c *course) advance(now time.Duration) {
-	c.sent = append(c.sent, now.Nanoseconds())
-	c.due = max(c.due+c.stream.Interval, now)
-}
-
-func (c *course) done() bool { return len(c.sent) == c.stream.Count || c.due > c.stream.Until }
-
-// first is the course whose next frame is due first; of two that are due at once, that which has waited longer. So
-// streams that are sent as fast as it goes take turns. nil when all are done.
-func first(courses []*course) *course {
-	var next *course
-	for _, c := range courses {
-		if !c.done() && (next == nil || c.due < next.due || c.due == next.due && len(c.sent) < len(next.sent)) {
-			next = c
-		}
-	}
-	return next
-}
-
 // sender sends the streams of one host, on a thread of its own.
 type sender struct {
 	socket  int
-	waiting []*course // in the order of their start
-	run     uint64
 	failed  int
 	failure error // the last error of sending
 }
@@ -82,7 +49,7 @@ func openSender(interfaceIndex int, bypassQdisc bool) (int, error) {
 }
 
 // send sends everything. It stays clear of the Go scheduler; package realtime has the reason.
-func (s *sender) send(start time.Time) {
+func (s *sender) send(schedule *Schedule, start time.Time) {
 	runtime.LockOSThread() // for good: the thread ends with its goroutine, and its priority with it
 	// Without these it sends later and sleeps up to 50 us longer (prctl(2)); what it cannot send in time is not judged.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
@@ -90,29 +57,11 @@ func (s *sender) send(start time.Time) {
 	realtime.Pin()
 	defer realtime.Unpin()
 	_ = realtime.SetFIFO(priority)
-	active := make([]*course, 0, len(s.waiting))
-	for {
-		next := first(active)
-		if len(s.waiting) > 0 && (next == nil || s.waiting[0].due <= next.due) {
-			active = append(active, s.waiting[0])
-			s.waiting = s.waiting[1:]
-			continue
-		}
-		if next == nil {
-			return
-		}
-		now := time.Since(start)
-		if pause := next.due - now; pause > shortestSleep {
+	for due, ok := schedule.Next(); ok; due, ok = schedule.Next() {
+		if pause := due - time.Since(start); pause > shortestSleep {
 			realtime.Sleep(pause.Nanoseconds())
-			continue
-		} else if pause > 0 {
-			continue
-		}
-		mark{run: s.run, stream: next.index, number: uint32(len(next.sent))}.encode(next.frame)
-		next.advance(time.Since(start))
-		s.write(next.frame)
-		if next.done() {
-			active = slices.DeleteFunc(active, func(c *course) bool { return c == next })
+		} else if pause <= 0 {
+			s.write(schedule.Frame(time.Since(start)))
 		}
 	}
 }

@@ -192,9 +192,12 @@ func (r *Ring) Release(nowNS int64, drained bool) {
 // GivenUp is how many stamps turned out to have no frame.
 func (r *Ring) GivenUp() uint64 { return r.given }
 
-// Put does what the program does: it stamps a frame, or refuses it when the limit is reached. For tests.
+// Unread is how many stamps may not be overwritten yet.
+func (r *Ring) Unread() uint64 { return atomic.LoadUint64(r.next) - atomic.LoadUint64(r.read) }
+
+// Put does what the program does: it stamps a frame, or refuses it when the limit is reached. For simulation and tests.
 func (r *Ring) Put(frame []byte, atNS int64) (admitted bool) {
-	if atomic.LoadUint64(r.next)-atomic.LoadUint64(r.read) >= r.limit {
+	if r.Unread() >= r.limit {
 		return false
 	}
 	r.write(r.reserve(), frame, atNS)

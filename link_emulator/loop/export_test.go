@@ -1,0 +1,4 @@
+package loop
+
+// BehindNS for the tests in simulated time.
+const BehindNS = behindNS

@@ -1,0 +1,120 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/clock"
+	"containernet-env/link_emulator/realtime"
+)
+
+// Kernel is what a loop needs of the operating system besides its devices. Package simulate has another one, in
+// simulated time. All methods but Wake belong to the data thread; none of them allocates.
+type Kernel interface {
+	Now() int64 // CLOCK_MONOTONIC, ns
+	// Wait fills events with what is ready, as epoll_wait(2) does. relaxed: through the Go scheduler.
+	Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (int, unix.Errno)
+	Arm(atNS int64) unix.Errno // sets the timer, or clears it if atNS is 0, and forgets an earlier expiration
+	Sleep(ns int64)
+	Switches() int64 // how often the thread gave up its core
+	Wake()           // makes Wait return, from any thread
+	Woken()          // forgets that
+	Timer() int      // what Watch calls the timer
+	Waker() int      // what Watch calls Wake
+	Watch(fd int, event unix.EpollEvent) error
+	Unwatch(fd int)
+	Close()
+}
+
+// system is the real kernel: epoll, a timerfd and an eventfd. Its system calls are raw: they bypass the Go scheduler on
+// purpose; see realtime.Pin.
+type system struct {
+	epoll, timer, waker int
+	usage               unix.Rusage // buffer for getrusage
+}
+
+func newSystem() (*system, error) {
+	s := &system{epoll: -1, timer: -1, waker: -1}
+	var err error
+	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	if s.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("timerfd_create: %w", err)
+	}
+	if s.waker, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	return s, nil
+}
+
+func (s *system) Close() {
+	for _, fd := range [...]int{s.epoll, s.timer, s.waker} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+func (s *system) Now() int64     { return clock.Now() }
+func (s *system) Sleep(ns int64) { realtime.Sleep(ns) }
+func (s *system) Timer() int     { return s.timer }
+func (s *system) Waker() int     { return s.waker }
+
+func (s *system) Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (int, unix.Errno) {
+	if relaxed {
+		n, err := unix.EpollWait(s.epoll, events, timeoutMS)
+		if err != nil {
+			var errno unix.Errno
+			errors.As(err, &errno)
+			return 0, errno
+		}
+		return n, 0
+	}
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(s.epoll),
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(timeoutMS), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+func (s *system) Arm(atNS int64) unix.Errno {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(atNS)}
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(s.timer), unix.TFD_TIMER_ABSTIME,
+		uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	return errno
+}
+
+// Switches are the voluntary context switches of the thread.
+func (s *system) Switches() int64 {
+	// fails for bad arguments only
+	_, _, _ = unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_THREAD, uintptr(unsafe.Pointer(&s.usage)), 0)
+	return int64(s.usage.Nvcsw)
+}
+
+func (s *system) Wake() {
+	one := [8]byte{0: 1}
+	// The only possible error is EAGAIN, when the counter is full: then the thread wakes anyway.
+	_, _ = unix.Write(s.waker, one[:])
+}
+
+func (s *system) Woken() {
+	var counter [8]byte
+	_, _ = unix.Read(s.waker, counter[:]) // EAGAIN: no request woke the thread
+}
+
+func (s *system) Watch(fd int, event unix.EpollEvent) error {
+	if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		return fmt.Errorf("epoll_ctl add: %w", err)
+	}
+	return nil
+}
+
+// Unwatch is needed although a closed fd leaves the epoll set by itself: not while a forked process still holds it.
+func (s *system) Unwatch(fd int) { _ = unix.EpollCtl(s.epoll, unix.EPOLL_CTL_DEL, fd, nil) }

@@ -1,0 +1,145 @@
+package probe
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// What is sent when, and what became of it: no I/O and no clock, so package simulate does the same in simulated time.
+
+// course is one stream under way.
+type course struct {
+	stream Stream
+	index  uint32
+	due    time.Duration
+	sent   []int64 // when each was sent, ns from the start
+	frame  []byte
+}
+
+// advance records that a frame was sent at now. A late sender keeps the pace and does not catch up in a burst; what it
+// has not sent by the end of the stream it does not send.
+func (c *course) advance(now time.Duration) {
+	c.sent = append(c.sent, now.Nanoseconds())
+	c.due = max(c.due+c.stream.Interval, now)
+}
+
+func (c *course) done() bool { return len(c.sent) == c.stream.Count || c.due > c.stream.Until }
+
+// Schedule holds the streams of one host.
+type Schedule struct {
+	run     uint64
+	waiting []*course // in the order of their start
+	active  []*course
+}
+
+// Next is when the next frame is due; false when all are sent.
+func (s *Schedule) Next() (due time.Duration, ok bool) {
+	for {
+		next := s.first()
+		if len(s.waiting) > 0 && (next == nil || s.waiting[0].due <= next.due) {
+			s.active = append(s.active, s.waiting[0])
+			s.waiting = s.waiting[1:]
+			continue
+		}
+		if next == nil {
+			return 0, false
+		}
+		return next.due, true
+	}
+}
+
+// Frame is the frame that Next announced, which is sent at now. It is valid until the next call.
+func (s *Schedule) Frame(now time.Duration) []byte {
+	next := s.first()
+	mark{run: s.run, stream: next.index, number: uint32(len(next.sent))}.encode(next.frame)
+	next.advance(now)
+	if next.done() {
+		s.active = slices.DeleteFunc(s.active, func(c *course) bool { return c == next })
+	}
+	return next.frame
+}
+
+// first is the course whose next frame is due first; of two that are due at once, that which has waited longer. So
+// streams that are sent as fast as it goes take turns. nil when all are done.
+func (s *Schedule) first() *course {
+	var next *course
+	for _, c := range s.active {
+		if !c.done() && (next == nil || c.due < next.due || c.due == next.due && len(c.sent) < len(next.sent)) {
+			next = c
+		}
+	}
+	return next
+}
+
+// Run is a request under way: the schedules of its hosts, and the frames that have arrived.
+type Run struct {
+	Schedules []*Schedule // by host
+	number    uint64
+	courses   []*course
+	delays    [][]int64 // by stream; -1: it did not arrive
+	received  []int
+}
+
+// NewRun plans a request between hosts with these addresses. number identifies the frames of this run.
+func NewRun(r Request, addresses [][6]byte, number uint64) *Run {
+	run := &Run{number: number, delays: make([][]int64, len(r.Streams)), received: make([]int, len(r.Streams))}
+	for range addresses {
+		run.Schedules = append(run.Schedules, &Schedule{run: number})
+	}
+	for i, stream := range r.Streams {
+		c := &course{
+			stream: stream,
+			index:  uint32(i),
+			due:    stream.Start,
+			sent:   make([]int64, 0, stream.Count),
+			frame:  newFrame(addresses[stream.To], addresses[stream.From], stream.FrameBytes),
+		}
+		run.courses = append(run.courses, c)
+		run.delays[i] = slices.Repeat([]int64{-1}, stream.Count)
+		from := run.Schedules[stream.From]
+		from.waiting = append(from.waiting, c)
+	}
+	for _, s := range run.Schedules {
+		slices.SortStableFunc(s.waiting, func(a, b *course) int { return cmp.Compare(a.due, b.due) })
+	}
+	return run
+}
+
+// Arrived records a frame that a host with an address got so long after the start. Frames of others are not counted.
+func (r *Run) Arrived(host int, address [6]byte, frame []byte, at time.Duration) {
+	m, ok := decode(frame, address)
+	if !ok || m.run != r.number || int64(m.stream) >= int64(len(r.courses)) || r.courses[m.stream].stream.To != host {
+		return
+	}
+	sent, delays := r.courses[m.stream].sent, r.delays[m.stream]
+	if int(m.number) < len(sent) && delays[m.number] < 0 {
+		delays[m.number] = max(0, at.Nanoseconds()-sent[m.number])
+		r.received[m.stream]++
+	}
+}
+
+// Streams are the results, in the order of the request.
+func (r *Run) Streams() []StreamResult {
+	results := make([]StreamResult, len(r.courses))
+	for i, c := range r.courses {
+		results[i] = StreamResult{Sent: len(c.sent), Received: r.received[i]}
+		if !c.stream.CountOnly {
+			results[i].SentNS, results[i].DelayNS = c.sent, r.delays[i][:len(c.sent)]
+		}
+	}
+	return results
+}
+
+// WarmupFrame is a frame of the warm-up.
+func WarmupFrame(to, from [6]byte, number uint64, count uint32) []byte {
+	frame := newFrame(to, from, minFrame)
+	mark{run: number, stream: warmupStream, number: count}.encode(frame)
+	return frame
+}
+
+// IsOf reports whether a frame for an address is one of a run.
+func IsOf(frame []byte, to [6]byte, number uint64) bool {
+	m, ok := decode(frame, to)
+	return ok && m.run == number
+}

@@ -1,0 +1,248 @@
+// Package simulate carries out what probe does over links of the emulator in simulated time: the emulator's own turns,
+// fabric, model and stamps, on a machine that is as noisy as configured. The same input gives the same output.
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"containernet-env/link_emulator/control"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/probe"
+	"containernet-env/link_emulator/virtual"
+)
+
+const (
+	mtu            = 1500
+	warmupInterval = int64(5e6)
+	// sendNS is what a frame costs its sender, and stampNS is when its kernel stamps it, from when it is sent.
+	sendNS  = int64(2000)
+	stampNS = int64(300)
+	// shortestSleepNS is as in package probe; who sleeps longer wakes up to wakeNS late.
+	shortestSleepNS = int64(15e3)
+)
+
+// Request configures a simulation.
+type Request struct {
+	probe.Request
+	Switches []string
+	Links    []control.Link
+	Noise    virtual.Noise
+	SendWake int64                  // the most by which a sender wakes up late, ns
+	Delayed  map[int]virtual.Chance // by host: of the frames that it sends, some enter its interface so much later
+	Seed     uint64
+}
+
+// Parse reads a request as JSON: that of a probe, and the network; see the README. Unknown fields and values out of
+// range are errors.
+func Parse(data []byte) (Request, error) {
+	given := struct {
+		probe.Form
+		Switches   []string          `json:"switches"`
+		Links      []json.RawMessage `json:"links"`
+		Noise      virtual.Noise     `json:"noise"`
+		SendWakeNS int64             `json:"send_wake_ns"`
+		Delayed    []struct {
+			virtual.Chance
+			Host string `json:"host"`
+		} `json:"delayed"`
+		Seed uint64 `json:"seed"`
+	}{Noise: virtual.Quiet(), SendWakeNS: 60_000}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&given); err != nil {
+		return Request{}, err
+	}
+	r := Request{Switches: given.Switches, Noise: given.Noise, SendWake: given.SendWakeNS, Seed: given.Seed,
+		Delayed: map[int]virtual.Chance{}}
+	var err error
+	if r.Request, err = given.Form.Request(); err != nil {
+		return r, err
+	}
+	if err := r.Noise.Check(); err != nil {
+		return r, fmt.Errorf("noise.%w", err)
+	}
+	for i, line := range given.Links {
+		link, err := control.ParseLink(line)
+		if err != nil {
+			return r, fmt.Errorf("links[%d].%w", i, err)
+		}
+		r.Links = append(r.Links, link)
+	}
+	for i, delayed := range given.Delayed {
+		host := r.index(delayed.Host)
+		if host < 0 {
+			return r, fmt.Errorf("delayed[%d].host: there is no host %q", i, delayed.Host)
+		}
+		r.Delayed[host] = delayed.Chance
+	}
+	return r, nil
+}
+
+func (r *Request) index(name string) int {
+	for i, host := range r.Hosts {
+		if host.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Result is that of a probe, and what the emulator counted, by name of a link.
+type Result struct {
+	probe.Result
+	Links map[string]Link `json:"links"`
+}
+
+// Link is what both directions of a link counted.
+type Link struct {
+	AToB Direction `json:"a_to_b"`
+	BToA Direction `json:"b_to_a"`
+}
+
+// Direction holds the counters of a direction: see stats in the README.
+type Direction struct {
+	Offered   uint64            `json:"offered"`
+	Frames    uint64            `json:"frames"`
+	InFlight  int               `json:"in_flight"`
+	Unmatched uint64            `json:"unmatched"`
+	HighWater int               `json:"queue_high_water"`
+	Drops     map[string]uint64 `json:"drops"`
+	TooEarly  uint64            `json:"too_early"`
+	EarlyNS   int64             `json:"early_max_ns"`
+	LateNS    int64             `json:"late_max_ns"`
+}
+
+func directionOf(s fabric.DirectionState) Direction {
+	return Direction{s.Offered, s.Frames, s.InFlight, s.Unmatched, s.QueueHighWater, s.Drops, s.Lateness.TooEarly,
+		s.Lateness.EarlyMaxNS, s.Lateness.MaxNS()}
+}
+
+// simulation is a request under way.
+type simulation struct {
+	Request
+	*virtual.Machine
+	hosts     []*virtual.Host
+	addresses [][6]byte
+	warm      []bool
+	random    *rand.Rand
+	number    uint64 // of the run
+	run       *probe.Run
+	originNS  int64
+}
+
+// Simulate carries out a request.
+func Simulate(r Request) (Result, error) {
+	machine, err := virtual.New(r.Seed)
+	if err != nil {
+		return Result{}, err
+	}
+	defer machine.Close()
+	s := &simulation{Request: r, Machine: machine, warm: make([]bool, len(r.Hosts)),
+		random: rand.New(rand.NewPCG(r.Seed, 1)), number: r.Seed + 1}
+	if err := s.build(); err != nil {
+		return Result{}, err
+	}
+	began := s.NowNS()
+	s.warmUp(began, 0)
+	for s.run == nil {
+		if err := s.Run(s.NowNS() + warmupInterval); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := s.Run(s.originNS + s.Duration.Nanoseconds()); err != nil {
+		return Result{}, err
+	}
+	result := Result{Links: map[string]Link{}}
+	result.WarmupNS = s.originNS - began
+	result.Streams = s.run.Streams()
+	for i, host := range s.hosts {
+		result.Hosts = append(result.Hosts, probe.HostResult{Name: host.Name, Warm: s.warm[i]})
+	}
+	for name, link := range s.Fabric.State().Links {
+		result.Links[name] = Link{directionOf(link.AToB), directionOf(link.BToA)}
+	}
+	return result, nil
+}
+
+// build makes the network.
+func (s *simulation) build() error {
+	quiet := virtual.Quiet()
+	quiet.Unstamped = s.Noise.Unstamped
+	s.Disturb(quiet)
+	for _, name := range s.Switches {
+		if err := s.Fabric.AddSwitch(name); err != nil {
+			return err
+		}
+	}
+	for i, of := range s.Hosts {
+		host, err := s.AddHost(of.Name, mtu)
+		if err != nil {
+			return err
+		}
+		address := [6]byte{2, 0, 0, 0, byte(i >> 8), byte(i + 1)}
+		host.Received = func(frame []byte, atNS int64) { s.received(i, frame, atNS) }
+		s.hosts, s.addresses = append(s.hosts, host), append(s.addresses, address)
+	}
+	for _, link := range s.Links {
+		if err := s.Fabric.AddLink(link.Name, link.A, link.B, link.AToB, link.BToA, s.NowNS()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *simulation) received(host int, frame []byte, atNS int64) {
+	if s.run != nil {
+		s.run.Arrived(host, s.addresses[host], frame, time.Duration(atNS-s.originNS))
+	} else if probe.IsOf(frame, s.addresses[host], s.number) {
+		s.warm[host] = true
+	}
+}
+
+// warmUp is as probe's, until a frame has reached every host or the time is over: then the measurement begins.
+func (s *simulation) warmUp(atNS int64, count uint32) {
+	cold := false
+	for i, host := range s.hosts {
+		if next := (i + 1) % len(s.hosts); !s.warm[next] {
+			cold = true
+			host.Send(probe.WarmupFrame(s.addresses[next], s.addresses[i], s.number, count), atNS)
+		}
+	}
+	if cold && int64(count)*warmupInterval < s.Warmup.Nanoseconds() {
+		s.At(atNS+warmupInterval, func(atNS int64) { s.warmUp(atNS, count+1) })
+		return
+	}
+	s.Fabric.Reset(atNS)
+	s.originNS = atNS
+	s.run = probe.NewRun(s.Request.Request, s.addresses, s.number)
+	s.Disturb(s.Noise)
+	for i := range s.hosts {
+		s.sendNext(i, atNS)
+	}
+}
+
+// sendNext plans the next frame of a host that is free from a time on.
+func (s *simulation) sendNext(host int, freeNS int64) {
+	due, ok := s.run.Schedules[host].Next()
+	if !ok {
+		return
+	}
+	atNS := max(freeNS, s.originNS+due.Nanoseconds())
+	if atNS-freeNS > shortestSleepNS {
+		atNS += s.random.Int64N(s.SendWake + 1)
+	}
+	s.At(atNS+stampNS, func(stampedNS int64) {
+		frame := s.run.Schedules[host].Frame(time.Duration(atNS - s.originNS))
+		if delayed := s.Delayed[host]; delayed.Ratio > 0 && s.random.Float64() < delayed.Ratio {
+			frame = bytes.Clone(frame)
+			s.At(stampedNS+delayed.NS, func(atNS int64) { s.hosts[host].Send(frame, atNS) })
+		} else {
+			s.hosts[host].Send(frame, stampedNS)
+		}
+		s.sendNext(host, atNS+sendNS)
+	})
+}

@@ -1,0 +1,332 @@
+// Package virtual is a machine in simulated time: the kernel and the devices of a loop, whose own turns run on it. What
+// a busy machine does to the emulator is Noise. The same calls, noise and seed give the same run, to the nanosecond.
+package virtual
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/device"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/loop"
+)
+
+// Noise is what the machine does to the emulator. Durations and times are in ns; times count from Disturb.
+type Noise struct {
+	NowNS       int64  `json:"now_ns"`       // what reading the clock takes; it must take some time
+	ReadNS      int64  `json:"read_ns"`      // what reading a frame takes
+	WriteNS     int64  `json:"write_ns"`     // what writing one takes
+	PollNS      int64  `json:"poll_ns"`      // what a wait takes that ends at once
+	WakeNS      int64  `json:"wake_ns"`      // what a wake-up takes, from a half of this to one and a half
+	LateWake    Chance `json:"late_wake"`    // a wake-up takes so much longer
+	Stalls      []Span `json:"stalls"`       // the process does not run
+	Unread      []Span `json:"unread"`       // reads find no frame
+	Overtaken   Chance `json:"overtaken"`    // from its stamp to the device's queue a frame takes so long; others go ahead
+	QueueFrames int    `json:"queue_frames"` // how many frames may wait in a device
+	Unstamped   bool   `json:"unstamped"`    // no frame has a stamp
+}
+
+// Chance is what happens with a probability, and takes up to NS then, each duration as likely.
+type Chance struct {
+	Ratio float64 `json:"ratio"`
+	NS    int64   `json:"ns"`
+}
+
+// Span is from when to when something lasts.
+type Span struct {
+	FromNS int64 `json:"from_ns"`
+	ToNS   int64 `json:"to_ns"`
+}
+
+// Quiet is the noise of an idle machine.
+func Quiet() Noise {
+	return Noise{NowNS: 60, ReadNS: 900, WriteNS: 1100, PollNS: 400, WakeNS: 6000, QueueFrames: device.StampedFrames}
+}
+
+// Check refuses what cannot be simulated. The error begins with the field.
+func (n Noise) Check() error {
+	for _, number := range [...]struct {
+		field          string
+		got, low, high int64
+	}{
+		{"now_ns", n.NowNS, 1, maxNS}, // else a loop that busy-waits would wait for ever
+		{"read_ns", n.ReadNS, 0, maxNS}, {"write_ns", n.WriteNS, 0, maxNS}, {"poll_ns", n.PollNS, 0, maxNS},
+		{"wake_ns", n.WakeNS, 0, maxNS}, {"late_wake.ns", n.LateWake.NS, 0, maxNS},
+		{"overtaken.ns", n.Overtaken.NS, 0, maxNS}, {"queue_frames", int64(n.QueueFrames), 1, device.StampedFrames},
+	} {
+		if number.got < number.low || number.got > number.high {
+			return fmt.Errorf("%s: got %d, allowed: %d to %d", number.field, number.got, number.low, number.high)
+		}
+	}
+	return nil
+}
+
+// maxNS bounds every duration of a noise.
+const maxNS = int64(10e9)
+
+// startNS is the time at which a machine begins: 0 has a meaning of its own for the timer.
+const startNS = int64(1e9)
+
+// Machine runs a loop. Make it with New.
+type Machine struct {
+	Fabric *fabric.Fabric
+	Loop   *loop.Loop
+	pool   *framepool.Pool
+
+	noise    Noise
+	originNS int64 // of the times of the noise
+	random   *rand.Rand
+	nowNS    int64 // where the data thread is
+	events   events
+	order    uint64
+	stall    int // the next stall
+
+	watched  []watched
+	hosts    []*Host
+	timerNS  int64
+	expired  bool // and reported
+	woken    bool
+	switches int64
+	idle     bool // nothing is going to happen any more
+}
+
+type watched struct {
+	fd    int
+	event unix.EpollEvent
+}
+
+// Descriptors of the timer and of Wake; those of hosts follow.
+const (
+	timerFD = iota
+	wakerFD
+	firstFD
+)
+
+// New makes a quiet machine without hosts.
+func New(seed uint64) (*Machine, error) {
+	pool, err := framepool.New(64<<20, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{pool: pool, Fabric: fabric.New(pool), noise: Quiet(), random: rand.New(rand.NewPCG(seed, 0)),
+		nowNS: startNS}
+	if m.Loop, err = loop.NewOn((*kernel)(m), m.Fabric); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close frees the memory of the frames.
+func (m *Machine) Close() { m.pool.Close() }
+
+// Disturb changes the noise from now on.
+func (m *Machine) Disturb(noise Noise) {
+	m.noise, m.originNS, m.stall = noise, m.nowNS, 0
+	for _, span := range noise.Unread {
+		m.At(m.originNS+span.ToNS, func(int64) {})
+	}
+}
+
+// NowNS is the time.
+func (m *Machine) NowNS() int64 { return m.nowNS }
+
+// At has do run at a time, on another core than the data thread.
+func (m *Machine) At(atNS int64, do func(atNS int64)) {
+	heap.Push(&m.events, event{atNS, m.order, do})
+	m.order++
+}
+
+// Run lets the loop run until a time, or until nothing is going to happen any more.
+func (m *Machine) Run(untilNS int64) error {
+	m.idle = false
+	for m.nowNS < untilNS && !m.idle {
+		if err := m.Loop.Step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Do has the loop run fn between two frames, and returns when it has.
+func (m *Machine) Do(fn func(nowNS int64)) error {
+	done := false
+	m.Loop.Post(func(nowNS int64) {
+		fn(nowNS)
+		done = true
+	})
+	for !done {
+		if err := m.Loop.Step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// advance lets happen what happens up to a time.
+func (m *Machine) advance(toNS int64) {
+	for len(m.events) > 0 && m.events[0].atNS <= toNS {
+		next := heap.Pop(&m.events).(event)
+		next.do(next.atNS)
+	}
+}
+
+// spend is time of the data thread; a stall that begins in it ends first.
+func (m *Machine) spend(ns int64) {
+	m.nowNS += ns
+	for m.stall < len(m.noise.Stalls) && m.nowNS >= m.originNS+m.noise.Stalls[m.stall].FromNS {
+		m.nowNS = max(m.nowNS, m.originNS+m.noise.Stalls[m.stall].ToNS)
+		m.stall++
+	}
+}
+
+// draw is 0, or the duration of what happens by chance.
+func (m *Machine) draw(c Chance) int64 {
+	if c.Ratio == 0 || m.random.Float64() >= c.Ratio {
+		return 0
+	}
+	return m.random.Int64N(c.NS + 1)
+}
+
+func (m *Machine) unread() bool {
+	for _, span := range m.noise.Unread {
+		if at := m.nowNS - m.originNS; at >= span.FromNS && at < span.ToNS {
+			return true
+		}
+	}
+	return false
+}
+
+type event struct {
+	atNS  int64
+	order uint64
+	do    func(atNS int64)
+}
+
+// events is a heap by time; of two at a time the first that was added is the first.
+type events []event
+
+func (e events) Len() int      { return len(e) }
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e events) Less(i, j int) bool {
+	return e[i].atNS < e[j].atNS || e[i].atNS == e[j].atNS && e[i].order < e[j].order
+}
+func (e *events) Push(x any) { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// kernel is the loop's side of a machine.
+type kernel Machine
+
+var _ loop.Kernel = (*kernel)(nil)
+
+func (k *kernel) machine() *Machine { return (*Machine)(k) }
+
+func (k *kernel) Now() int64 {
+	k.machine().spend(k.noise.NowNS)
+	return k.nowNS
+}
+
+func (k *kernel) Sleep(ns int64) {
+	k.switches++
+	k.machine().spend(ns + k.wakeUp())
+}
+
+func (k *kernel) wakeUp() int64 {
+	m := k.machine()
+	return k.noise.WakeNS/2 + m.random.Int64N(k.noise.WakeNS+1) + m.draw(k.noise.LateWake)
+}
+
+func (k *kernel) Wait(events []unix.EpollEvent, timeoutMS int, _ bool) (int, unix.Errno) {
+	m := k.machine()
+	m.spend(k.noise.PollNS)
+	m.advance(m.nowNS)
+	if n := k.ready(events); n > 0 || timeoutMS == 0 {
+		return n, 0
+	}
+	k.switches++
+	for !k.anyReady() {
+		nextNS := k.timerNS
+		if len(m.events) > 0 && (nextNS == 0 || k.expired || m.events[0].atNS < nextNS) {
+			nextNS = m.events[0].atNS
+		} else if nextNS == 0 || k.expired {
+			k.idle = true
+			return 0, unix.EINTR
+		}
+		k.nowNS = max(k.nowNS, nextNS)
+		m.advance(k.nowNS)
+	}
+	m.spend(k.wakeUp())
+	m.advance(m.nowNS)
+	return k.ready(events), 0
+}
+
+func (k *kernel) timerExpired() bool { return k.timerNS != 0 && !k.expired && k.timerNS <= k.nowNS }
+
+func (k *kernel) anyReady() bool {
+	if k.woken || k.timerExpired() {
+		return true
+	}
+	for _, w := range k.watched {
+		if w.fd >= firstFD && k.hosts[w.fd-firstFD].readable() {
+			return true
+		}
+	}
+	return false
+}
+
+// ready fills events. The timer is reported once, as it is watched edge-triggered.
+func (k *kernel) ready(events []unix.EpollEvent) (n int) {
+	for _, w := range k.watched {
+		ready := false
+		switch w.fd {
+		case timerFD:
+			if ready = k.timerExpired(); ready {
+				k.expired = true
+			}
+		case wakerFD:
+			ready = k.woken
+		default:
+			ready = k.hosts[w.fd-firstFD].readable()
+		}
+		if ready && n < len(events) {
+			events[n] = w.event
+			n++
+		}
+	}
+	return n
+}
+
+func (k *kernel) Arm(atNS int64) unix.Errno {
+	k.machine().spend(k.noise.PollNS)
+	k.timerNS, k.expired = atNS, false
+	return 0
+}
+
+func (k *kernel) Switches() int64 { return k.switches }
+func (k *kernel) Wake()           { k.woken = true }
+func (k *kernel) Woken()          { k.woken = false }
+func (k *kernel) Timer() int      { return timerFD }
+func (k *kernel) Waker() int      { return wakerFD }
+func (k *kernel) Close()          {}
+
+func (k *kernel) Watch(fd int, event unix.EpollEvent) error {
+	k.watched = append(k.watched, watched{fd, event})
+	return nil
+}
+
+func (k *kernel) Unwatch(fd int) {
+	for i, w := range k.watched {
+		if w.fd == fd {
+			k.watched = append(k.watched[:i], k.watched[i+1:]...)
+			return
+		}
+	}
+}
