@@ -94,7 +94,8 @@ func (r *Request) index(name string) int {
 // Result is that of a probe, and what the emulator counted, by name of a link.
 type Result struct {
 	probe.Result
-	Links map[string]Link `json:"links"`
+	Links    map[string]Link   `json:"links"`
+	TapDrops map[string]uint64 `json:"tap_drops"` // by host: frames that found no room in its interface
 }
 
 // Link is what both directions of a link counted.
@@ -156,11 +157,12 @@ func Simulate(r Request) (Result, error) {
 	if err := s.Run(s.originNS + s.Duration.Nanoseconds()); err != nil {
 		return Result{}, err
 	}
-	result := Result{Links: map[string]Link{}}
+	result := Result{Links: map[string]Link{}, TapDrops: map[string]uint64{}}
 	result.WarmupNS = s.originNS - began
 	result.Streams = s.run.Streams()
 	for i, host := range s.hosts {
 		result.Hosts = append(result.Hosts, probe.HostResult{Name: host.Name, Warm: s.warm[i]})
+		result.TapDrops[host.Name] = host.Dropped
 	}
 	for name, link := range s.Fabric.State().Links {
 		result.Links[name] = Link{directionOf(link.AToB), directionOf(link.BToA)}
@@ -203,16 +205,18 @@ func (s *simulation) received(host int, frame []byte, atNS int64) {
 	}
 }
 
-// warmUp is as probe's, until a frame has reached every host or the time is over: then the measurement begins.
+// warmUp is as probe's: until a frame has reached every host or the time is over. The measurement begins once nothing is
+// under way any more.
 func (s *simulation) warmUp(atNS int64, count uint32) {
+	ended := int64(count)*warmupInterval >= s.Warmup.Nanoseconds()
 	cold := false
 	for i, host := range s.hosts {
-		if next := (i + 1) % len(s.hosts); !s.warm[next] {
+		if next := (i + 1) % len(s.hosts); !s.warm[next] && !ended {
 			cold = true
 			host.Send(probe.WarmupFrame(s.addresses[next], s.addresses[i], s.number, count), atNS)
 		}
 	}
-	if cold && int64(count)*warmupInterval < s.Warmup.Nanoseconds() {
+	if cold || s.busy() {
 		s.At(atNS+warmupInterval, func(atNS int64) { s.warmUp(atNS, count+1) })
 		return
 	}
@@ -223,6 +227,21 @@ func (s *simulation) warmUp(atNS int64, count uint32) {
 	for i := range s.hosts {
 		s.sendNext(i, atNS)
 	}
+}
+
+// busy reports whether a frame is under way.
+func (s *simulation) busy() bool {
+	for _, host := range s.hosts {
+		if host.Waiting() > 0 {
+			return true
+		}
+	}
+	for _, link := range s.Fabric.State().Links {
+		if link.AToB.InFlight+link.BToA.InFlight > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // sendNext plans the next frame of a host that is free from a time on.

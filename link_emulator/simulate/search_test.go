@@ -1,0 +1,267 @@
+package simulate
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"containernet-env/link_emulator/control"
+	"containernet-env/link_emulator/device"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/model"
+	"containernet-env/link_emulator/probe"
+	"containernet-env/link_emulator/virtual"
+)
+
+var (
+	seeds = flag.Uint64("seeds", 600, "how many seeds to try")
+	seed  = flag.Uint64("seed", 0, "the first of them")
+)
+
+const ms = int64(1e6)
+
+// scenario is a network, what is sent over it, and what the machine does to the emulator, all drawn from a seed.
+type scenario struct {
+	Request
+	private bool // no two hosts send to the same one: none shares a link with another
+}
+
+func draw(seed uint64) scenario {
+	random := rand.New(rand.NewPCG(seed, 5))
+	s := scenario{private: random.IntN(2) == 0}
+	s.Seed = seed
+	s.SendWake = 60_000
+	s.Switches = []string{"s1"}
+	s.Duration, s.Warmup = 2*time.Second, time.Second
+	count := 2 + random.IntN(3)
+	for i := range count {
+		name := fmt.Sprintf("h%d", i)
+		s.Hosts = append(s.Hosts, probe.Host{Name: name})
+		s.Links = append(s.Links, control.Link{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"},
+			AToB: drawParams(random), BToA: drawParams(random)})
+	}
+	for from := range count {
+		for range 1 + random.IntN(2) {
+			to := (from + 1) % count
+			if !s.private {
+				to = (from + 1 + random.IntN(count-1)) % count
+			}
+			start := time.Duration(random.Int64N(60 * ms))
+			s.Streams = append(s.Streams, probe.Stream{From: from, To: to, Start: start, Until: start + 50*time.Millisecond,
+				Interval: time.Duration(random.Int64N(40_000)), Count: 1 + random.IntN(500), FrameBytes: 60 + random.IntN(1455)})
+		}
+	}
+	s.Noise = drawNoise(random)
+	return s
+}
+
+func drawParams(random *rand.Rand) model.Params {
+	p := model.Params{DelayNS: random.Int64N(5 * ms), Seed: random.Int64N(1000)}
+	if random.IntN(3) > 0 {
+		p.RateBPS = []int64{10e6, 100e6, 1e9}[random.IntN(3)]
+		p.QueueFrames = 5 + random.IntN(300)
+		p.Overhead = random.IntN(2) * 24
+	}
+	if random.IntN(4) == 0 {
+		p.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + p.DelayNS/2, Reorder: random.IntN(2) == 0}
+		p.DelayNS++
+	}
+	if random.IntN(4) == 0 {
+		p.Loss = model.Loss{Model: model.Independent, Ratio: random.Float64() / 5}
+	}
+	return p
+}
+
+func drawNoise(random *rand.Rand) virtual.Noise {
+	n := virtual.Quiet()
+	n.ReadNS += random.Int64N(5000)
+	n.WriteNS += random.Int64N(3000)
+	n.WakeNS += random.Int64N(40_000)
+	n.LateWake = virtual.Chance{Ratio: random.Float64() / 20, NS: random.Int64N(3 * ms)}
+	for _, spans := range []*[]virtual.Span{&n.Stalls, &n.Unread} {
+		atNS := int64(0)
+		for range random.IntN(6) {
+			from := atNS + random.Int64N(30*ms)
+			atNS = from + random.Int64N(20*ms)
+			*spans = append(*spans, virtual.Span{FromNS: from, ToNS: atNS})
+		}
+	}
+	if random.IntN(3) == 0 {
+		n.Overtaken = virtual.Chance{Ratio: random.Float64() / 50, NS: random.Int64N(5 * ms)}
+	}
+	if random.IntN(4) == 0 {
+		n.QueueFrames = 1 + random.IntN(200)
+	}
+	return n
+}
+
+// quiet is a scenario on an idle machine: hosts send the same frames at the same times.
+func (s scenario) quiet() Request {
+	r := s.Request
+	r.Noise = virtual.Quiet()
+	return r
+}
+
+// TestWhateverTheMachineDoes tries seeds. A failure names its seed, which -seed repeats alone with -seeds 1.
+func TestWhateverTheMachineDoes(t *testing.T) {
+	lost, late, overtaken, failures := uint64(0), int64(0), 0, 0
+	for number := *seed; number < *seed+*seeds; number++ {
+		s := draw(number)
+		noisy, err := Simulate(s.Request)
+		if err != nil {
+			t.Fatalf("seed %d: %v", number, err)
+		}
+		idle, err := Simulate(s.quiet())
+		if err != nil {
+			t.Fatalf("seed %d: %v", number, err)
+		}
+		for _, problem := range slices.Concat(s.problems(noisy), s.differences(idle, noisy)) {
+			t.Errorf("seed %d: %s", number, problem)
+			failures++
+		}
+		if failures > 20 {
+			t.FailNow()
+		}
+		for _, link := range noisy.Links {
+			lost += link.AToB.Drops["queue"]
+			late = max(late, link.BToA.LateNS)
+		}
+		if s.Noise.Overtaken.Ratio > 0 {
+			overtaken++
+		}
+	}
+	if *seeds >= 100 && (lost < 1000 || late < 10*ms || overtaken < 10) {
+		t.Errorf("only %d frames found a queue full, none was later than %d ns, %d scenarios overtook", lost, late, overtaken)
+	}
+}
+
+// problems are what no machine may make of a run.
+func (s scenario) problems(got Result) (problems []string) {
+	say := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
+	sent, dropped, offered := make([]uint64, len(s.Hosts)), uint64(0), uint64(0)
+	for i, stream := range s.Streams {
+		sent[stream.From] += uint64(got.Streams[i].Sent)
+		s.checkTimes(i, got.Streams[i], say)
+	}
+	for i, host := range s.Hosts {
+		link := got.Links[host.Name]
+		dropped, offered = got.TapDrops[host.Name], link.AToB.Offered
+		if offered+dropped != sent[i] {
+			say("%s sent %d frames: %d came to its link, %d found no room", host.Name, sent[i], offered, dropped)
+		}
+		if dropped > 0 && s.Noise.QueueFrames == device.StampedFrames {
+			say("%s: %d frames found no room", host.Name, dropped)
+		}
+		for side, d := range map[string]Direction{"a_to_b": link.AToB, "b_to_a": link.BToA} {
+			sum := d.Frames + uint64(d.InFlight)
+			for _, drops := range d.Drops {
+				sum += drops
+			}
+			if d.Offered != sum || d.InFlight != 0 {
+				say("%s %s: %d offered, %d accounted for, %d in flight", host.Name, side, d.Offered, sum, d.InFlight)
+			}
+			if d.Unmatched != 0 || d.EarlyNS != 0 || d.TooEarly != 0 {
+				say("%s %s: %d frames lack their stamp, early by at most %d ns", host.Name, side, d.Unmatched, d.EarlyNS)
+			}
+			if params := s.params(i, side); params.RateBPS != 0 && d.HighWater > params.QueueFrames {
+				say("%s %s: %d frames waited, at most %d may", host.Name, side, d.HighWater, params.QueueFrames)
+			}
+		}
+	}
+	return problems
+}
+
+func (s scenario) params(host int, side string) model.Params {
+	if side == "a_to_b" {
+		return s.Links[host].AToB
+	}
+	return s.Links[host].BToA
+}
+
+// checkTimes: no frame is early, and frames keep their order where neither links nor senders change it.
+func (s scenario) checkTimes(index int, got probe.StreamResult, say func(string, ...any)) {
+	stream := s.Streams[index]
+	leastNS, reorder := int64(0), s.Noise.Overtaken.Ratio > 0
+	for _, p := range []model.Params{s.Links[stream.From].AToB, s.Links[stream.To].BToA} {
+		leastNS += p.DelayNS - p.Jitter.ReachNS()
+		if p.RateBPS != 0 {
+			leastNS += int64(stream.FrameBytes+p.Overhead) * 8e9 / p.RateBPS
+		}
+		reorder = reorder || p.Jitter.Reorder
+	}
+	last := int64(0)
+	for i, delay := range got.DelayNS {
+		if delay < 0 {
+			continue
+		}
+		if delay < leastNS {
+			say("stream %d: frame %d took %d ns, %d at least", index, i, delay, leastNS)
+		}
+		if at := got.SentNS[i] + delay; at < last && !reorder {
+			say("stream %d: frame %d overtook another", index, i)
+		} else {
+			last = at
+		}
+	}
+}
+
+// differences: a machine makes frames late, and nothing else. What is sent into a link by one host alone finds the same
+// queue, the same losses and the same delay as on an idle machine.
+func (s scenario) differences(idle, noisy Result) (problems []string) {
+	say := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
+	if s.Noise.Overtaken.Ratio > 0 || s.Noise.QueueFrames < device.StampedFrames {
+		return nil
+	}
+	for _, host := range s.Hosts {
+		if want, got := idle.Links[host.Name].AToB.Drops, noisy.Links[host.Name].AToB.Drops; !maps.Equal(want, got) {
+			say("%s drops %v, on an idle machine %v", host.Name, got, want)
+		}
+	}
+	if !s.private {
+		return problems
+	}
+	for i, stream := range s.Streams {
+		if s.Links[stream.From].AToB.Jitter.Reorder {
+			continue // after a pause, frames enter the next link in the order in which they were sent
+		}
+		want, got := idle.Streams[i], noisy.Streams[i]
+		if !slices.Equal(want.SentNS, got.SentNS) {
+			say("stream %d is not the one of the idle machine", i)
+			continue
+		}
+		earlierNS := idle.Links[s.Hosts[stream.To].Name].BToA.LateNS // it was late, too
+		for number := range want.SentNS {
+			if w, g := want.DelayNS[number], got.DelayNS[number]; (w < 0) != (g < 0) || g < w-earlierNS {
+				say("stream %d: frame %d took %d ns, on an idle machine %d", i, number, g, w)
+				break
+			}
+		}
+	}
+	return problems
+}
+
+// The same input gives the same output, byte by byte.
+func TestSimulationsRepeat(t *testing.T) {
+	for number := range uint64(20) {
+		var outputs [2]string
+		for i := range outputs {
+			result, err := Simulate(draw(number).Request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(result)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outputs[i] = string(text)
+		}
+		if outputs[0] != outputs[1] {
+			t.Errorf("seed %d: two runs differ", number)
+		}
+	}
+}
