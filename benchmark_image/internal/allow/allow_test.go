@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/inputtest"
 )
 
 // parsed is a list that looks names up in a table: every test has them, with and without the entry Local.
@@ -130,7 +132,8 @@ func TestNetworksOfThisMachine(t *testing.T) {
 }
 
 // FuzzParse holds that a list permits no address that none of its entries names.
-func FuzzParse(f *testing.F) {
+func FuzzParse(native *testing.F) {
+	f := inputtest.F{F: native}
 	for _, text := range []string{
 		"local", "10.0.0.1:2379,etcd1:1", "10.0.0.0/8", "::/0", "[::1]:1", "0.0.0.0/0,x:1", "[fe80::1%lo]:3",
 	} {

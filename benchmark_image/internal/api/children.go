@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Children starts and waits for child processes. As PID 1 of a container the server also inherits the
@@ -19,27 +22,42 @@ type Children struct {
 	own map[int]bool
 }
 
-// Start starts a command whose end Wait collects.
-func (c *Children) Start(command *exec.Cmd) error {
+// Program is a program that is to be run.
+type Program struct {
+	Args           []string // its path is the first
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Grace is how long it may take to end once it is to end.
+	Grace func() time.Duration
+}
+
+// Start starts a program, and wait waits for its end. When ctx ends, it gets SIGTERM, and SIGKILL after its grace of
+// that moment. It ends with the thread of the caller, who has to keep that one until it has ended.
+func (c *Children) Start(ctx context.Context, p Program) (wait func() error, err error) {
+	command := exec.CommandContext(ctx, p.Args[0], p.Args[1:]...)
+	command.Stdin, command.Stdout, command.Stderr = p.Stdin, p.Stdout, p.Stderr
+	command.Cancel = func() error {
+		command.WaitDelay = p.Grace() // which counts from now on
+		return command.Process.Signal(syscall.SIGTERM)
+	}
+	// The kernel watches the thread, not the process (prctl(2), PR_SET_PDEATHSIG).
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := command.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	if c.own == nil {
 		c.own = make(map[int]bool)
 	}
 	c.own[command.Process.Pid] = true
-	return nil
-}
-
-// Wait waits for a command that Start started.
-func (c *Children) Wait(command *exec.Cmd) error {
-	err := command.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.own, command.Process.Pid)
-	return err
+	return func() error {
+		err := command.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.own, command.Process.Pid)
+		return err
+	}, nil
 }
 
 // ReapOrphans collects the ended children that Start did not start and returns how many there were. It is

@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package api
 
 import (
@@ -46,7 +48,7 @@ func TestExamplesInTheDocs(t *testing.T) {
 	if blocks := strings.Count(text, "```sh"); len(examples) != blocks || blocks < 5 {
 		t.Fatalf("%d of %d examples have the form that this test reads", len(examples), blocks)
 	}
-	url, _ := start(t)
+	s := start(t)
 	cluster := etcdtest.Start(t, 3)
 	var toTest, toDocs []string
 	for i, endpoint := range cluster.Endpoints() {
@@ -63,7 +65,7 @@ func TestExamplesInTheDocs(t *testing.T) {
 		if method == "" {
 			method = map[bool]string{true: "POST", false: "GET"}[body != ""]
 		}
-		status, _, answer := send(t, method, url+path, strings.NewReplacer(toTest...).Replace(body))
+		status, _, answer := s.send(method, path, strings.NewReplacer(toTest...).Replace(body))
 		if strconv.Itoa(status) != e[2] {
 			t.Errorf("%s\nanswers %d %s", e[1], status, answer)
 			continue

@@ -4,19 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"log"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/spec"
-	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 // names stands for the DNS of a container that Docker Compose started as the service load: an attacker's name may have
@@ -32,39 +29,11 @@ func names(_ context.Context, name string) ([]netip.Addr, error) {
 }
 
 // guarded serves without a client: what is not refused fails with 500.
-func guarded(t *testing.T) (url string) {
+func guarded(t *testing.T) *server {
 	t.Helper()
-	h := &Handler{
-		Runner: &Runner{Client: "/nonexistent", Children: &Children{}, Results: openResults(t)},
-		Hosts:  Hosts{Names: []string{"bench.example"}, resolve: names},
-		Log:    log.New(io.Discard, "", 0),
-	}
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// call sends a request with the header fields of a browser or a program; Host is one of them.
-func call(t *testing.T, method, url, body string, fields map[string]string) (status int, answer string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, value := range fields {
-		request.Header.Set(name, value)
-	}
-	request.Host = fields["Host"]
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	encoded, err := io.ReadAll(response.Body)
-	if err != nil || response.Header.Get("Content-Type") != "application/json" && !strings.HasSuffix(url, "/stream") {
-		t.Errorf("%s %s answers %q, %v", method, url, encoded, err)
-	}
-	return response.StatusCode, string(encoded)
+	s := simulate(t, nil)
+	s.Runner.Start, s.Hosts = absent, Hosts{Names: []string{"bench.example"}, resolve: names}
+	return s
 }
 
 // routesOf has a request to each route, and the status of its answer where it is taken.
@@ -84,7 +53,7 @@ var routesOf = []struct {
 }
 
 func TestTheHostHeaderNamesTheServer(t *testing.T) {
-	server := guarded(t)
+	s := guarded(t)
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -100,11 +69,11 @@ func TestTheHostHeaderNamesTheServer(t *testing.T) {
 		"localhost:evil.example": false, "evil.example:80:localhost": false,
 	} {
 		for _, r := range routesOf {
-			status, answer := call(t, r.method, server+r.path, r.body, map[string]string{"Host": host})
+			status, _, answer := s.call(t.Context(), r.method, r.path, r.body, map[string]string{"Host": host})
 			if taken && status != r.status {
 				t.Errorf("%s: %s %s: %d %s", host, r.method, r.path, status, answer)
 			}
-			told := strings.Contains(answer, "--host=NAME") && strings.Contains(answer, `"got":"`+host+`"`)
+			told := strings.Contains(string(answer), "--host=NAME") && strings.Contains(string(answer), `"got":"`+host+`"`)
 			if !taken && (status != 403 || !told) {
 				t.Errorf("%s: %s %s: %d %s, want 403", host, r.method, r.path, status, answer)
 			}
@@ -114,17 +83,18 @@ func TestTheHostHeaderNamesTheServer(t *testing.T) {
 
 // TestRequestsWithoutAHost are sent by no browser, and name nothing.
 func TestRequestsWithoutAHost(t *testing.T) {
-	address := strings.TrimPrefix(guarded(t), "http://")
 	for _, request := range []string{"GET /progress HTTP/1.0\r\n\r\n", "GET /progress HTTP/1.1\r\nHost:\r\n\r\n"} {
-		if answers := exchange(t, address, []byte(request)); len(answers) != 1 || answers[0].StatusCode != 403 {
-			t.Errorf("%q: %v", request, answers)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			if answers := exchange(t, guarded(t), []byte(request)); len(answers) != 1 || answers[0].StatusCode != 403 {
+				t.Errorf("%q: %v", request, answers)
+			}
+		})
 	}
 }
 
 // TestAWebPageStartsNothing sends what browsers add to the requests of pages.
 func TestAWebPageStartsNothing(t *testing.T) {
-	server := guarded(t)
+	s := guarded(t)
 	for name, c := range map[string]struct {
 		taken  bool
 		fields map[string]string
@@ -153,7 +123,7 @@ func TestAWebPageStartsNothing(t *testing.T) {
 			if r.method != "POST" {
 				continue
 			}
-			status, answer := call(t, r.method, server+r.path, r.body, c.fields)
+			status, _, answer := s.call(t.Context(), r.method, r.path, r.body, c.fields)
 			if c.taken != (status == r.status) || !c.taken && status != 403 {
 				t.Errorf("%s: %s: %d %s", name, r.path, status, answer)
 			}
@@ -161,41 +131,8 @@ func TestAWebPageStartsNothing(t *testing.T) {
 	}
 }
 
-// TestTheLinesOfTheSeed sends what curl sends: a form, by its content type. The second line has the wrong path in the
-// seed, too.
-func TestTheLinesOfTheSeed(t *testing.T) {
-	const lines = `
-curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, ` +
-		`"key": "foo", "endRange": "foo3", "consistency": "l"}'  http://localhost:8080/benchmark/read
-curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, ` +
-		`"keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'  http://localhost:8080/benchmark/read
-curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, ` +
-		`"keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'  http://localhost:8080/benchmark/write`
-	server, _ := start(t)
-	cluster := etcdtest.Start(t, 1)
-	var got []int
-	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
-		parts := curl.FindStringSubmatch(strings.ReplaceAll(line, "'  http", "' http"))
-		if parts == nil {
-			t.Fatalf("cannot read %s", line)
-		}
-		body := strings.Replace(parts[2], "10.0.0.251:2379", cluster.Members[0].Endpoint, 1)
-		status, answer := call(t, "POST", server+parts[3], body, map[string]string{
-			"Host": "localhost:8080", "User-Agent": "curl/8.5.0", "Accept": "*/*",
-			"Content-Type": "application/x-www-form-urlencoded",
-		})
-		if got = append(got, status); status == 200 && !strings.Contains(answer, `"ok":1000,`) {
-			t.Errorf("%s", answer)
-		}
-	}
-	if len(got) != 3 || got[0] != 200 || got[1] != 400 || got[2] != 200 {
-		t.Errorf("the answers are %v", got)
-	}
-}
-
 func TestMembersThatMustNotBeAsked(t *testing.T) {
-	cluster := etcdtest.Start(t, 2)
-	allowed, other := cluster.Members[0].Endpoint, cluster.Members[1].Endpoint
+	const allowed, other = "127.0.0.1:1", "127.0.0.1:2"
 	for _, c := range []struct {
 		allow, endpoints string
 		status           int
@@ -209,9 +146,9 @@ func TestMembersThatMustNotBeAsked(t *testing.T) {
 		{"", "169.254.169.254:80", 403},
 		{"10.0.0.0/8", allowed, 403},
 	} {
-		server, h := start(t)
-		h.Runner.Allow = c.allow
-		status, _, answer := send(t, "POST", server+"/benchmark/write", `{"endpoints":"`+c.endpoints+`","total":10}`)
+		s := simulate(t, decodeOnly)
+		s.Runner.Allow = c.allow
+		status, _, answer := s.send("POST", "/benchmark/write", `{"endpoints":"`+c.endpoints+`","total":10}`)
 		if status != c.status {
 			t.Errorf("%q: %s: %d %s", c.allow, c.endpoints, status, answer)
 		}
@@ -223,51 +160,10 @@ func TestMembersThatMustNotBeAsked(t *testing.T) {
 	}
 }
 
-// TestTheLeaderMustBeAllowedToo: the one that may be asked tells of a leader elsewhere.
-func TestTheLeaderMustBeAllowedToo(t *testing.T) {
-	server, h := start(t)
-	cluster := etcdtest.Start(t, 2)
-	cluster.Elect(2)
-	h.Runner.Allow = cluster.Members[0].Endpoint
-	body := `{"endpoints":"` + h.Runner.Allow + `","total":10,"targetLeader":true,"dialTimeout":0.3}`
-	status, _, answer := send(t, "POST", server+"/benchmark/write", body)
-	refused := strings.Contains(string(answer), cluster.Members[1].Endpoint+" may not be asked")
-	if status != 500 || !refused || cluster.Members[1].Connections() != 0 {
-		t.Errorf("%d %s, %d connections", status, answer, cluster.Members[1].Connections())
-	}
-}
-
-// TestServeKeepsItsOptions starts the whole server.
-func TestServeKeepsItsOptions(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, end := context.WithCancel(t.Context())
-	served := make(chan error)
-	options := Options{Client: "/nonexistent", Results: openResults(t), Hosts: []string{"bench.example"},
-		Allow: "10.0.0.1:1"}
-	go func() { served <- Serve(ctx, listener, options, log.New(io.Discard, "", 0)) }()
-	server := "http://" + listener.Addr().String()
-	for host, want := range map[string]int{"bench.example": 200, "evil.example": 403} {
-		if status, answer := call(t, "GET", server+"/healthz", "", map[string]string{"Host": host}); status != want {
-			t.Errorf("%s: %d %s", host, status, answer)
-		}
-	}
-	for endpoint, want := range map[string]int{"10.0.0.1:1": 500, "127.0.0.1:1": 403} {
-		if status, _, answer := send(t, "POST", server+"/benchmark/write", `{"endpoints":"`+endpoint+`"}`); status != want {
-			t.Errorf("%s: %d %s", endpoint, status, answer)
-		}
-	}
-	end()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-}
-
 // FuzzHost holds that a request that is taken names the server also as a browser reads the Host header, and that no
 // page of another origin starts anything.
-func FuzzHost(f *testing.F) {
+func FuzzHost(native *testing.F) {
+	f := inputtest.F{F: native}
 	for _, host := range []string{
 		"localhost:8080", "evil.example", "[::1]:80", "127.0.0.1", "load", "localhost:evil", "[localhost]:1", "::1",
 		"a@localhost", "127.1",

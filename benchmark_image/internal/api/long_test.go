@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package api
 
 import (
@@ -69,13 +71,13 @@ func quickMember(t testing.TB) (endpoint string) {
 }
 
 // startReal serves the interface with the real benchmark-client.
-func startReal(t testing.TB) (url string, h *Handler) {
+func startReal(t testing.TB) *server {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "benchmark-client")
 	if text, err := exec.Command("go", "build", "-o", path, "../../cmd/benchmark-client").CombinedOutput(); err != nil {
 		t.Fatalf("build the client: %v: %s", err, text)
 	}
-	return startWith(t, path)
+	return serve(t, path)
 }
 
 // peak is the largest resident memory of the client so far, in bytes; false once it has ended.
@@ -109,12 +111,14 @@ func BenchmarkTwelveMillionRanges(b *testing.B) {
 		"cancel": {fmt.Sprintf(`"total":%d`, 10*total), true},
 	} {
 		b.Run(name, func(b *testing.B) {
-			url, h := startReal(b)
+			s := startReal(b)
+			children := &Children{}
+			s.Runner.Start = children.Start
 			body := fmt.Sprintf(`{"endpoints":%q,"clients":1000,"conns":10,"key":"k","consistency":"s",`+
 				`"timelineInterval":0.1,%s}`, quickMember(b), c.fields)
 			ctx, leave := context.WithCancel(b.Context())
 			defer leave()
-			request, err := http.NewRequestWithContext(ctx, "POST", url+"/benchmark/read", strings.NewReader(body))
+			request, err := http.NewRequestWithContext(ctx, "POST", s.url+"/benchmark/read", strings.NewReader(body))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -126,23 +130,23 @@ func BenchmarkTwelveMillionRanges(b *testing.B) {
 				}
 				answered <- err
 			}()
-			job := runningJob(b, h)
+			job := runningJob(b, s.Handler)
 			var largest int64
 			var ended time.Time
 			for running := true; running; {
-				now, known := h.Runner.Children.peak()
-				if largest = max(largest, now); known && c.cancel && ended.IsZero() && h.Runner.Status().Done > total/4 {
+				now, known := children.peak()
+				if largest = max(largest, now); known && c.cancel && ended.IsZero() && s.Runner.Status().Done > total/4 {
 					ended = time.Now()
 					leave()
 				}
 				time.Sleep(2 * time.Millisecond)
-				status := h.Runner.Status()
+				status := s.Runner.Status()
 				running = status.Running
 			}
 			if err := <-answered; (err != nil) != c.cancel {
 				b.Error(err)
 			}
-			status, _, answer := send(b, "GET", url+spec.ResultPath+job, "")
+			status, _, answer := s.send("GET", spec.ResultPath+job, "")
 			result := new(report.Result)
 			if c.cancel {
 				failed := failure{Result: result}

@@ -3,9 +3,8 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,116 +12,73 @@ import (
 	"testing"
 	"time"
 
-	"containernet-env/benchmark_image/internal/report"
-	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
-	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
-func openResults(t testing.TB) *Results {
-	t.Helper()
-	results, err := OpenResults(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return results
-}
-
-// runningJob waits for a benchmark with requests that are done, and gives the id of its job.
-func runningJob(t testing.TB, h *Handler) string {
-	t.Helper()
-	var status Status
-	eventually(t, "a benchmark", func() bool { status = h.Runner.Status(); return status.Done > 0 })
-	return *status.Job
-}
-
-// callAndLeave asks for a benchmark of writes; leave ends the connection, and gone then has the caller's error, nil if
-// it was answered.
-func callAndLeave(t *testing.T, url, body string) (leave context.CancelFunc, gone <-chan error) {
-	t.Helper()
-	ctx, leave := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, "POST", url+"/benchmark/write", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error)
-	go func() {
-		response, err := http.DefaultClient.Do(request)
-		if err == nil {
-			err = response.Body.Close()
-		}
-		ended <- err
-	}()
-	return leave, ended
-}
-
-// TestAResultIsNotLostWithItsConnection: the caller goes away, which ends the benchmark; its result is there for
-// whoever has read the job's id in the progress, once.
-func TestAResultIsNotLostWithItsConnection(t *testing.T) {
-	url, h := start(t)
-	cluster := etcdtest.Start(t, 1)
-	leave, gone := callAndLeave(t, url, `{"endpoints":"`+cluster.Members[0].Endpoint+`","duration":60}`)
-	job := runningJob(t, h)
-	status, _, answer := send(t, "GET", url+spec.ResultPath+job, "")
-	if status != 409 || !strings.Contains(string(answer), "still running") {
-		t.Errorf("while it runs: %d %s", status, answer)
-	}
-	leave()
-	if err := <-gone; err == nil {
-		t.Error("the caller got an answer")
-	}
-	eventually(t, "the result", func() bool {
-		status, _, answer = send(t, "GET", url+spec.ResultPath+job, "")
-		return status != 409
-	})
-	var failed failure
-	if err := json.Unmarshal(answer, &failed); err != nil {
-		t.Fatal(err)
-	}
-	if status != 500 || *failed.Job != job || failed.Result == nil || *failed.Result.Job != job ||
-		failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
-		t.Errorf("%d %s", status, answer)
-	}
-	// The server removes what it has sent: the caller may have read it a moment earlier.
-	eventually(t, "the result to be removed", func() bool {
-		status, _, _ := send(t, "GET", url+spec.ResultPath+job, "")
-		return status == 404
-	})
-}
-
-// TestAnAnswerIsKeptUntilItIsFetched: what the caller got can be fetched once more, also by another server after a
+// TestAnAnswerIsKeptUntilItIsFetched: what the caller got can be fetched once more, also from another server after a
 // restart.
 func TestAnAnswerIsKeptUntilItIsFetched(t *testing.T) {
-	url, h := start(t)
-	cluster := etcdtest.Start(t, 1)
-	body := `{"endpoints":"` + cluster.Members[0].Endpoint + `","total":20}`
-	_, _, answer := send(t, "POST", url+"/benchmark/write", body)
-	reporttest.Check(t, answer)
-	var result report.Result
-	if err := json.Unmarshal(answer, &result); err != nil {
-		t.Fatal(err)
-	}
-	again, other := startWith(t, "/nonexistent")
-	reopened, err := OpenResults(h.Runner.Results.dir)
+	s, restarted := simulate(t, decodeOnly), simulate(t, nil)
+	_, _, answer := s.send("POST", "/benchmark/write", thousand)
+	reopened, err := OpenResults(s.Runner.Results.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other.Runner.Results = reopened
-	status, _, kept := send(t, "GET", again+spec.ResultPath+*result.Job, "")
+	restarted.Runner.Results = reopened
+	status, _, kept := restarted.send("GET", spec.ResultPath+jobOf(t, answer), "")
 	if status != 200 || !bytes.Equal(kept, answer) {
 		t.Errorf("%d %s\nwant %s", status, kept, answer)
 	}
-	// The server removes what it has sent: the caller may have read it a moment earlier.
-	eventually(t, "the answer to be removed", func() bool {
-		entries, err := os.ReadDir(h.Runner.Results.dir)
-		return err == nil && len(entries) == 0
+	if entries, err := os.ReadDir(reopened.dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v is left, %v", entries, err)
+	}
+}
+
+// TestTheLastHistoryIsKept also after a benchmark that kept none, until the next one that does.
+func TestTheLastHistoryIsKept(t *testing.T) {
+	text := ""
+	s := simulate(t, func(ctx context.Context, p Program) error {
+		path, keeps := strings.CutPrefix(p.Args[len(p.Args)-1], "--history-file=")
+		if keeps != (text != "") {
+			t.Errorf("%q: a client with %v", text, p.Args)
+		}
+		if keeps {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				return err
+			}
+		}
+		return decodeOnly(ctx, p)
 	})
+	kept := ""
+	for _, text = range []string{"the first", "", "another"} {
+		body := fmt.Sprintf(`{"endpoints":"127.0.0.1:1","valSize":20,"history":%v}`, text != "")
+		if status, _, answer := s.send("POST", "/benchmark/write", body); status != 200 {
+			t.Fatalf("%d: %s", status, answer)
+		}
+		if text != "" {
+			kept = text
+		}
+		response, err := s.client.Get(s.url + "/benchmark/history")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != 200 || string(got) != kept || response.ContentLength != int64(len(kept)) ||
+			response.Header.Get("Content-Type") != "application/gzip" {
+			t.Errorf("%d %v %q, %v", response.StatusCode, response.Header, got, err)
+		}
+	}
+	s.Runner.Forget()
+	left, err := filepath.Glob(filepath.Join(s.Runner.Results.dir, "*history*"))
+	if status, _, _ := s.send("GET", "/benchmark/history", ""); status != 404 || err != nil || len(left) > 0 {
+		t.Errorf("afterwards: %d, %v is left, %v", status, left, err)
+	}
 }
 
 func TestKeptResultsAreBounded(t *testing.T) {
 	results := openResults(t)
 	ids := make([]string, 2*keptResults)
-	begin := time.Now().Add(-time.Hour)
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	put := func(i, size int) {
 		ids[i] = newJob()
 		if err := results.Put(ids[i], 200, bytes.Repeat([]byte("x"), size)); err != nil {
@@ -240,37 +196,5 @@ func TestOnlyADirectoryOfOnesOwnKeepsResults(t *testing.T) {
 	}
 	if _, err := OpenResults(filepath.Join(dir, "new", "one")); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestTheGraceFollowsTheWork: a client that has many latencies gets more time for its report than one that has few,
-// which TestAStoppedClientIsSeenAndReplaced is about.
-func TestTheGraceFollowsTheWork(t *testing.T) {
-	if grace := (&job{}).grace(); grace != endGrace {
-		t.Errorf("a client that has done nothing gets %v", grace)
-	}
-	// It says how much is done, takes longer than the grace of an idle one after SIGTERM, and ends without a report.
-	const script = "#!/bin/sh\ntrap 'sleep %v; echo took its time >&2; exit 1' TERM\n" +
-		"echo '{\"done\":%d}' >&2\nwhile :; do sleep 0.05; done\n"
-	path := filepath.Join(t.TempDir(), "client")
-	program := fmt.Appendf(nil, script, (endGrace + time.Second).Seconds(), 10*report.MaxKept)
-	if err := os.WriteFile(path, program, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	url, h := startWith(t, path)
-	h.Runner.Allow = "10.0.0.0/24"
-	answered := make(chan []byte)
-	go func() {
-		_, _, answer := send(t, "POST", url+"/benchmark/read", seedRead)
-		answered <- answer
-	}()
-	runningJob(t, h)
-	if grace := h.Runner.Grace(); grace != endGrace+report.MaxKept*reportTime {
-		t.Errorf("%v of grace", grace)
-	}
-	h.Runner.Cancel()
-	answer := string(<-answered)
-	if strings.Contains(answer, "signal: killed") || !strings.Contains(answer, "took its time") {
-		t.Errorf("answer %s", answer)
 	}
 }

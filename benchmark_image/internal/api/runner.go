@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -55,10 +53,10 @@ func (o Outcome) answer() (status int, body any) {
 
 // Runner runs benchmark-client, one at a time.
 type Runner struct {
-	Client   string // path of the program; loads over TLS are run by the one that spec.WithTLS names
-	Allow    string // members that loads may be sent to, as allow.Parse reads it
-	Children *Children
-	Results  *Results // gets every answer
+	Client  string                                                        // path of the program; loads over TLS are run by the one that spec.WithTLS names
+	Allow   string                                                        // members that loads may be sent to, as allow.Parse reads it
+	Start   func(context.Context, Program) (wait func() error, err error) // as Children.Start
+	Results *Results                                                      // gets every answer
 
 	mu      sync.Mutex
 	current *job
@@ -224,23 +222,16 @@ func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 	if s.Secured() {
 		program = spec.WithTLS(program)
 	}
-	command := exec.CommandContext(ctx, program, args...)
-	command.Stdin = bytes.NewReader(encoded)
 	stdout, stderr := &bounded{limit: maxReport}, &complaints{heard: &j.heard}
-	command.Stdout, command.Stderr = stdout, stderr
-	command.Cancel = func() error {
-		command.WaitDelay = j.grace() // which counts from now on
-		return command.Process.Signal(syscall.SIGTERM)
-	}
-	// The client must not outlive the server. The kernel watches the thread that started it, not the
-	// process (prctl(2), PR_SET_PDEATHSIG), so the goroutine keeps its thread.
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// The client must not outlive the server.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := r.Children.Start(command); err != nil {
+	wait, err := r.Start(ctx, Program{Args: append([]string{program}, args...), Stdin: bytes.NewReader(encoded),
+		Stdout: stdout, Stderr: stderr, Grace: j.grace})
+	if err != nil {
 		return Outcome{Problem: fmt.Sprintf("start the benchmark: %v", err)}
 	}
-	return outcome(r.Children.Wait(command), stdout, stderr)
+	return outcome(wait(), stdout, stderr)
 }
 
 // outcome judges the output of a client that has ended.

@@ -30,7 +30,7 @@ type Options struct {
 // its caller with what was measured, and returns.
 func Serve(ctx context.Context, listener net.Listener, options Options, logger *log.Logger) error {
 	children := &Children{}
-	runner := &Runner{Client: options.Client, Children: children, Allow: options.Allow, Results: options.Results}
+	runner := &Runner{Client: options.Client, Start: children.Start, Allow: options.Allow, Results: options.Results}
 	if os.Getpid() == 1 {
 		defer reap(children, logger)()
 	}

@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"containernet-env/benchmark_image/internal/inputtest"
 )
 
 // FuzzConn feeds malformed frames, in two pieces, and cancels calls between them. For every input, each call that is
 // not cancelled has exactly one outcome, and every answer that is read was in the input.
-func FuzzConn(f *testing.F) {
+func FuzzConn(native *testing.F) {
+	f := inputtest.F{F: native}
 	p := newPeer(f, Options{})
 	p.answer(1)
 	p.headers(3, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "8", "grpc-message", "no%20")

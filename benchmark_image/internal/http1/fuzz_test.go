@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
 
@@ -26,7 +27,8 @@ var seeds = []string{
 // FuzzAnswers compares with net/http: what both take has the same status, body and header, in one piece or in any two.
 // Where ours refuses an answer that net/http takes, it is stricter; where it takes one that net/http refuses, it is
 // wrong.
-func FuzzAnswers(f *testing.F) {
+func FuzzAnswers(native *testing.F) {
+	f := inputtest.F{F: native}
 	for _, seed := range seeds {
 		f.Add([]byte(seed), uint16(20))
 	}
@@ -83,7 +85,8 @@ func FuzzAnswers(f *testing.F) {
 
 // FuzzConn has a connection carry requests of several sizes, written in part, cancelled and lost, while anything comes.
 // Each request that is not cancelled has exactly one outcome.
-func FuzzConn(f *testing.F) {
+func FuzzConn(native *testing.F) {
+	f := inputtest.F{F: native}
 	for i, seed := range seeds {
 		f.Add([]byte(seed+seed), []byte{byte(i), 200, 3, 30, 255, 7, 60, 1})
 	}

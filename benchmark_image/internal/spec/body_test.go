@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"containernet-env/benchmark_image/internal/inputtest"
 )
 
 const (
@@ -212,7 +214,8 @@ func TestRefusalsStaySmall(t *testing.T) {
 	}
 }
 
-func FuzzParseBody(f *testing.F) {
+func FuzzParseBody(native *testing.F) {
+	f := inputtest.F{F: native}
 	for _, body := range []string{seedRead, seedWrite, `{"endpoints":"a:1","key":"k","endRange":"\u0000"}`,
 		`{"a":{"b":[1,{}]}}`, `{"endpoints":"a:1","seed":1e400}`} {
 		f.Add([]byte(body), true)

@@ -10,11 +10,13 @@ import (
 	"unicode/utf8"
 
 	"containernet-env/benchmark_image/internal/http1"
+	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
 
 // FuzzRewrite has net/http and encoding/json read a transaction.
-func FuzzRewrite(f *testing.F) {
+func FuzzRewrite(native *testing.F) {
+	f := inputtest.F{F: native}
 	f.Add("key", []byte("head"), []byte("the rest"))
 	f.Add("", []byte(nil), []byte(nil))
 	f.Add("ключ \"\\\x01\n\u2028<&>", []byte("1"), []byte("2"))

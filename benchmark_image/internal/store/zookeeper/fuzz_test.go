@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"testing"
 
+	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/zookeeper/zookeepertest"
 )
 
 // FuzzConn feeds malformed packets, in two pieces, and cancels calls between them. For every input, each call that is
 // not cancelled has exactly one outcome, and what is read was in the input.
-func FuzzConn(f *testing.F) {
+func FuzzConn(native *testing.F) {
+	f := inputtest.F{F: native}
 	good := []byte{}
 	for xid := int32(1); xid <= 3; xid++ {
 		good = append(good, zookeepertest.Answer(xid, zxid, nodeHere, nil)...)
@@ -92,7 +94,8 @@ func (o *once) Finished(answer *store.Answer, failure *store.Failure) {
 }
 
 // FuzzPieces feeds good answers in pieces: what is made of them does not depend on where they are cut.
-func FuzzPieces(f *testing.F) {
+func FuzzPieces(native *testing.F) {
+	f := inputtest.F{F: native}
 	f.Add(uint32(5), uint32(70_000), true)
 	f.Add(uint32(100_000), uint32(90_000), false)
 	f.Fuzz(func(t *testing.T, cut, size uint32, seen bool) {

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
+	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
 
@@ -146,7 +147,8 @@ func TestAnswersInPieces(t *testing.T) {
 
 // FuzzReader holds that pieces make no difference, and that what protobuf's own reader accepts is accepted
 // with the same figures.
-func FuzzReader(f *testing.F) {
+func FuzzReader(native *testing.F) {
+	f := inputtest.F{F: native}
 	f.Add(encode(f, &etcdserverpb.RangeResponse{
 		Header: &etcdserverpb.ResponseHeader{Revision: 9}, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"),
 			Value: []byte("v")}}, Count: 1,

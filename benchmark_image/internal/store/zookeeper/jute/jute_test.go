@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/inputtest"
 )
 
 // TestKnownBytes compares requests with what ZooKeeper's own client sends.
@@ -73,7 +75,8 @@ func TestPathsOfKeys(t *testing.T) {
 	}
 }
 
-func FuzzPath(f *testing.F) {
+func FuzzPath(native *testing.F) {
+	f := inputtest.F{F: native}
 	for _, key := range []string{"", "key", "..", "zookeeper", "a/%\x00ü\xff"} {
 		f.Add([]byte(key))
 	}
@@ -94,7 +97,8 @@ func FuzzPath(f *testing.F) {
 }
 
 // FuzzAnswer reads what no member sends. What is read must have been there.
-func FuzzAnswer(f *testing.F) {
+func FuzzAnswer(native *testing.F) {
+	f := inputtest.F{F: native}
 	stat := bytes.Repeat([]byte{0}, StatSize)
 	data := append(append([]byte{0, 0, 0, 3}, "val"...), stat...)
 	data[len(data)-13] = 3

@@ -1,0 +1,371 @@
+//go:build plumbing
+
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/client"
+	"containernet-env/benchmark_image/internal/hang"
+	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/secure"
+	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+)
+
+// asClient makes the test program behave as benchmark-client, so that no other program is needed.
+const asClient = "TEST_AS_BENCHMARK_CLIENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asClient) != "" {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
+		go func() {
+			<-signals
+			cancel(client.ErrCancelled)
+		}()
+		var securer client.Securer
+		if os.Getenv(asClient) == "with TLS" {
+			securer = secure.Files
+		}
+		os.Exit(client.Main(ctx, "test", securer, os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// start serves with the test program as the client.
+func start(t *testing.T) *server {
+	t.Helper()
+	t.Setenv(asClient, "1")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, self)
+}
+
+// serve serves with a program as the client.
+func serve(t testing.TB, client string) *server {
+	t.Helper()
+	h := newHandler(t, nil)
+	h.Runner.Client, h.Runner.Start, h.Runner.Allow = client, new(Children).Start, ""
+	listening := httptest.NewServer(h)
+	t.Cleanup(listening.Close)
+	return &server{h, t, listening.Client(), listening.URL}
+}
+
+// script serves with a shell script as the client.
+func script(t *testing.T, text string) *server {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "client")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return serve(t, path)
+}
+
+// runningJob waits for a benchmark with requests that are done, and gives the id of its job.
+func runningJob(t testing.TB, h *Handler) string {
+	t.Helper()
+	var status Status
+	hang.Until(t, "a benchmark", func() bool { status = h.Runner.Status(); return status.Done > 0 })
+	return *status.Job
+}
+
+// TestTheLinesOfTheSeed sends what curl sends: a form, by its content type. The second line has the wrong path in the
+// seed, too.
+func TestTheLinesOfTheSeed(t *testing.T) {
+	s := start(t)
+	member := etcdtest.Start(t, 1).Members[0].Endpoint
+	for _, c := range []struct {
+		path, body string
+		status     int
+	}{
+		{"/benchmark/read", seedRead, 200}, {"/benchmark/read", seedWrite, 400}, {"/benchmark/write", seedWrite, 200},
+	} {
+		status, _, answer := s.call(t.Context(), "POST", c.path, strings.Replace(c.body, "10.0.0.251:2379", member, 1),
+			map[string]string{
+				"Host": "localhost:8080", "User-Agent": "curl/8.5.0", "Accept": "*/*",
+				"Content-Type": "application/x-www-form-urlencoded",
+			})
+		if status != c.status {
+			t.Errorf("%s %s: %d %s", c.path, c.body, status, answer)
+		}
+		if status != 200 {
+			continue
+		}
+		reporttest.Check(t, answer)
+		var result report.Result
+		if err := json.Unmarshal(answer, &result); err != nil {
+			t.Fatal(err)
+		}
+		if result.OK != 1000 || result.Connections != 5 || *result.Leader != member ||
+			result.Empty != map[string]int{"/benchmark/read": 1000}[c.path] {
+			t.Errorf("%s: %d %s", c.path, status, answer)
+		}
+	}
+}
+
+func TestAFailedBenchmarkReturnsWhatWasMeasured(t *testing.T) {
+	s := start(t)
+	cluster := etcdtest.Start(t, 1)
+	status, _, answer := s.send("POST", "/benchmark/read",
+		`{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10,"key":"k","requireFound":true}`)
+	if f := failed(t, answer); status != 500 || f.Result == nil || f.Result.Failed != 10 ||
+		f.Message != "10 of 10 requests failed (10 times: no key found)" {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// TestACallersConnectionEndsTheBenchmark also while a member hangs.
+func TestACallersConnectionEndsTheBenchmark(t *testing.T) {
+	s := start(t)
+	cluster := etcdtest.Start(t, 1)
+	cluster.Members[0].Hang()
+	leave, answered := s.begin("/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`"}`)
+	hang.Until(t, "a request at the member", func() bool { return cluster.Members[0].Requests.Load() > 0 })
+	job := *s.Runner.Status().Job
+	leave()
+	if r := <-answered; r.status != 0 {
+		t.Errorf("the caller got %d %s", r.status, r.answer)
+	}
+	var status int
+	var answer []byte
+	fetch := func(but int) func() bool {
+		return func() bool {
+			status, _, answer = s.send("GET", spec.ResultPath+job, "")
+			return status != but
+		}
+	}
+	hang.Until(t, "the result", fetch(409))
+	if f := failed(t, answer); status != 500 || f.Result == nil || *f.Result.Reason != "cancelled" {
+		t.Errorf("%d %s", status, answer)
+	}
+	// The server removes what it has sent: the caller may have read it a moment earlier.
+	hang.Until(t, "the result to be removed", fetch(500))
+	if status != 404 {
+		t.Errorf("afterwards: %d %s", status, answer)
+	}
+}
+
+// TestClientsThatDie has those that no other process can stand for.
+func TestClientsThatDie(t *testing.T) {
+	killed := script(t, "echo oops >&2; kill -9 $$")
+	missing := serve(t, "/nonexistent")
+	for s, want := range map[*server]string{
+		killed:  "benchmark-client ended without a report (signal: killed): oops",
+		missing: "start the benchmark: fork/exec /nonexistent: no such file or directory",
+	} {
+		if status, _, answer := s.send("POST", "/benchmark/write", thousand); status != 500 ||
+			!strings.Contains(string(answer), want) {
+			t.Errorf("%d %s, want %q", status, answer, want)
+		}
+	}
+}
+
+// withGrace starts programs that get this much time to end.
+func withGrace(children *Children, grace time.Duration) func(context.Context, Program) (func() error, error) {
+	return func(ctx context.Context, p Program) (func() error, error) {
+		p.Grace = func() time.Duration { return grace }
+		return children.Start(ctx, p)
+	}
+}
+
+// TestAStoppedClientIsSeenAndReplaced stops the client for ever, so that it takes no SIGTERM: the progress tells for
+// how long it has been silent, a cancel kills it, and the next benchmark runs.
+func TestAStoppedClientIsSeenAndReplaced(t *testing.T) {
+	s := start(t)
+	children := &Children{}
+	s.Runner.Start = withGrace(children, time.Millisecond)
+	body := `{"endpoints":"` + etcdtest.Start(t, 1).Members[0].Endpoint + `","total":%d,"clients":2}`
+	_, answered := s.begin("/benchmark/write", fmt.Sprintf(body, 10000000))
+	runningJob(t, s.Handler)
+	children.mu.Lock()
+	for pid := range children.own {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Error(err)
+		}
+	}
+	children.mu.Unlock()
+	hang.Until(t, "silence", func() bool { return s.Runner.Status().ClientSilentS > 0.5 })
+	s.Runner.Cancel()
+	if r := <-answered; !strings.Contains(string(r.answer), "benchmark-client ended without a report (signal: killed)") {
+		t.Errorf("%s", r.answer)
+	}
+	if status, _, answer := s.send("POST", "/benchmark/write", fmt.Sprintf(body, 10)); status != 200 {
+		t.Errorf("the next one: %d %s", status, answer)
+	}
+}
+
+// TestAClientGetsItsGrace to end by itself after SIGTERM.
+func TestAClientGetsItsGrace(t *testing.T) {
+	s := script(t, "trap 'sleep 0.1; echo took its time >&2; exit 1' TERM\n"+
+		"echo '{\"done\":1}' >&2\nwhile :; do sleep 0.05; done")
+	s.Runner.Start = withGrace(&Children{}, hang.Limit)
+	_, answered := s.begin("/benchmark/write", thousand)
+	runningJob(t, s.Handler)
+	s.Runner.Cancel()
+	if r := <-answered; !strings.Contains(string(r.answer), "took its time") {
+		t.Errorf("%s", r.answer)
+	}
+}
+
+// TestTheLeaderMustBeAllowedToo: the one that may be asked tells of a leader elsewhere.
+func TestTheLeaderMustBeAllowedToo(t *testing.T) {
+	s := start(t)
+	cluster := etcdtest.Start(t, 2)
+	cluster.Elect(2)
+	s.Runner.Allow = cluster.Members[0].Endpoint
+	status, _, answer := s.send("POST", "/benchmark/write",
+		`{"endpoints":"`+s.Runner.Allow+`","total":10,"targetLeader":true,"dialTimeout":0.3}`)
+	refused := strings.Contains(string(answer), cluster.Members[1].Endpoint+" may not be asked")
+	if status != 500 || !refused || cluster.Members[1].Connections() != 0 {
+		t.Errorf("%d %s, %d connections", status, answer, cluster.Members[1].Connections())
+	}
+}
+
+// whole starts the whole server. end has it end, and waits.
+func whole(t *testing.T, options Options) (s *server, end func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	options.Results = openResults(t)
+	go func() { served <- Serve(ctx, listener, options, log.New(io.Discard, "", 0)) }()
+	return &server{t: t, client: http.DefaultClient, url: "http://" + listener.Addr().String()}, func() {
+		t.Helper()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestServeKeepsItsOptions(t *testing.T) {
+	s, end := whole(t, Options{Client: "/nonexistent", Hosts: []string{"bench.example"}, Allow: "10.0.0.1:1"})
+	for host, want := range map[string]int{"bench.example": 200, "evil.example": 403} {
+		if status, _, answer := s.call(t.Context(), "GET", "/healthz", "", map[string]string{"Host": host}); status != want {
+			t.Errorf("%s: %d %s", host, status, answer)
+		}
+	}
+	for endpoint, want := range map[string]int{"10.0.0.1:1": 500, "127.0.0.1:1": 403} {
+		if status, _, answer := s.send("POST", "/benchmark/write", `{"endpoints":"`+endpoint+`"}`); status != want {
+			t.Errorf("%s: %d %s", endpoint, status, answer)
+		}
+	}
+	end()
+}
+
+func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
+	t.Setenv(asClient, "1")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := etcdtest.Start(t, 1).Members[0]
+	s, end := whole(t, Options{Client: self})
+	_, answered := s.begin("/benchmark/write", `{"endpoints":"`+member.Endpoint+`","total":10000000}`)
+	hang.Until(t, "requests", func() bool { return member.Requests.Load() > 10 })
+	end()
+	if r := <-answered; *failed(t, r.answer).Result.Reason != "cancelled" {
+		t.Errorf("the benchmark under way answers %s", r.answer)
+	}
+}
+
+func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
+	var children Children
+	wait, err := children.Start(t.Context(), Program{Args: []string{"/bin/true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan := exec.Command("true")
+	if err := orphan.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reaped := 0
+	hang.Until(t, "the orphan", func() bool {
+		n, err := children.ReapOrphans()
+		if err != nil {
+			t.Error(err)
+		}
+		reaped += n
+		return reaped > 0
+	})
+	if err := wait(); err != nil {
+		t.Errorf("the own child: %v", err)
+	}
+	if err := orphan.Wait(); err == nil {
+		t.Error("the orphan was not reaped")
+	}
+}
+
+// TestFilesAreOfTheServersFolder carries a load with the files of the server's own folder and its own password.
+func TestFilesAreOfTheServersFolder(t *testing.T) {
+	authority := etcdtest.NewAuthority(t)
+	users := &etcdtest.Users{Name: "root", Password: "sesame"}
+	cluster := etcdtest.Start(t, 1, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
+	ca, _, _ := authority.Files()
+	t.Setenv(spec.PasswordVariable, "sesame")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "client")
+	for path, with := range map[string]string{program: "none", program + "-tls": "with TLS"} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+asClient+"='"+with+"' exec "+self+" \"$@\"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serve(t, program)
+	var logged strings.Builder
+	s.Log, s.Credentials = log.New(&logged, "", 0), filepath.Dir(ca)
+	body := func(ca, user string) string {
+		return fmt.Sprintf(`{"endpoints":%q,"total":50,"caFile":%q,"certFile":"cert.pem","keyFile":"key.pem","user":%q}`,
+			cluster.Members[0].Endpoint, ca, user)
+	}
+	for _, c := range []struct {
+		body   string
+		status int
+		want   string
+	}{
+		{body("ca.pem", "root"), 200, `"ok":50`},
+		{body("other.pem", "root"), 500, "no such file"},
+		{body("../ca.pem", "root"), 400, `"field":"caFile"`},
+		{body("ca.pem", "nobody"), 500, "authentication failed, invalid user ID or password"},
+	} {
+		status, _, answer := s.send("POST", "/benchmark/write", c.body)
+		if status != c.status || !strings.Contains(string(answer),
+			c.want) || strings.Contains(string(answer)+logged.String(), "sesame") {
+			t.Errorf("%s: %d %s, want %d with %s; the log: %s", c.body, status, answer, c.status, c.want, logged.String())
+		}
+	}
+	_, _, answer := s.send("POST", "/benchmark/write", body("ca.pem", "root"))
+	var result report.Result
+	err = json.Unmarshal(answer, &result)
+	status, _, again := s.send("POST", "/benchmark/write", string(result.Configured))
+	if err != nil || status != 200 || len(cluster.Keys()) != 50 {
+		t.Errorf("what was configured, %s, is refused when it is sent again: %s; %d keys",
+			result.Configured, again, len(cluster.Keys()))
+	}
+}

@@ -1,0 +1,20 @@
+// Package hang is the only real time of tests that gate: a deadline against hanging, which decides nothing else.
+package hang
+
+import (
+	"testing"
+	"time"
+)
+
+// Limit is after how long something hangs, rather than being slow.
+const Limit = time.Minute
+
+// Until waits for a condition.
+func Until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Limit); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for %s", Limit, what)
+		}
+	}
+}
