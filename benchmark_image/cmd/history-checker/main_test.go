@@ -40,7 +40,7 @@ func violated(t *testing.T) string {
 	}
 	defer file.Close()
 	w := history.NewWriter(file, "p/", 1)
-	start := time.Now()
+	start := time.Unix(1_700_000_000, 0)
 	for i, o := range []history.Operation{
 		{Op: history.Put, Value: keys.ID{Run: 1, Number: 1}, Revision: 10},
 		{Op: history.Put, Value: keys.ID{Run: 1, Number: 2}, Revision: 11},

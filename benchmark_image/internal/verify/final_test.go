@@ -130,7 +130,7 @@ func TestOnlyAWholeFinalStateIsCompared(t *testing.T) {
 			add(history.Entry{Operation: at(0, 4, 5).get(id(1), 0, 0).Operation})
 			add(history.Entry{Operation: at(0, 4, 5).nothing(0).Operation, KeyNumber: 2})
 		})
-		result, err := Judge(file, c.state, Limits{Time: time.Minute})
+		result, err := judgedIn(t, file, c.state, Limits{Time: time.Minute})
 		if err != nil || result.Verdict != c.want || result.Compared != c.by {
 			t.Errorf("%s: %+v, %v", name, result, err)
 		}

@@ -109,7 +109,7 @@ func TestAnotherKeyTellsWhenAValueWasWritten(t *testing.T) {
 			add(history.Entry{Operation: at(1, 4, 5).get(other(1), c.revision, 0).Operation})
 			add(history.Entry{Operation: at(1, 30, 31).get(id(9), 8, 0).Operation, KeyNumber: 1})
 		})
-		result, err := Judge(file, nil, Limits{Time: time.Minute})
+		result, err := judgedIn(t, file, nil, Limits{Time: time.Minute})
 		if err != nil || result.Verdict != c.want {
 			t.Errorf("%s: %+v, %v", name, result, err)
 		}
@@ -126,7 +126,7 @@ func TestAViolationCountsMoreThanWhatIsNotKnown(t *testing.T) {
 				add(history.Entry{Operation: at(1, 4, 5).get(found, 0, 0).Operation, KeyNumber: number})
 			}
 		})
-		if result, err := Judge(file, nil, Limits{Time: time.Minute}); err != nil || result.Verdict != Violated {
+		if result, err := judgedIn(t, file, nil, Limits{Time: time.Minute}); err != nil || result.Verdict != Violated {
 			t.Errorf("%+v, %v", result, err)
 		}
 	}

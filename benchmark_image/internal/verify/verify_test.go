@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -69,16 +70,29 @@ func judged(t *testing.T, log *history.Log, operations ...op) *Result {
 
 func judgedOrNot(t *testing.T, log *history.Log, operations ...op) (*Result, error) {
 	t.Helper()
-	return Judge(encoded(t, func(add func(history.Entry)) {
+	return judgedIn(t, file(t, operations...), log, Limits{Time: time.Minute})
+}
+
+// judgedIn judges in simulated time, in which no limit is reached that is not over at once.
+func judgedIn(t *testing.T, file io.Reader, log *history.Log, limits Limits) (result *Result, err error) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) { result, err = Judge(file, log, limits) })
+	return result, err
+}
+
+// file has operations of one key.
+func file(t *testing.T, operations ...op) io.Reader {
+	t.Helper()
+	return encoded(t, func(add func(history.Entry)) {
 		for _, o := range operations {
 			add(history.Entry{Operation: o.Operation})
 		}
-	}), log, Limits{Time: time.Minute})
+	})
 }
 
 func encoded(t *testing.T, fill func(add func(history.Entry))) io.Reader {
 	t.Helper()
-	start := time.Now()
+	start := time.Unix(1_700_000_000, 0)
 	var file bytes.Buffer
 	w := history.NewWriter(&file, "p/", 1)
 	fill(func(e history.Entry) { e.Start = start; w.Add(e) })
@@ -239,13 +253,8 @@ func TestAViolationIsToldBeforeItIsMadeSmall(t *testing.T) {
 		"no order":  {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 6, 9)}, []int{0, 2}},
 		"a foreign": {[]op{at(0, 0, 1).put(id(1), 9), at(0, 2, 3).get(id(7), 5, 9)}, []int{1}},
 	} {
-		file := encoded(t, func(add func(history.Entry)) {
-			for _, o := range c.operations {
-				add(history.Entry{Operation: o.Operation})
-			}
-		})
 		var told []int
-		result, err := Judge(file, nil, Limits{Time: time.Minute, Found: func(r Result) {
+		result, err := judgedIn(t, file(t, c.operations...), nil, Limits{Time: time.Minute, Found: func(r Result) {
 			if r.Verdict != Violated || r.Reason == "" || r.Violation.Key != "p/0" {
 				t.Errorf("%s: told %+v", name, r)
 			}
@@ -266,12 +275,7 @@ func TestNothingToJudgeIsAnError(t *testing.T) {
 			{history.Operation{Op: history.Get, Outcome: history.Unknown}}, {history.Operation{Op: history.SerializableGet,
 				Outcome: history.Unknown}}},
 	} {
-		file := encoded(t, func(add func(history.Entry)) {
-			for _, o := range operations {
-				add(history.Entry{Operation: o.Operation})
-			}
-		})
-		if result, err := Judge(file, nil, Limits{Time: time.Minute}); !errors.Is(err, ErrNothing) {
+		if result, err := judgedOrNot(t, nil, operations...); !errors.Is(err, ErrNothing) {
 			t.Errorf("%s: %+v, %v", name, result, err)
 		}
 	}
@@ -415,7 +419,9 @@ func TestViolationsAreFoundAndReduced(t *testing.T) {
 
 // TestTwoValuesAreEnough compares with what porcupine says of all operations of a key at once, of histories with some
 // reads changed at random.
-func TestTwoValuesAreEnough(t *testing.T) {
+func TestTwoValuesAreEnough(t *testing.T) { synctest.Test(t, twoValuesAreEnough) }
+
+func twoValuesAreEnough(t *testing.T) {
 	illegal := 0
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 4))
@@ -454,12 +460,7 @@ func TestTwoValuesAreEnough(t *testing.T) {
 }
 
 func TestWithoutTimeNothingIsDecided(t *testing.T) {
-	file := encoded(t, func(add func(history.Entry)) {
-		add(history.Entry{Operation: at(0, 0, 1).get(dataset, 2,
-			9).Operation})
-	})
-	if result, err := Judge(file, nil,
-		Limits{Time: -1}); err != nil || result.Verdict != Undecided || !strings.Contains(result.Reason, "1 of 1 keys") {
+	if result, err := judgedIn(t, file(t, at(0, 0, 1).get(dataset, 2, 9)), nil, Limits{Time: -1}); err != nil || result.Verdict != Undecided || !strings.Contains(result.Reason, "1 of 1 keys") {
 		t.Errorf("%+v, %v", result, err)
 	}
 }

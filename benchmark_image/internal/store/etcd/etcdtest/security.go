@@ -26,7 +26,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Authority signs certificates for the time of a test.
+// The time of certificates: tests may run in the time of testing/synctest, which begins in the year 2000.
+var (
+	long  = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+	never = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Authority signs certificates.
 type Authority struct {
 	t           testing.TB
 	certificate *x509.Certificate
@@ -38,7 +44,7 @@ func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t}
 	a.certificate, a.key = a.sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "a test's CA"}, NotAfter: time.Now().Add(time.Hour),
+		Subject: pkix.Name{CommonName: "a test's CA"}, NotAfter: never,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	return a
@@ -50,8 +56,10 @@ func (a *Authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore = time.Now().Add(-2 * time.Hour)
+	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
+		a.t.Fatal(err)
+	}
+	template.NotBefore = long
 	parent, signer := a.certificate, a.key
 	if parent == nil {
 		parent, signer = template, key
@@ -67,12 +75,16 @@ func (a *Authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.
 	return certificate, key
 }
 
-// Issue makes a certificate for servers and clients alike that is valid for so long from now, for these host names and
-// addresses.
+// Issue makes a certificate for servers and clients alike, for these host names and addresses. It has expired if valid
+// is negative, and does not expire otherwise.
 func (a *Authority) Issue(valid time.Duration, hosts ...string) tls.Certificate {
 	a.t.Helper()
+	end := never
+	if valid < 0 {
+		end = long.Add(-valid)
+	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(valid), KeyUsage: x509.KeyUsageDigitalSignature,
+		Subject: pkix.Name{CommonName: "test"}, NotAfter: end, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range hosts {
