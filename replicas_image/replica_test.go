@@ -5,104 +5,89 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// asReplica makes this test's program a replica.
-const asReplica = "TEST_AS_REPLICA"
+// latency is how long a request takes to a replica, and its answer back.
+const latency = time.Millisecond
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asReplica) != "" {
-		if err := run(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// cluster is replicas as processes, which can be killed.
+// cluster is replicas with a network between them, in simulated time.
 type cluster struct {
 	t         *testing.T
 	addresses []string
 	folders   []string
-	processes []*exec.Cmd
+	replicas  []*replica // nil: it was killed
 }
 
-func startCluster(t *testing.T, n int) *cluster {
-	c := &cluster{t: t, processes: make([]*exec.Cmd, n)}
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+// simulate runs a test of three replicas.
+func simulate(t *testing.T, run func(c *cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, addresses: []string{"one:1", "two:1", "three:1"}, replicas: make([]*replica, 3)}
+		for i := range c.addresses {
+			c.folders = append(c.folders, t.TempDir())
+			c.start(i)
 		}
-		c.addresses, c.folders = append(c.addresses, listener.Addr().String()), append(c.folders, t.TempDir())
-		listener.Close()
-	}
-	for i := range n {
-		c.start(i)
-	}
-	t.Cleanup(func() {
-		for i := range c.processes {
-			c.kill(i)
-		}
+		run(c)
 	})
-	return c
 }
 
 func (c *cluster) start(i int) {
 	c.t.Helper()
-	p := exec.Command(os.Args[0], "--listen", c.addresses[i], "--id", fmt.Sprint(i), "--peers",
-		strings.Join(c.addresses, ","), "--data", c.folders[i], "--timeout", "500ms", "--unsafe-no-fsync")
-	p.Env, p.Stderr = append(os.Environ(), asReplica+"=1"), os.Stderr
-	if err := p.Start(); err != nil {
-		c.t.Fatal(err)
-	}
-	c.processes[i] = p
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if answer, err := http.Get("http://" + c.addresses[i] + statusPath); err == nil {
-			answer.Body.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("replica %d does not answer", i)
-		}
-	}
+	c.replicas[i] = newReplica(i, c.addresses, opened(c.t, c.folders[i]), 500*time.Millisecond)
+	c.replicas[i].client = &http.Client{Transport: link{c, c.replicas[i]}}
 }
 
 func (c *cluster) kill(i int) {
-	if p := c.processes[i]; p != nil {
-		_ = p.Process.Kill() // it may have ended
-		_ = p.Wait()
-		c.processes[i] = nil
+	c.replicas[i].table.close() // what was not written yet is lost
+	c.replicas[i] = nil
+}
+
+// link is the way from a replica, or from a client (nil), to the others.
+type link struct {
+	c    *cluster
+	from *replica
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l link) RoundTrip(q *http.Request) (*http.Response, error) {
+	refused := errors.New("connection refused")
+	time.Sleep(latency)
+	to := l.c.replicas[slices.Index(l.c.addresses, q.URL.Host)]
+	if to == nil || l.from != nil && l.c.replicas[l.from.self] != l.from {
+		return nil, refused
 	}
+	w := httptest.NewRecorder()
+	to.handler().ServeHTTP(w, q)
+	time.Sleep(latency)
+	if l.c.replicas[to.self] != to {
+		return nil, refused
+	}
+	return w.Result(), nil
 }
 
 // do sends one request to a replica; status 0: there was no answer.
 func (c *cluster) do(method string, i int, key, query, value string) (status int, body string) {
-	q, err := http.NewRequest(method, "http://"+c.addresses[i]+entityPath+"?id="+key+query, strings.NewReader(value))
+	url := "http://" + c.addresses[i] + entityPath + "?id=" + key + query
+	q, err := http.NewRequestWithContext(c.t.Context(), method, url, strings.NewReader(value))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(q)
+	answer, err := link{c: c}.RoundTrip(q)
 	if err != nil {
 		return 0, ""
 	}
-	defer answer.Body.Close()
 	b, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return 0, ""
+		c.t.Error(err)
 	}
 	return answer.StatusCode, string(b)
 }
@@ -114,8 +99,9 @@ func (c *cluster) expect(method string, i int, key, query, value string, status 
 	}
 }
 
-func TestThreeReplicas(t *testing.T) {
-	c := startCluster(t, 3)
+func TestThreeReplicas(t *testing.T) { simulate(t, threeReplicas) }
+
+func threeReplicas(c *cluster) {
 	c.expect("GET", 0, "a", "", "", 404, "")
 	c.expect("PUT", 0, "a", "&ack=3", "one", 201, "")
 	for i := range 3 {
@@ -152,41 +138,38 @@ func TestThreeReplicas(t *testing.T) {
 // two of three each, none is.
 func TestCoordinatorsThatAreKilled(t *testing.T) {
 	for _, quorum := range []int{1, 2} {
-		c := startCluster(t, 3)
-		c.kill(2)
-		query := fmt.Sprintf("&ack=%d&from=%d", quorum, quorum)
-		var acknowledged sync.Map
-		var count atomic.Int64
-		var writers sync.WaitGroup
-		for w := range 8 {
-			writers.Go(func() {
-				for n := 0; ; n++ {
-					key := fmt.Sprintf("w%d-%d", w, n)
-					if status, _ := c.do("PUT", 0, key, query, key); status != 201 {
-						return
+		simulate(t, func(c *cluster) {
+			c.kill(2)
+			query := fmt.Sprintf("&ack=%d&from=%d", quorum, quorum)
+			acknowledged := make([][]string, 8) // keys, of each writer
+			var writers sync.WaitGroup
+			for w := range acknowledged {
+				writers.Go(func() {
+					for n := 0; ; n++ {
+						key := fmt.Sprintf("w%d-%d", w, n)
+						if status, _ := c.do("PUT", 0, key, query, key); status != 201 {
+							return
+						}
+						acknowledged[w] = append(acknowledged[w], key)
 					}
-					acknowledged.Store(key, true)
-					count.Add(1)
-				}
-			})
-		}
-		for deadline := time.Now().Add(30 * time.Second); count.Load() < 400 && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
-		c.kill(0)
-		writers.Wait()
-		c.start(2)
-		lost := 0
-		acknowledged.Range(func(key, _ any) bool {
-			if status, value := c.do("GET", 2, key.(string), query, ""); status != 200 || value != key {
-				lost++
+				})
 			}
-			return true
+			time.Sleep(100*time.Millisecond + latency/2)
+			c.kill(0)
+			writers.Wait()
+			c.start(2)
+			lost, all := 0, slices.Concat(acknowledged...)
+			for _, key := range all {
+				if status, value := c.do("GET", 2, key, query, ""); status != 200 || value != key {
+					lost++
+				}
+			}
+			// A write takes one way there and back; one that another replica acknowledges takes two. The replica that
+			// missed them all has none; the one that lives on has those that two have acknowledged.
+			if want := map[int]int{1: 400, 2: 200}[quorum]; len(all) != want || lost != map[int]int{1: want}[quorum] {
+				t.Errorf("ack=from=%d: %d of %d acknowledged writes lost", quorum, lost, len(all))
+			}
 		})
-		t.Logf("ack=from=%d: %d of %d acknowledged writes lost", quorum, lost, count.Load())
-		if count.Load() < 400 || (lost > 0) != (quorum == 1) {
-			t.Errorf("ack=from=%d: %d of %d acknowledged writes lost", quorum, lost, count.Load())
-		}
 	}
 }
 

@@ -5,7 +5,7 @@
 //
 // It reads the _test.go files below each DIR, and all files of packages for tests, whose folders end in "test". Time
 // may be used
-//   - in a function literal that is passed to synctest.Test, where it is simulated,
+//   - in what is passed to synctest.Test, where it is simulated,
 //   - in benchmarks and in files with the build tag "measure", which gate nothing,
 //   - in functions, and methods of types, that only those use,
 //   - in a package named hang, the deadlines against hanging.
@@ -272,11 +272,6 @@ func (r reader) read(declaration ast.Node, c *caller) {
 		case *ast.CallExpr:
 			name := r.qualified(node.Fun)
 			if name == "synctest.Test" {
-				for _, argument := range node.Args {
-					if _, literal := argument.(*ast.FuncLit); !literal {
-						r.read(argument, c)
-					}
-				}
 				return false
 			}
 			if index, known := deadlines[name]; known && index < len(node.Args) {

@@ -43,10 +43,13 @@ import (
 func TestX(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { time.Sleep(1); simulated(); mixed(); s := sleeper{} })
 	mixed()
-	synctest.Test(t, realTime)
+	synctest.Test(t, named)
+	synctest.Test(t, both)
+	both(t)
 }
 func simulated() { time.Sleep(1); deeper() }
-func realTime(t *testing.T) { time.Sleep(1) } // time.Sleep
+func named(t *testing.T) { time.Sleep(1) }
+func both(t *testing.T) { time.Sleep(1) } // time.Sleep
 `, `package p
 import "time"
 func deeper() { time.Now(); simulated() }

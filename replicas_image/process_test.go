@@ -1,0 +1,88 @@
+//go:build plumbing
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asReplica makes this test's program a replica.
+const asReplica = "TEST_AS_REPLICA"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asReplica) != "" {
+		if err := run(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestAProcess keeps what it has acknowledged when it is killed, and ends well at SIGTERM.
+func TestAProcess(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, folder := listener.Addr().String(), t.TempDir()
+	listener.Close()
+	call := func(method, path, value string) (status int, body string, err error) {
+		q, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(q)
+		if err != nil {
+			return 0, "", err
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(b), err
+	}
+	expect := func(method, path, value string, status int, body string) {
+		t.Helper()
+		if gotStatus, got, err := call(method, path, value); gotStatus != status || got != body {
+			t.Errorf("%s %s: %d %q, %v", method, path, gotStatus, got, err)
+		}
+	}
+	start := func() *exec.Cmd {
+		p := exec.Command(os.Args[0], "--listen", address, "--peers", address, "--data", folder)
+		p.Env, p.Stderr = append(os.Environ(), asReplica+"=1"), os.Stderr
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Process.Kill() }) // it has ended, unless the test failed
+		for err := error(syscall.ECONNREFUSED); err != nil; {
+			_, _, err = call("GET", statusPath, "") // until go test's own deadline
+		}
+		return p
+	}
+	first := start()
+	expect("PUT", entityPath+"?id=k", "value", 201, "")
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err == nil {
+		t.Error("it was killed, and ended well")
+	}
+	second := start()
+	expect("GET", entityPath+"?id=k", "", 200, "value")
+	expect("GET", statusPath, "", 200, "{\"id\":0,\"keys\":1,\"replicas\":1}\n")
+	http.DefaultClient.CloseIdleConnections()
+	if err := second.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Wait(); err != nil {
+		t.Error(err)
+	}
+}
