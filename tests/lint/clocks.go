@@ -5,7 +5,7 @@
 //
 // It reads the _test.go files below each DIR, and all files of packages for tests, whose folders end in "test". Time
 // may be used
-//   - in what is passed to synctest.Test, where it is simulated,
+//   - in functions that are passed to synctest.Test, or to a function that does nothing but call that: it is simulated,
 //   - in benchmarks and in files with the build tag "measure", which gate nothing,
 //   - in functions, and methods of types, that only those use,
 //   - in a package named hang, the deadlines against hanging.
@@ -122,7 +122,7 @@ type caller struct {
 // lint reads the files of a folder together: helpers may stand in another file than the tests that use them.
 func lint(files []string) ([]finding, error) {
 	positions := token.NewFileSet()
-	constants := map[string]ast.Expr{}
+	constants, bubbles := map[string]ast.Expr{}, map[string]bool{}
 	var parsed []*ast.File
 	for _, name := range files {
 		file, err := parser.ParseFile(positions, name, nil, parser.ParseComments|parser.SkipObjectResolution)
@@ -135,6 +135,9 @@ func lint(files []string) ([]finding, error) {
 	}
 	for _, file := range parsed {
 		for _, declaration := range file.Decls {
+			if function, ok := declaration.(*ast.FuncDecl); ok && isBubble(function, imports(file)) {
+				bubbles[function.Name.Name] = true
+			}
 			if group, ok := declaration.(*ast.GenDecl); ok && group.Tok == token.CONST {
 				for _, spec := range group.Specs {
 					values := spec.(*ast.ValueSpec)
@@ -147,7 +150,7 @@ func lint(files []string) ([]finding, error) {
 	}
 	var callers []*caller
 	for _, file := range parsed {
-		r := reader{positions: positions, imports: imports(file), constants: constants,
+		r := reader{positions: positions, imports: imports(file), constants: constants, bubbles: bubbles,
 			exact: strings.HasSuffix(positions.Position(file.Package).Filename, "_test.go") &&
 				!needs(file, "plumbing") && !needs(file, "root")}
 		for _, declaration := range file.Decls {
@@ -198,6 +201,19 @@ func gating(callers []*caller) (found []finding) {
 func isRoot(name string) bool {
 	return name == "" || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Example") ||
 		ast.IsExported(name) || name == "init"
+}
+
+// isBubble tells whether a function that is no method does nothing but call synctest.Test.
+func isBubble(function *ast.FuncDecl, imports map[string]string) bool {
+	if function.Recv != nil || function.Body == nil || len(function.Body.List) != 1 {
+		return false
+	}
+	statement, ok := function.Body.List[0].(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := statement.X.(*ast.CallExpr)
+	return ok && reader{imports: imports}.qualified(call.Fun) == "synctest.Test"
 }
 
 // receiver is the name of a function, or of the type that it is a method of.
@@ -256,6 +272,7 @@ type reader struct {
 	positions *token.FileSet
 	imports   map[string]string
 	constants map[string]ast.Expr // of the whole package
+	bubbles   map[string]bool     // functions that pass on their arguments to synctest.Test
 	exact     bool                // neither sockets nor processes are allowed
 }
 
@@ -271,7 +288,14 @@ func (r reader) read(declaration ast.Node, c *caller) {
 			}
 		case *ast.CallExpr:
 			name := r.qualified(node.Fun)
-			if name == "synctest.Test" {
+			if function, ours := node.Fun.(*ast.Ident); name == "synctest.Test" || ours && r.bubbles[function.Name] {
+				for _, argument := range node.Args {
+					switch argument.(type) {
+					case *ast.FuncLit, *ast.Ident:
+					default:
+						r.read(argument, c)
+					}
+				}
 				return false
 			}
 			if index, known := deadlines[name]; known && index < len(node.Args) {

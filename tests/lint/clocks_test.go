@@ -46,8 +46,17 @@ func TestX(t *testing.T) {
 	synctest.Test(t, named)
 	synctest.Test(t, both)
 	both(t)
+	simulate(t, inside, time.Now()) // time.Now
+	notOnly(t, outside)
 }
 func simulated() { time.Sleep(1); deeper() }
+func simulate(t *testing.T, run func(), at time.Time) { synctest.Test(t, func(*testing.T) { run() }) }
+func notOnly(t *testing.T, run func()) {
+	run()
+	synctest.Test(t, func(*testing.T) { run() })
+}
+func inside() { time.Sleep(1) }
+func outside() { time.Sleep(1) } // time.Sleep
 func named(t *testing.T) { time.Sleep(1) }
 func both(t *testing.T) { time.Sleep(1) } // time.Sleep
 `, `package p
