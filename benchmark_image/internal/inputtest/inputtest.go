@@ -19,9 +19,12 @@ const (
 	inputs = "CONTAINERNET_ENV_INPUTS"
 	// replay is the variable with the seed of an earlier run.
 	replay = "CONTAINERNET_ENV_SEED"
-	// few is how many inputs a target gets by default.
-	few = "200"
+	// search is the variable with the length of the search, short by default.
+	search = "CONTAINERNET_ENV_SEEDS"
 )
+
+// lengths of the search, in inputs.
+var lengths = map[string]string{"": "1000", "long": "20000"}
 
 // F is a fuzz target. Where the fuzzer does not run, it also gets mutations of its seeds, from a seed that is another
 // one each time and is printed with a failure.
@@ -48,7 +51,7 @@ func (f *F) Fuzz(target any) {
 
 func (f *F) mutate() {
 	f.Helper()
-	count, err := strconv.Atoi(cmp.Or(os.Getenv(inputs), few))
+	count, err := strconv.Atoi(cmp.Or(os.Getenv(inputs), lengths[os.Getenv(search)]))
 	seed := rand.Uint64()
 	if err == nil && os.Getenv(replay) != "" {
 		seed, err = strconv.ParseUint(os.Getenv(replay), 10, 64)
