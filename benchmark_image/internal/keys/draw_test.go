@@ -26,7 +26,7 @@ func TestDrawsAreUniformAndDependOnSeedAndStreamOnly(t *testing.T) {
 // TestDistributions compares how often each key is drawn with the probability that the definition gives it, within
 // five standard deviations.
 func TestDistributions(t *testing.T) {
-	const n = 200_000
+	const n = 100_000
 	for _, space := range []int{1, 2, 10, 1000} {
 		for _, exponent := range []float64{0, 0.5, 0.99, 1, 1.2, 3} {
 			order, weight, total := NewUniform(space, 3), make([]float64, space), 0.0

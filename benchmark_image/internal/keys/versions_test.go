@@ -27,15 +27,14 @@ func TestVersionsTellTheirWriters(t *testing.T) {
 				t.Error("a version that is cut off is accepted")
 			}
 			for at := range min(size, 300) {
+				own := value[at]
 				for _, c := range []byte{0, '0', 'z'} {
-					other := bytes.Clone(value)
-					if other[at] = c; bytes.Equal(other, value) {
-						continue
-					}
-					if got, ok := values.Writer(17, other); ok {
+					value[at] = c
+					if got, ok := values.Writer(17, value); ok && c != own {
 						t.Errorf("with %q at byte %d it is taken for %+v", c, at, got)
 					}
 				}
+				value[at] = own
 			}
 		}
 	}

@@ -110,7 +110,7 @@ func TestTextIsThatOfEtcdsTool(t *testing.T) {
 // TestPercentiles compares with the definition of the nearest rank, counted out.
 func TestPercentiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{1, 2, 3, 10, 11, 99, 100, 101, 999, 1000, 1001, 10000} {
+	for _, n := range []int{1, 2, 3, 10, 11, 99, 100, 101, 999, 1000, 1001} {
 		latencies := make([]time.Duration, n)
 		for i := range latencies {
 			latencies[i] = time.Duration(random.IntN(n)+1) * time.Microsecond

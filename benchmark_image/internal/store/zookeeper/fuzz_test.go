@@ -112,7 +112,7 @@ func FuzzPieces(native *testing.F) {
 		b := append(all[0].Written(zxid), zookeepertest.Data(all[1].Xid, zxid, value, 3)...)
 		cut %= uint32(len(b))
 		c.feed(b[:cut])
-		piece := max(1+int(cut)%70_001, len(b)/500)
+		piece := max(1+int(cut)%70_001, len(b)/100)
 		for b = b[cut:]; len(b) > 0; {
 			n := min(len(b), piece)
 			c.feed(b[:n])
