@@ -1,7 +1,6 @@
 package report
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -53,33 +52,6 @@ func TestHistogramsAreThoseOfTheLibrary(t *testing.T) {
 	}
 }
 
-// TestHistogramsAgreeWithTheSamples compares what a reader gets out of the encoded histogram with the exact figures,
-// also after two of them were added.
-func TestHistogramsAgreeWithTheSamples(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	a, b := logUniform(random, 5000), logUniform(random, 7000)
-	merged := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
-	for _, latencies := range [][]time.Duration{a, b} {
-		histogram, err := hdrhistogram.Decode([]byte(newDistribution(seriesOf(latencies), 0).Histogram))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if dropped := merged.Merge(histogram); dropped != 0 {
-			t.Errorf("%d values were dropped", dropped)
-		}
-	}
-	all := slices.Sorted(slices.Values(append(a, b...)))
-	if merged.TotalCount() != int64(len(all)) {
-		t.Errorf("%d values, want %d", merged.TotalCount(), len(all))
-	}
-	for _, p := range Percentiles {
-		got, want := float64(merged.ValueAtPercentile(p)), float64(nearestRank(all, p))
-		if math.Abs(got/want-1) > 0.001 {
-			t.Errorf("%v%% is %v ns in the histogram, exactly %v", p, got, want)
-		}
-	}
-}
-
 // TestPercentilesThatAreNotKnown checks that a percentile is given if and only if it lies before the maximum and, with
 // requests left out, before the first of those.
 func TestPercentilesThatAreNotKnown(t *testing.T) {
@@ -111,32 +83,40 @@ func TestPercentilesThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// outcomes is a transport whose requests end in turn as it says.
-type outcomes []error
-
-func (o outcomes) Drive(_ context.Context, _ int, run *load.Run) {
-	for {
-		r, more := run.Next(0)
-		if !more {
-			return
-		}
-		run.Done(r, 1, o[r.Number%len(o)])
-	}
-}
-
 func TestEveryRequestIsCountedOnce(t *testing.T) {
-	transport := outcomes{
-		nil, &load.CallError{Code: 4, Unknown: true, Text: "late"}, &load.CallError{Code: 14,
-			Text: "refused"}, load.ErrNotFound,
-		&load.CallError{Code: 14, Unknown: true, Text: "lost"}, load.ErrAbandoned, nil,
+	const ms, unavailable, late = time.Millisecond, load.Code(14), load.Code(4)
+	kinds := []struct {
+		how  load.Outcome
+		code load.Code
+	}{
+		{load.OK, load.CodeOK}, {load.Unknown, late}, {load.Failed, unavailable}, {load.Failed, load.CodeCheck},
+		{load.Unknown, unavailable}, {load.Abandoned, load.CodeOK}, {load.OK, load.CodeOK},
 	}
-	run := load.NewRun(load.Options{
-		Total: 100, Clients: 1, Pacer: load.NewOpenLoop(load.Constant(10_000), 100, 0, 100),
-		Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
-	}).Attack(t.Context(), transport)
-	run.Due = 110 // as if ten had never been sent
-	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 10_000, Requests: 110,
-		Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run})
+	// Of 110 ten were never sent.
+	idle := 5 * ms
+	run := load.Result{Took: 20 * ms, Due: 110, LastDue: 109 * ms / 10, Failed: 57, BeganNs: 5, Idle: &idle,
+		Delay: &load.RunDelay{Sum: 2 * ms, Mean: ms},
+		Errors: map[string]int{"late": 15, "refused": 14, "no key found": 14, "lost": 14}}
+	for i := range 100 {
+		kind := kinds[i%len(kinds)]
+		run.Records = append(run.Records, load.NewRecord(time.Duration(i)*ms/10, 0, ms, load.Range, kind.how, kind.code))
+	}
+	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Leader: "a:1", Clients: 1, Rate: 10_000,
+		Requests: 110, Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run})
+	if want := "57 of 110 requests failed (15 times: late), of which 29 may have happened; " +
+		"14 requests were cut off by the end and may have happened"; r.Problem() != want || *r.Leader != "a:1" {
+		t.Errorf("problem %q of leader %v, want %q", r.Problem(), *r.Leader, want)
+	}
+	if *r.BeganNs != 5 || *r.BusyRatio != 0.75 || *r.RunDelayS != 0.002 || *r.MeanRunDelayS != 0.001 {
+		t.Errorf("began at %v, busy for %v, waited for %v, %v", *r.BeganNs, *r.BusyRatio, *r.RunDelayS, *r.MeanRunDelayS)
+	}
+	seconds := 0
+	for _, s := range r.series {
+		seconds += s.count
+	}
+	if seconds != 29 {
+		t.Errorf("the seconds hold %d requests", seconds)
+	}
 	// 100 = 14*7 + 2: two more of the first two.
 	if want := (Outcomes{OK: 29, Failed: 28, Unknown: 15 + 14 + 14, Unsent: 10}); r.Outcomes != want {
 		t.Errorf("got %+v, want %+v", r.Outcomes, want)
@@ -237,16 +217,13 @@ func TestUnsentRequestsHaveAKind(t *testing.T) {
 		Reads: &load.Reads{KeySize: 4, Order: keys.NewOrder(due, true, 0)}, Ratio: 0.3, Draw: keys.NewDraw(1,
 			keys.StreamKinds).At,
 	}
-	schedule := load.Constant(10_000)
 	recorder := NewRecorder(Plan{Open: true, LastStart: time.Second,
 		Kind: func(number int) load.Kind { return mixed.Kind(first + number) }})
-	run := load.NewRun(load.Options{
-		Sink: recorder, Clients: 1, Targeter: mixed,
-		Warmup: &load.Warmup{Pacer: load.OpenLoop{Schedule: schedule, Total: first}, Requests: first,
-			Length: schedule.Start(first)},
-		Pacer: load.NewOpenLoop(load.From{Schedule: schedule, First: first, Begin: schedule.Start(first)}, sent, 0, sent),
-	}).Attack(t.Context(), answers(func(*load.Request) {}))
-	run.Due = due // as if the others had never been sent
+	recorder.Begin(time.Unix(1_700_000_000, 0))
+	for i := range sent {
+		recorder.Add(i, load.NewRecord(time.Duration(i)*100*time.Microsecond, 0, 1, mixed.Kind(first+i), load.OK, load.CodeOK))
+	}
+	run := load.Result{First: first, Took: time.Second, Due: due} // the others were never sent
 	r := New(Setting{Operation: "mixed", Endpoints: []string{"a:1"}, Rate: 10_000, Requests: due,
 		Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run, Recorder: recorder})
 	unsent := map[load.Kind]int{}
@@ -266,18 +243,4 @@ func TestUnsentRequestsHaveAKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	reporttest.Check(t, encoded)
-}
-
-// answers is a transport of one client that takes as long for a request as a function.
-type answers func(*load.Request)
-
-func (a answers) Drive(_ context.Context, _ int, run *load.Run) {
-	for {
-		r, more := run.Next(0)
-		if !more {
-			return
-		}
-		a(r)
-		run.Done(r, 1, nil)
-	}
 }

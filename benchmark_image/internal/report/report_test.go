@@ -1,9 +1,7 @@
 package report
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"math"
 	"math/rand/v2"
@@ -13,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"containernet-env/benchmark_image/internal/load"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -146,49 +142,6 @@ func TestStatistics(t *testing.T) {
 	}
 	if len(r.PercentilesS) != len(TextPercentiles) {
 		t.Errorf("percentiles %v", r.PercentilesS)
-	}
-}
-
-// instant is a transport that fails every third request.
-type instant struct{}
-
-func (instant) Drive(_ context.Context, _ int, run *load.Run) {
-	for {
-		r, more := run.Next(0)
-		if !more {
-			return
-		}
-		var err error
-		if r.Number%3 == 0 {
-			err = errors.New("no")
-		}
-		run.Done(r, 1, err)
-	}
-}
-
-func measured(t *testing.T, pacer load.Pacer, total int) load.Result {
-	t.Helper()
-	return load.NewRun(load.Options{
-		Total: total, Clients: 1, Pacer: pacer, Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
-	}).Attack(t.Context(), instant{})
-}
-
-func TestFiguresComeFromTheRecords(t *testing.T) {
-	run := measured(t, load.ClosedLoop{Total: 30}, 30)
-	r := New(Setting{Operation: "range", Connections: 2, Endpoints: []string{"a:1"}, Leader: "a:1", Requests: 30,
-		Run: &run})
-	if r.OK != 20 || r.Failed != 10 || r.Done != 30 || r.Reason != nil || *r.Leader != "a:1" || r.RequestsPerS <= 0 {
-		t.Errorf("%+v", r)
-	}
-	if want := "10 of 30 requests failed (10 times: no), of which 10 may have happened"; r.Problem() != want {
-		t.Errorf("problem %q, want %q", r.Problem(), want)
-	}
-	sum := 0
-	for _, s := range r.series {
-		sum += s.count
-	}
-	if sum != r.OK {
-		t.Errorf("the seconds hold %d requests of %d", sum, r.OK)
 	}
 }
 
