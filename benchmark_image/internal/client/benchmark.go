@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"containernet-env/benchmark_image/internal/history"
@@ -11,10 +10,12 @@ import (
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // benchmark runs one Spec: its warm-up and the measurement, in one run.
 type benchmark struct {
+	world    world.World
 	spec     *spec.Spec
 	setting  report.Setting
 	progress progress
@@ -23,9 +24,6 @@ type benchmark struct {
 	promises *load.Promises
 	history  *history.Writer // nil: none is kept
 }
-
-// newID draws the number of a run.
-func newID() uint64 { return 1 + rand.Uint64N(keys.MaxRun) }
 
 // run runs the warm-up, and the measurement right after it.
 func (b *benchmark) run(ctx context.Context, transport load.Transport) {
@@ -100,6 +98,7 @@ func (b *benchmark) options(ctx context.Context) (options load.Options, total in
 		ID:           b.id,
 		Promises:     b.promises,
 		History:      b.history,
+		World:        b.world,
 	}
 	warms := s.WarmupRequests > 0 || s.WarmupDuration > 0
 	if s.Rate == 0 {

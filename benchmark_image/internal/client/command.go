@@ -14,6 +14,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/transport"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // Exit statuses of benchmark-client.
@@ -45,6 +46,12 @@ type runError struct{ error }
 // with the text of the context's cause as the reason. Without secure there is no TLS: Main hands a load that asks for
 // it over to the program that has it, and does not return then.
 func Main(ctx context.Context, version string, secure Securer, args []string, stdout, stderr io.Writer) int {
+	return mainIn(ctx, world.Real(), version, secure, args, stdout, stderr)
+}
+
+// mainIn is Main in any world.
+func mainIn(ctx context.Context, w world.World, version string, secure Securer, args []string, stdout,
+	stderr io.Writer) int {
 	failed := false
 	root := command(version, func(s *spec.Spec, d display) error {
 		if s.Secured() && secure == nil {
@@ -53,7 +60,7 @@ func Main(ctx context.Context, version string, secure Securer, args []string, st
 			}
 			return execWithTLS(args)
 		}
-		ok, err := run(ctx, s, d, secure, stdout, stderr)
+		ok, err := run(ctx, w, s, d, secure, stdout, stderr)
 		failed = !ok
 		return err
 	})

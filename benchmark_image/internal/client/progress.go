@@ -8,6 +8,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // progress is that of the measurement.
@@ -32,7 +33,7 @@ const progressInterval = 100 * time.Millisecond
 
 // showProgress writes a report.Progress line for each interval, and a last one when the returned function is
 // called, which waits for it.
-func showProgress(p *progress, stderr io.Writer) (stop func()) {
+func showProgress(w world.World, p *progress, stderr io.Writer) (stop func()) {
 	encoder := json.NewEncoder(stderr)
 	show := func() {
 		// There may be no reader: a measurement must not fail for its progress.
@@ -41,14 +42,15 @@ func showProgress(p *progress, stderr io.Writer) (stop func()) {
 	over, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		ticker := time.NewTicker(progressInterval)
-		defer ticker.Stop()
+		timer := w.NewTimer(progressInterval)
+		defer timer.Stop()
 		for {
 			select {
 			case <-over:
 				show()
 				return
-			case <-ticker.C:
+			case <-timer.C():
+				timer.Reset(progressInterval)
 				show()
 			}
 		}

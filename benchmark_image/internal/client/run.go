@@ -8,17 +8,19 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/transport"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // run runs the benchmark that s describes and prints the report. It returns false when something failed; the
 // error is only about printing the report.
-func run(ctx context.Context, s *spec.Spec, d display, secure Securer, stdout, stderr io.Writer) (bool, error) {
+func run(ctx context.Context, w world.World, s *spec.Spec, d display, secure Securer, stdout, stderr io.Writer) (bool,
+	error) {
 	if d.output == "text" && s.Operation == spec.Range {
 		name := map[string]string{spec.Linearizable: "linearizable", spec.Serializable: "serializable",
 			spec.Relaxed: "default"}[s.Consistency]
@@ -32,12 +34,11 @@ func run(ctx context.Context, s *spec.Spec, d display, secure Securer, stdout, s
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer time.AfterFunc(s.RunTimeout, func() {
-			cancel(fmt.Errorf("the run timeout of %v was reached",
-				s.RunTimeout))
-		}).Stop()
+		defer w.AfterFunc(s.RunTimeout, func() {
+			cancel(fmt.Errorf("the run timeout of %v was reached", s.RunTimeout))
+		})()
 	}
-	result := measure(ctx, s, d, secure, stderr)
+	result := measure(ctx, w, s, d, secure, stderr)
 	problem := result.Problem()
 	if problem != "" {
 		fmt.Fprintf(stderr, "benchmark-client: %s\n", problem)
@@ -58,8 +59,9 @@ func run(ctx context.Context, s *spec.Spec, d display, secure Securer, stdout, s
 	return problem == "", nil
 }
 
-func measure(ctx context.Context, s *spec.Spec, d display, secure Securer, stderr io.Writer) (result *report.Result) {
-	b := &benchmark{spec: s, id: newID(), seconds: d.sample, setting: report.Setting{
+func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure Securer,
+	stderr io.Writer) (result *report.Result) {
+	b := &benchmark{world: w, spec: s, id: 1 + w.Uint64()%keys.MaxRun, seconds: d.sample, setting: report.Setting{
 		Operation:  string(s.Operation),
 		Endpoints:  s.Endpoints,
 		Clients:    s.Clients,
@@ -69,7 +71,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, secure Securer, stder
 		Configured: s.Body(),
 	}}
 	if d.progress == "json" {
-		stop := showProgress(&b.progress, stderr)
+		stop := showProgress(w, &b.progress, stderr)
 		defer stop()
 	}
 	protocol, err := protocol(s, secure)
@@ -95,6 +97,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, secure Securer, stder
 		LostTimeout:    s.LostTimeout(),
 		Rehearsal:      rehearsal(s),
 		Permit:         d.permit,
+		World:          w,
 	})
 	if err != nil {
 		b.setting.Reason = oneLine(err.Error())

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
 // TestTheDeal deals to clients that come in random order, those of one member much more often than the others.
@@ -68,14 +70,18 @@ func TestAClosedLoopGivesEqualShares(t *testing.T) {
 				Duration: 200 * time.Millisecond},
 		},
 	} {
-		o := options(1_000_000, clients)
-		o.Members, o.Warmup, o.Pacer = members, &Warmup{Pacer: pacers[0]}, pacers[1]
-		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-			if r.Number%members == 1 {
-				<-time.After(5 * time.Millisecond)
-			}
-			return 0, nil
-		}))
+		var result Result
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			o := options(1_000_000, clients).in(w)
+			o.Members, o.Warmup, o.Pacer = members, &Warmup{Pacer: pacers[0]}, pacers[1]
+			result = NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+				w.Await(time.Millisecond)
+				if r.Number%members == 1 {
+					w.Await(5 * time.Millisecond)
+				}
+				return 0, nil
+			}))
+		})
 		var shares [members]int
 		for i, record := range result.Records {
 			if record.OK() {

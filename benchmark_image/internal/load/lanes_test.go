@@ -3,110 +3,103 @@ package load
 import (
 	"context"
 	"math"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// TestAMemberThatStallsKeepsItsOwnRequestsOnly stalls one of three members for a second. All that was due there by then
-// is late, and all the rest is sent in time.
+// TestAMemberThatStallsKeepsItsOwnRequestsOnly stalls one of three members for a second. What was due there in that time
+// takes until its end, and all the rest no time.
 func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
-	const rate, total, stalled, members = 300, 600, 1, 3
+	const rate, total, stalled, members, from, to = 300, 600, 1, 3, 300 * time.Millisecond, 1300 * time.Millisecond
 	for _, clients := range []int{members, 31} {
-		late, others := 0, 0
-		for chance := 0; chance < 3 && (late < 90 || late > 110 || others > 10); chance++ {
-			o := options(total, clients)
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			o := options(total, clients).in(w)
 			o.Members, o.Pacer = members, NewOpenLoop(Constant(rate), total, 0, total)
-			begin := time.Now()
-			var sent [total]atomic.Int32
+			begin := w.Now()
+			var sent [total]int
 			result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
-				sent[r.Number].Add(1)
+				sent[r.Number]++
 				if r.Number%members != client%members {
 					t.Errorf("client %d sends request %d", client, r.Number)
 				}
-				if r.Number%members == stalled {
-					<-time.After(time.Second - time.Since(begin))
+				if at := w.Now() - begin; r.Number%members == stalled && at >= from && at < to {
+					w.Await(to - at)
 				}
 				return 0, nil
 			}))
-			late, others = 0, 0
 			for i, record := range result.Records {
-				if sent[i].Load() != 1 || !record.OK() || record.Start != Constant(rate).Start(i) {
-					t.Fatalf("request %d was sent %d times: %+v", i, sent[i].Load(), record)
+				want := time.Duration(1) // of no time, the record has 1 ns
+				if start := Constant(rate).Start(i); i%members == stalled && start >= from && start < to {
+					want = to - start
 				}
-				switch slow := record.Latency() > LateAfter; {
-				case slow && i%members == stalled:
-					late++
-				case slow:
-					others++
+				if sent[i] != 1 || !record.OK() || record.Start != Constant(rate).Start(i) || record.Latency()-want > 1 ||
+					record.Latency() < want || record.Own() != record.Waited() {
+					t.Fatalf("%d clients: request %d was sent %d times and took %v, expected %v: %+v", clients, i, sent[i],
+						record.Latency(), want, record)
 				}
 			}
-		}
-		if late < 90 || late > 110 || others > 10 {
-			t.Errorf("%d clients: of 100 requests to the member that stalled %d were slow, of all others %d", clients, late,
-				others)
-		}
+		})
 	}
 }
 
 // TestFewerClientsThanMembers: each serves all members then.
 func TestFewerClientsThanMembers(t *testing.T) {
-	o := options(30, 2)
-	o.Members, o.Pacer = 3, NewOpenLoop(Constant(1000), 30, 0, 30)
-	var byClient [2][3]atomic.Int32
-	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
-		byClient[client][r.Number%3].Add(1)
-		<-time.After(time.Millisecond)
-		return 0, nil
-	}))
-	for client := range byClient {
-		for member := range byClient[client] {
-			if byClient[client][member].Load() == 0 {
-				t.Errorf("client %d sent nothing to member %d", client, member)
-			}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		o := options(30, 2).in(w)
+		o.Members, o.Pacer = 3, NewOpenLoop(Constant(1000), 30, 0, 30)
+		var byClient [2][3]int
+		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
+			byClient[client][r.Number%3]++
+			w.Await(2 * time.Millisecond)
+			return 0, nil
+		}))
+		if want := [2][3]int{{5, 5, 5}, {5, 5, 5}}; byClient != want || result.Due != 30 || !result.Records[29].OK() {
+			t.Errorf("the clients sent %v; %d due, the last one %+v", byClient, result.Due, result.Records[29])
 		}
-	}
-	if result.Due != 30 || !result.Records[29].OK() {
-		t.Errorf("%d due, the last one %+v", result.Due, result.Records[29])
-	}
+	})
 }
 
 // TestTheAlarmGoesOffEarlierWhenItMust: the client of a member that was slow becomes free while the others wait for
 // later requests than its next one.
 func TestTheAlarmGoesOffEarlierWhenItMust(t *testing.T) {
 	const interval = 100 * time.Millisecond
-	best := time.Hour
-	for chance := 0; chance < 5 && best > interval/2; chance++ {
-		o := options(6, 3)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		o := options(6, 3).in(w)
 		o.Members, o.Pacer = 3, NewOpenLoop(Constant(float64(time.Second/interval)), 6, 0, 6)
 		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
 			if r.Number == 0 {
-				<-time.After(5 * interval / 2) // request 3 is due 50 ms later, requests 4 and 5 after that
+				w.Await(5 * interval / 2) // request 3 is due 50 ms later, requests 4 and 5 after that
 			}
 			return 0, nil
 		}))
-		best = min(best, result.Records[3].Lag())
-	}
-	if best > interval/2 {
-		t.Errorf("request 3 starts %v late", best)
-	}
+		for i, record := range result.Records {
+			if record.Lag() != 0 {
+				t.Errorf("request %d starts %v late", i, record.Lag())
+			}
+		}
+	})
 }
 
 // TestWhatNobodyWasFreeForWasDue pauses all clients shortly before the end, as a lost connection does: when they come
 // back the time is over.
 func TestWhatNobodyWasFreeForWasDue(t *testing.T) {
 	const sent, due, length = 10, 60, 60 * time.Millisecond
-	o := options(due, 1)
-	o.Pacer = NewOpenLoop(Constant(1000), 0, length, math.MaxInt)
-	result := NewRun(o).Attack(t.Context(), pauseAfter{sent, length})
-	lastSent := result.Records[sent-1].OK() && !result.Records[sent].Done()
-	if !lastSent || result.Due != due || result.LastDue != length-time.Millisecond {
-		t.Errorf("%d requests were due, the last one at %v", result.Due, result.LastDue)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		o := options(due, 1).in(w)
+		o.Pacer = NewOpenLoop(Constant(1000), 0, length, math.MaxInt)
+		result := NewRun(o).Attack(t.Context(), pauseAfter{w, sent, length})
+		lastSent := result.Records[sent-1].OK() && !result.Records[sent].Done()
+		if !lastSent || result.Due != due || result.LastDue != length-time.Millisecond {
+			t.Errorf("%d requests were due, the last one at %v", result.Due, result.LastDue)
+		}
+	})
 }
 
 // pauseAfter answers the first requests at once, and asks for others only when the time is over.
 type pauseAfter struct {
+	w        *worldtest.World
 	requests int
 	until    time.Duration
 }
@@ -117,7 +110,7 @@ func (p pauseAfter) Drive(_ context.Context, _ int, run *Run) {
 		r, _ := run.Next(0)
 		run.Done(r, 0, nil)
 	}
-	time.Sleep(p.until - run.elapsed())
+	p.w.Await(p.until - run.elapsed())
 	run.Next(0)
 }
 
@@ -126,19 +119,23 @@ func (p pauseAfter) Drive(_ context.Context, _ int, run *Run) {
 func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 	const length = 1001 * time.Millisecond
 	starts := Constant(1)
-	// woken is what a client is told that had request 1, which is due after 1 s, and asks again that long after the
-	// start.
-	woken := func(o Options, after time.Duration) (run *Run, request *Request, more bool) {
+	// woken is what a client gets that had request 1, which is due after 1 s, and asks again that long after the start.
+	woken := func(w *worldtest.World, o Options, after time.Duration) (run *Run, request *Request, more bool) {
 		o.Total, o.Clients, o.Targeter = 10, 1, options(10, 1).Targeter
-		run = NewRun(o)
-		run.epoch = time.Now().Add(-length / 2)
+		run = NewRun(o.in(w))
+		run.began.Store(int64(w.Now()))
+		var err error
+		if run.waiting.alarm, err = w.NewAlarm(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = run.waiting.alarm.Close() }()
 		if request, _ = run.Ask(0, nil); request == nil || request.Number != 0 {
 			t.Fatalf("the first one is %+v", request)
 		}
 		if request, more = run.Ask(0, nil); request != nil || !more {
 			t.Fatalf("the second one is %+v", request)
 		}
-		run.epoch = time.Now().Add(-after)
+		w.Sleep(after)
 		request, more = run.Ask(0, nil)
 		return run, request, more
 	}
@@ -149,36 +146,30 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 		after time.Duration
 		sent  bool
 	}{
-		{"too late", measured, length + LateAfter, false},
-		{"as late as usual", measured, length + LateAfter/10, true},
-		{"before the end", measured, length - LateAfter/10, true},
+		{"too late", measured, starts.Start(1) + LateAfter + 1, false},
+		{"as late as usual", measured, starts.Start(1) + LateAfter, true},
+		{"before the end", measured, length - 1, true},
 		{"without a duration", Options{Pacer: NewOpenLoop(starts, 2, 0, 10)}, time.Minute, true},
 	} {
-		sent := false
-		const chances = 5 // this test may be held up itself
-		for chance := 0; chance < chances && !sent; chance++ {
-			_, request, more := woken(c.o, c.after)
-			if sent = request != nil && request.Number == 1; sent != more {
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			_, request, more := woken(w, c.o, c.after)
+			if sent := request != nil && request.Number == 1; sent != more || sent != c.sent {
 				t.Errorf("%s: %+v, more %v", c.name, request, more)
 			}
-			if !c.sent {
-				break
-			}
-		}
-		if sent != c.sent {
-			t.Errorf("%s: sent %v", c.name, sent)
-		}
+		})
 	}
 	warm := Options{
 		Warmup: &Warmup{Pacer: NewOpenLoop(starts, 0, length, 10), Requests: 2, Length: length},
 		Pacer:  NewOpenLoop(From{starts, 2, length}, 5, 0, 10),
 	}
-	run, request, more := woken(warm, length+LateAfter)
-	if request != nil || !more {
-		t.Errorf("the rest of a warm-up is sent: %+v, more %v", request, more)
-	}
-	run.epoch = time.Now().Add(-starts.Start(2))
-	if request, _ = run.Ask(0, nil); request == nil || request.Number != 2 || request.warmup {
-		t.Errorf("after the warm-up: %+v", request)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		run, request, more := woken(w, warm, length+LateAfter)
+		if request != nil || !more {
+			t.Errorf("the rest of a warm-up is sent: %+v, more %v", request, more)
+		}
+		w.Sleep(starts.Start(2) - length - LateAfter)
+		if request, _ = run.Ask(0, nil); request == nil || request.Number != 2 || request.warmup {
+			t.Errorf("after the warm-up: %+v", request)
+		}
+	})
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
 // TestAMeasurementFollowsItsWarmupWithoutAGap: requests are numbered on, so that every write is an insert, before and
@@ -28,27 +28,28 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 		o.Targeter = &Puts{KeySize: 4, Order: keys.NewOrder(warm+total, false, 1), Values: keys.NewValues(8, 0)}
 		var mu sync.Mutex
 		written := make(map[string]int)
-		measuring := make(chan struct{})
 		var once sync.Once
-		run := NewRun(o)
-		result := run.Attack(t.Context(), fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
-			mu.Lock()
-			written[string(r.Key)]++
-			mu.Unlock()
-			switch {
-			case r.Number == held:
-				select {
-				case <-measuring:
-				case <-time.After(10 * time.Second):
-					t.Errorf("%s: the measurement waits for the warm-up", name)
+		var run *Run
+		var result Result
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			run = NewRun(o.in(w))
+			measuring := make(chan struct{})
+			result = run.Attack(t.Context(), fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
+				w.Await(time.Millisecond)
+				mu.Lock()
+				written[string(r.Key)]++
+				mu.Unlock()
+				switch {
+				case r.Number == held:
+					<-measuring // where the measurement waits for the warm-up, nothing happens any more
+				case r.Number == warm+total-1:
+					once.Do(func() { close(measuring) })
+				case r.Number%10 == 3:
+					return 0, errors.New("no")
 				}
-			case r.Number == warm+total-1:
-				once.Do(func() { close(measuring) })
-			case r.Number%10 == 3:
-				return 0, errors.New("no")
-			}
-			return 0, nil
-		}))
+				return 0, nil
+			}))
+		})
 		if w := result.Warmup; !result.Measured || w.OK != 45 || w.Unknown != 5 || w.Failed+w.Abandoned != 0 ||
 			run.WarmedUp() != warm {
 			t.Errorf("%s: warm-up %+v", name, *w)
@@ -129,77 +130,78 @@ func TestASinkGetsTheMeasurementAlone(t *testing.T) {
 // TestTheRestOfAWarmupIsInNoTime: a request of the warm-up that is answered last of all does not make the measurement
 // longer.
 func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {
-	const wait = 500 * time.Millisecond
-	o := options(20, 2)
-	o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 5}}
-	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-		if r.Number == 4 {
-			<-time.After(wait)
-		}
-		return 0, nil
-	}))
-	if result.Took > wait/2 || result.Warmup.OK != 5 || !result.Records[19].OK() {
-		t.Errorf("the measurement took %v, warm-up %+v", result.Took, *result.Warmup)
-	}
-}
-
-func TestAWarmupOfADuration(t *testing.T) {
-	const length = 60 * time.Millisecond
-	for name, schedule := range schedules(1000) {
-		loop := NewOpenLoop(schedule, 0, length, 1000)
-		o := options(50, 6)
-		o.Members = 3
-		o.Warmup = &Warmup{Pacer: loop, Requests: loop.Total, Length: length}
-		o.Pacer = NewOpenLoop(From{schedule, loop.Total, length}, 50, 0, 50)
-		var late, warm atomic.Int32
-		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
-			if r.Number < loop.Total {
-				warm.Add(1)
-			}
-			if r.Number == 2 || r.Number == 5 { // both clients of a member: what it is to get in the warm-up is left out then
-				late.Add(1)
-				<-time.After(length + 20*time.Millisecond)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		o := options(20, 2).in(w)
+		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 5}}
+		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+			w.Await(time.Millisecond)
+			if r.Number == 4 {
+				w.Await(time.Second)
 			}
 			return 0, nil
 		}))
-		sent := result.Warmup.OK
-		if missing := loop.Total/3 - 2; late.Load() != 2 || sent > loop.Total-missing+1 || sent != int(warm.Load()) ||
-			sent < loop.Total-missing-3 {
-			t.Errorf("%s: of %d requests of the warm-up %d were sent", name, loop.Total, sent)
+		if result.Took != 20*time.Millisecond || result.Warmup.OK != 5 || !result.Records[19].OK() {
+			t.Errorf("the measurement took %v, warm-up %+v", result.Took, *result.Warmup)
 		}
-		if result.Due != 50 || result.First != loop.Total || result.Warmup.Took != length {
-			t.Errorf("%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First,
-				result.Warmup.Took)
-		}
-		for i, record := range result.Records {
-			if !record.OK() || record.Start != schedule.Start(loop.Total+i)-length {
-				t.Errorf("%s: record %d is %+v", name, i, record)
+	})
+}
+
+// TestAWarmupOfADuration keeps both clients of a member busy from their first requests until after the end of the
+// warm-up: what that member is to get in the warm-up otherwise is left out.
+func TestAWarmupOfADuration(t *testing.T) {
+	const ms = time.Millisecond
+	const length = 60 * ms
+	for name, schedule := range schedules(1000) {
+		loop := NewOpenLoop(schedule, 0, length, 1000)
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			o := options(50, 6).in(w)
+			o.Members = 3
+			o.Warmup = &Warmup{Pacer: loop, Requests: loop.Total, Length: length}
+			o.Pacer = NewOpenLoop(From{schedule, loop.Total, length}, 50, 0, 50)
+			warm := 0
+			result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
+				if r.Number < loop.Total {
+					warm++
+				}
+				if r.Number == 2 || r.Number == 5 {
+					w.Await(length + 20*ms)
+				}
+				return 0, nil
+			}))
+			if want := loop.Total - (loop.Total/3 - 2); warm != want || result.Warmup.OK != want {
+				t.Errorf("%s: of %d requests of the warm-up %d were sent", name, loop.Total, warm)
+			}
+			if result.Due != 50 || result.First != loop.Total || result.Warmup.Took != length {
+				t.Errorf("%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First,
+					result.Warmup.Took)
+			}
+			for i, record := range result.Records {
+				if !record.OK() || record.Start != schedule.Start(loop.Total+i)-length {
+					t.Errorf("%s: record %d is %+v", name, i, record)
+				}
+			}
+		})
+	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		o := options(1_000_000, 3).in(w)
+		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 1_000_000, Duration: length}}
+		o.Pacer = ClosedLoop{Total: 1_000_000, Duration: length}
+		result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
+			w.Await(ms)
+			return 0, nil
+		}))
+		ok := 0
+		for _, record := range result.Records {
+			if record.OK() {
+				ok++
 			}
 		}
-	}
-	o := options(1_000_000, 3)
-	o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 1_000_000, Duration: length}}
-	o.Pacer = ClosedLoop{Total: 1_000_000, Duration: length}
-	var sent atomic.Int64
-	result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
-		sent.Add(1)
-		<-time.After(time.Millisecond)
-		return 0, nil
-	}))
-	ok := 0
-	for _, record := range result.Records {
-		if record.OK() {
-			ok++
+		if result.Warmup.OK != 180 || result.First != 180 || ok != 180 || result.Warmup.Took != length ||
+			result.Took != length {
+			t.Errorf("%d requests in the warm-up of %v, %d after it from number %d on in %v", result.Warmup.OK,
+				result.Warmup.Took, ok, result.First, result.Took)
 		}
-	}
-	if result.Warmup.OK == 0 || result.Warmup.OK != result.First || int64(result.First+ok) != sent.Load() ||
-		!result.Records[ok-1].OK() {
-		t.Errorf("%d requests: %d in the warm-up, %d after it from number %d on", sent.Load(), result.Warmup.OK, ok,
-			result.First)
-	}
-	if w := result.Warmup.Took; w < length || result.Took < length || w+result.Took > 20*length {
-		t.Errorf("the warm-up took %v, the measurement %v", w, result.Took)
-	}
+	})
 }
 
 // TestARunThatIsEndedDuringItsWarmup measures nothing.
@@ -212,50 +214,47 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 		},
 	} {
 		o.Total, o.Clients, o.Targeter = 10, 1, options(10, 1).Targeter
-		run := NewRun(o)
-		result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
-			run.Stop("enough")
-			return 0, ErrAbandoned
-		}))
-		w := result.Warmup
-		if result.Measured || result.Records != nil || result.Reason != "enough" || w.Abandoned != 1 || w.OK != 0 ||
-			w.Took <= 0 || w.Took > 10*time.Second {
-			t.Errorf("%s: %+v, warm-up %+v", name, result, *w)
-		}
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			run := NewRun(o.in(w))
+			result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
+				w.Await(time.Second)
+				run.Stop("enough")
+				return 0, ErrAbandoned
+			}))
+			if want := (WarmupResult{Abandoned: 1, Took: time.Second}); result.Measured || result.Records != nil ||
+				result.Reason != "enough" || *result.Warmup != want {
+				t.Errorf("%s: %+v, warm-up %+v", name, result, *result.Warmup)
+			}
+		})
 	}
 }
 
-// TestWhatTheGeneratorHadToDo: pauses, CPU time and idle times are those of the measurement alone.
+// TestWhatTheGeneratorHadToDo: pauses and idle times are those of the measurement alone.
 func TestWhatTheGeneratorHadToDo(t *testing.T) {
-	busy := func(d time.Duration) {
-		for begin := time.Now(); time.Since(begin) < d; {
-		}
-	}
-	o := options(20, 2)
-	o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 200}}
-	best := 1.0
-	for chance := 0; chance < 5 && best > 0.2; chance++ {
-		result := NewRun(o).Attack(t.Context(), manyPerGoroutine(func(r *Request) {
+	const ms = time.Millisecond
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		o := options(20, 2).in(w)
+		o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 200}}
+		result := NewRun(o).Attack(t.Context(), manyPerGoroutine{w, func(r *Request) {
 			if r.Number < 200 {
-				busy(time.Millisecond)
-			} else {
-				<-time.After(5 * time.Millisecond)
+				w.Busy(15 * ms)
+			} else if r.Number == 210 {
+				w.StopProcess(100 * ms)
 			}
-		}))
-		if result.Idle == nil || *result.Idle > result.Took {
-			t.Fatalf("idle for %v of %v", result.Idle, result.Took)
+			w.Await(5 * ms)
+		}})
+		if want := 95*ms + 20*5*ms; result.Took != want || result.Idle == nil || *result.Idle != 0 {
+			t.Errorf("idle for %v of %v", result.Idle, result.Took)
 		}
-		best = min(best, float64(result.CPU)/float64(result.Took))
-	}
-	if best > 0.2 {
-		t.Errorf("the CPU time is %.2f of the time of a measurement in which nothing was done", best)
-	}
+		if p := result.Pauses; p.Count != 1 || p.Sum != p.Longest || p.Longest <= 90*ms || p.Longest > 100*ms {
+			t.Errorf("%+v", p)
+		}
+	})
 	var p Pauses
-	for _, late := range []time.Duration{0, 3 * time.Millisecond, LateAfter, 30 * time.Millisecond,
-		150 * time.Millisecond, -time.Second} {
+	for _, late := range []time.Duration{0, 3 * ms, LateAfter, 30 * ms, 150 * ms, -time.Second} {
 		p.add(late)
 	}
-	if want := (Pauses{150 * time.Millisecond, 2, 180 * time.Millisecond}); p != want {
+	if want := (Pauses{150 * ms, 2, 180 * ms}); p != want {
 		t.Errorf("%+v, want %+v", p, want)
 	}
 }

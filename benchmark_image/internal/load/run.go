@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // Options describes a run.
@@ -26,6 +27,7 @@ type Options struct {
 	ID       uint64          // the run that values name as their writer's
 	Promises *Promises       // what was acknowledged before; nil: nothing
 	History  *history.Writer // keeps each operation, those of the warm-up too; nil: nothing does
+	World    world.World     // nil: the real one
 }
 
 // lanes is into how many lanes an open loop is divided. Each member has clients of its own, so that one that stalls
@@ -40,9 +42,10 @@ func (o *Options) lanes() int {
 // Run is a load under way. Next, Ask and Done are for transports; Progress and Stop may be called at any time.
 type Run struct {
 	options Options
+	world   world.World
 	epoch   time.Time
-	beganNs atomic.Int64
-	records *records // where there is no other Sink
+	began   atomic.Int64 // ns on the world's clock; 0: not yet
+	records *records     // where there is no other Sink
 	adding  sync.Mutex
 	lastEnd time.Duration // when the last outcome of the measurement came, since epoch; 0: none has come
 	slots   []slot
@@ -96,8 +99,8 @@ type Result struct {
 	Errors  map[string]int
 	Reason  string // why it ended early; empty if it did not
 	Pauses  Pauses
-	CPU     time.Duration // CPU time of the process from the start to the last outcome
-	Delay   *RunDelay     // nil where the kernel does not say
+	CPU     time.Duration   // CPU time of the process from the start to the last outcome
+	Delay   *world.RunDelay // nil where the kernel does not say
 	// how long the transport had nothing to do but to wait for the members; nil where it does not say
 	Idle    *time.Duration
 	Epoch   time.Time
@@ -109,8 +112,12 @@ func NewRun(options Options) *Run {
 	if options.Promises == nil {
 		options.Promises = NewPromises(0)
 	}
+	if options.World == nil {
+		options.World = world.Real()
+	}
 	r := &Run{
 		options: options,
+		world:   options.World,
 		slots:   make([]slot, options.Clients),
 	}
 	if options.Sink == nil {
@@ -133,13 +140,16 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.quit, cancel)()
-	r.epoch = time.Now()
-	r.beganNs.Store(monotonicNs())
+	r.epoch = r.world.Wall()
+	r.began.Store(int64(r.world.Now()))
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
 	})()
 	r.before = r.account()
+	if r.options.Pacer.Planned() {
+		r.waiting.beat(0, beatInterval) // the process may be stopped before beat runs
+	}
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchStall(over) })
@@ -151,7 +161,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 			r.Stop(err.Error())
 		}
 		if r.options.Warmup != nil {
-			defer time.AfterFunc(r.plan.begin, func() { close(r.plan.begun) }).Stop()
+			defer r.world.AfterFunc(r.plan.begin, func() { close(r.plan.begun) })()
 		}
 	}
 	transport.Drive(ctx, r.options.Clients, r)
@@ -196,26 +206,26 @@ func (r *Run) result(ended time.Duration, after account) Result {
 		result.LastDue, _ = r.options.Pacer.Pace(result.Due-1, 0)
 	}
 	result.Pauses = r.paused
-	result.CPU, result.Delay = after.since(r.before.processor)
+	result.CPU, result.Delay = after.Since(r.before.Processor)
 	if r.tells.Load() {
 		idle := after.idle - r.before.idle
 		result.Idle = &idle
 	}
-	result.Epoch, result.BeganNs = r.epoch.Add(begin), r.beganNs.Load()+int64(begin)
+	result.Epoch, result.BeganNs = r.epoch.Add(begin), r.began.Load()+int64(begin)
 	return result
 }
 
 // account is what the generator has used so far.
 type account struct {
-	processor
+	world.Processor
 	idle time.Duration
 }
 
-func (r *Run) account() account { return account{processorNow(), time.Duration(r.idle.Load())} }
+func (r *Run) account() account { return account{r.world.Processor(), time.Duration(r.idle.Load())} }
 
 // BeganNs is when the measurement began, on CLOCK_MONOTONIC; 0 before. It may be called at any time.
 func (r *Run) BeganNs() int64 {
-	started := r.beganNs.Load()
+	started := r.began.Load()
 	if started == 0 {
 		return 0
 	}
@@ -228,7 +238,7 @@ func (r *Run) BeganNs() int64 {
 
 // pace wakes the clients that wait for their intended starts until end is called or ctx ends.
 func (r *Run) pace(ctx context.Context) (end func(), err error) {
-	a, err := newAlarm()
+	a, err := r.world.NewAlarm()
 	if err != nil {
 		return func() {}, err
 	}
@@ -242,7 +252,7 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 	interrupt := func() {
 		left := r.waiting.end()
 		// The only error is that the timer is closed already.
-		_ = a.interrupt()
+		_ = a.Interrupt()
 		for _, w := range left {
 			w.wake(w.client)
 		}
@@ -253,7 +263,7 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 			interrupt()
 		}
 		running.Wait()
-		_ = a.close()
+		_ = a.Close()
 	}, nil
 }
 
@@ -264,9 +274,9 @@ func (r *Run) beat(over <-chan struct{}) {
 	if r.options.Warmup == nil {
 		begun = nil // they have been read
 	}
-	timer := time.NewTimer(0)
+	timer := r.world.NewTimer(0)
 	defer timer.Stop()
-	for expected := r.elapsed(); ; {
+	for expected := time.Duration(0); ; {
 		ended := false
 		select {
 		case <-over:
@@ -274,7 +284,7 @@ func (r *Run) beat(over <-chan struct{}) {
 		case <-begun:
 			begun, r.before = nil, r.account()
 			continue
-		case <-timer.C:
+		case <-timer.C():
 		}
 		now := r.elapsed()
 		if begin, measuring := r.plan.measuring(now); measuring {
@@ -439,7 +449,7 @@ func (r *Run) add(request *Request, outcome Outcome, code Code) (end time.Durati
 	return end
 }
 
-func (r *Run) elapsed() time.Duration { return time.Since(r.epoch) }
+func (r *Run) elapsed() time.Duration { return r.world.Now() - time.Duration(r.began.Load()) }
 
 func (r *Run) setReason(reason string) { r.reasonOnce.Do(func() { r.reason = reason }) }
 
@@ -451,24 +461,21 @@ func (r *Run) watchStall(over <-chan struct{}) {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	left, excused := limit, false
-	for {
+	look := max(limit/stallLooks, time.Millisecond)
+	var all quiet
+	var kinds [Kinds]quiet
+	for left := look; ; {
 		expected := r.elapsed() + left
-		timer := time.NewTimer(left)
+		timer := r.world.NewTimer(left)
 		select {
 		case <-over:
 			timer.Stop()
 			return
-		case <-timer.C:
+		case <-timer.C():
 		}
 		now := r.elapsed()
-		if now-expected > LateAfter && !excused {
-			// The process did not run: the transport may have answers to take first.
-			excused, left = true, max(limit/stallLooks, LateAfter)
-			continue
-		}
-		excused = false
-		if left = limit - (now - time.Duration(r.lastOK.Load())); left <= 0 {
+		late := now - expected
+		if left = limit - all.length(time.Duration(r.lastOK.Load()), now, late); left <= 0 {
 			r.Stop(fmt.Sprintf("no request succeeded for %v", limit))
 			return
 		}
@@ -477,17 +484,30 @@ func (r *Run) watchStall(over <-chan struct{}) {
 			if !long {
 				continue
 			}
-			rest := limit - (now - since)
+			rest := limit - kinds[kind].length(since, now, late)
 			if rest <= 0 {
 				r.Stop(fmt.Sprintf("no %v succeeded for %v", Kind(kind), limit))
 				return
 			}
 			left = min(left, rest)
 		}
-		// A streak may begin at any time.
-		left = min(left, max(limit/stallLooks, time.Millisecond))
+		left = min(left, look) // a streak may begin at any time, and the process may be stopped
 	}
 }
 
-// stallLooks is how often within the limit a run checks for streaks.
+// quiet is a time without a success. While the process did not run, it could not take any: that does not count.
+type quiet struct{ since, missed time.Duration }
+
+// length is how long it has lasted, of which the process did not run at the end for late.
+func (q *quiet) length(since, now, late time.Duration) time.Duration {
+	if since != q.since {
+		*q = quiet{since: since}
+	}
+	if late > LateAfter {
+		q.missed += min(late, now-since)
+	}
+	return now - since - q.missed
+}
+
+// stallLooks is how often within the limit a run looks for its successes.
 const stallLooks = 20

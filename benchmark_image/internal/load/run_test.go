@@ -4,14 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
+
+// inWorld runs a test in a simulated world.
+func inWorld(t *testing.T, test func(t *testing.T, w *worldtest.World)) {
+	t.Helper()
+	worldtest.Run(t, 1, test)
+}
+
+// in gives the options a world.
+func (o Options) in(w *worldtest.World) Options {
+	o.World = w
+	return o
+}
 
 // fake is a transport whose answers a function gives.
 type fake func(ctx context.Context, client int, r *Request) (int64, error)
@@ -119,61 +131,52 @@ func TestARunMayBeStoppedBeforeItBegins(t *testing.T) {
 	}
 }
 
-func TestARunWithoutAnySuccessEnds(t *testing.T) {
-	o := options(1_000_000, 2)
-	o.Stall = 50 * time.Millisecond
-	result := NewRun(o).Attack(t.Context(), fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
-		if r.Number < 10 {
-			return 0, nil
+// TestStalls: a run ends exactly when no request, or none of a kind, has succeeded for as long as it may take; answers to
+// the other kind do not keep it going. A single failure of a rare kind is none, and a stop of the process does not count.
+func TestStalls(t *testing.T) {
+	const ms = time.Millisecond
+	mixed := func(draw func(uint64) float64) func(*Options) {
+		return func(o *Options) {
+			o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Ratio: 0.5, Draw: draw,
+				Reads: &Reads{KeySize: 4, Order: keys.NewOrder(100, true, 0)}}
 		}
-		select {
-		case <-ctx.Done():
-			return 0, ErrAbandoned
-		case <-time.After(5 * time.Millisecond):
-			return 0, errors.New("no")
-		}
-	}))
-	if !strings.Contains(result.Reason, "no request succeeded for 50ms") || result.Failed == 0 {
-		t.Errorf("reason %q, %d failed", result.Reason, result.Failed)
 	}
-}
-
-// TestARunInWhichOneKindFailsEnds: answers to the other kind do not keep it going.
-func TestARunInWhichOneKindFailsEnds(t *testing.T) {
-	for failing, want := range map[Kind]string{Put: "no put succeeded for 50ms", Range: "no range succeeded for 50ms"} {
-		o := options(1_000_000, 2)
-		reads := &Reads{KeySize: 4, Order: keys.NewOrder(100, true, 0)}
-		o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Reads: reads, Ratio: 0.5, Draw: keys.NewDraw(1, keys.StreamKinds).At}
-		o.Stall = 50 * time.Millisecond
-		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-			<-time.After(time.Millisecond)
-			if r.Kind == failing && r.Number > 20 {
-				return 0, errors.New("no")
+	half := mixed(keys.NewDraw(1, keys.StreamKinds).At)
+	for name, c := range map[string]struct {
+		change func(*Options)
+		takes  time.Duration
+		fails  func(*Request) bool
+		stop   time.Duration // of the process, 5 ms after the start
+		reason string
+		ends   time.Duration
+	}{
+		"all fail": {nil, 5 * ms, func(r *Request) bool { return r.Number >= 10 }, 0, "no request succeeded for 50ms", 75 * ms},
+		"puts fail": {half, ms, func(r *Request) bool { return r.Kind == Put && r.Number >= 20 }, 0, "no put succeeded for 50ms",
+			61 * ms},
+		"reads fail": {half, ms, func(r *Request) bool { return r.Kind == Range && r.Number >= 20 }, 0,
+			"no range succeeded for 50ms", 62 * ms},
+		"a rare kind": {mixed(func(n uint64) float64 { return min(float64(n), 0.9) }), ms,
+			func(r *Request) bool { return r.Kind == Put }, 0, "", 100 * ms},
+		"a stop": {nil, 10 * ms, func(*Request) bool { return false }, 200 * ms, "", 1195 * ms},
+	} {
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			o := options(200, 2).in(w)
+			if o.Stall = 50 * ms; c.change != nil {
+				c.change(&o)
 			}
-			return 1, nil
-		}))
-		if result.Reason != want || result.Failed < 2 {
-			t.Errorf("reason %q, want %q; %d failed", result.Reason, want, result.Failed)
-		}
-	}
-}
-
-// TestASingleFailureOfARareKindIsNoStall has one put among many reads.
-func TestASingleFailureOfARareKindIsNoStall(t *testing.T) {
-	o := options(200, 2)
-	reads := &Reads{KeySize: 4, Order: keys.NewOrder(100, true, 0)}
-	o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Reads: reads, Ratio: 0.5,
-		Draw: func(n uint64) float64 { return min(float64(n), 0.9) }}
-	o.Stall = 50 * time.Millisecond
-	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-		<-time.After(time.Millisecond)
-		if r.Kind == Put {
-			return 0, errors.New("no")
-		}
-		return 1, nil
-	}))
-	if result.Reason != "" || result.Failed != 1 {
-		t.Errorf("reason %q, %d failed", result.Reason, result.Failed)
+			if c.stop > 0 {
+				w.After(5*ms, func() { w.StopProcess(c.stop) })
+			}
+			result := NewRun(o).Attack(t.Context(), fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
+				if w.Await(c.takes); c.fails(r) {
+					return 0, errors.New("no")
+				}
+				return 1, nil
+			}))
+			if result.Reason != c.reason || result.Took != c.ends {
+				t.Errorf("%s: after %v the reason is %q, %d failed", name, result.Took, result.Reason, result.Failed)
+			}
+		})
 	}
 }
 
@@ -191,42 +194,26 @@ func (slowStart) Due(time.Duration) int { return 3 }
 
 func (slowStart) Planned() bool { return true }
 
-// TestLatencyCountsFromTheIntendedStart has three chances: a machine that stands still breaks bounds of milliseconds.
 func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
-	const chances = 3
-	for chance := range chances {
-		problems := latencyFromTheIntendedStart(t)
-		if len(problems) == 0 {
-			return
+	const ms = time.Millisecond
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		o := options(3, 1).in(w)
+		o.Pacer = slowStart{}
+		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+			w.Await(ms)
+			if r.Number == 0 {
+				w.Await(10 * ms)
+			}
+			return 0, nil
+		}))
+		late, early := result.Records[1], result.Records[2]
+		if late.Start != 0 || late.Latency() != 12*ms || late.Lag() != 11*ms || late.Service() != ms || late.Waited() {
+			t.Errorf("a request that starts 11 ms late has the record %+v", late)
 		}
-		t.Logf("chance %d: %s", chance+1, strings.Join(problems, "; "))
-	}
-	t.Error("latency did not count from the intended start")
-}
-
-func latencyFromTheIntendedStart(t *testing.T) (problems []string) {
-	o := options(3, 1)
-	o.Pacer = slowStart{}
-	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-		if r.Number == 0 {
-			<-time.After(10 * time.Millisecond)
+		if early.Start != 30*ms || early.Lag() != 0 || early.Latency() != ms || !early.Waited() || result.Took != 31*ms {
+			t.Errorf("a request that is due at 30 ms has the record %+v, the run took %v", early, result.Took)
 		}
-		return 0, nil
-	}))
-	late, early := result.Records[1], result.Records[2]
-	if late.Start != 0 || late.Latency() < 10*time.Millisecond || late.Lag() < 10*time.Millisecond || late.Waited() ||
-		late.Service() != late.Latency()-late.Lag() || late.Service() > 5*time.Millisecond {
-		problems = append(problems, fmt.Sprintf("a request that starts 10 ms late has the record %+v", late))
-	}
-	if !early.Waited() || early.Lag() < 0 {
-		problems = append(problems, fmt.Sprintf("the client of a request that is due later was free before, its record "+
-			"is %+v", early))
-	}
-	if early.Start != 30*time.Millisecond || result.Took < 30*time.Millisecond {
-		problems = append(problems, fmt.Sprintf("a request that is due at 30 ms has the record %+v, the run took %v", early,
-			result.Took))
-	}
-	return problems
+	})
 }
 
 func TestErrorTextsAreBounded(t *testing.T) {
@@ -333,7 +320,6 @@ func BenchmarkNextAndDone(b *testing.B) {
 	o := options(100_000_000, 1)
 	o.Sink = nothing{}
 	run := NewRun(o)
-	run.epoch = time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
 		r, more := run.Next(0)

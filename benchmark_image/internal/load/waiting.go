@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // waiter is a client that is free before the intended start of its next request.
@@ -35,7 +37,7 @@ type lane struct {
 type waiting struct {
 	mu      sync.Mutex
 	lanes   []lane // with n of them, lane i has the requests i, i+n, i+2n and so on, and likewise the clients
-	alarm   *alarm
+	alarm   world.Alarm
 	armed   time.Duration // when the alarm goes off; 0: it is not waited for
 	ended   bool
 	arrived chan struct{} // capacity 1: a queue is no longer empty, or it has ended
@@ -87,7 +89,7 @@ func (w *waiting) claim(plan *plan, client int, elapsed func() time.Duration, wa
 // arm makes the alarm go off at a time; where it cannot be set, serve finds that out when it waits.
 func (w *waiting) arm(at, now time.Duration) {
 	w.armed = at
-	w.alarm.set(at - now)
+	w.alarm.Set(at - now)
 }
 
 func (w *waiting) signal() {
@@ -184,7 +186,7 @@ func (w *waiting) serve(elapsed func() time.Duration) error {
 		case due:
 			head.wake(head.client)
 		case any:
-			if err := w.alarm.wait(); err != nil && !w.hasEnded() {
+			if err := w.alarm.Wait(); err != nil && !w.hasEnded() {
 				return err
 			}
 		default:

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"containernet-env/benchmark_image/internal/store"
 )
@@ -77,20 +73,20 @@ func (c *conn) connect() {
 			l.shaking <- struct{}{}
 			defer func() { <-l.shaking }()
 		}
-		ctx, cancel := context.WithTimeout(l.dialing, handshake)
+		ctx, cancel := l.world.WithTimeout(l.dialing, handshake)
 		defer cancel()
 		start := l.now()
-		fd, session, err := dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member, l.protocol.Security())
+		fd, session, err := c.dial(ctx)
 		if !l.poller.post(func() { c.dialed(fd, session, err, start) }) && err == nil {
-			_ = unix.Close(fd) // nothing was written to it
+			l.world.Close(fd)
 		}
 	}()
 }
 
 // dial gives a connected socket that Go's poller knows nothing of, and its session, if it is to be secured.
-func dial(ctx context.Context, dialer *net.Dialer, member string, security store.Security) (fd int,
-	session store.Session, err error) {
-	connection, err := dialer.DialContext(ctx, "tcp", member)
+func (c *conn) dial(ctx context.Context) (fd int, session store.Session, err error) {
+	l := c.loop
+	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member)
 	if err != nil {
 		return -1, nil, err
 	}
@@ -98,27 +94,13 @@ func dial(ctx context.Context, dialer *net.Dialer, member string, security store
 		// The copy stays open.
 		_ = connection.Close()
 	}()
-	if security != nil {
-		if session, err = security.Secure(ctx, connection, member); err != nil {
+	if security := l.protocol.Security(); security != nil {
+		if session, err = security.Secure(ctx, connection, c.member); err != nil {
 			return -1, nil, err
 		}
 	}
-	fd, err = copyOf(connection)
+	fd, err = l.world.Detach(connection)
 	return fd, session, err
-}
-
-func copyOf(connection net.Conn) (fd int, err error) {
-	raw, err := connection.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	copyErr := raw.Control(func(original uintptr) {
-		fd, err = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0)
-	})
-	if copyErr != nil {
-		return -1, copyErr
-	}
-	return fd, err
 }
 
 func (c *conn) dialed(fd int, session store.Session, err error, start time.Duration) {
@@ -144,7 +126,7 @@ func (c *conn) adopt(fd int, session store.Session, start time.Duration) *link {
 		k.protocol = session.Over(k.protocol, l.opened)
 	}
 	if err := l.addLink(k); err != nil {
-		_ = unix.Close(fd)
+		l.world.Close(fd)
 		c.attemptFailed(err)
 		return nil
 	}
@@ -281,7 +263,7 @@ func (c *conn) failWaiting(failure *store.Failure) {
 func (c *conn) retry() {
 	pause := min(longestPause, firstPause<<min(c.failures, 10))
 	c.failures++
-	jitter := 1 + pauseJitter*(2*rand.Float64()-1)
+	jitter := 1 + pauseJitter*(2*float64(c.loop.world.Uint64()>>11)/(1<<53)-1)
 	c.loop.after(time.Duration(float64(pause)*jitter), c.connect)
 }
 

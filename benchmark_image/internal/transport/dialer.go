@@ -1,13 +1,12 @@
 package transport
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // leastUserTimeout keeps a request timeout of milliseconds from ending connections whose packets are only late.
@@ -46,18 +45,10 @@ func newSilence(requestTimeout time.Duration) silence {
 	return silence(max(requestTimeout, leastUserTimeout) / time.Millisecond)
 }
 
-// bound sets it for a socket.
-func (s silence) bound(fd int) error {
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(s)); err != nil {
-		return fmt.Errorf("bound how long a connection may be silent: %w", err)
-	}
-	return nil
-}
-
 // newDialer opens connections that are not kept alive, like those that the loop opens: idle ones cost nothing.
 func newDialer(limit silence) *net.Dialer {
 	return &net.Dialer{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		if controlErr := raw.Control(func(fd uintptr) { err = limit.bound(int(fd)) }); controlErr != nil {
+		if controlErr := raw.Control(func(fd uintptr) { err = world.BoundSilence(int(fd), int(limit)) }); controlErr != nil {
 			return controlErr
 		}
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // statusTimeout bounds one question for a member's status.
@@ -40,8 +41,8 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 	var running sync.WaitGroup
 	for _, c := range probes {
 		running.Go(func() {
-			ticker := time.NewTicker(interval)
-			defer ticker.Stop()
+			timer := c.loop.world.NewTimer(interval)
+			defer timer.Stop()
 			for ctx.Err() == nil {
 				if c.isReady.Load() || c.loop.asksBeside() {
 					s := sighting{from: c}
@@ -52,7 +53,8 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 					}
 				}
 				select {
-				case <-ticker.C:
+				case <-timer.C():
+					timer.Reset(interval)
 				case <-ctx.Done():
 				}
 			}
@@ -67,10 +69,10 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 // election is who leads, by what members have said: of two leaders, the one of the higher term does, and the other one
 // does not know it yet.
 type election struct {
-	leader, term uint64    // leader 0: nobody named one
-	from         *conn     // that named it
-	since        time.Time // when it was named first
-	probes       int       // how many members are asked
+	leader, term uint64        // leader 0: nobody named one
+	from         *conn         // that named it
+	since        time.Duration // when it was named first
+	probes       int           // how many members are asked
 	members      map[uint64]*conn
 }
 
@@ -78,14 +80,14 @@ func newElection(probes []*conn) *election {
 	return &election{probes: len(probes), members: make(map[uint64]*conn)}
 }
 
-// take adds an answer. Where terms are equal, or the store has none, the latest answer counts.
-func (e *election) take(s sighting) {
+// take adds an answer that came now. Where terms are equal, or the store has none, the latest answer counts.
+func (e *election) take(s sighting, now time.Duration) {
 	if s.answer.Member != 0 {
 		e.members[s.answer.Member] = s.from
 	}
 	if s.answer.Leader != 0 && s.answer.Term >= e.term {
 		if e.leader != s.answer.Leader {
-			e.since = time.Now()
+			e.since = now
 		}
 		e.leader, e.term, e.from = s.answer.Leader, s.answer.Term, s.from
 	}
@@ -93,15 +95,15 @@ func (e *election) take(s sighting) {
 
 // seat tells where the leader is; false while nobody has named it, or it may still be one of the members that have not
 // answered yet.
-func (e *election) seat() (seat, bool) {
+func (e *election) seat(now time.Duration) (seat, bool) {
 	s := seat{e.leader, e.members[e.leader], e.from}
-	return s, e.leader != 0 && (s.itself != nil || len(e.members) == e.probes || time.Since(e.since) > leaderGrace)
+	return s, e.leader != 0 && (s.itself != nil || len(e.members) == e.probes || now-e.since > leaderGrace)
 }
 
 // settled tells whether a majority of the members has answered: whoever was elected last, one of them knows it. Where
 // that does not come, because members are down or hang, those that answer decide after a grace.
-func (e *election) settled() bool {
-	return 2*len(e.members) > e.probes || time.Since(e.since) > leaderGrace
+func (e *election) settled(now time.Duration) bool {
+	return 2*len(e.members) > e.probes || now-e.since > leaderGrace
 }
 
 // seat is a leader.
@@ -128,8 +130,9 @@ func (s seat) endpoint(ctx context.Context) (string, error) {
 }
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
-func leadingMember(ctx context.Context, protocol store.Protocol, members []string, permit Permit) (string, error) {
-	l, err := newLoop(protocol, members, statusTimeout, permit)
+func leadingMember(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit) (string,
+	error) {
+	l, err := newLoop(w, protocol, members, statusTimeout, permit)
 	if err != nil {
 		return "", err
 	}
@@ -169,9 +172,10 @@ func (c *conn) status(ctx context.Context) (store.Answer, error) {
 		}
 		return one.answer, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	l := c.loop
+	ctx, cancel := l.world.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	connection, err := dialerOf(c.loop.dialer, c.member, c.loop.permit).DialContext(ctx, "tcp", c.member)
+	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member)
 	if err != nil {
 		return store.Answer{}, fmt.Errorf("%s: %w", c.member, cause(err))
 	}
@@ -179,7 +183,7 @@ func (c *conn) status(ctx context.Context) (store.Answer, error) {
 		_ = connection.Close() // all was read
 	}()
 	defer context.AfterFunc(ctx, func() {
-		_ = connection.SetDeadline(time.Now()) // it ends what goes on, and cannot fail on a TCP connection
+		_ = connection.SetDeadline(l.world.Wall()) // it ends what goes on, and cannot fail on a TCP connection
 	})()
 	answer, err := asker.Status(connection, c.member)
 	if err != nil {
@@ -213,11 +217,11 @@ func findLeader(ctx context.Context, probes []*conn, patient bool) (seat, error)
 				problem = fmt.Errorf("no leader was found: %w", s.err)
 				break
 			}
-			if e.take(s); s.answer.Leader == 0 {
+			if e.take(s, l.now()); s.answer.Leader == 0 {
 				problem = fmt.Errorf("no leader was found: %s knows of none", s.from.member)
 			}
 		}
-		if leader, found := e.seat(); found && e.settled() {
+		if leader, found := e.seat(l.now()); found && e.settled(l.now()) {
 			return leader, nil
 		}
 		if !patient && e.leader == 0 && len(heard) >= ready(probes) {
@@ -245,7 +249,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		l, err := newLoop(t.protocol, t.options.Endpoints, statusTimeout, t.options.Permit)
+		l, err := newLoop(t.options.World, t.protocol, t.options.Endpoints, statusTimeout, t.options.Permit)
 		if err != nil {
 			return // the same call worked when the leader was looked for
 		}
@@ -262,7 +266,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 				return
 			case s := <-seen:
 				if s.err == nil {
-					e.take(s)
+					e.take(s, l.now())
 				}
 			case <-m.over():
 				if m.succeeded {
@@ -270,7 +274,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 				}
 				m = nil
 			}
-			to, found := e.seat()
+			to, found := e.seat(l.now())
 			switch {
 			case !found, m != nil && m.to.leader == to.leader:
 			case to.leader == current && m == nil:
@@ -317,7 +321,7 @@ func (t *Transport) startMove(ctx context.Context, to seat) *move {
 	go func() {
 		defer close(m.done)
 		defer cancel()
-		lookup, end := context.WithTimeout(ctx, t.options.DialTimeout)
+		lookup, end := t.options.World.WithTimeout(ctx, t.options.DialTimeout)
 		defer end()
 		member, err := to.endpoint(lookup)
 		if err != nil {
@@ -348,7 +352,7 @@ func (t *Transport) moveTo(ctx context.Context, member string) bool {
 	}
 	t.connections = append(t.connections, created...)
 	t.loop.connectAll(created)
-	dialing, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
+	dialing, cancel := t.options.World.WithTimeout(ctx, t.options.DialTimeout)
 	defer cancel()
 	// Another member may have refused a connection: that does not matter here.
 	if missing := waitAll(dialing, nil, to); len(missing) > 0 {
@@ -363,7 +367,7 @@ func (t *Transport) moveTo(ctx context.Context, member string) bool {
 	}
 	t.leaderLost = nil
 	t.current.Store(&[][]*conn{to})
-	t.changes = append(t.changes, LeaderChange{At: time.Now(), Leader: member})
+	t.changes = append(t.changes, LeaderChange{At: t.options.World.Wall(), Leader: member})
 	return true
 }
 

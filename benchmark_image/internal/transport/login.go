@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // loginTimeout bounds a login while a load runs.
@@ -14,8 +15,8 @@ const loginTimeout = 10 * time.Second
 
 // login lets the protocol's user log in at one of the members, over connections of its own. A member that refuses the
 // user speaks for all.
-func login(ctx context.Context, protocol store.Protocol, members []string, permit Permit) error {
-	l, err := newLoop(protocol, members, statusTimeout, permit)
+func login(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit) error {
+	l, err := newLoop(w, protocol, members, statusTimeout, permit)
 	if err != nil {
 		return err
 	}
@@ -35,7 +36,7 @@ func login(ctx context.Context, protocol store.Protocol, members []string, permi
 				problem = err
 			}
 		}
-		timer := time.NewTimer(leaderPoll)
+		timer := w.NewTimer(leaderPoll)
 		select {
 		case <-l.refused:
 			timer.Stop()
@@ -43,7 +44,7 @@ func login(ctx context.Context, protocol store.Protocol, members []string, permi
 		case <-ctx.Done():
 			timer.Stop()
 			return problem
-		case <-timer.C:
+		case <-timer.C():
 		}
 	}
 }
@@ -85,9 +86,9 @@ func (j *job) renew(failure *store.Failure) bool {
 func (l *loop) logIn() {
 	l.loggingIn = true
 	go func() {
-		ctx, cancel := context.WithTimeout(l.dialing, loginTimeout)
+		ctx, cancel := l.world.WithTimeout(l.dialing, loginTimeout)
 		defer cancel()
-		err := login(ctx, l.protocol, l.members, l.permit)
+		err := login(ctx, l.world, l.protocol, l.members, l.permit)
 		l.poller.post(func() { l.loggedIn(err) })
 	}()
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // readSize is how much is read at once, in bytes, into a buffer that all links share.
@@ -28,6 +29,7 @@ var errClosing = errors.New("the member closes new connections")
 
 // loop is the goroutine that owns all connections, and everything that it shares among them.
 type loop struct {
+	world     world.World
 	poller    *poller
 	protocol  store.Protocol
 	members   []string // where to log in
@@ -35,7 +37,6 @@ type loop struct {
 	silence   silence
 	dialer    *net.Dialer
 	permit    Permit
-	clock     time.Time
 	done      chan struct{}
 	failed    error // why the loop ended by itself; valid when done is closed
 
@@ -70,14 +71,15 @@ type loop struct {
 	flags      int // of each send
 }
 
-func newLoop(protocol store.Protocol, members []string, requestTimeout time.Duration, permit Permit) (*loop, error) {
-	p, err := newPoller()
+func newLoop(w world.World, protocol store.Protocol, members []string, requestTimeout time.Duration,
+	permit Permit) (*loop, error) {
+	p, err := w.NewPoller()
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		poller: p, protocol: protocol, members: members, silence: newSilence(requestTimeout), permit: permit,
-		clock: time.Now(), done: make(chan struct{}),
+		world: w, poller: &poller{Poller: p}, protocol: protocol, members: members, silence: newSilence(requestTimeout), permit: permit,
+		done:      make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, refused: make(chan struct{}),
 		releases: 1,
@@ -97,8 +99,8 @@ func (l *loop) close() {
 	<-l.done
 }
 
-// now is the time since the loop was made, always positive.
-func (l *loop) now() time.Duration { return time.Since(l.clock) + 1 }
+// now is always positive.
+func (l *loop) now() time.Duration { return l.world.Now() }
 
 func (l *loop) run() {
 	defer close(l.done)
@@ -126,7 +128,7 @@ func (l *loop) run() {
 			l.lose(k, io.EOF)
 		}
 	}
-	l.poller.close()
+	l.poller.Close()
 }
 
 // serve returns when the loop is to end, or with what keeps it from going on.
@@ -147,16 +149,16 @@ func (l *loop) serve() error {
 			}
 		}
 		block := len(l.again) == 0 && len(l.dirty) == 0 && len(l.toOpen) == 0
-		begin, tell := time.Time{}, block && l.drive != nil
+		begin, tell := time.Duration(0), block && l.drive != nil
 		if tell {
-			begin = time.Now()
+			begin = l.now()
 		}
-		events, err := l.poller.wait(block)
+		events, slept, err := l.poller.Wait(block)
 		if err != nil {
 			return err
 		}
-		if tell && l.poller.slept {
-			l.drive.run.NoteIdle(time.Since(begin))
+		if tell && slept {
+			l.drive.run.NoteIdle(l.now() - begin)
 		}
 		if err := l.handleAll(events); err != nil {
 			return err
@@ -187,8 +189,8 @@ const backlogRounds = 64
 
 // catchUp takes what was received before now. More may come all the time, so it ends although something is ready.
 func (l *loop) catchUp() error {
-	for range len(l.links)/len(l.poller.events) + backlogRounds {
-		events, err := l.poller.wait(false)
+	for range len(l.links)/world.MaxEvents + backlogRounds {
+		events, _, err := l.poller.Wait(false)
 		if err != nil {
 			return err
 		}
@@ -205,11 +207,11 @@ func (l *loop) catchUp() error {
 
 func (l *loop) handle(event *unix.EpollEvent) error {
 	switch event.Fd {
-	case timerToken:
+	case world.TimerToken:
 		l.poller.armed = 0
-		return l.poller.drain(l.poller.timer)
-	case wakeupToken:
-		if err := l.poller.drain(l.poller.wakeup); err != nil {
+		return l.poller.Drain(world.TimerToken)
+	case world.WakeToken:
+		if err := l.poller.Drain(world.WakeToken); err != nil {
 			return err
 		}
 		woken, posted := l.poller.take()
@@ -243,7 +245,7 @@ func (l *loop) read(k *link, toTheEnd bool) {
 		if k.dead {
 			return
 		}
-		n, err := receive(k.fd, l.buffer)
+		n, err := l.world.Receive(k.fd, l.buffer)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -323,7 +325,7 @@ func (l *loop) flushAll() {
 func (l *loop) write(k *link) {
 	k.waits = 0
 	for !k.stuck && !k.dead && len(k.protocol.Output()) > 0 {
-		n, err := send(k.fd, k.protocol.Output(), l.flags)
+		n, err := l.world.Send(k.fd, k.protocol.Output(), l.flags)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
@@ -349,7 +351,7 @@ func (l *loop) addLink(k *link) error {
 	}
 	l.generation++
 	k.generation = l.generation
-	if err := l.poller.add(k.fd, k.token, k.generation); err != nil {
+	if err := l.poller.Add(k.fd, k.token, k.generation); err != nil {
 		l.free = append(l.free, k.token)
 		return err
 	}
@@ -365,7 +367,7 @@ func (l *loop) lose(k *link, err error) {
 	k.dead = true
 	l.links[k.token] = nil
 	l.free = append(l.free, k.token)
-	_ = unix.Close(k.fd) // what was not written is lost either way
+	l.world.Close(k.fd)
 	if err == nil {
 		err = errors.New("the member closed the connection")
 	}

@@ -47,64 +47,7 @@ func (l *loop) connect(o opening) (fd int, err error) {
 			return -1, err
 		}
 	}
-	family := unix.AF_INET6
-	if o.address.Addr().Is4() {
-		family = unix.AF_INET
-	}
-	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, os.NewSyscallError("socket", err)
-	}
-	if err = l.prepare(fd); err == nil {
-		err = connect(fd, o.address)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-// prepare sets the options of a new socket.
-func (l *loop) prepare(fd int) error {
-	if err := l.silence.bound(fd); err != nil {
-		return err
-	}
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		return os.NewSyscallError("setsockopt", err)
-	}
-	// The last part of TCP's handshake leaves with the first output, and not by itself.
-	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0))
-}
-
-// connect begins to connect a socket to a member.
-func connect(fd int, to netip.AddrPort) error {
-	var address unix.Sockaddr
-	if to.Addr().Is4() {
-		address = &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
-	} else {
-		address = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
-	}
-	if err := unix.Connect(fd, address); err != nil && err != unix.EINPROGRESS {
-		return os.NewSyscallError("connect", err)
-	}
-	// While no member listens on this machine, the kernel may have chosen the member's own port for the socket: then
-	// TCP connects it to itself, by a simultaneous open.
-	own, err := unix.Getsockname(fd)
-	if err == nil && addressOf(own) == to {
-		err = unix.ECONNREFUSED
-	}
-	return os.NewSyscallError("connect", err)
-}
-
-func addressOf(address unix.Sockaddr) netip.AddrPort {
-	switch a := address.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
-	}
-	return netip.AddrPort{}
+	return l.world.Connect(o.address, int(l.silence))
 }
 
 // begin writes the protocol's first output, which shows whether the socket is connected.
@@ -113,7 +56,7 @@ func (l *loop) begin(k *link) {
 	if len(first) == 0 {
 		return // epoll will tell
 	}
-	switch n, err := send(k.fd, first, 0); {
+	switch n, err := l.world.Send(k.fd, first, 0); {
 	case err == nil:
 		k.protocol.Wrote(n)
 		k.connected()
@@ -125,11 +68,7 @@ func (l *loop) begin(k *link) {
 // hasConnected takes what epoll tells of a socket that is being connected.
 func (l *loop) hasConnected(k *link, events uint32) bool {
 	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-		code, err := unix.GetsockoptInt(k.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-		if err == nil && code != 0 {
-			err = unix.Errno(code)
-		}
-		if err != nil {
+		if err := l.world.Failure(k.fd); err != nil {
 			l.lose(k, os.NewSyscallError("connect", err))
 			return false
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 // Options says which connections to open.
@@ -23,6 +24,7 @@ type Options struct {
 	LostTimeout    time.Duration   // a load ends when no connection was ready for so long; 0: never
 	Permit         Permit          // where connections may be opened to; nil: everywhere
 	Rehearsal      []store.Request // what a user that may not do this is refused for, before a load is sent
+	World          world.World     // nil: the real one
 }
 
 // LeaderChange is a move of the load to another member, because that one leads now.
@@ -50,12 +52,15 @@ type Transport struct {
 // by Unreachable. It is an error if none is, if the leader is asked for and not found, if a member refuses a connection
 // over TLS or is refused, or if the protocol's user cannot log in or may not do what Rehearsal has.
 func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
-	l, err := newLoop(protocol, options.Endpoints, options.RequestTimeout, options.Permit)
+	if options.World == nil {
+		options.World = world.Real()
+	}
+	l, err := newLoop(options.World, protocol, options.Endpoints, options.RequestTimeout, options.Permit)
 	if err != nil {
 		return nil, err
 	}
 	t := &Transport{protocol: protocol, options: options, loop: l}
-	ctx, cancel := context.WithTimeout(ctx, options.DialTimeout)
+	ctx, cancel := options.World.WithTimeout(ctx, options.DialTimeout)
 	defer cancel()
 	if err := t.open(ctx); err != nil {
 		t.Close()
@@ -67,12 +72,12 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 func (t *Transport) open(ctx context.Context) error {
 	members := t.options.Endpoints
 	if t.protocol.NeedsLogin() {
-		if err := login(ctx, t.protocol, members, t.options.Permit); err != nil {
+		if err := login(ctx, t.options.World, t.protocol, members, t.options.Permit); err != nil {
 			return err
 		}
 	}
 	if t.options.TargetLeader {
-		leader, err := leadingMember(ctx, t.protocol, members, t.options.Permit)
+		leader, err := leadingMember(ctx, t.options.World, t.protocol, members, t.options.Permit)
 		if err != nil {
 			return err
 		}

@@ -49,21 +49,22 @@ type Member struct {
 
 	cluster     *Cluster
 	id          uint64
-	server      *grpc.Server
-	connections *countingListener
+	server      *grpc.Server      // nil: it is in a simulated world
+	connections *countingListener // of server
+	simulated
 }
 
 // hang is the state of a member that answers nothing, with what it knew then.
 type hang struct {
 	over         chan struct{}
+	waiters      []chan struct{} // in a simulated world
 	leader, term uint64
 }
 
 // Start starts a cluster of n members on loopback, led by the first, that ends with the test.
 func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 	t.Helper()
-	c := &Cluster{keys: make(map[string]*stored), revision: 1}
-	c.Elect(1)
+	c := newCluster()
 	for i := range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -83,6 +84,12 @@ func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 		t.Cleanup(m.Stop)
 		c.Members = append(c.Members, m)
 	}
+	return c
+}
+
+func newCluster() *Cluster {
+	c := &Cluster{keys: make(map[string]*stored), revision: 1}
+	c.Elect(1)
 	return c
 }
 
@@ -133,10 +140,21 @@ func (c *Cluster) Value(key string) []byte {
 }
 
 // Connections is how many TCP connections the member has accepted.
-func (m *Member) Connections() int { return int(m.connections.accepted.Load()) }
+func (m *Member) Connections() int {
+	if m.server == nil {
+		return m.Listener.Accepted()
+	}
+	return int(m.connections.accepted.Load())
+}
 
 // Stop ends the member: its connections are cut and new ones refused.
 func (m *Member) Stop() {
+	if m.server == nil {
+		m.Listener.Refuse(true)
+		m.Listener.Reset()
+		m.Release()
+		return
+	}
 	m.Release()
 	m.server.Stop()
 }
@@ -145,19 +163,35 @@ func (m *Member) Stop() {
 func (m *Member) Hang() {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
-	m.hang.Store(&hang{make(chan struct{}), m.cluster.leader, m.cluster.term})
+	m.hang.CompareAndSwap(nil, &hang{over: make(chan struct{}), leader: m.cluster.leader, term: m.cluster.term})
 }
 
 // Release undoes Hang.
 func (m *Member) Release() {
+	m.release(func(waiter chan struct{}) {
+		m.world.After(0, func() { close(waiter) }) // one after the other
+	})
+}
+
+func (m *Member) release(waiters func(chan struct{})) {
 	if h := m.hang.Swap(nil); h != nil {
 		close(h.over)
+		for _, waiter := range h.waiters {
+			waiters(waiter)
+		}
 	}
 }
 
 // pass returns once the member does not hang.
 func (m *Member) pass(ctx context.Context) error {
-	if h := m.hang.Load(); h != nil {
+	h := m.hang.Load()
+	if h != nil && m.world != nil {
+		m.cluster.mu.Lock()
+		waiter := make(chan struct{})
+		h.waiters = append(h.waiters, waiter)
+		m.cluster.mu.Unlock()
+		<-waiter
+	} else if h != nil {
 		select {
 		case <-h.over:
 		case <-ctx.Done():

@@ -1,4 +1,4 @@
-package load
+package world
 
 import (
 	"os"
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processor is what this process has had of the machine's cores so far, and what its threads have waited for them.
-type processor struct {
+// Processor is what this process has had of the machine's cores so far, and what its threads have waited for them.
+type Processor struct {
 	used  time.Duration         // CPU time, user and system
 	waits map[string]threadWait // by thread; nil where the kernel does not account for that
 }
@@ -29,8 +29,8 @@ type RunDelay struct {
 }
 
 // processorNow reads the accounts of the kernel.
-func processorNow() processor {
-	var p processor
+func processorNow() Processor {
+	var p Processor
 	var usage unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &usage) == nil {
 		p.used = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
@@ -72,8 +72,8 @@ func waitsOf(tasks string) map[string]threadWait {
 	return waits
 }
 
-// since is what has been used and waited for since before; the delay is nil where it is not known.
-func (p processor) since(before processor) (used time.Duration, delay *RunDelay) {
+// Since is what has been used and waited for since before; the delay is nil where it is not known.
+func (p Processor) Since(before Processor) (used time.Duration, delay *RunDelay) {
 	if p.waits != nil && before.waits != nil {
 		delay = &RunDelay{}
 		longest := time.Duration(0)

@@ -1,4 +1,4 @@
-package load
+package world
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm wakes one goroutine at a given time. Go's own timers are too coarse for a schedule: the runtime sleeps in
+// alarm implements Alarm. Go's own timers are too coarse for a schedule: the runtime sleeps in
 // epoll_wait(2), whose timeout is in whole milliseconds. A timerfd that the same epoll_wait watches wakes it to the
 // microsecond, without another thread and without spinning.
 type alarm struct {
@@ -21,7 +21,7 @@ type alarm struct {
 	try  func(uintptr) bool
 }
 
-func newAlarm() (*alarm, error) {
+func (r *reality) NewAlarm() (Alarm, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create a timer: %w", err)
@@ -42,18 +42,14 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// set makes wait return after d. It is a system call that does not block, and its only error is that the alarm is
-// closed, which wait tells too.
-func (a *alarm) set(d time.Duration) {
+// Set is a system call that does not block; its only error is that the alarm is closed, which Wait reports too.
+func (a *alarm) Set(d time.Duration) {
 	value := unix.NsecToTimespec(int64(min(max(d, 1), math.MaxInt64/2)))
 	_ = unix.TimerfdSettime(a.fd, 0, &unix.ItimerSpec{Value: value}, nil)
 }
 
-// wait returns at the time that was set last, or earlier with an error when the alarm is closed or interrupted.
-func (a *alarm) wait() error { return a.raw.Read(a.try) }
+func (a *alarm) Wait() error { return a.raw.Read(a.try) }
 
-// interrupt makes the current and every later wait return.
-func (a *alarm) interrupt() error { return a.file.SetReadDeadline(time.Unix(1, 0)) }
+func (a *alarm) Interrupt() error { return a.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// close closes the timer. wait must not be running.
-func (a *alarm) close() error { return a.file.Close() }
+func (a *alarm) Close() error { return a.file.Close() }

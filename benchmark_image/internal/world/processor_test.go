@@ -1,4 +1,4 @@
-package load
+package world
 
 import (
 	"os"
@@ -20,12 +20,12 @@ func TestRunDelayIsThatOfAllThreads(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(tasks, "9"), 0o700); err != nil { // a thread that has just ended
 		t.Fatal(err)
 	}
-	now := processor{waits: waitsOf(tasks)}
-	if _, delay := now.since(processor{waits: map[string]threadWait{}}); *delay != (RunDelay{3200, 750}) {
+	now := Processor{waits: waitsOf(tasks)}
+	if _, delay := now.Since(Processor{waits: map[string]threadWait{}}); *delay != (RunDelay{3200, 750}) {
 		t.Errorf("got %v", *delay)
 	}
-	before := processor{waits: map[string]threadWait{"7": {2900, 2}, "8": {0, 0}}}
-	if _, delay := now.since(before); *delay != (RunDelay{300, 200}) {
+	before := Processor{waits: map[string]threadWait{"7": {2900, 2}, "8": {0, 0}}}
+	if _, delay := now.Since(before); *delay != (RunDelay{300, 200}) {
 		t.Errorf("since it waited before, got %v", *delay)
 	}
 }
@@ -54,7 +54,7 @@ func TestProcessorCountsTheWorkOfThisProcess(t *testing.T) {
 	for begin := time.Now(); time.Since(begin) < 30*time.Millisecond || processorNow().used == before.used; {
 		work++
 	}
-	used, _ := processorNow().since(before)
+	used, _ := processorNow().Since(before)
 	if used <= 0 || used > 10*time.Second {
 		t.Errorf("%d turns took %v of CPU time", work, used)
 	}
@@ -62,12 +62,12 @@ func TestProcessorCountsTheWorkOfThisProcess(t *testing.T) {
 
 func TestADelayThatIsNotKnownIsNone(t *testing.T) {
 	some := map[string]threadWait{}
-	for _, known := range []processor{{used: 5}, {used: 5, waits: some}} {
-		before := processor{used: 2}
+	for _, known := range []Processor{{used: 5}, {used: 5, waits: some}} {
+		before := Processor{used: 2}
 		if known.waits == nil {
 			before.waits = some
 		}
-		if used, delay := known.since(before); used != 3 || delay != nil {
+		if used, delay := known.Since(before); used != 3 || delay != nil {
 			t.Errorf("got %v, %v", used, delay)
 		}
 	}

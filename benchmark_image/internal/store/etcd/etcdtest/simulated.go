@@ -1,0 +1,307 @@
+package etcdtest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"containernet-env/benchmark_image/internal/world/worldtest"
+)
+
+// simulated is what a member in a simulated world has.
+type simulated struct {
+	Listener *worldtest.Listener
+	// Think gives how long a request takes until it is carried out, and then until it is answered; nil: no time. Answers
+	// overtake each other so.
+	Think    func() (before, after time.Duration)
+	Settings []http2.Setting
+	// Watch is called with each request when it arrives, when it was carried out, and when it is answered; err is what it
+	// was refused with. nil: it is not.
+	Watch func(stage Stage, request proto.Message, err error)
+
+	world *worldtest.World
+	users *Users
+	open  []*session // in the order in which they were opened
+}
+
+// Stage is what a simulated member does with a request.
+type Stage int
+
+// The stages.
+const (
+	Arrived Stage = iota
+	CarriedOut
+	Answered
+)
+
+// Simulate starts a cluster of n members in a simulated world, led by the first. users is who may use it; nil: everyone.
+func Simulate(w *worldtest.World, n int, users *Users) *Cluster {
+	c := newCluster()
+	for i := range n {
+		m := &Member{cluster: c, id: uint64(i + 1)}
+		m.world, m.users = w, users
+		m.Listener = w.Listen(m.serve)
+		m.Endpoint = m.Listener.Endpoint
+		w.AtEnd(func() { m.release(func(waiter chan struct{}) { close(waiter) }) })
+		c.Members = append(c.Members, m)
+	}
+	return c
+}
+
+// session is one connection of a simulated member.
+type session struct {
+	*Raw
+	batch   *batch
+	turn    chan struct{} // of who writes; a mutex would keep the world from coming to rest
+	calls   map[uint32]*simulatedCall
+	active  int
+	last    uint32 // stream
+	leaving bool
+}
+
+type simulatedCall struct {
+	path, token string
+	message     []byte
+	request     proto.Message
+}
+
+// Leave ends the connections of a simulated member in order: what is under way is still answered.
+func (m *Member) Leave() {
+	for _, s := range m.sessions() {
+		_ = s.write(func() error { // the client may have gone
+			s.leaving = true
+			return s.Framer.WriteGoAway(s.last, http2.ErrCodeNo, nil)
+		})
+		m.endIfLeft(s)
+	}
+}
+
+func (m *Member) sessions() []*session {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	return slices.Clone(m.open)
+}
+
+func (m *Member) endIfLeft(s *session) {
+	m.cluster.mu.Lock()
+	over := s.leaving && s.active == 0
+	m.cluster.mu.Unlock()
+	if over {
+		_ = s.Close()
+	}
+}
+
+func (m *Member) serve(c *worldtest.Conn) {
+	to := &batch{Conn: c}
+	raw, err := Greet(to, append([]http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 1 << 20}}, m.Settings...)...)
+	if err != nil {
+		return
+	}
+	s := &session{Raw: raw, batch: to, turn: make(chan struct{}, 1), calls: make(map[uint32]*simulatedCall)}
+	m.cluster.mu.Lock()
+	m.open = append(m.open, s)
+	m.cluster.mu.Unlock()
+	s.Framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	for err = s.write(func() error { return s.Framer.WriteWindowUpdate(0, 1<<30) }); err == nil; {
+		var f http2.Frame
+		if f, err = s.Framer.ReadFrame(); err == nil {
+			err = m.take(s, f)
+		}
+	}
+	m.cluster.mu.Lock()
+	m.open = slices.DeleteFunc(m.open, func(other *session) bool { return other == s })
+	m.cluster.mu.Unlock()
+}
+
+func (m *Member) take(s *session, frame http2.Frame) error {
+	switch f := frame.(type) {
+	case *http2.SettingsFrame:
+		if !f.IsAck() {
+			return s.write(s.Framer.WriteSettingsAck)
+		}
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			return s.write(func() error { return s.Framer.WritePing(true, f.Data) })
+		}
+	case *http2.GoAwayFrame:
+		return errors.New("the client leaves")
+	case *http2.RSTStreamFrame:
+		delete(s.calls, f.StreamID)
+	case *http2.MetaHeadersFrame:
+		call := &simulatedCall{path: f.PseudoValue("path")}
+		for _, field := range f.RegularFields() {
+			if field.Name == "token" {
+				call.token = field.Value
+			}
+		}
+		s.calls[f.StreamID] = call
+	case *http2.DataFrame:
+		call := s.calls[f.StreamID]
+		if call == nil {
+			return nil
+		}
+		call.message = append(call.message, f.Data()...)
+		if f.StreamEnded() {
+			delete(s.calls, f.StreamID)
+			m.start(s, f.StreamID, call)
+		}
+	}
+	return nil
+}
+
+// start carries out a call, unless the client was notified before that it would not be.
+func (m *Member) start(s *session, stream uint32, call *simulatedCall) {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	if s.leaving {
+		return
+	}
+	s.last = max(s.last, stream)
+	s.active++
+	call.parse()
+	m.watch(Arrived, call, nil)
+	before, after := time.Duration(0), time.Duration(0)
+	if m.Think != nil {
+		before, after = m.Think()
+	}
+	m.world.After(before, func() {
+		answer, err := m.carryOut(call)
+		m.watch(CarriedOut, call, err)
+		m.world.After(after, func() {
+			m.watch(Answered, call, err)
+			_ = s.write(func() error { return s.answer(stream, answer, err) }) // the client may have gone
+			m.cluster.mu.Lock()
+			s.active--
+			m.cluster.mu.Unlock()
+			m.endIfLeft(s)
+		})
+	})
+}
+
+func (s *session) write(do func() error) error {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	return errors.Join(do(), s.batch.flush())
+}
+
+func (s *session) answer(stream uint32, answer proto.Message, failure error) error {
+	if failure != nil {
+		as := status.Convert(failure)
+		return s.Refuse(stream, strconv.Itoa(int(as.Code())), as.Message())
+	}
+	encoded, err := proto.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(encoded))), encoded...)
+	err = s.Fields(stream, false, ":status", "200", "content-type", "application/grpc")
+	for err == nil && len(message) > 0 {
+		part := message[:min(len(message), 16<<10)]
+		message = message[len(part):]
+		err = s.Framer.WriteData(stream, false, part)
+	}
+	return errors.Join(err, s.Fields(stream, true, "grpc-status", "0"))
+}
+
+// batch collects what is written to a connection.
+type batch struct {
+	*worldtest.Conn
+	out []byte
+}
+
+func (b *batch) Write(more []byte) (int, error) {
+	b.out = append(b.out, more...)
+	return len(more), nil
+}
+
+func (b *batch) flush() error {
+	out := b.out
+	b.out = nil
+	_, err := b.Conn.Write(out)
+	return err
+}
+
+// methods are those of a simulated member.
+var methods = map[string]struct {
+	request func() proto.Message
+	call    func(m *Member, ctx context.Context, request any) (any, error)
+}{
+	etcdserverpb.KV_Put_FullMethodName:             method((*Member).Put),
+	etcdserverpb.KV_Range_FullMethodName:           method((*Member).Range),
+	etcdserverpb.KV_Txn_FullMethodName:             method((*Member).Txn),
+	etcdserverpb.Maintenance_Status_FullMethodName: method((*Member).Status),
+	etcdserverpb.Cluster_MemberList_FullMethodName: method((*Member).MemberList),
+	etcdserverpb.Auth_Authenticate_FullMethodName:  method((*Member).authenticate),
+}
+
+func (m *Member) authenticate(context.Context, *etcdserverpb.AuthenticateRequest) (*etcdserverpb.AuthenticateResponse,
+	error) {
+	return nil, status.Error(codes.Unimplemented, "unknown method Authenticate")
+}
+
+func method[R any, A any, P interface {
+	*R
+	proto.Message
+}](call func(*Member, context.Context, P) (A, error)) struct {
+	request func() proto.Message
+	call    func(m *Member, ctx context.Context, request any) (any, error)
+} {
+	return struct {
+		request func() proto.Message
+		call    func(m *Member, ctx context.Context, request any) (any, error)
+	}{
+		func() proto.Message { return P(new(R)) },
+		func(m *Member, ctx context.Context, request any) (any, error) { return call(m, ctx, request.(P)) },
+	}
+}
+
+func (m *Member) watch(stage Stage, c *simulatedCall, err error) {
+	if m.Watch != nil && c.request != nil {
+		m.Watch(stage, c.request, err)
+	}
+}
+
+// parse reads the request; it stays nil where it is none.
+func (c *simulatedCall) parse() {
+	if method, known := methods[c.path]; known && len(c.message) >= 5 {
+		request := method.request()
+		if proto.Unmarshal(c.message[5:], request) == nil {
+			c.request = request
+		}
+	}
+}
+
+func (m *Member) carryOut(c *simulatedCall) (proto.Message, error) {
+	method, request := methods[c.path], c.request
+	if request == nil {
+		return nil, status.Error(codes.Unimplemented, "no request to "+c.path)
+	}
+	handler := func(ctx context.Context, request any) (any, error) { return method.call(m, ctx, request) }
+	ctx := context.Background()
+	var answer any
+	var err error
+	if m.users == nil {
+		answer, err = handler(ctx, request)
+	} else {
+		if c.token != "" {
+			ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("token", c.token))
+		}
+		answer, err = m.users.admit(ctx, request, &grpc.UnaryServerInfo{FullMethod: c.path}, handler)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer.(proto.Message), nil
+}

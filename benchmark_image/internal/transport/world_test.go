@@ -1,0 +1,626 @@
+package transport
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/net/http2"
+	"google.golang.org/protobuf/proto"
+
+	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/etcd"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+	"containernet-env/benchmark_image/internal/world/worldtest"
+)
+
+// "go test ./internal/transport -run TestWorlds -args -seeds 100000" is the long form of the search, and with
+// "-args -seed N -seeds 1" it replays a failure.
+var (
+	seeds     = flag.Int("seeds", 2000, "how many simulated worlds TestWorlds runs")
+	firstSeed = flag.Uint64("seed", 1, "the first of their seeds")
+)
+
+// TestWorlds runs loads in simulated worlds, each with members, faults and stops of the process of its own, and checks
+// all outcomes and times against what the members did.
+func TestWorlds(t *testing.T) {
+	for seed := *firstSeed; seed < *firstSeed+uint64(*seeds) && !t.Failed(); seed++ {
+		worldtest.Run(t, seed, func(t *testing.T, w *worldtest.World) {
+			trial := newTrial(t, w)
+			if trial.run(); trial.judge() > 0 {
+				fmt.Fprintf(os.Stderr, "seed %d: %s\nreplay it: go test ./internal/transport -run TestWorlds -args -seed %d -seeds 1\n",
+					seed, strings.Join(trial.script, "; "), seed)
+			}
+		})
+	}
+}
+
+// TestASeedReplaysAWorld: nothing but the seed decides what happens.
+func TestASeedReplaysAWorld(t *testing.T) {
+	for seed := *firstSeed; seed < *firstSeed+100; seed++ {
+		var before []string
+		for range 2 {
+			worldtest.Run(t, seed, func(t *testing.T, w *worldtest.World) {
+				trial := newTrial(t, w)
+				trial.run()
+				now := strings.Split(trial.trace(), "\n")
+				for i := range min(len(now), len(before)) {
+					if now[i] != before[i] {
+						t.Fatalf("seed %d: once\n%s\nand then\n%s", seed, before[i], now[i])
+					}
+				}
+				before = now
+			})
+		}
+	}
+}
+
+// trial is a load in a simulated world.
+type trial struct {
+	t       *testing.T
+	w       *worldtest.World
+	random  *rand.Rand
+	cluster *etcdtest.Cluster
+	users   *etcdtest.Users // nil: everyone may use the store
+	values  *keys.Values
+	options Options
+	load    load.Options
+	starts  load.Schedule // nil: a closed loop
+	faults  []fault
+	steps   map[int]time.Duration // stops of the process within its calls
+	script  []string              // what there is, for messages
+
+	latency  time.Duration
+	exact    bool // what is sent takes the latency and no more, and connections stay
+	hangs    bool
+	expiries int
+	elected  time.Duration // the last time, since the start of the load; 0: never
+	leader   uint64
+
+	transport *Transport
+	run2      *load.Run
+	result    load.Result
+	cancel    error
+
+	stops []worldtest.Stop // those that follow each other at once are one
+
+	mu       sync.Mutex
+	problems int
+	records  map[int]load.Record // by number
+	lastEnd  time.Duration
+	requests map[int]*request
+}
+
+// fault is done to the members or to the process, since the start of the load.
+type fault struct {
+	at time.Duration
+	do func()
+}
+
+// request is what the members know of a put.
+type request struct {
+	member     int
+	arrived    []time.Duration
+	carriedOut int
+	refused    int
+	answered   time.Duration // well; 0: it was not
+}
+
+func newTrial(t *testing.T, w *worldtest.World) *trial {
+	s := &trial{t: t, w: w, random: w.Random(0), values: keys.NewValues(64, 0), exact: true,
+		records: make(map[int]load.Record), requests: make(map[int]*request), steps: make(map[int]time.Duration)}
+	if s.one(4) {
+		s.users = &etcdtest.Users{Name: "root", Password: "secret"}
+	}
+	s.makeMembers()
+	s.makeLoad()
+	for range s.random.IntN(4) {
+		s.addFault()
+	}
+	return s
+}
+
+// one is true once in so many times.
+func (s *trial) one(in int) bool { return s.random.IntN(in) == 0 }
+
+// ms draws a time in whole milliseconds.
+func (s *trial) ms(from, to int) time.Duration {
+	return time.Duration(from+s.random.IntN(to-from+1)) * time.Millisecond
+}
+
+func (s *trial) note(format string, arguments ...any) {
+	s.script = append(s.script, fmt.Sprintf(format, arguments...))
+}
+
+func (s *trial) makeMembers() {
+	members := 1 + s.random.IntN(3)
+	s.cluster = etcdtest.Simulate(s.w, members, s.users)
+	s.latency = s.ms(0, 5) + time.Microsecond
+	jitter, pieces, narrow := s.one(5), s.one(5), s.one(8)
+	s.exact = !jitter && !pieces && !narrow
+	slow, streams := s.ms(0, 12), s.one(6)
+	for i, m := range s.cluster.Members {
+		m.Listener.Latency, m.Listener.Pieces = s.latency, pieces
+		if jitter {
+			m.Listener.Jitter = 3 * time.Millisecond
+		}
+		if narrow {
+			m.Listener.Window = 300
+		}
+		if streams {
+			m.Settings = []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: uint32(1 + s.random.IntN(2))}}
+		}
+		think := s.w.Random(uint64(i) + 100)
+		m.Think = func() (before, after time.Duration) {
+			return time.Duration(think.Int64N(int64(slow) + 1)), time.Duration(think.Int64N(int64(slow)/4 + 1))
+		}
+		m.Watch = func(stage etcdtest.Stage, what proto.Message, err error) { s.watch(i, stage, what, err) }
+	}
+	s.note("%d members, %v away, jitter %v, pieces %v, narrow %v, few streams %v, slow by up to %v, users %v", members,
+		s.latency, jitter, pieces, narrow, streams, slow, s.users != nil)
+}
+
+func (s *trial) makeLoad() {
+	members := len(s.cluster.Members)
+	o := Options{Endpoints: s.cluster.Endpoints(), Conns: 1 + s.random.IntN(6), TargetLeader: s.one(3),
+		DialTimeout: 5 * time.Second, RequestTimeout: s.ms(15, 300), World: s.w}
+	if s.one(3) {
+		o.LostTimeout = s.ms(200, 800)
+	}
+	total, warm := 20+s.random.IntN(130), s.random.IntN(3)*10
+	s.load = load.Options{Total: total, Clients: 1 + s.random.IntN(12), Members: members, ID: 7, Sink: s, World: s.w}
+	if o.TargetLeader {
+		s.load.Members = 1
+	}
+	if s.one(3) {
+		s.load.Stall = s.ms(80, 900)
+	}
+	space := warm + total
+	puts := &load.Puts{KeySize: 4, Values: s.values, Unique: true}
+	if mixed := s.one(3); mixed {
+		space = 1 + s.random.IntN(20)
+		s.load.Promises = load.NewPromises(space)
+		puts.Order, puts.Promises = keys.NewUniform(space, int64(s.w.Seed())), s.load.Promises
+		s.load.Targeter = &load.Mixed{Puts: puts, Ratio: 0.6, Draw: keys.NewDraw(int64(s.w.Seed()), keys.StreamKinds).At,
+			Reads: &load.Reads{KeySize: 4, Order: puts.Order, Verify: s.values, Promises: s.load.Promises}}
+	} else {
+		puts.Order = keys.NewOrder(space, true, 0)
+		s.load.Targeter = puts
+	}
+	duration := time.Duration(0)
+	if s.one(4) {
+		duration = s.ms(50, 600)
+	}
+	switch s.random.IntN(3) {
+	case 0:
+		if s.load.Pacer = (load.ClosedLoop{Total: total, Duration: duration}); warm > 0 {
+			s.load.Warmup = &load.Warmup{Pacer: load.ClosedLoop{Total: warm}}
+		}
+	default:
+		rate := float64(20 + s.random.IntN(1500))
+		s.starts = load.Constant(rate)
+		if s.one(2) {
+			s.starts = load.NewPoisson(rate, keys.NewDraw(int64(s.w.Seed()), keys.StreamArrival).At)
+		}
+		measured := s.starts
+		if warm > 0 {
+			length := s.starts.Start(warm)
+			s.load.Warmup = &load.Warmup{Pacer: load.OpenLoop{Schedule: s.starts, Total: warm}, Requests: warm, Length: length}
+			measured = load.From{Schedule: s.starts, First: warm, Begin: length}
+		}
+		loop := load.NewOpenLoop(measured, total, duration, math.MaxInt)
+		s.load.Pacer, s.load.Total = loop, loop.Total
+	}
+	s.options = o
+	s.note("%T %T, %d requests after %d, duration %v, %d clients, %d connections, leader %v, timeout %v, lost after %v, "+
+		"stalled after %v, %T", s.load.Pacer, s.starts, s.load.Total, warm, duration, s.load.Clients, o.Conns, o.TargetLeader,
+		o.RequestTimeout, o.LostTimeout, s.load.Stall, s.load.Targeter)
+}
+
+// addFault adds something that goes wrong.
+func (s *trial) addFault() {
+	at, d := s.ms(0, 500), s.ms(1, 400)
+	if s.one(10) {
+		d = 10 * d
+	}
+	m := s.cluster.Members[s.random.IntN(len(s.cluster.Members))]
+	add := func(name string, do func()) {
+		s.faults = append(s.faults, fault{at, do})
+		s.note("at %v %s", at, name)
+	}
+	of := func(what string) string { return fmt.Sprintf("%s %s for %v", m.Endpoint, what, d) }
+	switch s.random.IntN(9) {
+	case 0, 1:
+		add(fmt.Sprintf("the process is stopped for %v", d), func() { s.w.StopProcess(d) })
+	case 2:
+		for range 1 + s.random.IntN(3) {
+			number := 1 + s.random.IntN(500)
+			s.steps[number] = d
+			s.note("in call %d the process is stopped for %v", number, d)
+		}
+	case 3:
+		s.hangs = true
+		add(of("hangs"), func() {
+			m.Hang()
+			s.w.After(d, m.Release)
+		})
+	case 4:
+		s.exact = false
+		add(of("is gone"), func() {
+			m.Listener.Refuse(true)
+			m.Listener.Reset()
+			s.w.After(d, func() { m.Listener.Refuse(false) })
+		})
+	case 5:
+		s.exact = false
+		add(of("is cut off"), func() {
+			m.Listener.Drop(true)
+			m.Listener.Cut()
+			s.w.After(d, func() { m.Listener.Drop(false) })
+		})
+	case 6:
+		s.exact = false
+		add(m.Endpoint+" closes its connections in order", m.Leave)
+	case 7:
+		if s.users != nil {
+			s.expiries++
+			add("all tokens expire", s.users.Expire)
+			break
+		}
+		leader := uint64(1 + s.random.IntN(len(s.cluster.Members)))
+		if at == s.elected {
+			break
+		}
+		if at > s.elected {
+			s.elected, s.leader = at, leader
+		}
+		add(fmt.Sprintf("member %d is elected", leader), func() { s.cluster.Elect(leader) })
+	case 8:
+		add("the run is cancelled", func() {
+			s.cancel = errors.New("cancelled")
+			s.run2.Stop("cancelled")
+		})
+	}
+}
+
+// watch takes what a member does with a request.
+func (s *trial) watch(member int, stage etcdtest.Stage, what proto.Message, err error) {
+	put, is := what.(*etcdserverpb.PutRequest)
+	if !is {
+		return
+	}
+	key, _ := keys.Number(put.Key, "", 4)
+	id, ok := s.values.Writer(key, put.Value)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ok {
+		s.problem("a member got a value that no request has")
+		return
+	}
+	r := s.requests[id.Number]
+	if r == nil {
+		r = &request{member: member}
+		s.requests[id.Number] = r
+	}
+	switch {
+	case stage == etcdtest.Arrived:
+		r.arrived = append(r.arrived, s.w.Now())
+	case stage == etcdtest.Answered:
+		if err == nil {
+			r.answered = s.w.Now()
+		}
+	case err == nil:
+		r.carriedOut++
+	default:
+		r.refused++
+	}
+}
+
+// Begin and Add implement load.Sink.
+func (s *trial) Begin(time.Time) {}
+
+func (s *trial) Add(number int, outcome load.Record) {
+	if _, twice := s.records[number]; twice {
+		s.problem("request %d has two outcomes", number)
+	}
+	if outcome.End() < s.lastEnd-1 { // a request that fails at once takes 1 ns
+		s.problem("the outcome of request %d comes late", number)
+	}
+	s.records[number], s.lastEnd = outcome, outcome.End()
+}
+
+func (s *trial) problem(format string, arguments ...any) {
+	if s.problems++; s.problems < 10 {
+		s.t.Errorf("seed %d: %s", s.w.Seed(), fmt.Sprintf(format, arguments...))
+	}
+}
+
+func (s *trial) run() {
+	protocol := etcd.Protocol{}
+	if s.users != nil {
+		protocol.User = &etcd.User{Name: "root", Password: "secret"}
+	}
+	transport, err := Open(s.t.Context(), protocol, s.options)
+	if err != nil {
+		s.problem("open: %v", err)
+		return
+	}
+	s.transport, s.run2 = transport, load.NewRun(s.load)
+	for _, f := range s.faults {
+		s.w.After(f.at, f.do)
+	}
+	s.w.StopIn(func(number int) time.Duration { return s.steps[number] })
+	s.result = s.run2.Attack(s.t.Context(), transport)
+	transport.Close()
+	s.w.StopIn(nil)
+	s.w.Sleep(10 * time.Second) // what is still on its way arrives
+}
+
+// trace is all that a load has led to.
+func (s *trial) trace() string {
+	result := s.result
+	result.Warmup, result.Idle = nil, nil // pointers
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v %v\n", result, s.script)
+	for number := range s.result.Due + len(s.records) {
+		fmt.Fprintln(&b, number, s.records[number], s.requests[number])
+	}
+	return b.String()
+}
+
+// judge checks everything, and gives how much is wrong.
+func (s *trial) judge() int {
+	if s.transport == nil {
+		return s.problems
+	}
+	total, duration := s.load.Total, s.duration()
+	for _, stop := range s.w.Stops() {
+		if last := len(s.stops) - 1; last >= 0 && s.stops[last].To >= stop.From {
+			s.stops[last].To = max(s.stops[last].To, stop.To)
+		} else {
+			s.stops = append(s.stops, stop)
+		}
+	}
+	for number, r := range s.requests {
+		s.judgeRequest(number, r)
+	}
+	for i := range s.records {
+		if i < 0 || i >= total {
+			s.problem("request %d is not one of the load", i)
+		}
+	}
+	if !s.result.Measured {
+		if s.result.Reason == "" {
+			s.problem("nothing is measured, and there is no reason")
+		}
+		return s.problems
+	}
+	for i := range total {
+		record, sent := s.records[i]
+		switch {
+		case sent && record.Outcome() != load.NotSent:
+			s.judgeRecord(i, record)
+		case s.result.Reason == "" && duration == 0:
+			s.problem("request %d has no outcome", i)
+		default:
+			// One that was refused because of its token has not been sent again yet.
+			if r := s.requests[s.result.First+i]; r != nil && len(r.arrived) > r.refused {
+				s.problem("request %d has no outcome, and was sent", i)
+			}
+		}
+	}
+	s.judgePauses()
+	s.judgeEnd()
+	s.judgeLeader()
+	return s.problems
+}
+
+func (s *trial) duration() time.Duration {
+	switch pacer := s.load.Pacer.(type) {
+	case load.ClosedLoop:
+		return pacer.Duration
+	case load.OpenLoop:
+		return pacer.Duration
+	}
+	return 0
+}
+
+// judgeRequest checks what the members know of a put.
+func (s *trial) judgeRequest(number int, r *request) {
+	tries := 1
+	if s.users != nil && r.refused > 0 {
+		tries = 2
+	}
+	if len(r.arrived) > tries || r.carriedOut > 1 || r.carriedOut+r.refused > len(r.arrived) {
+		s.problem("request %d arrived %d times, was refused %d times and carried out %d times", number, len(r.arrived),
+			r.refused, r.carriedOut)
+	}
+	if members := len(s.cluster.Members); !s.options.TargetLeader && r.member != number%members {
+		s.problem("request %d went to member %d of %d", number, r.member, members)
+	}
+	if began := time.Duration(s.result.BeganNs); s.starts != nil && s.result.Measured {
+		first := s.starts.Start(s.result.First)
+		if s.load.Warmup == nil {
+			first = 0
+		}
+		if start := began + s.starts.Start(number) - first; r.arrived[0] < start+s.latency {
+			s.problem("request %d arrived at %v, its intended start is %v", number, r.arrived[0], start)
+		}
+	}
+}
+
+// judgeRecord checks the outcome of request number i of the measurement, and its times.
+func (s *trial) judgeRecord(i int, record load.Record) {
+	number, began := s.result.First+i, time.Duration(s.result.BeganNs)
+	put := record.Kind() == load.Put
+	r := s.requests[number]
+	applied := r != nil && r.carriedOut > 0
+	switch outcome := record.Outcome(); {
+	case record.Code() == store.Check:
+		s.problem("request %d has the outcome %v %v: %v", i, outcome, record.Code(), s.result.Errors)
+	case put && outcome == load.OK && !applied:
+		s.problem("request %d is ok and was not carried out", i)
+	case put && outcome == load.Failed && applied:
+		s.problem("request %d has failed with %v, and was carried out", i, record.Code())
+	case put && outcome == load.Unknown && s.exact && r == nil:
+		s.problem("request %d may have been carried out, and never arrived", i)
+	case outcome == load.Abandoned && s.result.Reason == "":
+		s.problem("request %d is abandoned, and the run was not ended", i)
+	}
+	start, actual, end := began+record.Start, began+record.Start+record.Lag(), began+record.End()
+	if s.starts != nil {
+		if want := s.load.Pacer.(load.OpenLoop).Schedule.Start(i); record.Start != want {
+			s.problem("request %d is due at %v, and its record has %v", i, want, record.Start)
+		}
+	}
+	stopped := s.stoppedAt(start)
+	switch {
+	case record.Lag() < 0:
+		s.problem("request %d was sent %v before its intended start", i, -record.Lag())
+	case record.Waited() && !s.happens(start, actual):
+		s.problem("request %d, for which a client waited, was sent %v after its intended start", i, record.Lag())
+	case record.Late() && record.Own() && !record.Waited() && !stopped && s.overlap(start, actual) == 0:
+		s.problem("request %d is late by %v because of the generator, which was idle", i, record.Lag())
+	case record.Late() && !record.Own() && s.longStop(start):
+		s.problem("request %d is late by %v because of a stop of the generator, and that counts as the members'", i,
+			record.Lag())
+	}
+	deadline := actual + s.options.RequestTimeout
+	if record.Code() == store.DeadlineExceeded && record.Done() && !s.happens(deadline, end) {
+		s.problem("request %d was given up at %v, its deadline was %v", i, end, deadline)
+	}
+	if record.Done() && end > deadline && !s.happens(deadline, end) && !s.stoppedAt(deadline) {
+		s.problem("request %d ended at %v, its deadline was %v", i, end, deadline)
+	}
+	if put && s.exact && r != nil && r.answered > 0 && record.Done() {
+		s.judgeAnswer(i, record, r.answered+s.latency, end, deadline)
+	}
+}
+
+// judgeAnswer checks when an answer that came at a time was taken.
+func (s *trial) judgeAnswer(i int, record load.Record, came, end, deadline time.Duration) {
+	gaveUp := record.Code() == store.DeadlineExceeded
+	switch {
+	case gaveUp && came < deadline:
+		s.problem("request %d was given up at %v, and its answer was there at %v", i, end, came)
+	case !gaveUp && !s.happens(came, end):
+		s.problem("the answer to request %d came at %v, and was taken at %v", i, came, end)
+	}
+}
+
+// happens tells whether the process may do at a time what is due at another one: at once, or at the end of a stop, also
+// where another one follows it. A timer for what is due takes 1 ns.
+func (s *trial) happens(due, at time.Duration) bool {
+	ends := func(stop worldtest.Stop) bool { return stop.To == at || stop.To == at-1 }
+	for _, stop := range s.stops {
+		if due > stop.From && due < stop.To {
+			return at > due && slices.ContainsFunc(s.w.Stops(), ends)
+		}
+		if (due == stop.From || due == stop.To) && at > due && at <= stop.To+1 && slices.ContainsFunc(s.w.Stops(), ends) {
+			return true
+		}
+	}
+	return at == due || at == due+1
+}
+
+func (s *trial) stoppedAt(at time.Duration) bool {
+	return slices.ContainsFunc(s.stops, func(stop worldtest.Stop) bool { return at >= stop.From && at <= stop.To })
+}
+
+// longStop tells whether a time lies in a stop that the process must have noticed.
+func (s *trial) longStop(at time.Duration) bool {
+	return slices.ContainsFunc(s.w.Stops(), func(stop worldtest.Stop) bool {
+		return at > stop.From+load.LateAfter && at < stop.To && stop.To-stop.From > 2*load.LateAfter
+	})
+}
+
+// overlap is for how long the process was stopped between two times.
+func (s *trial) overlap(from, to time.Duration) (sum time.Duration) {
+	for _, stop := range s.stops {
+		sum += max(min(stop.To, to)-max(stop.From, from), 0)
+	}
+	return sum
+}
+
+// judgePauses compares the pauses that the run has noticed with the stops of the process.
+func (s *trial) judgePauses() {
+	began := time.Duration(s.result.BeganNs)
+	ended := began + s.result.Took
+	longest, count, sum := time.Duration(0), 0, time.Duration(0)
+	for _, stop := range s.stops {
+		sum += max(stop.To-max(stop.From, began), 0)
+		if stop.From > began && stop.To < ended && slices.ContainsFunc(s.w.Stops(), func(part worldtest.Stop) bool {
+			return part.From >= stop.From && part.To <= stop.To && part.To-part.From > 2*load.LateAfter
+		}) {
+			count++
+		}
+	}
+	for _, stop := range s.w.Stops() {
+		if stop.From > began && stop.To < ended {
+			longest = max(longest, stop.To-stop.From)
+		}
+	}
+	p := s.result.Pauses
+	if p.Longest < longest-load.LateAfter || p.Count < count || p.Sum > sum {
+		s.problem("the process was stopped %d times for long, for at most %v and %v in all, and the run has %+v", count, longest, sum,
+			p)
+	}
+}
+
+// judgeEnd checks why the run has ended.
+func (s *trial) judgeEnd() {
+	began := time.Duration(s.result.BeganNs)
+	end, lastOK := began+s.result.Took, began
+	for _, record := range s.records {
+		if record.OK() {
+			lastOK = max(lastOK, began+record.End())
+		}
+	}
+	switch reason := s.result.Reason; {
+	case reason == "":
+	case reason == "cancelled" && s.cancel != nil:
+	case reason == fmt.Sprintf("no request succeeded for %v", s.load.Stall):
+		// It notices a stop of the process by its looks, which are a twentieth of the time apart.
+		inexact := time.Duration(len(s.stops)) * (s.load.Stall/20 + load.LateAfter)
+		ran := end - lastOK - s.overlap(lastOK, end)
+		if s.load.Warmup == nil && (ran > s.load.Stall+inexact || ran < s.load.Stall-inexact) {
+			s.problem("the run was ended because of a stall, %v after the last success", ran)
+		}
+	case reason == fmt.Sprintf("no put succeeded for %v", s.load.Stall):
+	case reason == fmt.Sprintf("no range succeeded for %v", s.load.Stall):
+	case reason == fmt.Sprintf("no member could be reached for %v", s.options.LostTimeout) && !s.exact:
+	default:
+		s.problem("the run has ended: %s", reason)
+	}
+	if s.load.Warmup != nil {
+		return // its last success is not known
+	}
+	if quiet := end - lastOK - s.overlap(lastOK, end); s.load.Stall > 0 && quiet > s.load.Stall+s.load.Stall/10+load.LateAfter {
+		s.problem("the run went on for %v after its last success", quiet)
+	}
+}
+
+// judgeLeader checks that the load has followed the leader.
+func (s *trial) judgeLeader() {
+	if !s.options.TargetLeader || s.elected == 0 || !s.exact || s.hangs || len(s.stops) > 0 || s.users != nil {
+		return
+	}
+	settled := time.Duration(s.result.BeganNs) + s.elected + followPoll + 10*s.latency + 100*time.Millisecond
+	for number, r := range s.requests {
+		if r.arrived[0] > settled && r.member != int(s.leader)-1 {
+			s.problem("request %d went to member %d, %v after the election of member %d", number, r.member+1,
+				r.arrived[0]-settled, s.leader)
+		}
+	}
+}

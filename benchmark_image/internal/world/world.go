@@ -1,0 +1,140 @@
+// Package world is all that a load touches outside of its own memory: the clock, timers, sockets, what the kernel
+// accounts for, and chance. A World is the real one, or in tests a simulated one, in which a seed decides everything
+// (package worldtest).
+package world
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// World may be used by any number of goroutines, unless a method says otherwise. Of what is done for each request,
+// nothing allocates.
+type World interface {
+	// Now is the time on CLOCK_MONOTONIC, which all programs of a machine share. It is always positive.
+	Now() time.Duration
+	// Wall is the time of day.
+	Wall() time.Time
+	// NewTimer makes a timer that fires once, after d.
+	NewTimer(d time.Duration) Timer
+	// AfterFunc calls f in a goroutine of its own after d, unless stop is called before.
+	AfterFunc(d time.Duration, f func()) (stop func() bool)
+	// WithTimeout is that of package context.
+	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
+	// NewAlarm makes an alarm.
+	NewAlarm() (Alarm, error)
+	// NewPoller makes a poller.
+	NewPoller() (Poller, error)
+	// Processor gives what this process has had of the machine's cores so far.
+	Processor() Processor
+	// Uint64 draws a number.
+	Uint64() uint64
+
+	// Connect begins to connect a new socket that does not block. The connection ends once the other side's kernel has
+	// acknowledged nothing for so many milliseconds.
+	Connect(to netip.AddrPort, silenceMs int) (fd int, err error)
+	// Failure is what went wrong with a socket of which the poller reports an error; nil: nothing.
+	Failure(fd int) error
+	// Receive is recv(2).
+	Receive(fd int, b []byte) (int, error)
+	// Send is send(2), with its flags; no signal follows.
+	Send(fd int, b []byte, flags int) (int, error)
+	// Close closes a socket. What was sent before still leaves.
+	Close(fd int)
+
+	// Dial connects as the dialer does, and blocks until that is done.
+	Dial(ctx context.Context, dialer *net.Dialer, endpoint string) (net.Conn, error)
+	// Detach gives a copy of the socket of a connection from Dial, for the methods above.
+	Detach(connection net.Conn) (fd int, err error)
+}
+
+// Timer is a time.Timer.
+type Timer interface {
+	C() <-chan time.Time
+	Reset(d time.Duration) bool
+	Stop() bool
+}
+
+// Alarm wakes one goroutine at a given time, to the microsecond.
+type Alarm interface {
+	// Set makes Wait return after d, instead of at the time that was set before. Any goroutine may call it.
+	Set(d time.Duration)
+	// Wait returns at the time that was set last, or earlier with an error when the alarm is interrupted.
+	Wait() error
+	// Interrupt makes the current and every later Wait return.
+	Interrupt() error
+	// Close frees the alarm. Wait must not be running.
+	Close() error
+}
+
+// Poller reports to one goroutine which sockets are ready, when its timer has fired, and that another goroutine has
+// called Wake. Only Wake may be called by others than that goroutine.
+type Poller interface {
+	// Add watches a socket for everything, edge-triggered: who gets an event must read and write until nothing more can
+	// be. The token comes back in Fd of each event, the generation, which distinguishes sockets of the same token, in Pad.
+	// A socket that is closed is watched no more.
+	Add(fd int, token, generation int32) error
+	// Wait gives what is ready, at most MaxEvents and valid until the next call; with block, it waits until something is.
+	// slept reports that nothing was at first.
+	Wait(block bool) (events []unix.EpollEvent, slept bool, err error)
+	// SetTimer makes Wait return an event with TimerToken after d, instead of after the time that was set before.
+	SetTimer(d time.Duration) error
+	// Wake makes Wait return an event with WakeToken.
+	Wake()
+	// Drain takes an event of the timer or of Wake, without which there is no further one.
+	Drain(token int32) error
+	// Close frees the poller.
+	Close()
+}
+
+// MaxEvents is how many events a Poller gives at once.
+const MaxEvents = 128
+
+// Tokens of what is not a socket.
+const (
+	TimerToken = -1
+	WakeToken  = -2
+)
+
+// Real is the real world.
+func Real() World { return real }
+
+var real = newReality()
+
+// reality implements World.
+type reality struct {
+	begin   time.Time
+	atBegin time.Duration // on CLOCK_MONOTONIC
+}
+
+func newReality() *reality {
+	r := &reality{begin: time.Now()}
+	var now unix.Timespec
+	// Go's time package does not expose the clock. It is in every kernel.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	r.atBegin = max(time.Duration(now.Nano()), 1)
+	return r
+}
+
+func (r *reality) Now() time.Duration             { return r.atBegin + time.Since(r.begin) }
+func (r *reality) Wall() time.Time                { return time.Now() }
+func (r *reality) NewTimer(d time.Duration) Timer { return timer{time.NewTimer(d)} }
+func (r *reality) Processor() Processor           { return processorNow() }
+func (r *reality) Uint64() uint64                 { return rand.Uint64() }
+
+func (r *reality) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	return time.AfterFunc(d, f).Stop
+}
+
+func (r *reality) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
+}
+
+type timer struct{ *time.Timer }
+
+func (t timer) C() <-chan time.Time { return t.Timer.C }

@@ -1,0 +1,447 @@
+// Package worldtest has a simulated world for tests: a virtual clock, virtual sockets, and a process that may be stopped
+// at any time. One event happens after the other, each when everything that the one before has caused has come to rest,
+// and what happens at the same time is ordered by a seed: the seed alone replays a test.
+package worldtest
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"containernet-env/benchmark_image/internal/world"
+)
+
+// World implements world.World. The process is all that uses these methods, the members are what serves connections of
+// a Listener.
+type World struct {
+	T    *testing.T
+	seed uint64
+
+	mu        sync.Mutex
+	now       time.Duration
+	random    *rand.Rand
+	outside   events        // of the network and the members
+	process   events        // what the process is woken by
+	resumes   time.Duration // the process is stopped until then
+	steps     int
+	step      func(number int) time.Duration
+	stops     []Stop
+	timers    int // of the process that are set
+	open      int // alarms and pollers
+	listeners map[netip.AddrPort]*Listener
+	sockets   map[int]*Conn
+	all       []*Conn
+	atEnd     []func()
+}
+
+// Stop is a time in which the process did not run.
+type Stop struct{ From, To time.Duration }
+
+// begin is what a world's clock shows when it begins, and limit how long it lasts at most.
+const (
+	begin = 1000 * time.Second
+	limit = 10 * time.Hour
+)
+
+// epoch is the time of day then, minus begin.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Run runs a test in a new world. It must leave no socket, alarm, poller, timer or goroutine behind.
+func Run(t *testing.T, seed uint64, test func(t *testing.T, w *World)) {
+	t.Helper()
+	// What one event wakes runs one after the other then, always in the same order.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		w := &World{T: t, seed: seed, now: begin, random: rand.New(rand.NewPCG(seed, 0)),
+			listeners: make(map[netip.AddrPort]*Listener), sockets: make(map[int]*Conn)}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			test(t, w)
+		}()
+		w.drive(done)
+	})
+}
+
+// Seed is the world's.
+func (w *World) Seed() uint64 { return w.seed }
+
+// Random is a source of numbers for one purpose, which no order of events changes.
+func (w *World) Random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, purpose+1)) }
+
+// drive lets one event happen after the other until the test is done.
+func (w *World) drive(done <-chan struct{}) {
+	for {
+		synctest.Wait()
+		select {
+		case <-done:
+			w.end()
+			return
+		default:
+		}
+		w.mu.Lock()
+		e := w.next()
+		if e == nil || w.now > begin+limit {
+			fmt.Fprintf(os.Stderr, "seed %d: at %v the test waits for what never happens\n", w.seed, w.now-begin)
+			panic("a simulated world has come to rest")
+		}
+		e.do()
+		w.mu.Unlock()
+	}
+}
+
+// end checks that nothing is left of the process, and ends the members.
+func (w *World) end() {
+	w.mu.Lock()
+	if len(w.sockets) > 0 || w.open > 0 || w.timers > 0 {
+		w.T.Errorf("seed %d: %d sockets, %d alarms and pollers and %d timers are left", w.seed, len(w.sockets), w.open,
+			w.timers)
+	}
+	for _, c := range w.all {
+		c.gone = true
+		c.changed()
+	}
+	for e := w.next(); e != nil; e = w.next() {
+		if e.late {
+			e.do()
+		}
+	}
+	w.mu.Unlock()
+	for _, f := range w.atEnd {
+		f()
+	}
+	synctest.Wait()
+}
+
+// AtEnd has a function called when the test is done, after which no goroutine of the members may wait. It must be called
+// before.
+func (w *World) AtEnd(f func()) { w.atEnd = append(w.atEnd, f) }
+
+// next takes the event that happens next, and puts the clock to its time; nil: there is none.
+func (w *World) next() *event {
+	if len(w.process) > 0 && w.process[0].at < w.resumes {
+		// What the process missed while it was stopped comes to it in any order.
+		var missed events
+		for len(w.process) > 0 && w.process[0].at < w.resumes {
+			missed = append(missed, heap.Pop(&w.process).(*event))
+		}
+		for _, e := range missed {
+			e.at, e.order = w.resumes, w.random.Uint64()
+			heap.Push(&w.process, e)
+		}
+	}
+	from := &w.outside
+	if len(w.outside) == 0 || len(w.process) > 0 && w.process[0].before(w.outside[0]) {
+		from = &w.process
+	}
+	if len(*from) == 0 {
+		return nil
+	}
+	e := heap.Pop(from).(*event)
+	w.now = max(w.now, e.at)
+	return e
+}
+
+// event is something that happens. do is called with the lock held and must not block.
+type event struct {
+	at    time.Duration
+	order uint64 // among those of the same time
+	index int    // in its heap; -1: it has happened, or was called off
+	late  bool   // it happens also after the end, so that members see it
+	do    func()
+}
+
+func (e *event) before(other *event) bool {
+	return e.at < other.at || e.at == other.at && e.order < other.order
+}
+
+type events []*event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].before(e[j]) }
+func (e events) Swap(i, j int) {
+	e[i], e[j] = e[j], e[i]
+	e[i].index, e[j].index = i, j
+}
+func (e *events) Push(x any) {
+	added := x.(*event)
+	added.index = len(*e)
+	*e = append(*e, added)
+}
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	last.index = -1
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// schedule lets something happen after d. The caller holds the lock.
+func (w *World) schedule(to *events, d time.Duration, do func()) *event {
+	e := &event{at: w.now + max(d, 0), order: w.random.Uint64(), do: do}
+	heap.Push(to, e)
+	return e
+}
+
+// callOff keeps an event from happening; false: it has happened.
+func callOff(from *events, e *event) bool {
+	if e == nil || e.index < 0 {
+		return false
+	}
+	heap.Remove(from, e.index)
+	return true
+}
+
+// After calls f in a goroutine of its own after d, outside of the process.
+func (w *World) After(d time.Duration, f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.schedule(&w.outside, d, func() { go f() })
+}
+
+// Sleep blocks a goroutine that is not one of the process.
+func (w *World) Sleep(d time.Duration) {
+	over := make(chan struct{})
+	w.mu.Lock()
+	w.schedule(&w.outside, d, func() { close(over) }).late = true
+	w.mu.Unlock()
+	<-over
+}
+
+// Await blocks a goroutine of the process, as one that waits for an answer does.
+func (w *World) Await(d time.Duration) {
+	over := make(chan struct{})
+	w.mu.Lock()
+	w.schedule(&w.process, d, func() { close(over) })
+	w.mu.Unlock()
+	<-over
+}
+
+// Until blocks a goroutine that is not one of the process until something holds, which is looked at every millisecond.
+func (w *World) Until(condition func() bool) {
+	for !condition() {
+		w.Sleep(time.Millisecond)
+	}
+}
+
+// Since is the time since the world began.
+func (w *World) Since() time.Duration { return w.Now() - begin }
+
+// StopProcess stops the process for a time, from now on.
+func (w *World) StopProcess(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stop(d)
+}
+
+func (w *World) stop(d time.Duration) {
+	to := w.now + d
+	w.stops = append(w.stops, Stop{w.now, to})
+	w.resumes = max(w.resumes, to)
+}
+
+// Stops are the times in which the process was stopped, in the order in which they began, on the clock of Now. One may
+// begin when another one ends, or before.
+func (w *World) Stops() []Stop {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]Stop(nil), w.stops...)
+}
+
+// Busy keeps a goroutine of the process, and with it the only core, busy for a time.
+func (w *World) Busy(d time.Duration) {
+	w.mu.Lock()
+	w.resumes = max(w.resumes, w.now+d)
+	w.mu.Unlock()
+	w.Await(d)
+}
+
+// StopIn stops the process within the calls of its event loops from now on, for the time that step gives for each, by
+// its number.
+func (w *World) StopIn(step func(number int) time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.step, w.steps = step, 0
+}
+
+// called may stop the process within a call of an event loop.
+func (w *World) called() {
+	w.mu.Lock()
+	w.steps++
+	d := time.Duration(0)
+	if w.step != nil {
+		d = w.step(w.steps)
+	}
+	if d == 0 {
+		w.mu.Unlock()
+		return
+	}
+	over := make(chan struct{})
+	w.stop(d)
+	w.schedule(&w.process, d, func() { close(over) })
+	w.mu.Unlock()
+	<-over
+}
+
+// Now implements world.World.
+func (w *World) Now() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// Wall implements world.World.
+func (w *World) Wall() time.Time { return epoch.Add(w.Now()) }
+
+// Uint64 implements world.World.
+func (w *World) Uint64() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.random.Uint64()
+}
+
+// Processor implements world.World: nothing is known of it.
+func (w *World) Processor() world.Processor { return world.Processor{} }
+
+// timer implements world.Timer.
+type timer struct {
+	w     *World
+	c     chan time.Time
+	event *event
+}
+
+// NewTimer implements world.World.
+func (w *World) NewTimer(d time.Duration) world.Timer {
+	t := &timer{w: w, c: make(chan time.Time, 1)}
+	t.Reset(d)
+	return t
+}
+
+func (t *timer) C() <-chan time.Time { return t.c }
+
+func (t *timer) Reset(d time.Duration) bool {
+	was := t.Stop()
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	t.event = t.w.after(d, func() { t.c <- time.Time{} })
+	return was
+}
+
+func (t *timer) Stop() bool {
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	select {
+	case <-t.c:
+	default:
+	}
+	return t.w.forget(t.event)
+}
+
+// after sets a timer of the process, and forget calls it off.
+func (w *World) after(d time.Duration, do func()) *event {
+	w.timers++
+	return w.schedule(&w.process, d, func() {
+		w.timers--
+		do()
+	})
+}
+
+func (w *World) forget(e *event) bool {
+	if !callOff(&w.process, e) {
+		return false
+	}
+	w.timers--
+	return true
+}
+
+// AfterFunc implements world.World.
+func (w *World) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.after(d, func() { go f() })
+	return func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.forget(e)
+	}
+}
+
+// timed is a context with a timeout.
+type timed struct{ context.Context }
+
+func (t timed) Err() error {
+	if errors.Is(context.Cause(t.Context), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return t.Context.Err()
+}
+
+// WithTimeout implements world.World.
+func (w *World) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancelCause(ctx)
+	stop := w.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+	return timed{inner}, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+var errInterrupted = errors.New("the alarm is interrupted")
+
+// alarm implements world.Alarm.
+type alarm struct {
+	w           *World
+	event       *event
+	fired       chan struct{}
+	interrupted chan struct{}
+	once        sync.Once
+}
+
+// NewAlarm implements world.World.
+func (w *World) NewAlarm() (world.Alarm, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open++
+	return &alarm{w: w, fired: make(chan struct{}, 1), interrupted: make(chan struct{})}, nil
+}
+
+func (a *alarm) Set(d time.Duration) {
+	a.w.mu.Lock()
+	defer a.w.mu.Unlock()
+	callOff(&a.w.process, a.event)
+	select {
+	case <-a.fired:
+	default:
+	}
+	a.event = a.w.schedule(&a.w.process, max(d, 1), func() { a.fired <- struct{}{} })
+}
+
+func (a *alarm) Wait() error {
+	select {
+	case <-a.fired:
+		return nil
+	case <-a.interrupted:
+		return errInterrupted
+	}
+}
+
+func (a *alarm) Interrupt() error {
+	a.once.Do(func() { close(a.interrupted) })
+	return nil
+}
+
+func (a *alarm) Close() error {
+	a.w.mu.Lock()
+	defer a.w.mu.Unlock()
+	a.w.open--
+	callOff(&a.w.process, a.event)
+	return nil
+}
