@@ -3,7 +3,6 @@ package verify
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
@@ -123,16 +122,10 @@ func TestOnlyAWholeFinalStateIsCompared(t *testing.T) {
 		"without any":            {final(), Undecided, Nothing},
 		"the store's history":    {&history.Log{Whole: true, Events: []history.Event{one, two}}, Holds, OwnHistory},
 	} {
-		file := encoded(t, func(add func(history.Entry)) {
-			add(history.Entry{Operation: at(0, 0, 1).put(id(1), 0).Operation})
-			add(history.Entry{Operation: at(0, 0, 1).put(id(2), 0).Operation, KeyNumber: 1})
-			add(history.Entry{Operation: at(0, 2, 3).put(id(3), 0).as(history.Unknown).Operation})
-			add(history.Entry{Operation: at(0, 4, 5).get(id(1), 0, 0).Operation})
-			add(history.Entry{Operation: at(0, 4, 5).nothing(0).Operation, KeyNumber: 2})
-		})
-		result, err := judgedIn(t, file, c.state, Limits{Time: time.Minute})
-		if err != nil || result.Verdict != c.want || result.Compared != c.by {
-			t.Errorf("%s: %+v, %v", name, result, err)
+		result := judged(t, c.state, at(0, 0, 1).put(id(1), 0), at(0, 0, 1).put(id(2), 0).of(1),
+			at(0, 2, 3).put(id(3), 0).as(history.Unknown), at(0, 4, 5).get(id(1), 0, 0), at(0, 4, 5).nothing(0).of(2))
+		if result.Verdict != c.want || result.Compared != c.by {
+			t.Errorf("%s: %+v", name, result)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
@@ -95,23 +94,18 @@ func TestWritesOfOtherRuns(t *testing.T) {
 func TestAnotherKeyTellsWhenAValueWasWritten(t *testing.T) {
 	for name, c := range map[string]struct {
 		revision int64 // of the version of another run
-		first    history.Operation
+		first    op
 		want     Verdict
 	}{
-		"a write that was over before": {5, at(0, 0, 1).put(id(9), 0).Operation, Violated},
-		"a write with a lower one":     {9, at(0, 0, 1).put(id(9), 0).Operation, Holds},
-		"a write that ended later":     {5, at(0, 0, 20).put(id(9), 0).Operation, Undecided},
-		"a write without an answer":    {5, at(0, 0, 1).put(id(9), 0).as(history.Unknown).Operation, Undecided},
+		"a write that was over before": {5, at(0, 0, 1).put(id(9), 0), Violated},
+		"a write with a lower one":     {9, at(0, 0, 1).put(id(9), 0), Holds},
+		"a write that ended later":     {5, at(0, 0, 20).put(id(9), 0), Undecided},
+		"a write without an answer":    {5, at(0, 0, 1).put(id(9), 0).as(history.Unknown), Undecided},
 	} {
-		file := encoded(t, func(add func(history.Entry)) {
-			add(history.Entry{Operation: c.first, KeyNumber: 1})
-			add(history.Entry{Operation: at(0, 2, 3).put(id(1), 0).Operation})
-			add(history.Entry{Operation: at(1, 4, 5).get(other(1), c.revision, 0).Operation})
-			add(history.Entry{Operation: at(1, 30, 31).get(id(9), 8, 0).Operation, KeyNumber: 1})
-		})
-		result, err := judgedIn(t, file, nil, Limits{Time: time.Minute})
-		if err != nil || result.Verdict != c.want {
-			t.Errorf("%s: %+v, %v", name, result, err)
+		result := judged(t, nil, c.first.of(1), at(0, 2, 3).put(id(1), 0), at(1, 4, 5).get(other(1), c.revision, 0),
+			at(1, 30, 31).get(id(9), 8, 0).of(1))
+		if result.Verdict != c.want {
+			t.Errorf("%s: %+v", name, result)
 		}
 	}
 }
@@ -119,15 +113,10 @@ func TestAnotherKeyTellsWhenAValueWasWritten(t *testing.T) {
 // TestAViolationCountsMoreThanWhatIsNotKnown of another key.
 func TestAViolationCountsMoreThanWhatIsNotKnown(t *testing.T) {
 	for key := range uint64(2) {
-		file := encoded(t, func(add func(history.Entry)) {
-			for i, found := range []keys.ID{other(1), dataset} {
-				number := (key + uint64(i)) % 2
-				add(history.Entry{Operation: at(0, 0, 1).put(id(i+1), 0).Operation, KeyNumber: number})
-				add(history.Entry{Operation: at(1, 4, 5).get(found, 0, 0).Operation, KeyNumber: number})
-			}
-		})
-		if result, err := judgedIn(t, file, nil, Limits{Time: time.Minute}); err != nil || result.Verdict != Violated {
-			t.Errorf("%+v, %v", result, err)
+		other := at(1, 4, 5).get(other(1), 0, 0)
+		if result := judged(t, nil, at(0, 0, 1).put(id(1), 0).of(key), other.of(key), at(0, 0, 1).put(id(2), 0).of(1-key),
+			at(1, 4, 5).get(dataset, 0, 0).of(1-key)); result.Verdict != Violated {
+			t.Errorf("%+v", result)
 		}
 	}
 }
@@ -167,7 +156,7 @@ func TestStoresWithLateWritesPass(t *testing.T) {
 				if revisions == "none" {
 					o.ModRevision = 0
 				}
-				operations = append(operations, op{o})
+				operations = append(operations, op{Operation: o})
 			}
 			if revisions == "none" {
 				mod = 0

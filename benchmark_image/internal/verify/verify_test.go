@@ -25,10 +25,13 @@ func id(number int) keys.ID    { return keys.ID{Run: run, Client: number % 3, Nu
 func other(number int) keys.ID { return keys.ID{Run: run + 1, Number: number} }
 
 // op makes operations; times are in ms.
-type op struct{ history.Operation }
+type op struct {
+	history.Operation
+	key uint64
+}
 
 func at(client int, invoked, completed int64) op {
-	return op{history.Operation{Client: client, Invoked: invoked * 1e6, Completed: completed * 1e6, Member: 1}}
+	return op{history.Operation{Client: client, Invoked: invoked * 1e6, Completed: completed * 1e6, Member: 1}, 0}
 }
 
 func (o op) put(value keys.ID, revision int64) op {
@@ -53,6 +56,7 @@ func (o op) nothing(revision int64) op {
 
 func (o op) as(outcome history.Outcome) op { o.Outcome = outcome; return o }
 func (o op) by(member uint64) op           { o.Member = member; return o }
+func (o op) of(key uint64) op              { o.key = key; return o }
 func (o op) stale() op                     { o.Op = history.SerializableGet; return o }
 
 // dataset is what a data set has of every key.
@@ -80,22 +84,15 @@ func judgedIn(t *testing.T, file io.Reader, log *history.Log, limits Limits) (re
 	return result, err
 }
 
-// file has operations of one key.
+// file has operations.
 func file(t *testing.T, operations ...op) io.Reader {
-	t.Helper()
-	return encoded(t, func(add func(history.Entry)) {
-		for _, o := range operations {
-			add(history.Entry{Operation: o.Operation})
-		}
-	})
-}
-
-func encoded(t *testing.T, fill func(add func(history.Entry))) io.Reader {
 	t.Helper()
 	start := time.Unix(1_700_000_000, 0)
 	var file bytes.Buffer
 	w := history.NewWriter(&file, "p/", 1)
-	fill(func(e history.Entry) { e.Start = start; w.Add(e) })
+	for _, o := range operations {
+		w.Add(history.Entry{Operation: o.Operation, KeyNumber: o.key, Start: start})
+	}
 	if footer, err := w.Close(); err != nil || footer.Lost > 0 {
 		t.Fatal(footer, err)
 	}
@@ -271,9 +268,8 @@ func TestNothingToJudgeIsAnError(t *testing.T) {
 	for name, operations := range map[string][]op{
 		"none":                    nil,
 		"writes that nobody read": {at(0, 0, 1).put(id(1), 10), at(0, 2, 3).put(id(2), 11)},
-		"no answers": {at(0, 0, 1).put(id(1), 0).as(history.Failed),
-			{history.Operation{Op: history.Get, Outcome: history.Unknown}}, {history.Operation{Op: history.SerializableGet,
-				Outcome: history.Unknown}}},
+		"no answers": {at(0, 0, 1).put(id(1), 0).as(history.Failed), {Operation: history.Operation{Op: history.Get,
+			Outcome: history.Unknown}}, {Operation: history.Operation{Op: history.SerializableGet, Outcome: history.Unknown}}},
 	} {
 		if result, err := judgedOrNot(t, nil, operations...); !errors.Is(err, ErrNothing) {
 			t.Errorf("%s: %+v, %v", name, result, err)
@@ -364,7 +360,7 @@ func TestStoresThatDoOneThingAfterTheOtherPass(t *testing.T) {
 		var operations []op
 		lost := 0
 		for _, o := range made {
-			operations = append(operations, op{o})
+			operations = append(operations, op{Operation: o})
 			if o.Op == history.Get && o.Content == history.Nothing {
 				lost++
 			}
@@ -403,7 +399,7 @@ func TestViolationsAreFoundAndReduced(t *testing.T) {
 		})
 		var operations []op
 		for _, o := range made {
-			operations = append(operations, op{o})
+			operations = append(operations, op{Operation: o})
 		}
 		result := judged(t, nil, operations...)
 		if !done || result.Verdict != Violated || len(result.Violation.Operations) > 5 {
