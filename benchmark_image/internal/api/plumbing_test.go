@@ -312,8 +312,8 @@ func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
 		reaped += n
 		return reaped > 0
 	})
-	if err := wait(); err != nil {
-		t.Errorf("the own child: %v", err)
+	if err := wait(); err != nil || len(children.own) > 0 {
+		t.Errorf("the own child: %v, still known: %v", err, children.own)
 	}
 	if err := orphan.Wait(); err == nil {
 		t.Error("the orphan was not reaped")

@@ -85,6 +85,8 @@ func TestAnswers(t *testing.T) {
 		"a chunk without a size": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;\r\n", fault: "chunk"},
 		"a chunk of -1":          {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", fault: "chunk"},
 		"chunks with line feeds": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\na\n0\n\n", fault: "chunk"},
+		"a chunk that ends with one": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n",
+			fault: "chunk"},
 		"a huge chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
 			fault: "chunk"},
 		"a large chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000001\r\n",
@@ -137,6 +139,17 @@ func TestAnswers(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestChunksAreNoHeader: however many there are, their lines do not count for its bound.
+func TestChunksAreNoHeader(t *testing.T) {
+	c, got := started(false)
+	const chunks = maxHeader
+	err := c.Feed([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\na\r\n", chunks) +
+		"0\r\n\r\n"))
+	if err != nil || len(got.answers) != 1 || !strings.HasPrefix(got.answers[0], fmt.Sprintf("200 %d ", chunks)) {
+		t.Errorf("%v, %.50q", err, got.answers)
 	}
 }
 

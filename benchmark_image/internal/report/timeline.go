@@ -91,12 +91,11 @@ func (t *timeline) add(at time.Duration, outcome load.Outcome, latency time.Dura
 
 // noteGap compares the time from the last success until now with the longest such time.
 func (t *timeline) noteGap(now time.Duration) {
-	from := t.lastOK
 	if t.window > 0 {
-		from, now = min(from, t.window), min(now, t.window)
+		now = min(now, t.window)
 	}
-	if now-from > t.gap {
-		t.gap, t.gapStart = now-from, from
+	if now-t.lastOK > t.gap {
+		t.gap, t.gapStart = now-t.lastOK, t.lastOK
 	}
 }
 
