@@ -24,7 +24,6 @@ import (
 	"containernet-env/benchmark_image/internal/client"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/report"
-	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
@@ -88,51 +87,6 @@ func runningJob(t testing.TB, h *Handler) string {
 	var status Status
 	hang.Until(t, "a benchmark", func() bool { status = h.Runner.Status(); return status.Done > 0 })
 	return *status.Job
-}
-
-// TestTheLinesOfTheSeed sends what curl sends: a form, by its content type. The second line has the wrong path in the
-// seed, too.
-func TestTheLinesOfTheSeed(t *testing.T) {
-	s := start(t)
-	member := etcdtest.Start(t, 1).Members[0].Endpoint
-	for _, c := range []struct {
-		path, body string
-		status     int
-	}{
-		{"/benchmark/read", seedRead, 200}, {"/benchmark/read", seedWrite, 400}, {"/benchmark/write", seedWrite, 200},
-	} {
-		status, _, answer := s.call(t.Context(), "POST", c.path, strings.Replace(c.body, "10.0.0.251:2379", member, 1),
-			map[string]string{
-				"Host": "localhost:8080", "User-Agent": "curl/8.5.0", "Accept": "*/*",
-				"Content-Type": "application/x-www-form-urlencoded",
-			})
-		if status != c.status {
-			t.Errorf("%s %s: %d %s", c.path, c.body, status, answer)
-		}
-		if status != 200 {
-			continue
-		}
-		reporttest.Check(t, answer)
-		var result report.Result
-		if err := json.Unmarshal(answer, &result); err != nil {
-			t.Fatal(err)
-		}
-		if result.OK != 1000 || result.Connections != 5 || *result.Leader != member ||
-			result.Empty != map[string]int{"/benchmark/read": 1000}[c.path] {
-			t.Errorf("%s: %d %s", c.path, status, answer)
-		}
-	}
-}
-
-func TestAFailedBenchmarkReturnsWhatWasMeasured(t *testing.T) {
-	s := start(t)
-	cluster := etcdtest.Start(t, 1)
-	status, _, answer := s.send("POST", "/benchmark/read",
-		`{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10,"key":"k","requireFound":true}`)
-	if f := failed(t, answer); status != 500 || f.Result == nil || f.Result.Failed != 10 ||
-		f.Message != "10 of 10 requests failed (10 times: no key found)" {
-		t.Errorf("%d %s", status, answer)
-	}
 }
 
 // TestACallersConnectionEndsTheBenchmark also while a member hangs.

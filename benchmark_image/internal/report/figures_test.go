@@ -14,6 +14,7 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 func logUniform(random *rand.Rand, n int) []time.Duration {
@@ -95,7 +96,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 	// Of 110 ten were never sent.
 	idle := 5 * ms
 	run := load.Result{Took: 20 * ms, Due: 110, LastDue: 109 * ms / 10, Failed: 57, BeganNs: 5, Idle: &idle,
-		Delay:  &load.RunDelay{Sum: 2 * ms, Mean: ms},
+		Delay:  &world.RunDelay{Sum: 2 * ms, Mean: ms},
 		Errors: map[string]int{"late": 15, "refused": 14, "no key found": 14, "lost": 14}}
 	for i := range 100 {
 		kind := kinds[i%len(kinds)]
