@@ -99,7 +99,7 @@ func (c *Children) peak() (bytes int64, running bool) {
 // BenchmarkTwelveMillionRanges measures, once, what the client takes for a long run, and how long its report takes
 // after a cancel:
 //
-//	go test -run - -bench TwelveMillion -benchtime 1x ./internal/api
+//	go test -tags plumbing -run - -bench TwelveMillion -benchtime 1x ./internal/api
 func BenchmarkTwelveMillionRanges(b *testing.B) {
 	const total, most = 12_000_000, 64 << 20
 	for name, c := range map[string]struct {

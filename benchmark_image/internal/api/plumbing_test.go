@@ -92,11 +92,10 @@ func runningJob(t testing.TB, h *Handler) string {
 // TestACallersConnectionEndsTheBenchmark also while a member hangs.
 func TestACallersConnectionEndsTheBenchmark(t *testing.T) {
 	s := start(t)
-	cluster := etcdtest.Start(t, 1)
-	cluster.Members[0].Hang()
-	leave, answered := s.begin("/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`"}`)
-	hang.Until(t, "a request at the member", func() bool { return cluster.Members[0].Requests.Load() > 0 })
-	job := *s.Runner.Status().Job
+	member := etcdtest.Start(t, 1).Members[0]
+	leave, answered := s.begin("/benchmark/write", `{"endpoints":"`+member.Endpoint+`","total":10000000}`)
+	job := runningJob(t, s.Handler)
+	member.Hang()
 	leave()
 	if r := <-answered; r.status != 0 {
 		t.Errorf("the caller got %d %s", r.status, r.answer)

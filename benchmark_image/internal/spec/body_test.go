@@ -17,55 +17,54 @@ const (
 		`"valSize": 64, "targetLeader": true, "sequentialKeys": true}`
 )
 
+// TestBodiesBecomeSpecs: what a body does not name has its default.
 func TestBodiesBecomeSpecs(t *testing.T) {
-	read, refusal := ParseBody(Range, []byte(seedRead))
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
-	if read.Endpoints[0] != "10.0.0.251:2379" || read.Clients != 5 || read.Conns != 5 || read.Total != 1000 ||
-		read.Key != "foo" || read.End != "foo3" || read.Consistency != "l" || read.RequestTimeout != time.Minute ||
-		read.RunTimeout != 0 {
-		t.Errorf("%+v", read)
-	}
-	write, refusal := ParseBody(Put, []byte(seedWrite))
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
-	if write.KeySize != 4 || write.ValSize != 64 || !write.TargetLeader || !write.Sequential ||
-		write.DistinctKeys() != 1000 {
-		t.Errorf("%+v", write)
-	}
-	cycle, refusal := ParseBody(Range, []byte(` {"endpoints":"a:1,b:2","keySize":8,"keySpace":500,"requireFound":true,
-		"requestTimeout":0.25,"runTimeout":30,"dialTimeout":2,"seed":7,"consistency":"s","targetLeader":true} `))
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
-	if len(cycle.Endpoints) != 2 || cycle.KeySize != 8 || cycle.KeySpace != 500 || !cycle.RequireFound ||
-		cycle.Seed != 7 ||
-		cycle.RequestTimeout != 250*time.Millisecond || cycle.RunTimeout != 30*time.Second ||
-		cycle.DialTimeout != 2*time.Second {
-		t.Errorf("%+v", cycle)
-	}
-	open, refusal := ParseBody(Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson",
-		"keySpace":100,"keyOrder":"zipfian","zipfExponent":1.5,"ratio":0.25,"verify":true,"valSize":20,
-		"warmupDuration":0.5,"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`))
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
-	if open.Total != 0 || open.Duration != 2500*time.Millisecond || open.Rate != 100.5 || open.Arrival != "poisson" ||
-		open.KeyOrder != "zipfian" ||
-		open.ZipfExponent != 1.5 || open.PutRatio != 0.25 || !open.Verify || open.WarmupDuration != 500*time.Millisecond ||
-		open.TargetMember != "b:2" || open.Prefix != "p/" {
-		t.Errorf("%+v", open)
-	}
-	prefix, refusal := ParseBody(Range,
-		[]byte(`{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"warmupRequests":10}`))
-	if refusal != nil || !prefix.KeyIsPrefix || prefix.Limit != 5 || !prefix.KeysOnly || prefix.WarmupRequests != 10 {
-		t.Errorf("%+v, %v", prefix, refusal)
-	}
-	all, refusal := ParseBody(Range, []byte(`{"endpoints":"a:1","key":"k","endRange":"\u0000"}`))
-	if refusal != nil || all.End != AllKeys {
-		t.Errorf("%+v, %v", all, refusal)
+	for _, c := range []struct {
+		operation Operation
+		body      string
+		change    func(*Spec)
+	}{
+		{Range, seedRead, func(s *Spec) {
+			s.Endpoints, s.Clients, s.Conns, s.Total = []string{"10.0.0.251:2379"}, 5, 5, 1000
+			s.Key, s.End, s.Consistency = "foo", "foo3", "l"
+		}},
+		{Put, seedWrite, func(s *Spec) {
+			s.Endpoints, s.Clients, s.Conns, s.Total = []string{"10.0.0.251:2379"}, 5, 5, 1000
+			s.KeySize, s.ValSize, s.TargetLeader, s.Sequential = 4, 64, true, true
+		}},
+		{Range, ` {"endpoints":"a:1,b:2","keySize":8,"keySpace":500,"requireFound":true,"requestTimeout":0.25,
+			"runTimeout":30,"dialTimeout":2,"seed":7,"consistency":"s","targetLeader":true} `, func(s *Spec) {
+			s.Endpoints, s.KeySize, s.KeySpace, s.RequireFound = []string{"a:1", "b:2"}, 8, 500, true
+			s.RequestTimeout, s.RunTimeout, s.DialTimeout = 250*time.Millisecond, 30*time.Second, 2*time.Second
+			s.Seed, s.Consistency, s.TargetLeader = 7, "s", true
+		}},
+		{Mixed, `{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson","keySpace":100,
+			"keyOrder":"zipfian","zipfExponent":1.5,"ratio":0.25,"verify":true,"valSize":20,"warmupDuration":0.5,
+			"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`, func(s *Spec) {
+			s.Endpoints, s.Total, s.Duration, s.Rate = []string{"a:1", "b:2"}, 0, 2500*time.Millisecond, 100.5
+			s.Arrival, s.KeySpace, s.KeyOrder, s.ZipfExponent, s.PutRatio = "poisson", 100, "zipfian", 1.5, 0.25
+			s.Verify, s.ValSize, s.WarmupDuration, s.TargetMember = true, 20, 500*time.Millisecond, "b:2"
+			s.Prefix, s.RequireFound = "p/", true
+		}},
+		{Range, `{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"warmupRequests":10}`,
+			func(s *Spec) {
+				s.Endpoints, s.Key, s.KeyIsPrefix, s.Limit, s.KeysOnly = []string{"a:1"}, "k", true, 5, true
+				s.WarmupRequests = 10
+			}},
+		{Range, `{"endpoints":"a:1","key":"k","endRange":"\u0000"}`, func(s *Spec) {
+			s.Endpoints, s.Key, s.End = []string{"a:1"}, "k", AllKeys
+		}},
+	} {
+		got, problem := ParseBody(c.operation, []byte(c.body))
+		if problem != nil {
+			t.Fatalf("%s: %v", c.body, problem)
+		}
+		want := Default(c.operation)
+		c.change(&want)
+		want.StallTimeout = got.StallTimeout // that of the load, see its test
+		if !reflect.DeepEqual(*got, want) {
+			t.Errorf("%s\n got  %+v\n want %+v", c.body, *got, want)
+		}
 	}
 }
 
