@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -16,6 +17,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted
 from containernet_env.base.stop import stops_kept
 from containernet_env.cli.signals import StopSignals
+from containernet_env.hosts import netns
 from containernet_env.load.server import Answer
 from containernet_env.model.disruption import Disruption
 from tests.simulated_time import World, struck_everywhere
@@ -98,3 +100,50 @@ def test_a_whole_run(preempt: float, every: int, tmp_path: Path, monkeypatch: py
             assert ended == "ended" or "run_interrupted" in kinds or len(done) == 2, kinds
 
     assert struck_everywhere(interrupted_run, press, preempt=preempt, every=every) > 50
+
+
+class Command:
+    """Stands for ``subprocess.Popen``: takes half a second to begin, and a second to end by itself."""
+
+    made: list[Command]
+    returncode: int | None = None
+
+    def __init__(self, words: Sequence[str], **options: Any) -> None:
+        clock.sleep(0.5)
+        self._killed = False
+        self.made.append(self)
+
+    def communicate(self, given: str | None, timeout: float) -> tuple[str, str]:
+        clock.sleep(1)
+        self.returncode = 0
+        return "", ""
+
+    def kill(self) -> None:
+        self._killed = True
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._killed:
+            clock.sleep(1)
+        self.returncode = -9 if self.returncode is None else self.returncode
+
+
+@pytest.mark.parametrize("preempt", [0.0, LINES], ids=["steps", "lines"])
+def test_a_command_in_a_namespace(preempt: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command went on beside the tear-down, and nothing waited for its end."""
+    monkeypatch.setattr(netns.subprocess, "Popen", Command)
+    monkeypatch.setattr(netns, "_enter", lambda pid: None)
+
+    def interrupted_command(world: World) -> None:
+        Command.made = []
+        with suppress(Interrupted), StopSignals():
+            netns.run(1, ["true"])
+        returned = [command.returncode for command in Command.made]
+        clock.sleep(60)
+        assert returned == [command.returncode for command in Command.made], "one was begun afterwards"
+        assert None not in returned and len(returned) <= 1
+        assert world.threads == []
+
+    assert struck_everywhere(interrupted_command, press, preempt=preempt) > 8
