@@ -16,7 +16,7 @@ from containernet_env.load.server import Answer
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
-from containernet_env.runs import follow
+from containernet_env.runs.follow import WATCH_INTERVAL_S
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
 from tests.unit.matrix_fakes import Bench, read, result_of, write
@@ -24,35 +24,24 @@ from tests.unit.matrix_fakes import Bench, read, result_of, write
 pytestmark = pytest.mark.simulated(seeds=10)
 
 
+def answering(bench: Bench, *answers: Answer) -> None:
+    """Each benchmark after the other has such an answer, and those after them an answer without errors."""
+    rest = iter(answers)
+    bench.server.behave = lambda path, body: next(rest, Answer(result_of(), None))
+
+
 def test_every_scenario_leaves_a_row_with_its_settings_and_figures() -> None:
     bench = Bench(write("w"), read("r"))
     bench.matrix.run()
     first, second = bench.rows()
-    assert (first["TestType"], first["KeySize"], first["Consistency"], first["Target"]) == (
-        "write",
-        "8",
-        "-",
-        "leader",
-    )
-    assert (second["TestType"], second["KeySize"], second["Consistency"], second["Target"]) == (
-        "read",
-        "-",
-        "l",
-        "cluster",
-    )
-    assert (first["Total"], first["Requests/sec"], first["50%"], first["99.9%"]) == (
-        "10.000000",
-        "100.5000",
-        "0.020000",
-        "0.020000",
-    )
-    assert (first["LinkDelay_ms"], first["Bandwidth_mbps"], first["Leader"], first["Error"]) == (
-        "3",
-        "1000",
-        "etcd1",
-        "-",
-    )
-    assert sum(error != "-" for error in bench.errors()) == 0
+    names = ("TestType", "KeySize", "Consistency", "Target")
+    assert [first[name] for name in names] == ["write", "8", "-", "leader"]
+    assert [second[name] for name in names] == ["read", "-", "l", "cluster"]
+    figures = ("Total", "Requests/sec", "50%", "99.9%")
+    assert [first[name] for name in figures] == ["10.000000", "100.5000", "0.020000", "0.020000"]
+    names = ("LinkDelay_ms", "Bandwidth_mbps", "Leader", "Error")
+    assert [first[name] for name in names] == ["3", "1000", "etcd1", "-"]
+    assert bench.errors() == ["-", "-"]
 
 
 def test_each_repetition_has_a_seed_of_its_own_and_all_have_one_data_set() -> None:
@@ -65,11 +54,7 @@ def test_each_repetition_has_a_seed_of_its_own_and_all_have_one_data_set() -> No
 def test_reads_need_no_load_where_a_write_made_their_keys() -> None:
     bench = Bench(write("w"), read("r"), read("r2"))
     bench.matrix.run()
-    assert [path for path, _ in bench.server.asked] == [
-        "/benchmark/write",
-        "/benchmark/read",
-        "/benchmark/read",
-    ]
+    assert [path for path, _ in bench.server.asked] == ["/benchmark/write", "/benchmark/read", "/benchmark/read"]
 
 
 @pytest.mark.parametrize("before", [[], [write("other", key_size=4, val_size=64)], [write("few", total=999)]])
@@ -91,12 +76,10 @@ def test_a_write_of_the_same_keys_with_other_values_spoils_the_data_set() -> Non
 
 def test_a_failed_scenario_leaves_its_reason_and_the_matrix_goes_on() -> None:
     bench = Bench(write("w"), write("w2"))
-    outcomes = iter([Answer(result_of(ok=990, failed=10), "10 of 1000 requests failed"), Answer(result_of(), None)])
-    bench.server.behave = lambda path, body: next(outcomes)
+    answering(bench, Answer(result_of(ok=990, failed=10), "10 of 1000 requests failed"))
     bench.matrix.run()
     assert bench.errors() == ["10 of 1000 requests failed", "-"]
     assert bench.rows()[0]["Errors"] == "10"
-    assert sum(error != "-" for error in bench.errors()) == 1
 
 
 def test_a_member_that_dies_is_named_and_left_out_of_later_scenarios() -> None:
@@ -112,36 +95,52 @@ def test_a_member_that_dies_is_named_and_left_out_of_later_scenarios() -> None:
     assert bench.server.asked[1][1]["endpoints"] == "etcd1:2379,etcd3:2379"
 
 
-def test_a_lost_quorum_ends_the_scenario_and_the_rest_is_not_run() -> None:
-    bench = Bench(write("w"), write("w2"), read("r"))
+def killed(*names: str) -> dict[str, str]:
+    return {name: f"{name} was OOM-killed" for name in names}
+
+
+QUORUM = "etcd1 was OOM-killed; etcd3 was OOM-killed"
+LINKS = "the link emulator ended"
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "dead", "failure", "grace_s", "errors"),
+    [
+        ([write("w")] * 2, killed("etcd1", "etcd3"), None, 2.0, [f"{QUORUM}; cancelled", f"not run: {QUORUM}"]),
+        ([write("w")], killed("etcd1"), None, 2.0, ["etcd1 was OOM-killed; cancelled"]),  # though a quorum lives
+        ([write("w")], {}, LINKS, 0.0, [f"{LINKS}; cancelled"]),
+        ([read("r")] * 2, {}, LINKS, 0.0, [f"not run: the data set could not be loaded: {LINKS}; cancelled"] * 2),
+    ],
+    ids=["quorum", "member", "network", "network while the data set loads"],
+)
+@pytest.mark.parametrize("refused", [False, True], ids=["", "and it cannot be ended early"])
+def test_a_benchmark_that_measures_nothing_any_more_is_ended_early(
+    scenarios: list[Scenario],
+    dead: dict[str, str],
+    failure: str | None,
+    grace_s: float,
+    errors: list[str],
+    refused: bool,
+) -> None:
+    bench = Bench(*scenarios)
+    cancel = bench.server.cancel
+
+    def refuse() -> None:
+        cancel()
+        raise RunError("the server is gone")
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.cluster.dead = {"etcd1": "etcd1 was OOM-killed", "etcd3": "etcd3 was OOM-killed"}
-        assert bench.server.cancelled.wait(), "nobody ended a benchmark that nobody can answer"
-        return Answer(result_of(ok=5), "cancelled after 5 of 1000 requests")
+        bench.cluster.dead, bench.target.failure = dead, failure
+        struck_s = clock.monotonic()
+        bench.server.cancelled.wait()
+        assert struck_s + grace_s <= clock.monotonic() <= struck_s + grace_s + 2 * WATCH_INTERVAL_S
+        return Answer(result_of(ok=5), "cancelled")
 
+    bench.server.cancel = refuse if refused else cancel  # type: ignore[method-assign]
     bench.server.behave = behave
     bench.matrix.run()
-    why = "etcd1 was OOM-killed; etcd3 was OOM-killed"
-    assert bench.errors() == [
-        f"{why}; cancelled after 5 of 1000 requests",
-        f"not run: {why}",
-        f"not run: {why}",
-    ]
-    assert sum(error != "-" for error in bench.errors()) == 3
-
-
-def test_a_scenario_whose_member_died_is_ended_though_a_quorum_lives() -> None:
-    bench = Bench(write("w"))
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.cluster.dead["etcd1"] = "etcd1 was OOM-killed"
-        assert bench.server.cancelled.wait(), "nobody ended a benchmark whose member is dead"
-        return Answer(result_of(ok=400), "cancelled")
-
-    bench.server.behave = behave
-    bench.matrix.run()
-    assert bench.errors() == ["etcd1 was OOM-killed; cancelled"]
+    assert bench.errors() == errors
+    assert bench.progress.notes == ["the benchmark could not be ended early: the server is gone"] * refused
 
 
 def test_a_dead_link_emulator_stops_the_run_even_if_requests_succeeded() -> None:
@@ -155,19 +154,6 @@ def test_a_dead_link_emulator_stops_the_run_even_if_requests_succeeded() -> None
     bench.matrix.run()
     assert bench.errors()[1] == "not run: the link emulator ended"
     assert "the link emulator ended" in bench.errors()[0]
-
-
-def test_a_network_that_dies_while_the_data_set_loads_is_the_reason() -> None:
-    bench = Bench(read("r"), read("r2"))
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.target.failure = "the link emulator ended"
-        assert bench.server.cancelled.wait(), "nobody ended a load that nobody can answer"
-        return Answer(result_of(ok=5), "cancelled")
-
-    bench.server.behave = behave
-    bench.matrix.run()
-    assert bench.errors() == ["not run: the data set could not be loaded: the link emulator ended; cancelled"] * 2
 
 
 GONE = "the Docker engine at unix:///var/run/docker.sock has ended"
@@ -203,20 +189,6 @@ def test_nothing_is_begun_on_a_dead_network() -> None:
     assert bench.server.asked == []
 
 
-def test_a_dead_network_gets_no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "DEATH_GRACE_S", 60.0)
-    bench = Bench(write("w"))
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.target.failure = "the link emulator ended"
-        assert bench.server.cancelled.wait(), "the network was given time to come back"
-        return Answer(result_of(ok=5), "cancelled")
-
-    bench.server.behave = behave
-    bench.matrix.run()
-    assert bench.errors() == ["the link emulator ended; cancelled"]
-
-
 def test_a_network_that_dies_while_the_cluster_is_asked_for_an_answer_is_the_reason() -> None:
     bench = Bench(write("w"), write("w2"))
     bench.server.behave = lambda path, body: Answer(result_of(ok=5), "5 of 10 requests failed")
@@ -243,8 +215,7 @@ def mixed(name: str) -> Scenario:
 
 def test_a_mixed_load_needs_the_data_set_and_leaves_it_as_it_is() -> None:
     bench = Bench(mixed("m"), mixed("m2"), read("r"))
-    outcomes = [Answer(result_of(), None), Answer(result_of(ok=5), "cancelled")]
-    bench.server.behave = lambda path, body: outcomes.pop(0) if outcomes else Answer(result_of(), None)
+    answering(bench, Answer(result_of(), None), Answer(result_of(ok=5), "cancelled"))
     bench.matrix.run()
     paths = [path.removeprefix("/benchmark/") for path, _ in bench.server.asked]
     assert paths == ["write", "mixed", "mixed", "read"]
@@ -272,39 +243,39 @@ def test_a_member_that_is_to_be_asked_and_is_dead_leaves_a_row_that_says_so() ->
 
 def test_an_open_loop_that_fell_behind_is_no_error_but_is_told() -> None:
     bench = Bench(replace(write("w"), rate=Decimal(500)), write("w2"))
-    late = {
-        "schedule__fell_behind": True,
-        "schedule__worst_lag_s": 0.8,
-        "schedule__late": 9,
-        "schedule__clients_short": True,
-    }
-    result = LoadResult.from_json(open_loop(**late, rate_achieved_per_s=400.0))
-    outcomes = iter([Answer(result, None), Answer(result_of(), None)])
-    bench.server.behave = lambda path, body: next(outcomes)
+    schedule = {"fell_behind": True, "worst_lag_s": 0.8, "late": 9, "clients_short": True}
+    late = {f"schedule__{name}": value for name, value in schedule.items()}
+    answering(bench, Answer(LoadResult.from_json(open_loop(**late, rate_achieved_per_s=400.0)), None))
     bench.matrix.run()
     assert [(row["FellBehind"], row["Error"]) for row in bench.rows()] == [("yes", "-"), ("-", "-")]
-    assert bench.findings() == [
-        "behind its schedule: 9 requests started late, by up to 0.800 s; all clients were busy",
-    ]
-    assert sum(error != "-" for error in bench.errors()) == 0
+    assert bench.findings() == ["behind its schedule: 9 requests started late, by up to 0.800 s; all clients were busy"]
 
 
-def test_a_signal_leaves_a_row_interrupted_for_the_running_scenario_only() -> None:
-    bench = Bench(write("w"), write("w2"), write("w3"))
-    released = clock.Event()
+@pytest.mark.parametrize("off_main", [False, True], ids=["a signal", "a stop token, off the main thread"])
+def test_a_stop_leaves_a_row_interrupted_for_the_running_scenario_only(off_main: bool) -> None:
+    bench = Bench(write("w"), write("w2"), write("w3"), stop=Stop() if off_main else None)
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         if len(bench.server.asked) == 2:
-            World.current.send_signal(signal.SIGINT)
-            released.wait()
+            bench.stop.request() if off_main else World.current.send_signal(signal.SIGINT)
+            clock.sleep(60)
         return Answer(result_of(), None)
 
-    bench.server.behave = behave
-    with bench.stop, pytest.raises(Interrupted):
-        bench.matrix.run()
-    released.set()
-    assert bench.errors() == ["-", "interrupted"]
-    assert bench.rows()[1]["Scenario"] == "w2"
+    def work() -> None:
+        with pytest.raises(Interrupted):
+            bench.matrix.run()
+        ended_s.append(clock.monotonic())
+
+    bench.server.behave, ended_s = behave, list[float]()
+    if off_main:
+        thread = clock.Thread(target=work)
+        thread.start()
+        thread.join()
+    else:
+        with bench.stop:  # type: ignore[attr-defined]
+            work()
+    assert ended_s[0] < 1001
+    assert [(row["Scenario"], row["Error"]) for row in bench.rows()] == [("w", "-"), ("w2", "interrupted")]
 
 
 def test_an_unexpected_failure_leaves_a_row_too() -> None:
@@ -330,13 +301,8 @@ def test_what_the_links_saw_is_in_the_outcome_of_each_scenario() -> None:
 def test_frames_that_the_emulator_itself_lost_are_told() -> None:
     bench = Bench(write("w"))
     none, some = {"drops": {"queue": 9, "buffers": 0}}, {"drops": {"queue": 0, "buffers": 3}}
-    bench.net.seen = {
-        "links": {"etcd1-s1": {"a_to_b": none, "b_to_a": some}},
-        "ports": {
-            "etcd1-eth0": {"tap_drops": {"queue": 7, "receive": 0}},
-            "etcd2-eth0": {"tap_drops": None},
-        },
-    }
+    ports = {"etcd1-eth0": {"tap_drops": {"queue": 7, "receive": 0}}, "etcd2-eth0": {"tap_drops": None}}
+    bench.net.seen = {"links": {"etcd1-s1": {"a_to_b": none, "b_to_a": some}}, "ports": ports}
     bench.matrix.run()
     (memory, tap) = bench.findings()
     assert memory == "link etcd1-s1: 3 frames to its first node lost, since the emulator had no memory left"
@@ -388,59 +354,12 @@ def test_counters_that_cannot_be_read_cost_no_row() -> None:
     assert "no answer" in bench.progress.notes[0]
 
 
-def test_a_benchmark_that_cannot_be_ended_costs_no_row() -> None:
-    bench = Bench(write("w"), write("w2"))
-
-    def cancel() -> None:
-        bench.server.cancelled.set()
-        raise RunError("the server is gone")
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.cluster.dead = {"etcd1": "etcd1 was OOM-killed", "etcd3": "etcd3 was OOM-killed"}
-        assert bench.server.cancelled.wait(), "nobody ended a benchmark that nobody can answer"
-        return Answer(None, "the benchmark server did not answer")
-
-    bench.server.cancel = cancel  # type: ignore[method-assign]
-    bench.server.behave = behave
-    bench.matrix.run()
-    why = "etcd1 was OOM-killed; etcd3 was OOM-killed"
-    assert bench.errors() == [f"{why}; the benchmark server did not answer", f"not run: {why}"]
-    assert bench.progress.notes == ["the benchmark could not be ended early: the server is gone"]
-
-
 def test_a_target_without_a_network_and_hosts_of_ours_is_measured_too() -> None:
     bench = Bench(write("w"), read("r"))
     bench.target.network = bench.target.client_host = None
     bench.matrix.run()
     assert bench.errors() == ["-", "-"]
     assert [row["LinkLateness_99%_us"] for row in bench.rows()] == ["-", "-"]
-
-
-def test_off_the_main_thread_a_stop_token_ends_the_matrix_and_leaves_a_row_interrupted() -> None:
-    bench = Bench(write("w"), write("w2"), write("w3"), stop=(stop := Stop()))
-    released = clock.Event()
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        if len(bench.server.asked) == 2:
-            stop.request()
-            released.wait()
-        return Answer(result_of(), None)
-
-    bench.server.behave = behave
-    raised: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            bench.matrix.run()
-        except Interrupted as error:
-            raised.append(error)
-
-    thread = clock.Thread(target=work)
-    thread.start()
-    thread.join()
-    released.set()
-    assert [str(error) for error in raised] == ["interrupted"]
-    assert bench.errors() == ["-", "interrupted"]
 
 
 def pauses(bench: Bench, *pauses_s: float) -> None:
