@@ -48,7 +48,8 @@ def test_only_the_first_signal_raises() -> None:
 def test_no_signal_raises_behind_the_shield_but_it_is_remembered() -> None:
     with StopSignals() as stop:
         stop.shield()
-        send(signal.SIGTERM)
+        with stop.deferred():
+            send(signal.SIGTERM)
     assert stop.received == signal.SIGTERM
 
 

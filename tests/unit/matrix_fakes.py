@@ -281,7 +281,7 @@ class Notes(Silent):
 
 
 class Bench:
-    """A matrix on fakes, and the outcomes that it left."""
+    """A matrix on fakes, the outcomes that it left (by ``leave``), and its events: kind and subject."""
 
     def __init__(self, *scenarios: Scenario, stop: Stop | None = None, retries: int = 0) -> None:
         self.cluster, self.server, self.net, self.progress = FakeCluster(), FakeServer(), FakeNet(), Notes()
@@ -305,6 +305,9 @@ class Bench:
             faults=self.faults,
         )
         self.outcomes: list[ScenarioOutcome] = []
+        self.events: list[tuple[str, str | None]] = []
+        self.leave: Callable[[ScenarioOutcome], str | None] = self.outcomes.append
+        self.on_event: Callable[[str], None] = lambda kind: None
         self.stop: Stop = stop or StopSignals()
         self.facts = RunFacts(load_config(CONFIG), "run-1")
         planned = [
@@ -317,12 +320,17 @@ class Bench:
             self.target,
             planned,
             dataset,
-            self.outcomes.append,
+            lambda outcome: self.leave(outcome),
             self.progress,
             self.stop,
+            self._hear,
             retries=retries,
             keep_probe=lambda probe, outcome: self.probes.append((probe, outcome)),
         )
+
+    def _hear(self, kind: str, text: str, subject: str | None = None) -> None:
+        self.events.append((kind, subject))
+        self.on_event(kind)
 
     def rows(self) -> list[dict[str, str]]:
         return [row_of(self.facts, outcome) for outcome in self.outcomes]

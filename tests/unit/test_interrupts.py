@@ -61,9 +61,13 @@ def interrupted_matrix(world: World) -> None:
     except Interrupted:
         if "bench" not in locals():
             return
-    errors = [(outcome.scheduled.scenario.name, outcome.error) for outcome in bench.outcomes]
-    assert [name for name, _ in errors] == ["w", "r"][: len(errors)], errors
-    assert all(error is None for _, error in errors[:-1]) and (not errors or errors[-1][1] in (None, "interrupted"))
+    names = [outcome.scheduled.scenario.name for outcome in bench.outcomes]
+    assert names == ["w", "r"][: len(names)]
+    assert names == [subject for kind, subject in bench.events if kind == "scenario_ended"]
+    begun = [subject for kind, subject in bench.events if kind == "scenario_began"]
+    assert begun in (names, names[:-1]), "the last one may have been struck before"
+    errors = [outcome.error for outcome in bench.outcomes]
+    assert errors in ([None] * len(errors), [*[None] * (len(errors) - 1), "interrupted"])
     bench.cluster.expected.clear()  # who was killed stays so
     assert bench.faults.as_before, vars(bench.faults)
     assert not {"member-watch", "events", "event"} & set(world.threads)

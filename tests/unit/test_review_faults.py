@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,22 +14,16 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock, life
-from containernet_env.base.errors import Interrupted, UsageError
+from containernet_env.base.errors import UsageError
 from containernet_env.cli.output import Output
-from containernet_env.cli.signals import StopSignals
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine_watch import EngineWatch
-from containernet_env.load.server import Answer
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.scenario import Dataset
 from containernet_env.results import place
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.place import check_place
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.keeper import RowsNotWrittenError
-from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.testbed import Testbed
 from tests.unit.matrix_fakes import Bench, write
 from tests.unit.run_fakes import FakeTestbed, on_fakes, run
@@ -131,29 +124,6 @@ def test_the_room_is_looked_for_where_a_link_leads(tmp_path: Path, monkeypatch: 
     assert there in looked
 
 
-def test_a_signal_while_a_row_is_kept_does_not_keep_it_twice() -> None:
-    """The second call for the same outcome is for a signal that struck before it was kept."""
-    bench = Bench(write("w"), write("v"))
-
-    def leave(outcome: ScenarioOutcome) -> None:
-        bench.outcomes.append(outcome)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    with StopSignals() as stop:
-        matrix = Matrix(bench.target, bench.matrix._planned, Dataset(8, 256, 1000), leave, bench.progress, stop)
-        with pytest.raises(Interrupted):
-            matrix.run()
-    assert [outcome.error for outcome in bench.outcomes] == [None]
-
-
-def test_a_signal_in_a_tear_down_raises_nothing_where_rows_are_left() -> None:
-    with StopSignals() as stop:
-        stop.shield()
-        with stop.deferred():
-            os.kill(os.getpid(), signal.SIGTERM)
-    assert stop.received == signal.SIGTERM
-
-
 class Silences:
     """The watch of members, of which these were silent before the scenario and meanwhile."""
 
@@ -243,22 +213,6 @@ def test_a_failure_that_is_told_a_moment_after_its_request_is_the_reason() -> No
     assert Testbed.settled_failure(bed) == "the link emulator ended"  # type: ignore[arg-type]
 
 
-def test_the_first_error_is_told_where_the_other_rows_cannot_be_left_either() -> None:
-    bench = Bench(write("w"), write("v"))
-
-    def leave(outcome: ScenarioOutcome) -> None:
-        if outcome.scheduled.scenario.name == "v":
-            raise OSError(errno.EIO, "second")
-
-    def fail(path: str, body: dict[str, Any]) -> Answer:
-        raise KeyError("first")
-
-    bench.server.behave = fail
-    matrix = Matrix(bench.target, bench.matrix._planned, Dataset(8, 256, 1000), leave, bench.progress)
-    with pytest.raises(KeyError, match="first"):
-        matrix.run()
-
-
 def test_a_pipe_that_somebody_made_non_blocking_loses_nothing() -> None:
     read, write_end = os.pipe()
     os.set_blocking(write_end, False)
@@ -316,21 +270,3 @@ def test_a_forked_process_has_a_life_of_its_own(monkeypatch: pytest.MonkeyPatch)
     for fd in life._pipes.pop(-1):
         os.close(fd)
     assert theirs != ours
-
-
-def test_a_scenario_that_was_measured_keeps_its_figures_where_a_signal_strikes_after_it() -> None:
-    """Ctrl-C between a benchmark's answer and its row, while counters are read and the leader is asked for (seconds
-    where a member or the emulator is silent): the row says 'interrupted' and has no figures."""
-    bench = Bench(write("w"))
-
-    def strike() -> Leadership:
-        if bench.server.asked:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return Leadership("etcd1", 2)
-
-    bench.cluster.leadership = strike  # type: ignore[method-assign]
-    with StopSignals() as stop, pytest.raises(Interrupted):
-        Matrix(
-            bench.target, bench.matrix._planned, Dataset(8, 256, 1000), bench.outcomes.append, bench.progress, stop
-        ).run()
-    assert [outcome.load is not None for outcome in bench.outcomes] == [True]
