@@ -212,6 +212,16 @@ def test_a_member_that_does_not_answer_again_gives_the_testbed_up() -> None:
     assert "etcd2 is still down: it did not answer 60 s after the scenario" in course.faults.given_up[0]
 
 
+def test_members_that_answer_again_after_a_while_are_waited_for() -> None:
+    course = Course(event("delay", "etcd2", 1, value=5))
+    course.start()
+    course.until(lambda: len(course.told) == 1)
+    course.cluster.answering = False
+    clock.Thread(target=lambda: (clock.sleep(30), setattr(course.cluster, "answering", True))).start()
+    course.disruptor.end()
+    assert course.faults.given_up == [] and 1030 <= clock.monotonic() < 1032
+
+
 def test_a_run_that_is_to_end_waits_for_no_member() -> None:
     course = Course(event("kill", "etcd2", 1, for_ns=1 * MS))
     course.cluster.answering = False

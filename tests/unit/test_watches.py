@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -259,11 +260,13 @@ def test_links_that_answer_again_are_no_failure() -> None:
 class Member:
     """Answers each ping ``after_s`` it, and while ``answering`` is set; ``refuses`` connections by that error.
 
-    ``lasts_s``: it closes each connection after so long. Times are simulated, and a connection is an eventfd.
+    ``answer``: what it sends, or what comes of reading that. Times are simulated, and a connection is an eventfd.
     """
 
-    def __init__(self, after_s: float = 0.01, refuses: Exception | None = None, lasts_s: float | None = None) -> None:
-        self.after_s, self.refuses, self.lasts_s = after_s, refuses, lasts_s
+    def __init__(
+        self, after_s: float = 0.01, refuses: Exception | None = None, answer: bytes | Exception = b"HTTP/1.1 200 OK"
+    ) -> None:
+        self.after_s, self.refuses, self.answer = after_s, refuses, answer
         self.answering = clock.Event()
         self.answering.set()
         self.asked_s: list[float] = []
@@ -281,29 +284,24 @@ class Member:
 
 class Connection:
     def __init__(self, member: Member) -> None:
-        self._member, self._fd, self._answer = member, os.eventfd(0, os.EFD_NONBLOCK), b"HTTP/1.1 200 OK"
+        self._member, self._fd = member, os.eventfd(0, os.EFD_NONBLOCK)
         self.setblocking, self.fileno = lambda blocking: None, lambda: self._fd
-        if member.lasts_s is not None:
-            self._answer = b""
-            self._later(member.lasts_s)
 
-    def _later(self, after_s: float) -> None:
+    def send(self, request: bytes) -> None:
         def answer() -> None:
-            clock.sleep(after_s)
+            clock.sleep(self._member.after_s)
             self._member.answering.wait()
             if self._fd >= 0:
                 os.eventfd_write(self._fd, 1)
 
-        clock.Thread(target=answer, name="member", daemon=True).start()
-
-    def send(self, request: bytes) -> None:
         self._member.asked_s.append(clock.monotonic())
-        if self._member.lasts_s is None:
-            self._later(self._member.after_s)
+        clock.Thread(target=answer, name="member", daemon=True).start()
 
     def recv(self, size: int) -> bytes:
         os.eventfd_read(self._fd)
-        return self._answer
+        if isinstance(self._member.answer, Exception):
+            raise self._member.answer
+        return self._member.answer
 
     def close(self) -> None:
         os.close(self._fd)
@@ -369,16 +367,19 @@ def test_whether_members_answer_is_known_once_it_has_settled() -> None:
         ({"refuses": RunError("refused")}, ["etcd1"]),
         # `ulimit -n`: the watch ended with a traceback, KeyError, and every member was silent from there on.
         ({"refuses": OSError(errno.EMFILE, os.strerror(errno.EMFILE))}, []),
-        ({"lasts_s": 0.02}, ["etcd1"]),
+        ({"answer": b""}, ["etcd1"]),
+        ({"answer": ConnectionResetError()}, ["etcd1"]),
+        ({"answer": ssl.SSLWantReadError()}, ["etcd1"]),
     ],
-    ids=["unreachable", "no descriptors", "closes each connection"],
+    ids=["unreachable", "no descriptors", "closes each connection", "resets each", "sends a part of a record"],
 )
 def test_members_without_a_connection(member: dict[str, Any], silent: list[str]) -> None:
     made = Member(**member)
     with watched(etcd1=made) as watch:
         clock.sleep(10)
         assert watch.silent(for_s=9.9) == silent
-        assert len(made.opened) == (15 if made.lasts_s else 0), "each ping has another one"
+        partly = isinstance(made.answer, ssl.SSLWantReadError)
+        assert len(made.opened) == (0 if made.refuses else 1 if partly else 15), "each ping has another one"
     pings = {"etcd1": Ping(made, 1, b"ping")}
     watch = MemberWatch(lambda: dict(pings))
     watch.start()
