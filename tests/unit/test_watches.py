@@ -408,6 +408,7 @@ def test_what_nobody_could_read_meanwhile_is_no_silence() -> None:
     World.current.stall(3600)  # Ctrl-Z, and an hour later fg
     clock.sleep(0.01)
     assert watch.silent(for_s=0.1) == []
+    assert watch.longest_s() == {"etcd1": pytest.approx(0.7)}
     watch.close()
 
 
