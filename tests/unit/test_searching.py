@@ -19,7 +19,7 @@ from containernet_env.model.search import Objective, Search
 from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
 from tests.unit.answers import check_request, open_loop
-from tests.unit.matrix_fakes import Bench, read, write
+from tests.unit.matrix_fakes import Bench, FakeCluster, read, write
 
 P99_50MS = Search((Objective("99", 50_000_000),), Decimal(10), Decimal(100_000))
 
@@ -114,23 +114,19 @@ def test_each_probe_is_a_load_of_its_own_and_is_kept_whole() -> None:
     ScenarioLine.model_validate(line)
 
 
+ENDS = ("Rate_per_s", "Low_per_s", "High_per_s", "End")
+
+
 def test_a_store_that_never_holds_leaves_no_rate_but_the_reason() -> None:
     bench = Bench(searching(), write("w"))
     after = bench.server.behave
-    bench.server.behave = lambda path, body: (
-        Answer(load_of(body, 0.0812), None) if "rate" in body else after(path, body)
-    )
+    bench.server.behave = lambda path, body: Answer(load_of(body, 0.08), None) if "rate" in body else after(path, body)
     bench.matrix.run()
     row, other = bench.rows()
-    assert [row[f"Search{name}"] for name in ("Rate_per_s", "Low_per_s", "High_per_s", "End")] == [
-        "-",
-        "-",
-        "10.0000",
-        "from",
-    ]
+    assert [row[f"Search{name}"] for name in ENDS] == ["-", "-", "10.0000", "from"]
     assert (row["Valid"], row["Reasons"], row["Error"]) == ("unknown", "search", "-")
-    assert bench.findings()[0].startswith("p99<=50ms: does not hold at the lowest rate, 10/s: p99 81.2ms")
-    assert (row["99%"], row["AchievedRate_per_s"]) == ("0.081200", "10.0000"), "the figures are those of that rate"
+    assert bench.findings()[0].startswith("p99<=50ms: does not hold at the lowest rate, 10/s: p99 80ms")
+    assert (row["99%"], row["AchievedRate_per_s"]) == ("0.080000", "10.0000"), "the figures are those of that rate"
     assert other["Error"] == "-", "the next scenario is measured"
 
 
@@ -139,12 +135,7 @@ def test_a_store_that_holds_at_the_highest_rate_leaves_a_bound_and_no_rate() -> 
     bench.server.behave = queue(10_000)
     bench.matrix.run()
     (row,) = bench.rows()
-    assert [row[f"Search{name}"] for name in ("Rate_per_s", "Low_per_s", "High_per_s", "End")] == [
-        "-",
-        "700.0000",
-        "-",
-        "to",
-    ]
+    assert [row[f"Search{name}"] for name in ENDS] == ["-", "700.0000", "-", "to"]
     assert (row["Valid"], row["Reasons"]) == ("unknown", "search")
 
 
@@ -282,45 +273,48 @@ def test_a_search_that_is_interrupted_before_its_first_probe_ends_leaves_a_row_w
     assert (row["99%"], row["Valid"]) == ("-", "-")
 
 
-def test_a_member_that_dies_ends_the_search_and_is_named() -> None:
+OOM = "etcd2 was OOM-killed"
+
+
+@pytest.mark.parametrize(
+    ("from_rate", "strike", "error", "then"),
+    [
+        (
+            1000,
+            lambda cluster: cluster.dead.update(etcd2="etcd2 was OOM-killed"),
+            None,
+            "etcd2 was OOM-killed (earlier)",
+        ),
+        (
+            1000,
+            lambda cluster: setattr(cluster, "answering", False),
+            "all failed",
+            "not run: the cluster did not answer",
+        ),
+        (0, lambda cluster: None, "status 400: rate: out of range", "-"),
+    ],
+    ids=["a member dies", "the cluster answers no more", "the server measures nothing"],
+)
+def test_what_ends_a_search_is_its_error(
+    from_rate: int, strike: Callable[[FakeCluster], None], error: str | None, then: str
+) -> None:
     bench = Bench(searching(), write("w"))
     after = bench.server.behave
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        if body.get("rate", 0) > 1000:
-            bench.cluster.dead["etcd2"] = "etcd2 was OOM-killed"
-        return Answer(load_of(body, 0.01), None) if "rate" in body else after(path, body)
+        if "rate" not in body:
+            return after(path, body)
+        if body["rate"] <= from_rate:
+            return Answer(load_of(body, 0.01), None)
+        strike(bench.cluster)
+        return Answer(load_of(body, 0.01) if from_rate else None, error)
 
     bench.server.behave = behave
     bench.matrix.run()
     row, other = bench.rows()
-    assert (row["Error"], row["SearchEnd"]) == ("etcd2 was OOM-killed", "ended")
+    assert (row["Error"], row["SearchEnd"]) == (error or OOM, "ended")
+    assert other["Error"].startswith(then)
     assert [probe.verdict for probe, _ in bench.probes][:-1] == ["held"] * (len(bench.probes) - 1)
-    assert other["Error"].startswith("etcd2 was OOM-killed (earlier)")
-
-
-def test_a_cluster_that_answers_no_more_ends_the_search() -> None:
-    bench = Bench(searching(), write("w"))
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        if body["rate"] > 1000:
-            bench.cluster.answering = False
-            return Answer(load_of(body, 0.01), "all requests failed")
-        return Answer(load_of(body, 0.01), None)
-
-    bench.server.behave = behave
-    bench.matrix.run()
-    row, other = bench.rows()
-    assert (row["Error"], row["SearchEnd"]) == ("all requests failed", "ended")
-    assert other["Error"].startswith("not run: the cluster did not answer")
-
-
-def test_a_server_that_measures_nothing_ends_the_search() -> None:
-    bench = Bench(searching())
-    bench.server.behave = lambda path, body: Answer(None, "status 400: rate: out of range")
-    bench.matrix.run()
-    (row,) = bench.rows()
-    assert (row["Error"], row["SearchEnd"], len(bench.server.asked)) == ("status 400: rate: out of range", "ended", 1)
 
 
 def test_a_leader_that_cannot_be_moved_back_ends_the_search_with_its_reason() -> None:

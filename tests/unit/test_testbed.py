@@ -25,7 +25,6 @@ from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import network_prover, sync
-from containernet_env.runs import testbed as testbed_module
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
 from tests.unit.testbed_fakes import make_bed
@@ -161,27 +160,6 @@ def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
     assert bed.gate is None  # nothing was measured
 
 
-def test_a_bring_up_that_fails_on_a_dead_network_says_that_it_is_dead(bed: Any) -> None:
-    def fail() -> None:
-        bed.net.hear("emulator_died", DIED)
-        raise RunError("etcd1-etcd2: none of 25 probes was answered")
-
-    bed._start_hosts = fail
-    with pytest.raises(RunError, match=DIED):
-        bed.up()
-
-
-def test_a_bring_up_that_fails_by_itself_says_why(bed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
-
-    def fail() -> None:
-        raise RunError("no image")
-
-    bed._start_hosts = fail
-    with pytest.raises(RunError, match="no image"):
-        bed.up()
-
-
 class EndedHost:
     """A host of the network's whose first process may have ended; `ended` is how."""
 
@@ -204,40 +182,53 @@ class EndedHost:
 DISK = '2026-11-22T02:18:19.63Z\tfatal\tbackend/batch_tx.go:282\tfailed to commit tx\t{"error": "no space left"}\n'
 
 
-@pytest.fixture
-def hosts(bed: Any) -> dict[str, EndedHost]:
+def with_hosts(bed: Any) -> dict[str, EndedHost]:
+    """Have the steps of a bring-up do nothing on hosts that live."""
     bed.hosts |= {plan.name: EndedHost() for plan in bed.plan.hosts}
-    bed._start_hosts = lambda: None
-    bed._connect = lambda: None
-    bed._measure_sync = lambda: None
+    bed._start_hosts = bed._connect = bed._measure_sync = lambda: None
     return dict(bed.hosts)
 
 
-def silent(reason: str) -> Any:
-    """A step that fails for a reason that is none."""
-
-    def fail(*args: Any, **named: Any) -> None:
-        raise RunError(reason)
-
-    return fail
+@pytest.fixture
+def hosts(bed: Any) -> dict[str, EndedHost]:
+    return with_hosts(bed)
 
 
-def test_a_host_that_ends_while_the_network_is_built_is_what_the_error_says(
-    bed: Any, hosts: dict[str, EndedHost]
+NO_NAMESPACE = RunError("cannot enter the network namespace of process 7: No such file or directory")
+KILLED, OOM = "killed by SIGKILL", "OOM-killed (memory limit 64 MiB)"
+
+
+@pytest.mark.simulated()
+@pytest.mark.parametrize(
+    ("step", "error", "dies", "host", "words"),
+    [
+        ("_start_hosts", RunError("no image"), False, None, "^no image$"),
+        ("_start_hosts", RunError("none of 25 probes was answered"), True, None, f"^{DIED}$"),
+        ("_bring_up", None, True, None, f"^{DIED}$"),  # while all else came up
+        # `ulimit -n 40`: of a pidfd, or the emulator's socket pair.
+        ("_start_hosts", OSError(errno.EMFILE, "no"), False, None, r"no more open files\n  Raise .*ulimit -n"),
+        ("_connect", NO_NAMESPACE, False, (OOM, 0), rf"^etcd2 ended while the network was built: {re.escape(OOM)}$"),
+        # Its namespace goes before its process.
+        ("_connect", NO_NAMESPACE, False, (KILLED, 2), rf"^etcd2 ended while the network was built: {KILLED}$"),
+        ("_connect", RunError("no answer"), True, (KILLED, 0), f"^{DIED}$"),
+    ],
+)
+def test_a_bring_up_that_fails_says_what_has_ended_where_that_is_why(
+    monkeypatch: pytest.MonkeyPatch, step: str, error: Exception, dies: bool, host: Any, words: str
 ) -> None:
-    hosts["etcd2"].ended = "OOM-killed (memory limit 64 MiB)"
-    bed._connect = silent("cannot enter the network namespace of process 7: No such file or directory")
-    with pytest.raises(RunError, match=r"^etcd2 ended while the network was built: OOM-killed \(memory"):
-        bed.up()
+    bed = make_bed(monkeypatch)
+    etcd2 = with_hosts(bed)["etcd2"]
 
+    def fail() -> None:
+        if dies:
+            bed.net.hear("emulator_died", DIED)
+        if host is not None:
+            etcd2.ended, etcd2.ends_at_look = host
+        if error is not None:
+            raise error
 
-def test_a_host_whose_namespace_goes_before_its_process_is_still_what_the_error_says(
-    bed: Any, hosts: dict[str, EndedHost], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
-    hosts["etcd2"].ended, hosts["etcd2"].ends_at_look = "killed by SIGKILL", 2
-    bed._connect = silent("cannot enter the network namespace of process 7: No such file or directory")
-    with pytest.raises(RunError, match=r"^etcd2 ended while the network was built: killed by SIGKILL$"):
+    setattr(bed, step, fail)
+    with pytest.raises(RunError, match=words):
         bed.up()
 
 
@@ -300,23 +291,6 @@ def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any
         bed.up()
 
 
-def test_the_end_of_a_host_does_not_hide_that_of_the_network(bed: Any, hosts: dict[str, EndedHost]) -> None:
-    def fail() -> None:
-        bed.net.hear("emulator_died", DIED)
-        hosts["etcd1"].ended = "killed by SIGKILL"
-        raise RunError("no answer")
-
-    bed._connect = fail
-    with pytest.raises(RunError, match=f"^{DIED}$"):
-        bed.up()
-
-
-def test_a_network_that_died_while_all_else_came_up_is_no_testbed(bed: Any) -> None:
-    bed._bring_up = lambda: bed.net.hear("emulator_died", DIED)
-    with pytest.raises(RunError, match=DIED):
-        bed.up()
-
-
 @pytest.mark.simulated()
 def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
     host: Any = SimpleNamespace(name="etcd1", ending=lambda words: None)
@@ -341,17 +315,6 @@ def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: 
     bed._during = "before the first scenario"
     with pytest.raises(RunError, match=r"^etcd2 ended before the first scenario: killed by SIGKILL"), bed.told_why():
         raise RunError("no member answers")
-
-
-def test_a_bring_up_with_too_few_descriptors_is_no_traceback(bed: Any) -> None:
-    """`ulimit -n 40`: OSError from a pidfd, or the emulator's socket pair."""
-
-    def fail() -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    bed._start_hosts = fail
-    with pytest.raises(RunError, match=r"no more open files\n  Raise .*ulimit -n"):
-        bed.up()
 
 
 def test_a_thread_that_cannot_be_started_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
