@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,11 @@ class Emulator:
         self.lost = threading.Event()
         self.lines = self.socket.makefile("rb")
         self.client = ControlClient(ours, self.events.put, self.lost.set)
+        self.callers = ThreadPoolExecutor()
+
+    def ask(self, op: str, **fields: Any) -> Future[dict[str, Any]]:
+        """Have another thread make a call."""
+        return self.callers.submit(self.client.call, op, **fields)
 
     def request(self) -> dict[str, Any]:
         return dict(json.loads(self.lines.readline()))
@@ -50,6 +56,7 @@ class Emulator:
     def end(self) -> None:
         self.lines.close()
         self.socket.close()
+        self.callers.shutdown()
 
 
 @pytest.fixture
@@ -60,46 +67,28 @@ def emulator() -> Iterator[Emulator]:
     fake.end()
 
 
-def ask(emulator: Emulator, op: str, answers: dict[str, Any], key: str) -> threading.Thread:
-    def work() -> None:
-        try:
-            answers[key] = emulator.client.call(op, name=key)
-        except RunError as error:
-            answers[key] = str(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread
-
-
 def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
-    answers: dict[str, Any] = {}
-    threads = [ask(emulator, "read_link", answers, key) for key in ("one", "two")]
+    answers = [emulator.ask("read_link", name=name) for name in ("one", "two")]
     requests = {request["name"]: request["id"] for request in (emulator.request(), emulator.request())}
     emulator.send(id=requests["two"], ok=True, at_ns=1, result={"is": 2})
     emulator.send(id=requests["one"], ok=True, at_ns=2, result={"is": 1})
-    for thread in threads:
-        thread.join(60)
-    assert answers == {"one": {"is": 1}, "two": {"is": 2}}
+    assert [answer.result(60) for answer in answers] == [{"is": 1}, {"is": 2}]
 
 
 def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator: Emulator) -> None:
-    answers: dict[str, Any] = {}
-    thread = ask(emulator, "add_link", answers, "x")
+    answer = emulator.ask("add_link")
     emulator.send(id=emulator.request()["id"], ok=False, error="a.port: no such port")
-    thread.join(60)
-    assert answers["x"] == "link emulator: add_link: a.port: no such port"
+    with pytest.raises(RunError, match=r"^link emulator: add_link: a\.port: no such port$"):
+        answer.result(60)
 
 
 def test_no_answer_in_time_is_an_error_and_a_late_one_is_nobodys(emulator: Emulator) -> None:
     with pytest.raises(RunError, match=r"no answer after 0\.05 s"):
         emulator.client.call("hello", deadline_s=SOON_S)
     emulator.send(id=emulator.request()["id"], ok=True, result={})
-    answers: dict[str, Any] = {}
-    thread = ask(emulator, "hello", answers, "later")
+    later = emulator.ask("hello")
     emulator.send(id=emulator.request()["id"], ok=True)
-    thread.join(60)
-    assert answers == {"later": {}}
+    assert later.result(60) == {}
 
 
 def test_events_are_handed_on(emulator: Emulator) -> None:
@@ -109,13 +98,13 @@ def test_events_are_handed_on(emulator: Emulator) -> None:
 
 
 def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> None:
-    answers: dict[str, Any] = {}
-    thread = ask(emulator, "stats", answers, "x")
+    answer = emulator.ask("stats", deadline_s=3600)
     emulator.request()
-    emulator.end()
-    thread.join(60)
+    emulator.lines.close()
+    emulator.socket.close()
+    with pytest.raises(RunError, match=r"^link emulator: stats: it has ended$"):
+        answer.result(60)
     assert emulator.lost.wait(60)
-    assert answers["x"] == "link emulator: stats: it has ended"
     with pytest.raises(RunError, match="it has ended"):
         emulator.client.call("stats")
 
@@ -131,13 +120,11 @@ def test_an_emulator_that_stands_still_holds_nobody_for_ever(emulator: Emulator)
     assert problems[-1] == "link emulator: hello: the request cannot be sent within 0.01 s"
     # It goes on: nothing of that request was sent, so the next one is understood.
     assert not emulator.client.lost
-    answers: dict[str, Any] = {}
-    thread = ask(emulator, "stats", answers, "later")
+    later = emulator.ask("stats")
     while (request := emulator.request())["op"] != "stats":
         pass
     emulator.send(id=request["id"], ok=True)
-    thread.join(60)
-    assert answers == {"later": {}}
+    assert later.result(60) == {}
 
 
 def test_a_request_that_is_taken_in_part_only_ends_the_connection(emulator: Emulator) -> None:
@@ -149,20 +136,11 @@ def test_a_request_that_is_taken_in_part_only_ends_the_connection(emulator: Emul
 
 
 def test_closing_does_not_wait_for_a_request_that_cannot_be_sent(emulator: Emulator) -> None:
-    answers: dict[str, Any] = {}
-
-    def work() -> None:
-        try:
-            emulator.client.call("stats", deadline_s=3600, text="x" * 10_000_000)
-        except RunError as error:
-            answers["x"] = str(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
+    answer = emulator.ask("stats", deadline_s=3600, text="x" * 10_000_000)
     assert emulator.socket.recv(1) == b"{"  # it is being sent
     emulator.client.close()
-    thread.join(60)
-    assert answers["x"] == "link emulator: stats: it has ended"
+    with pytest.raises(RunError, match=r"^link emulator: stats: it has ended$"):
+        answer.result(60)
 
 
 def test_a_handler_that_fails_costs_one_event_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -181,12 +159,10 @@ def test_a_handler_that_fails_costs_one_event_and_nothing_else(caplog: pytest.Lo
     client = ControlClient(ours, handle, ended)
     with theirs, theirs.makefile("rb") as lines:
         theirs.sendall(b'{"event":"one"}\n{"event":"two"}\n')
-        answers: list[Any] = []
-        thread = threading.Thread(target=lambda: answers.append(client.call("hello")))
-        thread.start()
-        theirs.sendall(b'{"id":%d,"ok":true}\n' % json.loads(lines.readline())["id"])
-        thread.join(60)
-        assert answers == [{}]
+        with ThreadPoolExecutor() as callers:
+            answer = callers.submit(client.call, "hello")
+            theirs.sendall(b'{"id":%d,"ok":true}\n' % json.loads(lines.readline())["id"])
+            assert answer.result(60) == {}
     assert [event["event"] for event in seen] == ["one", "two"]
     assert lost.wait(60)
     with pytest.raises(RunError, match="it has ended"):
@@ -201,12 +177,11 @@ def test_a_handler_that_fails_costs_one_event_and_nothing_else(caplog: pytest.Lo
 
 @pytest.mark.parametrize("junk", [b"junk\n", b"7\n", b"[]\n", b'{"id":[]}\n'])
 def test_an_answer_that_is_none_ends_the_connection_for_all_who_wait(emulator: Emulator, junk: bytes) -> None:
-    answers: dict[str, Any] = {}
-    thread = ask(emulator, "stats", answers, "x")
+    answer = emulator.ask("stats")
     emulator.request()
     emulator.socket.sendall(junk)
-    thread.join(60)
-    assert "its answer cannot be read" in answers["x"]
+    with pytest.raises(RunError, match="its answer cannot be read"):
+        answer.result(60)
     assert emulator.lost.wait(60)
 
 
@@ -307,27 +282,16 @@ def test_naming_the_seed_of_a_direction_restarts_its_draws_and_no_others() -> No
 
 
 def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
-    answers: list[Any] = []
-    thread = threading.Thread(target=lambda: answers.append(emulator.client.ask("heal")))
-    thread.start()
+    answer = emulator.callers.submit(emulator.client.ask, "heal")
     emulator.send(id=emulator.request()["id"], ok=True, at_ns=12345, result={})
-    thread.join(60)
-    assert (answers[0].at_ns, answers[0].result) == (12345, {})
+    assert (answer.result(60).at_ns, answer.result().result) == (12345, {})
 
 
 @pytest.mark.parametrize(
     ("said", "end", "told"),
     [
-        (
-            "link-emulator: map frame memory: no room",
-            "exit 1",
-            "exit status 1: link-emulator: map frame memory: no room",
-        ),
-        (
-            "fatal error: no room\n\ngoroutine 1 [running]:\nmain.main()",
-            "exit 2",
-            "exit status 2: fatal error: no room",
-        ),
+        ("map frame memory: no room", "exit 1", "exit status 1: map frame memory: no room"),
+        ("fatal error: no room\n\ngoroutine 1 [running]:", "exit 2", "exit status 2: fatal error: no room"),
         ("link-emulator: started", "kill -9 $$", "killed by SIGKILL"),
     ],
 )
