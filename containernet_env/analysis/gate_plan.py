@@ -422,6 +422,8 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     # A limited direction before it paces the frames, so that they wait in no other queue.
     interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))
+    if offered_ns >= frame_ns:
+        return "it sends as fast as a machine fills it"
     frames = math.ceil((_QUEUE_OVER_RATIO * capacity + _QUEUE_OVER_FRAMES) / (1 - offered_ns / frame_ns))
     each = -(-frames // len(feed.pairs))
     offsets = _offsets_ns(plan, feed)

@@ -114,22 +114,9 @@ def measure_gate(
     if len(names) < 2:
         raise RunError("fewer than two hosts are left, so nothing of the network can be measured")
     plan = plan_gate(topology, names, pace=EMULATOR_PACE if emulated else KERNEL_PACE, tell_queues=emulated)
-    index = {name: number for number, name in enumerate(plan.hosts)}
     request = {
         "hosts": [{"name": name, "pid": pids[name], "ip": str(topology.host(name).ip)} for name in plan.hosts],
-        "streams": [
-            {
-                "from": index[stream.sender],
-                "to": index[stream.receiver],
-                "start_us": stream.start_ns // 1000,
-                "until_us": min(stream.until_ns, plan.duration_ns) // 1000,
-                "interval_ns": stream.interval_ns,
-                "count": stream.count,
-                "frame_bytes": stream.frame_bytes,
-                "count_only": stream.count_only,
-            }
-            for stream in plan.streams
-        ],
+        "streams": streams_to_json(plan),
         "warmup_ms": plan.warmup_ns // 10**6,
         "duration_ms": plan.duration_ns // 10**6 + 1,
         # A host's own queueing discipline is not the link's; where the kernel carries the links, it is the link.
@@ -137,10 +124,7 @@ def measure_gate(
     }
     limit_s = _SPARE_S + (plan.warmup_ns + plan.duration_ns) / 1e9
     answer = ask("probe", request, limit_s, broken, binary)
-    times = tuple(
-        Times(entry["sent"], entry["received"], entry.get("sent_ns") or (), entry.get("delay_ns") or ())
-        for entry in answer["streams"]
-    )
+    times = times_from_json(answer)
     gone = (
         Check(host.name, "delay", "unproved", "-", why="the host has ended")
         for host in topology.hosts
@@ -148,6 +132,32 @@ def measure_gate(
     )
     proof = NetworkProof(moment, (*verdicts(plan, times, allowed_for(links, tolerance)), *gone))
     return Gate(proof, plan, times, topology, _spoiled(answer, plan, emulated))
+
+
+def streams_to_json(plan: GatePlan) -> list[dict[str, Any]]:
+    """The streams of a plan as the prober reads them."""
+    index = {name: number for number, name in enumerate(plan.hosts)}
+    return [
+        {
+            "from": index[stream.sender],
+            "to": index[stream.receiver],
+            "start_us": stream.start_ns // 1000,
+            "until_us": min(stream.until_ns, plan.duration_ns) // 1000,
+            "interval_ns": stream.interval_ns,
+            "count": stream.count,
+            "frame_bytes": stream.frame_bytes,
+            "count_only": stream.count_only,
+        }
+        for stream in plan.streams
+    ]
+
+
+def times_from_json(answer: Mapping[str, Any]) -> tuple[Times, ...]:
+    """The times of all streams in the prober's answer."""
+    return tuple(
+        Times(entry["sent"], entry["received"], entry.get("sent_ns") or (), entry.get("delay_ns") or ())
+        for entry in answer["streams"]
+    )
 
 
 def _spoiled(answer: Mapping[str, Any], plan: GatePlan, emulated: bool) -> str | None:

@@ -2,11 +2,12 @@ package simulate
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -18,10 +19,25 @@ import (
 	"containernet-env/link_emulator/virtual"
 )
 
-var (
-	seeds = flag.Uint64("seeds", 600, "how many seeds to try")
-	seed  = flag.Uint64("seed", 0, "the first of them")
-)
+// seeds are those that are tried: CONTAINERNET_ENV_SEED is the first, CONTAINERNET_ENV_SEEDS how many, or "long".
+func seeds(t *testing.T) (first, count uint64) {
+	t.Helper()
+	number := func(name string, usual uint64) uint64 {
+		switch text := os.Getenv(name); text {
+		case "":
+			return usual
+		case "long":
+			return 200_000
+		default:
+			n, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return n
+		}
+	}
+	return number("CONTAINERNET_ENV_SEED", 0), number("CONTAINERNET_ENV_SEEDS", 2000)
+}
 
 const ms = int64(1e6)
 
@@ -107,10 +123,12 @@ func (s scenario) quiet() Request {
 	return r
 }
 
-// TestWhateverTheMachineDoes tries seeds. A failure names its seed, which -seed repeats alone with -seeds 1.
+// TestWhateverTheMachineDoes tries seeds. A failure names its seed, which CONTAINERNET_ENV_SEED=n CONTAINERNET_ENV_SEEDS=1
+// repeat alone.
 func TestWhateverTheMachineDoes(t *testing.T) {
 	lost, late, overtaken, failures := uint64(0), int64(0), 0, 0
-	for number := *seed; number < *seed+*seeds; number++ {
+	first, count := seeds(t)
+	for number := first; number < first+count; number++ {
 		s := draw(number)
 		noisy, err := Simulate(s.Request)
 		if err != nil {
@@ -135,7 +153,7 @@ func TestWhateverTheMachineDoes(t *testing.T) {
 			overtaken++
 		}
 	}
-	if *seeds >= 100 && (lost < 1000 || late < 10*ms || overtaken < 10) {
+	if count >= 100 && (lost < 1000 || late < 10*ms || overtaken < 10) {
 		t.Errorf("only %d frames found a queue full, none was later than %d ns, %d scenarios overtook", lost, late, overtaken)
 	}
 }

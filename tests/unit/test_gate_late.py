@@ -18,7 +18,7 @@ from containernet_env.model.chance import Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.topology import Topology
-from tests.unit.gate_network import Fault, Stall, as_configured, carry, changed, check_of, star_of, wrong
+from tests.unit.simulated import Fault, Stall, as_configured, carry, changed, check_of, star_of, wrong
 
 MBIT = 10**6
 FAST = star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, LinkSpec())
@@ -53,12 +53,24 @@ def judge(
     bursts: Mapping[str, int] | None = None,
 ) -> NetworkProof:
     """A gate; the senders of the ``paused`` trains stop for 5 ms."""
-    times = list(carry(plan, 1, fault, stalls=stalls, bursts=bursts))
+    times = list(carry(plan, 1, fault, stalls=stalls))
+    for name, frames in (bursts or {}).items():
+        for train in plan.rates[name]:
+            for stream in train.streams:
+                times[stream] = burst(plan, times[stream], name, train.frame_bytes, frames)
     for index in paused:
         (stream,) = plan.rates[NAME][index].streams
         sent = [at + (5 * MS if number >= 5 else 0) for number, at in enumerate(times[stream].sent_ns)]
         times[stream] = replace(times[stream], sent_ns=sent)
     return NetworkProof("before", verdicts(plan, times, EMULATOR))
+
+
+def burst(plan: GatePlan, of: Times, name: str, frame_bytes: int, frames: int) -> Times:
+    """A train behind a token bucket, which no link has: after a pause, so many frames take no time."""
+    (spec,) = [hop.spec for hop in plan.hops if hop.name == name]
+    frame_ns = spec.serialization_ns(frame_bytes)
+    earlier = [min(number, frames) * frame_ns for number in range(len(of.delay_ns))]
+    return replace(of, delay_ns=[delay - by for delay, by in zip(of.delay_ns, earlier, strict=True)])
 
 
 def rate(proof: NetworkProof, name: str = NAME) -> Check:

@@ -22,9 +22,10 @@ from containernet_env.config import load_config
 from containernet_env.model.chance import IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.topology import Topology, star
-from tests.unit.gate_network import SEND_NS, star_of
+from tests.unit.simulated import star_of
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+SEND_NS = 2_000  # what a frame costs its sender
 FREE = LinkSpec()
 MBIT = 10**6
 
@@ -200,6 +201,14 @@ def test_an_unlimited_direction_of_many_hosts_takes_few_senders_and_the_machines
     first = [plan.streams[train.streams[0]] for trains in plan.rates.values() for train in trains]
     times = sorted((stream.start_ns, stream.count) for stream in first)
     assert all(later - start >= count * 8_000 for (start, count), (later, _) in pairwise(times))
+
+
+def test_a_direction_that_sends_faster_than_a_machine_fills_its_queue_has_none_filled() -> None:
+    """At 10,000 Mbit/s a train had a negative number of frames, and the prober refused the whole gate."""
+    plan = plan_gate(star_of(*[LinkSpec.symmetric(MS, 10_000 * MBIT)] * 2, FREE))
+    assert plan.left_out["h1>s1", "queue"] == "it sends as fast as a machine fills it"
+    assert all(0 <= stream.start_ns <= min(stream.until_ns, plan.duration_ns) for stream in plan.streams)
+    assert all(stream.count > 0 for stream in plan.streams)
 
 
 def test_frames_that_fill_a_queue_come_no_faster_than_an_emulator_reads_them() -> None:

@@ -19,7 +19,7 @@ from containernet_env.model.chance import GilbertElliottLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.topology import star
-from tests.unit.gate_network import Fault, carry, changed, check_of, gate, star_of, wrong
+from tests.unit.simulated import Fault, carry, changed, check_of, gate, star_of, wrong
 
 MBIT = 10**6
 FREE = LinkSpec()
@@ -54,18 +54,19 @@ def test_every_shipped_config_is_proved_wholly(path: Path) -> None:
 
 def test_a_fifth_of_the_frames_of_one_direction_that_is_late_is_wrong() -> None:
     """Median and lowest tenth were as configured."""
-    proof = gate(PLAIN, 1, tails={"h1>s1": (0.2, 10 * MS)})
+    proof = gate(PLAIN, 1, delayed=[("h1", 0.2, 10 * MS)])
     assert {subject for subject, kind in wrong(proof) if kind == "delay"} == {"h1>s1"}, proof.text
     assert "frames are late" in check_of(proof, "h1>s1", "delay").why
 
 
-def test_two_hundredths_that_a_machine_makes_late_are_not() -> None:
-    tails = {hop.name: (0.01, 3 * MS) for hop in plan_gate(PLAIN).hops}
-    assert gate(PLAIN, 1, tails=tails).text == "proved"
+def test_a_few_frames_that_a_machine_makes_late_are_not() -> None:
+    late = {"wake_ns": 10_000, "late_wake": {"ratio": 0.02, "ns": 300_000}}
+    for seed in range(3):
+        assert gate(PLAIN, seed, noise=late).text == "proved"
 
 
 def test_frames_that_jitter_cannot_make_so_late_are_wrong() -> None:
-    assert ("h1>s1", "jitter") in wrong(gate(JITTER, 1, tails={"h1>s1": (0.1, 10 * MS)}))
+    assert ("h1>s1", "jitter") in wrong(gate(JITTER, 1, delayed=[("h1", 0.1, 10 * MS)]))
 
 
 @pytest.mark.parametrize(("delay_ns", "verdict"), [(0, "proved"), (20 * US, "unproved"), (200 * US, "unproved")])

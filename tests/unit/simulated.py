@@ -1,0 +1,131 @@
+"""Gates over the link emulator in simulated time: ``link-emulator simulate``, the only program that exact tests start.
+
+It has no clock and no network. It is given a gate's plan, and links, which a ``Fault`` makes others than the plan says;
+its answer is a function of that alone.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from ipaddress import IPv4Address
+from typing import Any
+
+from containernet_env.analysis.gate_plan import GatePlan, plan_gate
+from containernet_env.analysis.gate_trains import EMULATOR, Times
+from containernet_env.analysis.gate_verdict import verdicts
+from containernet_env.fidelity.gate import streams_to_json, times_from_json
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.proof import Check, NetworkProof
+from containernet_env.model.topology import Host, Link, Switch, Topology
+from containernet_env.network.emulator.link import direction_to_json
+from containernet_env.network.emulator.process import default_binary
+
+Fault = Callable[[str, DirectionSpec], DirectionSpec]
+"""What a direction of a name does instead of what was configured."""
+
+Stall = tuple[int, int]
+"""From when to when the emulator does not run, ns."""
+
+Noise = Mapping[str, Any]
+"""What the machine does to the emulator, where it differs from ``ORDINARY``: see link_emulator/virtual."""
+
+ORDINARY: Noise = {"wake_ns": 10_000, "late_wake": {"ratio": 0.001, "ns": 300_000}}
+"""A machine with other work: one wake-up in a thousand is late by up to 0.3 ms."""
+
+
+def as_configured(name: str, spec: DirectionSpec) -> DirectionSpec:
+    """No fault."""
+    return spec
+
+
+def changed(names: Sequence[str] | None = None, **values: object) -> Fault:
+    """A fault: these fields of these directions (default: all) are others."""
+
+    def fault(name: str, spec: DirectionSpec) -> DirectionSpec:
+        return replace(spec, **values) if names is None or name in names else spec  # type: ignore[arg-type]
+
+    return fault
+
+
+def star_of(*links: LinkSpec) -> Topology:
+    """Hosts h1, h2, ... on links of these kinds to the switch s1."""
+    hosts = [Host(f"h{n}", "member", IPv4Address(f"10.0.0.{n}"), 24) for n in range(1, len(links) + 1)]
+    made = [Link(host.name, "s1", link) for host, link in zip(hosts, links, strict=True)]
+    return Topology(hosts, [Switch("s1")], made).with_queues()
+
+
+def carry(
+    plan: GatePlan,
+    seed: int = 1,
+    fault: Fault = as_configured,
+    *,
+    noise: Noise = ORDINARY,
+    stalls: Sequence[Stall] = (),
+    delayed: Sequence[tuple[str, float, int]] = (),
+) -> tuple[Times, ...]:
+    """Carry out the streams of a plan.
+
+    ``delayed``: of the frames that a host sends, which share enters its interface how much later, ns.
+    """
+    request = {
+        "hosts": [
+            {"name": name, "pid": 1, "ip": str(IPv4Address("10.0.0.1") + n)} for n, name in enumerate(plan.hosts)
+        ],
+        "streams": streams_to_json(plan),
+        "warmup_ms": plan.warmup_ns // 10**6,
+        "duration_ms": plan.duration_ns // 10**6 + 1,
+        "switches": sorted(_switches(plan)),
+        "links": _links(plan, seed, fault),
+        "noise": {**noise, "stalls": [{"from_ns": begin, "to_ns": end} for begin, end in sorted(stalls)]},
+        "delayed": [{"host": host, "ratio": ratio, "ns": ns} for host, ratio, ns in delayed],
+        "seed": seed,
+    }
+    return _simulate(json.dumps(request))
+
+
+def _switches(plan: GatePlan) -> set[str]:
+    return {hop.sender for hop in plan.hops} - set(plan.hosts)
+
+
+def _links(plan: GatePlan, seed: int, fault: Fault) -> list[dict[str, Any]]:
+    """Each link of the plan once, from its host, with what its directions do."""
+    specs = {hop.name: direction_to_json(fault(hop.name, hop.spec), seed) for hop in plan.hops}
+    links: dict[str, dict[str, Any]] = {}
+    for hop in plan.hops:
+        a, b = (hop.sender, hop.receiver) if hop.sender in plan.hosts else (hop.receiver, hop.sender)
+        links[f"{a}-{b}"] = {
+            "name": f"{a}-{b}",
+            "a": {"port": a},
+            "b": {"switch": b},
+            "a_to_b": specs[f"{a}>{b}"],
+            "b_to_a": specs[f"{b}>{a}"],
+        }
+    return list(links.values())
+
+
+@lru_cache(maxsize=32)
+def _simulate(request: str) -> tuple[Times, ...]:
+    done = subprocess.run([default_binary(), "simulate"], input=request, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return times_from_json(json.loads(done.stdout))
+
+
+def gate(topology: Topology, seed: int = 1, fault: Fault = as_configured, **carried: Any) -> NetworkProof:
+    """A whole gate over a simulated network; ``carried``: see ``carry``."""
+    plan = plan_gate(topology)
+    return NetworkProof("before", verdicts(plan, carry(plan, seed, fault, **carried), EMULATOR))
+
+
+def wrong(proof: NetworkProof) -> set[tuple[str, str]]:
+    """What of which direction is wrong."""
+    return {(check.subject, check.kind) for check in proof.of("wrong")}
+
+
+def check_of(proof: NetworkProof, subject: str, kind: str) -> Check:
+    """The check of one property of one direction."""
+    (found,) = [check for check in proof.checks if (check.subject, check.kind) == (subject, kind)]
+    return found
