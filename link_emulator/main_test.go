@@ -2,52 +2,9 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
-
-// TestMain is the prober itself where TestProberEndsWithItsCaller has started this program.
-func TestMain(m *testing.M) {
-	if os.Getenv("BE_THE_PROBER") != "" {
-		os.Exit(run([]string{"rtt", "--life-fd", "3"}, os.Stdin, os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
-}
-
-func TestProberEndsWithItsCaller(t *testing.T) {
-	theirs, ours, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	prober := exec.Command(os.Args[0])
-	prober.Env = []string{"BE_THE_PROBER=1"}
-	prober.ExtraFiles = []*os.File{theirs}
-	// It waits for a request that does not come.
-	if _, err := prober.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := prober.Start(); err != nil {
-		t.Fatal(err)
-	}
-	theirs.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- prober.Wait() }()
-	select {
-	case err := <-ended:
-		t.Fatalf("ended before its caller: %v", err)
-	case <-time.After(100 * time.Millisecond):
-	}
-	ours.Close()
-	select {
-	case <-ended:
-	case <-time.After(5 * time.Second):
-		prober.Process.Kill()
-		t.Fatal("still runs 5 s after the end of its caller")
-	}
-}
 
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
@@ -76,6 +33,7 @@ func TestCommandLine(t *testing.T) {
 		{arguments: "rtt --life-fd 1", status: exitUsage, stderr: "--life-fd"},
 		{arguments: "rtt --life-fd 9999", status: exitUsage, stderr: "--life-fd"},
 		{arguments: "probe", stdin: "{}", status: exitUsage, stderr: "probe: hosts: got 0, allowed: 2 to 256"},
+		{arguments: "simulate", stdin: "{}", status: exitUsage, stderr: "simulate: hosts: got 0, allowed: 2 to 256"},
 		{arguments: "probe more", status: exitUsage, stderr: `probe: unexpected argument "more"`},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package control
 
 import (
@@ -18,7 +20,7 @@ import (
 )
 
 // deadline bounds every wait; it is far beyond what anything here takes.
-const deadline = 10 * time.Second
+const deadline = time.Minute
 
 // session is a server on an emulator whose TAPs are socket pairs, and a process that plays the host.
 type session struct {

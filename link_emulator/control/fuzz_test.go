@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package control
 
 import (
