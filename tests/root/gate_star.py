@@ -13,6 +13,7 @@ from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.topology import Host, Link, Switch, Topology
+from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.link import ShapedLink
 
@@ -26,16 +27,21 @@ def star_of(*links: LinkSpec) -> Topology:
 
 @dataclass(frozen=True)
 class Star:
-    """It, up. ``links`` are by host; ``stamps`` says who tells when a frame came, the kernel or the emulator."""
+    """It, up. ``links`` are by host."""
 
     topology: Topology
     pids: dict[str, int]
     links: dict[str, ShapedLink]
-    stamps: str
+    emulator: LinkEmulator
 
     def gate(self, **more: object) -> Gate:
         """One gate over it; the prober is the product's own."""
         return measure_gate(self.topology, self.pids, links="emulator", **more)  # type: ignore[arg-type]
+
+    def unread(self) -> int:
+        """How many frames the kernel dropped since the emulator read too slowly."""
+        ports = self.emulator.ask("stats").result["ports"].values()
+        return sum(port["tap_drops"]["queue"] for port in ports)
 
 
 @contextmanager
@@ -52,4 +58,4 @@ def star(topology: Topology, binary: Path | None = None) -> Iterator[Star]:
             links[host.name] = factory.make_link(here, Place("s1", switch), link.spec)
             # Frames that nobody asked for (routers, neighbours) would draw losses, too.
             netns.write_sysctl(pids[host.name], "net.ipv6.conf.all.disable_ipv6", "1")
-        yield Star(topology, pids, links, factory.emulator.hello["stamps"])
+        yield Star(topology, pids, links, factory.emulator)
