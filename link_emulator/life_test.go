@@ -6,7 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
+
+	"containernet-env/link_emulator/hang"
 )
 
 // TestMain is the prober itself where TestProberEndsWithItsCaller has started this program.
@@ -43,7 +44,7 @@ func TestProberEndsWithItsCaller(t *testing.T) {
 	ours.Close()
 	select {
 	case <-ended:
-	case <-time.After(time.Minute):
+	case <-hang.After():
 		prober.Process.Kill()
 		t.Fatal("still runs after the end of its caller")
 	}

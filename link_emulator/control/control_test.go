@@ -11,17 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/emulator"
+	"containernet-env/link_emulator/hang"
 )
 
 // deadline bounds every wait; it is far beyond what anything here takes.
-const deadline = time.Minute
-
 // session is a server on an emulator whose TAPs are socket pairs, and a process that plays the host.
 type session struct {
 	t        testing.TB
@@ -128,7 +126,7 @@ func (s *session) receive() string {
 		return line
 	case err := <-s.served:
 		s.t.Fatalf("the server ended: %v", err)
-	case <-time.After(deadline):
+	case <-hang.After():
 		s.t.Fatal("no line came within the deadline")
 	}
 	return ""
@@ -328,7 +326,7 @@ func TestServeEndsWithItsInput(t *testing.T) {
 		if err != nil {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(deadline):
+	case <-hang.After():
 		t.Fatal("it keeps running")
 	}
 }

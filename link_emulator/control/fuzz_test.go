@@ -11,10 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/emulator"
+	"containernet-env/link_emulator/hang"
 )
 
 // asEmulator makes the test program an emulator on fake devices that is controlled by its standard input. In the
@@ -162,7 +162,7 @@ func (c *child) ask(t *testing.T, input []byte) (replies []answered) {
 		// When this fails, no reply comes.
 		_, _ = c.requests.Write(fmt.Appendf(input[:len(input):len(input)], "\n{\"id\":%d,\"op\":\"heal\"}\n", last))
 	}()
-	if err := c.output.SetReadDeadline(time.Now().Add(deadline)); err != nil {
+	if err := c.output.SetReadDeadline(hang.Until()); err != nil {
 		t.Fatal(err)
 	}
 	for {

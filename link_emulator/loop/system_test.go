@@ -6,20 +6,17 @@ import (
 	"fmt"
 	"os/exec"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/hang"
 	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/netns"
 )
-
-// hang bounds every wait.
-const hang = time.Minute
 
 // system is a loop on the real kernel: two hosts and a mortal one on a switch, whose devices are socket pairs.
 type system struct {
@@ -93,13 +90,9 @@ func (s *system) pass(payload string) {
 
 func (s *system) await(host *device.Fake) {
 	s.t.Helper()
-	ready := []unix.PollFd{{Fd: int32(host.FD()), Events: unix.POLLIN}}
-	for end := time.Now().Add(hang); time.Now().Before(end); {
-		if n, err := unix.Poll(ready, 1000); n == 1 && err == nil {
-			return
-		}
+	if !hang.Readable(host.FD()) {
+		s.t.Fatal("nothing came")
 	}
-	s.t.Fatal("nothing came within the deadline")
 }
 
 func TestTrafficGoesOnWhileGarbageIsCollected(t *testing.T) {
@@ -128,7 +121,7 @@ func TestHostEndClosesItsPortOnly(t *testing.T) {
 		if got != "h2 0" {
 			t.Errorf("got death %q", got)
 		}
-	case <-time.After(hang):
+	case <-hang.After():
 		t.Fatal("no death was reported")
 	}
 	<-s.ports[2].Closed()

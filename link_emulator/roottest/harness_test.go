@@ -18,11 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/hang"
 	"containernet-env/link_emulator/netns"
 )
-
-// deadline bounds every wait: these tests judge identities, counters and order, and no time but that no frame is early.
-const deadline = time.Minute
 
 // hostRole marks a process that this test started to hold a network namespace.
 const hostRole = "LINK_EMULATOR_TEST_HOST"
@@ -271,7 +269,7 @@ func (e *emulator) awaitEnd(status int) {
 		if got := e.process.ProcessState.ExitCode(); got != status {
 			e.t.Errorf("the emulator ended with status %d, want %d", got, status)
 		}
-	case <-time.After(deadline):
+	case <-hang.After():
 		e.t.Error("the emulator keeps running without its driver")
 		_ = e.process.Process.Kill()
 	}
@@ -285,7 +283,7 @@ func (e *emulator) next() map[string]any {
 			e.t.Fatal("the emulator closed the connection")
 		}
 		return line
-	case <-time.After(deadline):
+	case <-hang.After():
 		e.t.Fatal("no line came within the deadline")
 	}
 	return nil

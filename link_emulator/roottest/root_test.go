@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/hang"
 	"containernet-env/link_emulator/rtt"
 )
 
@@ -26,7 +27,7 @@ func measure(t testing.TB, hosts []*host, more fields) rtt.Result {
 	for _, h := range hosts {
 		list = append(list, fields{"name": h.name, "pid": h.pid(), "ip": h.ip.String()})
 	}
-	request := fields{"hosts": list, "timeout_ms": deadline.Milliseconds()}
+	request := fields{"hosts": list, "timeout_ms": hang.Deadline.Milliseconds()}
 	for name, value := range more {
 		request[name] = value
 	}
@@ -219,7 +220,7 @@ func TestDriverDeathWithSomethingUnread(t *testing.T) {
 	}
 	readable := []unix.PollFd{{Fd: int32(fds[0]), Events: unix.POLLIN}}
 	for n := 0; n == 0; {
-		if n, err = unix.Poll(readable, int(deadline.Milliseconds())); err != nil && err != unix.EINTR {
+		if n, err = unix.Poll(readable, int(hang.Deadline.Milliseconds())); err != nil && err != unix.EINTR {
 			t.Fatal(err)
 		}
 	}
