@@ -1,10 +1,27 @@
-"""Tests in simulated time: those that are marked ``simulated``, see ``tests.simulated_time.simulated``."""
+"""Tests in simulated time, see ``tests.simulated_time.simulated``, and generated inputs, of which no time is judged.
+
+``CONTAINERNET_ENV_SEED``, by default 0, makes other inputs; many more where ``CONTAINERNET_ENV_SEEDS`` is ``long``.
+"""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import HealthCheck, core, settings
 
 from tests.simulated_time import simulated
+
+LONG = os.environ.get("CONTAINERNET_ENV_SEEDS") == "long"
+settings.register_profile(
+    "exact",
+    deadline=None,
+    database=None,
+    max_examples=5000 if LONG else 60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("exact")
+core.global_force_seed = int(os.environ.get("CONTAINERNET_ENV_SEED") or 0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

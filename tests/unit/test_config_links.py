@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-import pytest
-
-from containernet_env.base.errors import ConfigError
 from containernet_env.config import load_config
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.config import Config
@@ -26,12 +22,6 @@ def load(tmp_path, host, **top):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"nodes": [{**HOST, **host}], **top}))
     return load_config(path)
-
-
-def problems(tmp_path, host, **top):
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, host, **top)
-    return [(problem.path, problem.message, problem.got) for problem in caught.value.problems]
 
 
 def test_one_object_says_both_directions(tmp_path):
@@ -119,113 +109,3 @@ def test_the_plan_holds_every_value(tmp_path):
     }
     # What the switch sends waits in the network in any case.
     assert plan["links"][0]["b_to_a"]["uplink"] is None
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ({**OWN, "link": {"delay": "3ms"}}, [("$.nodes[0].link_delay", "is said again at $.nodes[0].link.delay")]),
-        (
-            {**OWN, "link": {"to_switch": {"bandwidth": 5}, "from_switch": {"bandwidth": 5}}},
-            [
-                (
-                    "$.nodes[0].bandwidth",
-                    "is said again at $.nodes[0].link.to_switch.bandwidth and $.nodes[0].link.from_switch.bandwidth",
-                )
-            ],
-        ),
-        ({"link": {}}, [("$.nodes[0].link_delay", "is missing"), ("$.nodes[0].bandwidth", "is missing")]),
-        (
-            {"bandwidth": 5, "link": {"to_switch": {"delay": "3ms"}, "from_switch": {}}},
-            [("$.nodes[0].link.from_switch.delay", "is missing")],
-        ),
-        ({**OWN, "link": 5}, [("$.nodes[0].link", "is not an object")]),
-        ({**OWN, "link": None}, [("$.nodes[0].link", "is not an object")]),
-        ({**OWN, "link": {"to_switch": 5}}, [("$.nodes[0].link.to_switch", "is not an object")]),
-        ({**OWN, "link": {"to_switch": {}, "loss": 0.1}}, [("$.nodes[0].link.loss", "is not a known key")]),
-        ({**OWN, "link": {"los": 0.1}}, [("$.nodes[0].link.los", 'is not a known key, did you mean "loss"?')]),
-        (
-            {**OWN, "link": {"jitter": {"value": "0ms"}}},
-            [
-                ("$.nodes[0].link.jitter.distribution", "is missing"),
-                ("$.nodes[0].link.jitter.value", "is no jitter at all"),
-            ],
-        ),
-        (
-            {**OWN, "link": {"to_switch": {"jitter": {"distribution": "normal", "value": "751us"}}}},
-            [("$.nodes[0].link.to_switch.jitter.value", "would make the delay negative at times")],
-        ),
-        (
-            {**OWN, "bandwidth": "unlimited", "link": {"queue": 5, "overhead": 24, "uplink": "network"}},
-            [
-                ("$.nodes[0].link.queue", "limits nothing"),
-                ("$.nodes[0].link.overhead", "takes no time"),
-                ("$.nodes[0].link.uplink", "says nothing"),
-            ],
-        ),
-        (
-            {**OWN, "link": {"from_switch": {"uplink": "host"}}},
-            [("$.nodes[0].link.from_switch.uplink", "says nothing here")],
-        ),
-        (
-            {**OWN, "link": {"jitter": {"distribution": "uniform", "value": "1ms", "correlation": "7.9ms"}}},
-            [("$.nodes[0].link.jitter.correlation", "is too short to keep order")],
-        ),
-        (
-            {
-                **OWN,
-                "link": {
-                    "jitter": {"distribution": "uniform", "value": "1ms", "correlation": "9ms", "reorder": True}
-                },
-            },
-            [("$.nodes[0].link.jitter.correlation", "goes with jitter that keeps order")],
-        ),
-        ({**OWN, "link": {"loss": {"good_to_bad_ratio": 2}}},
-         [
-             ("$.nodes[0].link.loss.model", "is missing"),
-             ("$.nodes[0].link.loss.bad_to_good_ratio", "is missing"),
-             ("$.nodes[0].link.loss.good_to_bad_ratio", "is out of range"),
-         ]),
-    ],
-)  # fmt: skip
-def test_problems_are_told_with_their_place(tmp_path, host, expected):
-    assert [(path, message) for path, message, _ in problems(tmp_path, host)] == expected
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("loss", "1%", "is not a number, a number without a unit: write 0.01"),
-        ("loss", None, "is not a number"),
-        ("loss", 1.5, "is out of range"),
-        ("loss", True, "is not a number"),
-        ("jitter", "1ms", "is not an object"),
-        ("queue", 0, "is out of range"),
-        ("queue", "5", "is not a queue limit, a number without quotes: write 5"),
-        ("queue", "0b", "is out of range"),
-        ("queue", 1.5, "is not a queue limit"),
-        ("overhead", 1001, "is out of range"),
-        ("overhead", "24b", "is not a whole number"),
-        ("uplink", "switch", "is not one of the choices"),
-        ("seed", -1, "is negative"),
-        ("seed", 2**53, "is out of range"),
-        ("seed", None, "is not a whole number"),
-    ],
-)
-def test_values_that_are_refused(tmp_path, key: str, value: Any, message: str):
-    ((path, told, got),) = problems(tmp_path, {**OWN, "link": {key: value}})
-    assert (path, told) == (f"$.nodes[0].link.{key}", message)
-    assert got == json.dumps(value)
-
-
-def test_every_problem_is_told_at_once(tmp_path):
-    found = problems(
-        tmp_path, {**OWN, "mem": 5, "link": {"delay": "3ms", "loss": 2, "seed": "x"}}, client={"link": {"queue": 9}}
-    )
-    assert [path for path, _, _ in found] == [
-        "$.nodes[0].mem",
-        "$.nodes[0].link_delay",
-        "$.nodes[0].link.loss",
-        "$.nodes[0].link.seed",
-        "$.client.link.queue",
-    ]

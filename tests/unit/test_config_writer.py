@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -58,7 +58,6 @@ def test_shipped_scenarios_come_back(tmp_path, path):
 
 
 @given(valid.topologies())
-@settings(max_examples=60, deadline=None)
 def test_any_topology_comes_back(tmp_path_factory, value):
     folder = tmp_path_factory.mktemp("topology")
     (folder / "first.json").write_text(json.dumps(value))
@@ -67,7 +66,6 @@ def test_any_topology_comes_back(tmp_path_factory, value):
 
 
 @given(valid.scenario_files())
-@settings(max_examples=60, deadline=None)
 def test_any_scenarios_come_back(tmp_path_factory, value):
     folder = tmp_path_factory.mktemp("scenarios")
     (folder / "first.json").write_text(json.dumps(value))
@@ -306,7 +304,6 @@ def test_a_key_space_of_as_many_keys_as_requests_is_the_default_and_not_in_the_n
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(10_000, 10**11))
-@settings(max_examples=60, deadline=None)
 def test_any_loss_and_rate_come_back(tmp_path_factory, one, other, rate_bps):
     folder = tmp_path_factory.mktemp("loss")
     bursts = {"model": "gilbert-elliott", "good_to_bad_ratio": one, "bad_to_good_ratio": other, "bad_loss_ratio": one}

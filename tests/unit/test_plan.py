@@ -186,21 +186,6 @@ def scenarios_of(tmp_path, *blocks):
     return path
 
 
-def test_a_scenario_that_asks_a_member_that_is_not_there_is_refused_with_its_place(tmp_path):
-    load = {"total": 5, "clients": 1, "conns": 1}
-    mine = scenarios_of(
-        tmp_path,
-        {"type": "read", "load": load, "consistency": "l", "target": ["etcd1", "etcd4"]},
-        {"type": "mixed", "load": load, "consistency": "l", "ratio": 0.5, "target": "etcd5"},
-    )
-    with pytest.raises(ConfigError) as caught:
-        plan_of(config_of(), scenarios=mine)
-    assert caught.value.file == str(mine)
-    found = [(problem.path, problem.got, problem.allowed) for problem in caught.value.problems]
-    allowed = '"leader", "cluster", etcd1, etcd2, etcd3'
-    assert found == [("$.scenarios[0].target[1]", '"etcd4"', allowed), ("$.scenarios[1].target", '"etcd5"', allowed)]
-
-
 def test_mixed_loads_load_the_data_set_and_leave_it_behind(tmp_path):
     load = {"duration": "1s", "clients": 1, "conns": 1}
     mixed = {"type": "mixed", "load": load, "consistency": "l", "ratio": [0.1, 0.5]}

@@ -3,12 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config.scenario_schema import RawRead
-from containernet_env.config.scenarios import DEFAULT_SCENARIOS, MAX_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.model.scenario import Dataset, Scenario, Warmup
 from containernet_env.plan.selection import select
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, names_of, reads, txns, write, writes
@@ -164,7 +163,6 @@ LOADS = st.builds(
 DATAS = st.builds(lambda key, val: {"keySize": key, "valSize": val}, st.integers(3, 20), st.integers(1, 1000))
 
 
-@settings(deadline=None)
 @given(
     axis(LOADS), axis(DATAS), axis(st.sampled_from(["leader", "cluster"])), axis(st.sampled_from(["l", "s", "default"]))
 )
@@ -193,199 +191,6 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
     )
     assert single.scenarios == listed.scenarios
     assert single.dataset == Dataset()
-
-
-@pytest.mark.parametrize(
-    ("value", "path", "got", "allowed"),
-    [
-        ([], "$", "[]", "an object with the keys dataset, scenarios"),
-        ({}, "$.scenarios", None, "a list of 1 to 1000 blocks"),
-        ({"scenarios": []}, "$.scenarios", "0 entries", "at least 1"),
-        ({"scenarios": [writes()], "more": 1}, "$.more", "1", "dataset, scenarios"),
-        ({"scenarios": [5]}, "$.scenarios[0]", "5", "an object"),
-        ({"scenarios": [{"load": LOAD}]}, "$.scenarios[0].type", None, '"write" or "read"'),
-        ({"scenarios": [writes(type="put")]}, "$.scenarios[0].type", '"put"', '"write" or "read"'),
-        ({"scenarios": [writes(type=5)]}, "$.scenarios[0].type", "5", '"write" or "read"'),
-        ({"scenarios": [writes(load=[])]}, "$.scenarios[0].load", "0 entries", "at least 1"),
-        ({"scenarios": [writes(consistency="l")]}, "$.scenarios[0].consistency", '"l"', "type, load, data, target"),
-        ({"scenarios": [reads(ratio=0.5)]}, "$.scenarios[0].ratio", "0.5", "type, load, target, keys"),
-        ({"scenarios": [reads(consistency=["l", "x"])]}, "$.scenarios[0].consistency[1]", '"x"', '"l" or "s"'),
-        ({"scenarios": [writes(target="All")]}, "$.scenarios[0].target", '"All"', '"leader", "cluster" or a member'),
-        ({"scenarios": [writes(target=["leader", 1])]}, "$.scenarios[0].target[1]", "1", "a member's name"),
-        ({"scenarios": [writes(load={"clients": 1, "conns": 1})]}, "$.scenarios[0].load.total", None, "or duration"),
-        ({"scenarios": [writes(load=LOAD | {"duration": "1s"})]}, "$.scenarios[0].load.duration", '"1s"', "either"),
-        ({"scenarios": [writes(load=OPEN | {"duration": 10})]}, "$.scenarios[0].load.duration", "10", '"10s"'),
-        ({"scenarios": [writes(load=OPEN | {"duration": "13h"})]}, "$.scenarios[0].load.duration", '"13h"', "43200s"),
-        ({"scenarios": [writes(load=OPEN | {"rate": 0})]}, "$.scenarios[0].load.rate", "0", "from 0.1 to 1000000"),
-        ({"scenarios": [writes(load=OPEN | {"rate": True})]}, "$.scenarios[0].load.rate", "true", "a number"),
-        ({"scenarios": [writes(load=OPEN | {"rate": [5, "x"]})]}, "$.scenarios[0].load.rate[1]", '"x"', "a number"),
-        ({"scenarios": [writes(load=OPEN | {"rate": []})]}, "$.scenarios[0].load.rate", "0 entries", "at least 1"),
-        (
-            {"scenarios": [writes(load=LOAD | {"total": 100_000, "rate": 1})]},
-            "$.scenarios[0].load.rate",
-            "1",
-            "at most 43200s",
-        ),
-        (
-            {"scenarios": [writes(load=LOAD | {"arrival": "poisson"})]},
-            "$.scenarios[0].load.arrival",
-            '"poisson"',
-            "only beside rate",
-        ),
-        (
-            {"scenarios": [writes(load=OPEN | {"arrival": "even"})]},
-            "$.scenarios[0].load.arrival",
-            '"even"',
-            '"constant" or "poisson"',
-        ),
-        ({"scenarios": [writes(load=OPEN | {"warmup": 0})]}, "$.scenarios[0].load.warmup", "0", "from 1 to"),
-        ({"scenarios": [writes(load=OPEN | {"warmup": "2h"})]}, "$.scenarios[0].load.warmup", '"2h"', "3600s"),
-        ({"scenarios": [writes(load=OPEN | {"warmup": True})]}, "$.scenarios[0].load.warmup", "true", "duration"),
-        (
-            {"scenarios": [writes(load=OPEN | {"rate": 0.1, "warmup": 1000})]},
-            "$.scenarios[0].load.warmup",
-            "1000",
-            "at most 3600s",
-        ),
-        (
-            {"scenarios": [writes(load=LOAD | {"clients": [1, 11]})]},
-            "$.scenarios[0].load.clients",
-            "[1, 11]",
-            "at most total, 10",
-        ),
-        ({"scenarios": [writes(load=OPEN, data=DATA | {"keySize": 3})]}, "$.scenarios[0].data.keySize", "3", "least 4"),
-        ({"scenarios": [mixed(ratio=1.1)]}, "$.scenarios[0].ratio", "1.1", "from 0 to 1"),
-        (
-            {"scenarios": [{"type": "mixed", "load": LOAD, "consistency": "l"}]},
-            "$.scenarios[0].ratio",
-            None,
-            "from 0 to 1",
-        ),
-        ({"scenarios": [reads(keys="zipf")]}, "$.scenarios[0].keys", '"zipf"', '"uniform" or "zipfian"'),
-        ({"scenarios": [reads(zipfExponent=1)]}, "$.scenarios[0].zipfExponent", "1", 'only beside keys "zipfian"'),
-        ({"scenarios": [reads(keys="zipfian", zipfExponent=0)]}, "$.scenarios[0].zipfExponent", "0", "from 0.01 to 10"),
-        ({"scenarios": [writes(zipfExponent=1)]}, "$.scenarios[0].zipfExponent", "1", 'only beside keys "zipfian"'),
-        ({"scenarios": [writes(keySpace=0)]}, "$.scenarios[0].keySpace", "0", "from 1 to 1000000000"),
-        ({"scenarios": [writes(keySpace=62**4 + 1)]}, "$.scenarios[0].data.keySize", "4", "at least 5"),
-        ({"scenarios": [writes(load=OPEN, keys="uniform")]}, "$.scenarios[0].keySpace", None, "uniform ones are drawn"),
-        ({"scenarios": [reads(keySpace=5)]}, "$.scenarios[0].keySpace", "5", "type, load, target, keys"),
-        ({"scenarios": [writes(load=LOAD | {"timeout": "0s"})]}, "$.scenarios[0].load.timeout", '"0s"', "3600s"),
-        (
-            {"scenarios": [writes(load=LOAD | {"stallTimeout": "10us"})]},
-            "$.scenarios[0].load.stallTimeout",
-            '"10us"',
-            "at least 1ms",
-        ),
-        ({"scenarios": [reads(verify=1)]}, "$.scenarios[0].verify", "1", "true or false"),
-        ({"scenarios": [reads(spanKeys=0)]}, "$.scenarios[0].spanKeys", "0", "from 1 to"),
-        ({"scenarios": [reads(spanKeys=[5, 10_001])]}, "$.scenarios[0].spanKeys", "[5, 10001]", "at most dataset.keys"),
-        ({"scenarios": [reads(spanKeys=5, prefix="0")]}, "$.scenarios[0].spanKeys", "5", "one of prefix, span and"),
-        ({"scenarios": [reads(limit=5)]}, "$.scenarios[0].limit", "5", "only beside prefix, span or spanKeys"),
-        ({"scenarios": [reads(spanKeys=5, limit=0)]}, "$.scenarios[0].limit", "0", "from 1 to"),
-        ({"scenarios": [reads(prefix="")]}, "$.scenarios[0].prefix", '""', "1 to 200 of 0-9"),
-        ({"scenarios": [reads(prefix="0*")]}, "$.scenarios[0].prefix", '"0*"', "1 to 200 of 0-9"),
-        ({"scenarios": [reads(prefix="x")]}, "$.scenarios[0].prefix", '"x"', "some of its keys, 00000000 to 000002bH"),
-        ({"scenarios": [reads(prefix="0", keys="uniform")]}, "$.scenarios[0].keys", '"uniform"', "only where reads"),
-        ({"scenarios": [reads(span={"from": "a"})]}, "$.scenarios[0].span.to", None, "1 to 200 of 0-9"),
-        ({"scenarios": [reads(span={"from": "b", "to": "b"})]}, "$.scenarios[0].span.to", '"b"', "sorts after from, b"),
-        ({"scenarios": [reads(span={"from": "a", "to": "b", "x": 1})]}, "$.scenarios[0].span.x", "1", "from, to"),
-        ({"scenarios": [reads(keysOnly=True, countOnly=True)]}, "$.scenarios[0].countOnly", "true", "one of keysOnly"),
-        (
-            {"dataset": {"keyPrefix": "d/"}, "scenarios": [reads(span={"from": "d/", "to": "e"})]},
-            "$.scenarios[0].span",
-            '{"from": "d/", "to": "e"}',
-            "start with dataset.keyPrefix, d/",
-        ),
-        (
-            {"dataset": {"keyPrefix": "0000"}, "scenarios": [reads()]},
-            "$.dataset.keyPrefix",
-            '"0000"',
-            "at least one of them / .",
-        ),
-        ({"dataset": {"keyPrefix": "a b"}, "scenarios": [reads()]}, "$.dataset.keyPrefix", '"a b"', "1 to 200 of 0-9"),
-        ({"scenarios": [mixed(prefix="0")]}, "$.scenarios[0].prefix", '"0"', "type, load, target, keys"),
-        ({"scenarios": [txns(consistency="l")]}, "$.scenarios[0].consistency", '"l"', "type, load, target, keys"),
-        ({"scenarios": [writes(spanKeys=5)]}, "$.scenarios[0].spanKeys", "5", "type, load, data, target"),
-        ({"scenarios": [writes(verify=True)]}, "$.scenarios[0].verify", "true", "type, load, data, target"),
-        ({"scenarios": [writes(load=LOAD | {"total": 0})]}, "$.scenarios[0].load.total", "0", "from 1 to"),
-        ({"scenarios": [writes(load=LOAD | {"total": True})]}, "$.scenarios[0].load.total", "true", "whole number"),
-        ({"scenarios": [writes(load=LOAD | {"total": 1.5})]}, "$.scenarios[0].load.total", "1.5", "whole number"),
-        ({"scenarios": [writes(load=LOAD | {"total": -1})]}, "$.scenarios[0].load.total", "-1", "from 1 to"),
-        ({"scenarios": [writes(load=[LOAD, LOAD | {"conns": 0}])]}, "$.scenarios[0].load[1].conns", "0", "from 1"),
-        (
-            {"scenarios": [writes(load=LOAD | {"clients": 11})]},
-            "$.scenarios[0].load.clients",
-            "11",
-            "at most total, 10",
-        ),
-        ({"scenarios": [writes(data={"keySize": 4})]}, "$.scenarios[0].data.valSize", None, "whole number"),
-        (
-            {"scenarios": [writes(load=LOAD | {"total": 3845}, data=[DATA, DATA | {"keySize": 2}])]},
-            "$.scenarios[0].data[1].keySize",
-            "2",
-            "at least 3",
-        ),
-        ({"dataset": {"keySize": 1}, "scenarios": [reads()]}, "$.dataset.keySize", "1", "at least 3"),
-        (
-            {"scenarios": [writes(), writes(target=["cluster", "leader"])]},
-            "$.scenarios[1]",
-            "write-leader-10x1x1-4B-64B",
-            "each scenario once",
-        ),
-        (
-            {
-                "scenarios": [
-                    writes(
-                        load=[LOAD | {"total": n} for n in range(1, MAX_SCENARIOS + 1)], target=["leader", "cluster"]
-                    )
-                ]
-            },
-            "$.scenarios",
-            "2000",
-            "at most 1000",
-        ),
-    ],
-)
-def test_a_wrong_scenario_file_is_refused_with_what_is_allowed(tmp_path, value, path, got, allowed):
-    file = write(tmp_path, value)
-    with pytest.raises(ConfigError) as caught:
-        load_scenarios(file)
-    (problem,) = caught.value.problems
-    assert (problem.path, problem.got) == (path, got)
-    assert allowed in problem.allowed
-    assert caught.value.file == str(file)
-
-
-def test_every_problem_of_a_scenario_file_is_reported_at_once(tmp_path):
-    file = write(
-        tmp_path,
-        {"scenarios": [writes(load={"total": 0, "clients": 1, "conns": 1}, target="X"), reads(load="y", q=1)], "z": 1},
-    )
-    with pytest.raises(ConfigError) as caught:
-        load_scenarios(file)
-    assert [problem.path for problem in caught.value.problems] == [
-        "$.scenarios[0].load.total",
-        "$.scenarios[0].target",
-        "$.scenarios[1].load",
-        "$.scenarios[1].q",
-        "$.z",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("block", "path"),
-    [
-        (writes(load=LOAD | {"total": 86_400_000_001}), "$.scenarios[0].load.total"),
-        (writes(load={"total": 20_000, "clients": 10_001, "conns": 1}), "$.scenarios[0].load.clients"),
-        (writes(load=LOAD | {"conns": 10_001}), "$.scenarios[0].load.conns"),
-        (writes(data=DATA | {"keySize": 1025}), "$.scenarios[0].data.keySize"),
-        (writes(data=DATA | {"valSize": (1 << 20) + 1}), "$.scenarios[0].data.valSize"),
-    ],
-)
-def test_what_the_benchmark_server_would_refuse_is_refused_in_the_file(tmp_path, block, path):
-    with pytest.raises(ConfigError) as caught:
-        load_scenarios(write(tmp_path, {"scenarios": [block]}))
-    assert [problem.path for problem in caught.value.problems] == [path]
 
 
 def test_the_smallest_keys_that_are_all_different_are_enough(tmp_path):
@@ -476,21 +281,89 @@ def test_loading_the_data_set_makes_it():
     assert dataset.load.clients <= dataset.load.total
 
 
-def test_what_is_allowed_is_said_of_objects_that_are_missing_too(tmp_path):
+# --- spans and transactions -------------------------------------------------------------------------------------------
+
+PREFIXED = {"keyPrefix": "d/", "keySize": 3, "valSize": 10, "keys": 100}
+
+
+def test_names_of_spans_say_what_is_asked_for(tmp_path):
+    blocks = [
+        reads(spanKeys=[1, 10], limit=5, keys=["sequential", "uniform"], verify=False),
+        reads(prefix="0000", keysOnly=True),
+        reads(span={"from": "00000001", "to": "0000001Z"}, limit=2, countOnly=True),
+        reads(keysOnly=True),
+        mixed(spanKeys=7),
+        txns(target=["leader", "cluster"], keys=["sequential", "zipfian"]),
+    ]
+    assert names_of(tmp_path, *blocks) == [
+        "read-linearizable-10x1x1-span1-limit5-unverified",
+        "read-linearizable-10x1x1-span1-limit5-uniform-unverified",
+        "read-linearizable-10x1x1-span10-limit5-unverified",
+        "read-linearizable-10x1x1-span10-limit5-uniform-unverified",
+        "read-linearizable-10x1x1-prefix:0000-keysonly",
+        "read-linearizable-10x1x1-00000001..0000001Z-limit2-countonly",
+        "read-linearizable-10x1x1-keysonly",
+        "mixed-w0.5-linearizable-10x1x1-span7",
+        "txn-leader-10x1x1",
+        "txn-leader-10x1x1-zipfian",
+        "txn-10x1x1",
+        "txn-10x1x1-zipfian",
+    ]
+
+
+def test_spans_and_transactions_are_of_the_data_set(tmp_path):
+    blocks = [
+        reads(prefix="d/01"),
+        reads(span={"from": "d/002", "to": "d/00A"}, limit=3),
+        reads(spanKeys=7),
+        reads(spanKeys=100, countOnly=True),
+        txns(keys="shuffled"),
+        writes(data={"keySize": 4, "valSize": 64}),
+    ]
+    file = load_scenarios(write(tmp_path, {"dataset": PREFIXED, "scenarios": blocks}))
+    assert [s.keys_answered for s in file.scenarios[:4]] == [38, 3, 7, 0]
+    assert [s.key_prefix for s in file.scenarios] == ["d/"] * 5 + [""]
+    assert [s.verify for s in file.scenarios] == [True] * 4 + [False] * 2
+    txn = file.scenarios[4]
+    assert (txn.type, txn.key_space, txn.val_size, txn.consistency, txn.target) == ("txn", 100, 10, None, "cluster")
+    assert txn.uses_dataset and not txn.reads
+    assert (file.dataset.load.key_prefix, file.dataset.load.key_space) == ("d/", 100)
+
+
+def test_with_a_key_prefix_writes_neither_make_nor_spoil_the_data_set(tmp_path):
+    dataset = {"keySize": 4, "valSize": 64, "keys": 10}
+    for prefix, made, spoilt in (({}, True, False), ({"keyPrefix": "d/"}, False, True)):
+        block = writes(data=[DATA, DATA | {"valSize": 65}])
+        file = load_scenarios(write(tmp_path, {"dataset": dataset | prefix, "scenarios": [block, reads()]}))
+        same, other, read = file.scenarios
+        assert file.dataset.present_after(same, False) is made
+        assert file.dataset.present_after(other, True) is spoilt
+        assert file.dataset.present_after(read, True)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "block", "written", "fine"),
+    [
+        ({}, reads(spanKeys=5), writes(), False),
+        ({}, reads(prefix="0000"), writes(), False),
+        ({}, reads(span={"from": "00000000", "to": "0000001"}), writes(data={"keySize": 7, "valSize": 1}), False),
+        ({}, mixed(spanKeys=5), writes(), False),
+        ({}, reads(prefix="0000", verify=False), writes(), True),
+        # One key at a time is known by its name.
+        ({}, reads(), writes(data={"keySize": 9, "valSize": 1}), True),
+        # Nothing is written but the data set itself.
+        ({}, reads(spanKeys=5), txns(), True),
+        ({"keyPrefix": "d/"}, reads(spanKeys=5), writes(data={"keySize": 9, "valSize": 1}), True),
+        ({"keyPrefix": "d/"}, reads(prefix="d/"), writes(load=LOAD | {"total": 62**2}), True),
+    ],
+)
+def test_a_span_is_verified_where_only_the_data_set_is(tmp_path, dataset, block, written, fine):
+    path = write(tmp_path, {"dataset": dataset, "scenarios": [block, written]})
+    if fine:
+        load_scenarios(path)
+        return
     with pytest.raises(ConfigError) as caught:
-        load_scenarios(write(tmp_path, {"scenarios": [{"type": "txn"}]}))
+        load_scenarios(path)
     (problem,) = caught.value.problems
-    assert (problem.path, problem.message) == ("$.scenarios[0].load", "is missing")
-    assert str(problem.allowed).startswith("an object with the keys total, duration, rate, ")
-
-
-def test_many_blocks_that_lack_keys_are_told_in_time(tmp_path, monkeypatch):
-    """15 KB took 6 s: what is allowed was worked out again for each of them."""
-    made = []
-    whole = RawRead.model_json_schema.__func__
-    monkeypatch.setattr(
-        RawRead, "model_json_schema", classmethod(lambda kind, **rest: made.append(kind) or whole(kind, **rest))
-    )
-    with pytest.raises(ConfigError) as caught:
-        load_scenarios(write(tmp_path, {"scenarios": [{"type": "read"}] * 500}))
-    assert len(caught.value.problems) == 1000 and len(made) <= 2
+    assert "$.scenarios[1] writes" in problem.message and "keyPrefix" in problem.allowed
+    assert problem.path == f"$.scenarios[0].{next(key for key in ('spanKeys', 'prefix', 'span') if key in block)}"

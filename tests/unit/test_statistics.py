@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -195,7 +195,6 @@ def test_a_worked_example_of_the_test() -> None:
     assert (found.u, round(found.p / 2, 4), found.exact) == (35, 0.1272, True)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 4), min_size=1, max_size=5),
     st.lists(st.integers(0, 4), min_size=1, max_size=5),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from containernet_env.model.chance import Jitter
@@ -45,7 +45,6 @@ def test_an_overhead_counts_in_round_trips_and_default_queues():
     assert queues([LinkSpec.symmetric(0, 12_304_000)] * 2) == [(254, 254)] * 2
 
 
-@settings(deadline=None)
 @given(st.lists(SPECS, min_size=2, max_size=8))
 def test_rtt_is_the_same_from_both_ends(specs):
     topology = star(specs)
@@ -57,7 +56,6 @@ def test_rtt_is_the_same_from_both_ends(specs):
     assert topology.largest_member_rtt().expected_ns == max(pair.expected_ns for pair in pairs)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(DELAYS_NS, RATES_BPS), min_size=2, max_size=6))
 def test_symmetric_links_follow_the_formula(links):
     topology = star([LinkSpec.symmetric(delay, rate) for delay, rate in links])
@@ -130,7 +128,6 @@ def test_a_direction_that_is_no_number_is_refused(values):
         DirectionSpec(*values)
 
 
-@settings(deadline=None)
 @given(SPECS)
 def test_a_link_seen_from_both_ends_is_the_same(spec):
     assert spec.reversed().reversed() == spec
@@ -172,7 +169,6 @@ def test_a_queue_has_a_least_and_a_most_and_what_is_asked_for_stays():
     assert star([asked] * 2).with_queues().links == star([asked] * 2).links
 
 
-@settings(deadline=None)
 @given(st.lists(SPECS, min_size=2, max_size=8))
 def test_every_queue_covers_every_pairs_product_up_to_the_most(specs):
     topology = star(specs).with_queues()

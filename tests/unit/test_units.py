@@ -3,7 +3,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from containernet_env.base import units
@@ -29,7 +29,6 @@ def test_a_duration_without_a_known_unit_is_refused(value):
         units.parse_duration(value)
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=10**14))
 def test_durations_survive_being_written_and_read(duration_ns):
     assert units.parse_duration(units.format_duration(duration_ns)) == duration_ns
@@ -62,7 +61,6 @@ def test_a_size_without_a_known_unit_is_refused(value):
         units.parse_size(value)
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=1 << 44))
 def test_sizes_survive_being_written_and_read(size_bytes):
     assert units.parse_size(units.format_size(size_bytes)) == size_bytes
@@ -91,7 +89,6 @@ def test_what_is_no_number_of_cpus_is_refused(value):
         units.parse_cpus(value)
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=10**11))
 def test_bandwidths_survive_being_written_and_read(rate_bps):
     assert units.parse_bandwidth(Decimal(units.format_mbps(rate_bps))) == rate_bps

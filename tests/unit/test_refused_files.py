@@ -1,0 +1,419 @@
+"""What a user reads of a topology or scenario file that is refused: each mistake alone, and that none hides another.
+
+The messages are in the snapshot. After a change that is meant: pytest tests/unit/test_refused_files.py
+--snapshot-update, and read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from containernet_env import cli
+from containernet_env.base.errors import ConfigError
+from containernet_env.config import load_config
+from containernet_env.config.reader import MAX_FILE_BYTES
+from containernet_env.config.scenario_schema import RawRead
+from containernet_env.config.scenarios import MAX_SCENARIOS, load_scenarios
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
+from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, writes
+
+HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}
+NODE = HOST | {"bandwidth": 10, "link_delay": "3ms"}
+BESIDE = NODE | {"ip": "10.0.0.9"}
+Load = Callable[[Path], Any]
+
+
+class Text(str):
+    """The text of a file, and not a value in it."""
+
+
+def problems(tmp_path: Path, value: Any, load: Load = load_config) -> tuple[Any, ...]:
+    """Every problem of a file that is refused, in the order of their places."""
+    path = tmp_path / "file.json"
+    content = value if isinstance(value, str | bytes) else json.dumps(value)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    found = caught.value.problems
+    assert caught.value.file == str(path) and found
+    assert [(one.line, one.column) for one in found] == sorted((one.line, one.column) for one in found)
+    return tuple(found)
+
+
+def refused(tmp_path: Path, values: Iterable[Any], load: Load = load_config) -> dict[str, str]:
+    """By the beginning of its text: what is said of each file, a line for each problem."""
+    told = {}
+    for value in values:
+        name = str(value) if isinstance(value, str | bytes) else json.dumps(value)
+        name = name if len(name) < 400 else f"{name[:200]}... of {len(name)}"
+        assert name not in told, name
+        told[name] = "\n".join(str(problem) for problem in problems(tmp_path, value, load))
+    return told
+
+
+# --- topologies -------------------------------------------------------------------------------------------------------
+
+VALUES: dict[str, list[Any]] = {
+    "ip": [
+        *("10.0.0.999", "10.0.0.01", "10.0.0", "10.0.0.1/24", "::1", "127.0.0.1", "224.0.0.1", "0.0.0.0"),
+        *(167772161, None),
+    ],
+    "mem": [
+        *("512", "512mb", "0m", "15m", "-512m", "99999g", "512 m", "512MB", "512MiB", "1Gi", "1T"),
+        *(512, 536870912, True, None),
+    ],
+    "cpus": [0, -1, "-1", "two", 0.001, 100_000, True, None, "2 cores", "50%", "many"],
+    "bandwidth": [
+        *(0, -5, 1e30, False, "1000", "1g", "100 Mbit", "1G", "1Gbit", "500kbit/s", "10MB/s", "none"),
+    ],
+    "link_delay": [
+        *("3", "-3ms", "11s", "3 ms", "3min", "3msec", "3 milliseconds", "3MS", "500µs", "2sec", "1,5ms", " 3ms"),
+        *("2min", "11 s", "soon", 3, {"ms": 3}),
+    ],
+}
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_a_value_that_a_node_cannot_have(tmp_path: Path, snapshot: SnapshotAssertion, key: str) -> None:
+    """With what was found, what is allowed, and what to write where that can be guessed."""
+    told = refused(tmp_path, ([BESIDE, NODE | {key: value}] for value in VALUES[key]))
+    assert all(f", $[1].{key}: is " in text and "; allowed: " in text for text in told.values())
+    assert [text.splitlines()[0].split(", $")[1] for text in told.values()] == snapshot
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999999999999999999999", "9" * 5000])
+@pytest.mark.parametrize("key", ["cpus", "bandwidth"])
+def test_numbers_that_json_does_not_have_are_refused_once(tmp_path: Path, key: str, literal: str) -> None:
+    (found,) = problems(tmp_path, json.dumps([NODE | {key: "HERE"}]).replace('"HERE"', literal))
+    assert (found.path, found.got[:8]) == (f"$[0].{key}", literal[:8]) and "from 0.01 to" in found.allowed
+
+
+def nodes(*changes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A topology with a node for each of these changes."""
+    return {"nodes": [NODE | change for change in changes or ({},)], **more}
+
+
+def without(key: str) -> dict[str, Any]:
+    return {name: value for name, value in NODE.items() if name != key}
+
+
+SHAPES = [
+    *({}, [], 7, [1], [NODE] * 2, {"nodes": {}}, nodes(node=1), nodes(client=None), nodes(client={"speed": 1})),
+    *([NODE | {"name": "a"}], [NODE | {"bandwith": 1}], [NODE | {"color": "red"}]),
+    *([without(key)] for key in NODE),
+    *({"nodes": [without(key)]} for key in NODE),
+    *(nodes(etcd=etcd) for etcd in ({"heartbeat": "1ms"}, {"data": "ram"}, {"heartbeat_interval": "1.5ms"})),
+    *(nodes(etcd=etcd) for etcd in ({"heartbeat_interval": 100}, {"election_timeout": "51s"})),
+    nodes(etcd={"heartbeat_interval": "100ms", "election_timeout": "499ms"}),
+    *(nodes({"name": "near1"}, {"ip": "10.0.0.2"}, etcd={"leader": name}) for name in ("near2", "etcd1", "other", 1)),
+    nodes({"name": "Near1"}, etcd={"leader": "near1"}),  # the leader may be the one that was meant
+    *(nodes(subnet=subnet) for subnet in ("10.0.0.0/33", "10.0.0.1/24", "127.0.0.0/24")),
+    nodes({}, {"ip": "10.0.0.2"}, subnet="10.0.0.0/30"),
+    *(nodes(client={"ip": ip}) for ip in ("10.0.0.1", "10.9.0.1")),
+    *([NODE, NODE | {"ip": ip}] for ip in ("10.0.1.1", "10.0.0.0", "10.0.0.255")),
+    *(nodes(scenarios=""), [NODE | {"ip": f"10.0.0.{number}"} for number in range(1, 102)]),
+    *(nodes({"name": name}) for name in ("", "1a", "A", "a_b", "-a", "a" * 64, "ä", 5, None)),
+    *(nodes({"name": name}) for name in ("client", "benchmark", "s1", "link")),
+    nodes({"name": "etcd2"}, {"ip": "10.0.0.2"}, {"ip": "10.0.0.3", "name": "etcd2"}),
+    *(nodes({key: 1}) for key in ("bw", "delay", "cpu", "cpu_quota", "memory", "mem_limit", "Link-Delay", "loss")),
+    *({"nodes": wrong, "client": {"cpus": 0, "ip": "10.9.0.1"}, "etcd": 5} for wrong in (5, None, "x")),
+]
+
+
+def test_a_topology_of_another_shape(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    assert refused(tmp_path, SHAPES) == snapshot
+
+
+JITTER = {"distribution": "uniform", "value": "1ms"}
+LINKS: list[dict[str, Any]] = [
+    *({"loss": loss} for loss in ("1%", None, 1.5, True, {"good_to_bad_ratio": 2})),
+    *({"jitter": jitter} for jitter in ("1ms", {"value": "0ms"}, JITTER | {"value": "1 us"})),
+    *({"jitter": JITTER | change} for change in ({"distribution": "Normal"}, {"correlation": "7.9ms"})),
+    {"jitter": JITTER | {"correlation": "9ms", "reorder": True}},
+    {"to_switch": {"jitter": {"distribution": "normal", "value": "751us"}}},
+    *({"queue": queue} for queue in (0, "5", "0b", 1.5, "64 k", "64KB")),
+    *({"overhead": 1001}, {"overhead": "24b"}, {"uplink": "switch"}, {"from_switch": {"uplink": "host"}}),
+    *({"seed": seed} for seed in (-1, 2**53, None)),
+    *({"delay": "3ms"}, {"los": 0.1}, {"bw": 5}, {"latency": "3ms"}, {"max_queue_size": 5}),
+    *(
+        {"to_switch": 5},
+        {"to_switch": {}, "loss": 0.1},
+        {"to_switch": {"bandwidth": 5}, "from_switch": {"bandwidth": 5}},
+    ),
+]
+
+
+def test_a_link_that_there_cannot_be(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    hosts = [NODE | {"link": link} for link in (*LINKS, 5, None)]
+    hosts.append(NODE | {"bandwidth": "unlimited", "link": {"queue": 5, "overhead": 24, "uplink": "network"}})
+    hosts.append(HOST | {"link": {}})
+    hosts.append(HOST | {"bandwidth": 5, "link": {"to_switch": {"delay": "3ms"}, "from_switch": {}}})
+    hosts.append(NODE | {"mem": 5, "link": {"delay": "3ms", "loss": 2, "seed": "x"}})
+    values = [{"nodes": [host]} for host in hosts] + [nodes(client={"link": {"queue": 9}})]
+    assert refused(tmp_path, values) == snapshot
+
+
+# --- scenarios --------------------------------------------------------------------------------------------------------
+
+WRITES: list[dict[str, Any]] = [
+    *({"type": kind} for kind in ("put", 5)),
+    *({"load": load} for load in ([], {"clients": 1, "conns": 1})),
+    *({"load": LOAD | change} for change in ({"duration": "1s"}, {"arrival": "poisson"}, {"clients": [1, 11]})),
+    *({"load": LOAD | {"total": total}} for total in (0, True, 1.5, -1, 86_400_000_001)),
+    *({"load": LOAD | change} for change in ({"total": 100_000, "rate": 1}, {"clients": 11}, {"timeout": "0s"})),
+    *({"load": LOAD | change} for change in ({"stallTimeout": "10us"}, {"conns": 10_001})),
+    *({"load": [LOAD, LOAD | {"conns": 0}]}, {"load": {"total": 20_000, "clients": 10_001, "conns": 1}}),
+    *({"load": OPEN | {"duration": duration}} for duration in (10, "13h")),
+    *({"load": OPEN | {"rate": rate}} for rate in (0, True, [5, "x"], [])),
+    *({"load": OPEN | {"warmup": warmup}} for warmup in (0, "2h", True)),
+    *({"load": OPEN | change} for change in ({"arrival": "even"}, {"rate": 0.1, "warmup": 1000})),
+    *({"consistency": "l"}, {"spanKeys": 5}, {"verify": True}, {"zipfExponent": 1}),
+    *({"target": target} for target in ("All", ["leader", 1])),
+    *({"data": DATA | change} for change in ({"keySize": 1025}, {"valSize": (1 << 20) + 1})),
+    *({"data": {"keySize": 4}}, {"load": OPEN, "data": DATA | {"keySize": 3}}),
+    {"load": LOAD | {"total": 3845}, "data": [DATA, DATA | {"keySize": 2}]},
+    {"load": LOAD | {"total": 62, "warmup": 1}, "data": {"keySize": 1, "valSize": 8}},
+    *({"keySpace": 0}, {"keySpace": 62**4 + 1}, {"load": OPEN, "keys": "uniform"}),
+]
+READS: list[dict[str, Any]] = [
+    *({"ratio": 0.5}, {"consistency": ["l", "x"]}, {"consistency": "linearizable"}, {"target": "Leader"}),
+    *({"keys": "zipf"}, {"zipfExponent": 1}, {"keys": "zipfian", "zipfExponent": 0}, {"keySpace": 5}, {"verify": 1}),
+    *({"spanKeys": keys} for keys in (0, [5, 10_001])),
+    *({"spanKeys": 5, "prefix": "0"}, {"limit": 5}, {"spanKeys": 5, "limit": 0}, {"prefix": "0", "keys": "uniform"}),
+    *({"prefix": prefix} for prefix in ("", "0*", "x")),
+    *({"span": span} for span in ({"from": "a"}, {"from": "b", "to": "b"}, {"from": "a", "to": "b", "x": 1})),
+    *({"keysOnly": True, "countOnly": True}, {"load": "y", "q": 1}),
+    *({"load": LOAD | change} for change in ({"clients": "10"}, {"total": "10k"}, {"warmup": "2 s"})),
+    *({"load": LOAD | {"timeout": timeout}} for timeout in ("5 s", 5, "2min")),
+]
+MIXED: list[dict[str, Any]] = [{"ratio": 1.1}, {"ratio": "20%"}, {"prefix": "0"}]
+FILES: list[Any] = [
+    *([], {}, {"scenarios": []}, {"scenarios": [writes()], "more": 1}, {"scenarios": [5]}),
+    *({"scenarios": [block]} for block in ({"load": LOAD}, {"type": "txn"}, txns(consistency="l"))),
+    {"scenarios": [{"type": "mixed", "load": LOAD, "consistency": "l"}]},
+    *({"dataset": {"keyPrefix": prefix}, "scenarios": [reads()]} for prefix in ("0000", "a b")),
+    {"dataset": {"keyPrefix": "d/"}, "scenarios": [reads(span={"from": "d/", "to": "e"})]},
+    {"dataset": {"keySize": 1}, "scenarios": [reads()]},
+    {"scenarios": [writes(), writes(target=["cluster", "leader"])]},
+    {"scenarios": [writes(load=[LOAD | {"total": n + 1} for n in range(MAX_SCENARIOS)], target=["leader", "cluster"])]},
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "changes"), [(writes, WRITES), (reads, READS), (mixed, MIXED)], ids=["write", "read", "mixed"]
+)
+def test_a_block_that_no_load_can_be_made_of(
+    tmp_path: Path, snapshot: SnapshotAssertion, make: Callable[..., Any], changes: list[dict[str, Any]]
+) -> None:
+    told = refused(tmp_path, ({"scenarios": [make(**change)]} for change in changes), load_scenarios)
+    assert {json.dumps(change): text for change, text in zip(changes, told.values(), strict=True)} == snapshot
+
+
+def test_a_scenario_file_of_another_shape(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    assert refused(tmp_path, FILES, load_scenarios) == snapshot
+
+
+def test_a_member_that_the_topology_does_not_have(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps([NODE]))
+
+    def load(path: Path) -> Any:
+        return build_plan(load_config(config), load_scenarios(path), PlanOptions(machine_cores=1))
+
+    value = {"scenarios": [reads(target=["etcd1", "etcd4"]), mixed(target="etcd5")]}
+    (told,) = refused(tmp_path, [value], load).values()
+    assert told.replace(str(config), "CONFIG") == snapshot
+
+
+def test_what_is_allowed_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """15 KB took 6 s: what is allowed was worked out again for each of the blocks that lack keys."""
+    made = []
+    whole = RawRead.model_json_schema.__func__  # type: ignore[attr-defined]
+    counted = classmethod(lambda kind, **rest: made.append(kind) or whole(kind, **rest))  # type: ignore[func-returns-value, var-annotated, arg-type]
+    monkeypatch.setattr(RawRead, "model_json_schema", counted)
+    assert len(problems(tmp_path, {"scenarios": [{"type": "read"}] * 500}, load_scenarios)) == 1000
+    assert len(made) <= 2
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+CONFIG = """// a comment, "with": a string
+{
+  "subnet": "10.0.0.0/24", /* two
+  lines "nodes": */ "nodes": [
+    {"ip": "10.0.0.1", "mem": "512m", "cpus": 1,
+     "bandwidth": 10, "link_delay": "1ms"},
+    {
+      "ip": "10.0.0.2", // "mem": 5
+      "mem":
+        5,
+      "cpus": 1, "bandwith": 10, "cpus": 2,
+      "link": {
+        "to_switch": {"los": 0.1},
+        "from_switch": {}
+      }
+    }
+  ],
+  "client": {"link": {"queue": "9 k"}},
+  "etcd": {"heartbeat_interval": "100ms", "election_timeout": "0.4s"},
+}
+"""
+# The timing is judged by the members that are good: the second one would make it worse.
+TIMING = """{"nodes": [
+  {"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": "unlimited", "link_delay": "100ms"},
+  {"ip": "10.0.0.2", "mem": "64m", "cpus": 0, "bandwidth": "unlimited", "link_delay": "9s"},
+  {"ip": "10.0.0.3", "mem": "64m", "cpus": 1, "bandwidth": "unlimited", "link_delay": "100ms"}],
+"etcd": {
+  "election_timeout": "1999ms"}}"""
+ALL_WRONG = """[ // all wrong
+  {"ip": "10.0.0.999", "mem": "512", "cpus": true, "bandwith": 10, "link_delay": "3"},
+  {"ip": "10.0.0.2", "mem": "1m", "cpus": 0, "bandwidth": NaN, "link_delay": "-3ms", "mem": "2m"},
+  {"ip": "10.0.0.2", "mem": "1g", "cpus": 1, "bandwidth": 1, "link_delay": "1s"},
+  {"ip": "10.0.7.2", "mem": "1g", "cpus": 1, "bandwidth": 1, "link_delay": "1s"}
+]"""
+COMMAS = '{"nodes": [\n {"ip": "10.0.0.1", "mem": "64m", "cpus": 0, "bandwidth": 1, "link_delay": "1ms",},\n], // x\n}'
+TEXTS: list[str | bytes] = [
+    *(CONFIG, TIMING, ALL_WRONG, COMMAS, '[1,]\n "x', '{"a": 1,}', "[1, // one\n 2, // two\n]"),
+    *("[1 2]", "[1] [2]", "", " \n", "// x", "[1, /* open", "['a']", "[01]", "# x\n[]", '["a\nb"]'),
+    *("[" * 100_000, "[" * 50 + "]" * 50, b"[\xff]", b'\xef\xbb\xbf["\xc3\xa4",\n "\xc3\xa4\xff"]', b"\x89PNG\r\n"),
+    *(b" " * (MAX_FILE_BYTES + 1), r'{"\udd80": 1, "nodes": [{}]}', r'{"nodes": [{"ip": "10.0.0.1", "q\udc00": 1}]}'),
+    r'{"store": {"kind": "http", "binary": "\ud800", "arguments": ["x", "\uDFFFx"]}, "nodes": "\ud83d\ude00"}',
+    '{"a": {"b": 1, "b": 2}, "c": [NaN, -Infinity, 1e99999999999999999999999], "d e": ' + "9" * 5000 + "}",
+]
+
+
+def test_a_text_is_refused_with_every_place(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    assert refused(tmp_path, TEXTS) == snapshot
+
+
+DOCUMENTED = """[
+  {
+    "ip": "10.0.0.1", "mem": "64m",
+    "cpus": 1, "bandwidth": 1, "bw": 10,
+    "link_delay": "3 ms"
+  },
+]
+"""
+
+
+def test_the_documentation_shows_what_a_user_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.json").write_text(DOCUMENTED)
+    with pytest.raises(SystemExit):
+        cli.main(["check", "mine.json"])
+    shown = capsys.readouterr().err
+    assert len(shown.splitlines()) == 4
+    assert f"```text\n{shown}```" in (Path(__file__).resolve().parents[2] / "docs" / "config.md").read_text()
+
+
+def test_a_list_of_very_many_problems_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps([dict.fromkeys(NODE)] * 60))
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    first, *shown, last = str(caught.value).splitlines()
+    assert (len(caught.value.problems), len(shown)) == (300, 200)
+    assert (first, last) == (f"{path} is refused:", "  and 100 more")
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for path, words in ((tmp_path / "none.json", "cannot be read: No such file"), (tmp_path, "cannot be read")):
+        with pytest.raises(ConfigError, match=words):
+            load_config(path)
+
+
+# --- no mistake hides another -----------------------------------------------------------------------------------------
+
+# What is wrong, by the path that must be told, as a change of a good document: any two must be told together.
+CONFIG_MISTAKES: dict[str, dict[str, Any]] = {
+    "$.subnet": {"subnet": 5},
+    "$.more": {"more": 1},
+    "$.nodes[0].cpus": {"nodes": {"cpus": 0}},
+    "$.nodes[0].mem": {"nodes": {"mem": ...}},
+    "$.nodes[0].bw": {"nodes": {"bw": 1}},
+    "$.nodes[0].link.loss": {"nodes": {"link": {"loss": []}}},
+    "$.nodes[1].ip": {"second": {"ip": "10.0.0.1"}},
+    "$.nodes[1].name": {"second": {"name": "etcd1"}},
+    "$.client": {"client": []},
+    "$.etcd.data": {"etcd": {"data": "ram"}},
+    "$.etcd.election_timeout": {"etcd": {"heartbeat_interval": "100ms", "election_timeout": "499ms"}},
+    "$.scenarios": {"scenarios": 0},
+}
+
+
+def config_with(*paths: str) -> dict[str, Any]:
+    top: dict[str, Any] = {}
+    first, second = dict(NODE), NODE | {"ip": "10.0.0.2"}
+    for path in paths:
+        for key, value in CONFIG_MISTAKES[path].items():
+            if key == "nodes":
+                first |= value
+            elif key == "second":
+                second |= value
+            elif isinstance(value, dict):
+                top.setdefault(key, {}).update(value)
+            else:
+                top[key] = value
+    return top | {"nodes": [{key: item for key, item in first.items() if item is not ...}, second]}
+
+
+def test_no_mistake_of_a_config_hides_another(tmp_path: Path) -> None:
+    for number in (1, 2, len(CONFIG_MISTAKES)):
+        for paths in combinations(CONFIG_MISTAKES, number):
+            assert {problem.path for problem in problems(tmp_path, config_with(*paths))} == set(paths), paths
+
+
+# As above; a dict is a change of the block, or of its load where that is what it names.
+BLOCK_MISTAKES: dict[str, dict[str, Any]] = {
+    "type": {"type": "reed"},
+    "load.clients": {"load": {"clients": 11}},
+    "load.conns": {"load": {"conns": 0}},
+    "load.arrival": {"load": {"arrival": "poisson"}},
+    "load.duration": {"load": {"duration": "1s"}},
+    "load.totl": {"load": {"totl": 1}},
+    "consistency": {"consistency": "x"},
+    "zipfExponent": {"zipfExponent": 1},
+    "countOnly": {"keysOnly": True, "countOnly": True},
+    "verify": {"verify": 5},
+    "more": {"more": 1},
+    "target": {"target": []},
+}
+# Which of them only the type of the block tells.
+NEED_TYPE = {"zipfExponent", "countOnly"}
+
+
+def test_no_mistake_of_a_block_hides_another(tmp_path: Path) -> None:
+    """Beside a mistake of the data set, of another block and of the file itself."""
+    small = writes(data={"keySize": 1, "valSize": 1}, load=LOAD | {"total": 100})
+    for number in (1, 2, len(BLOCK_MISTAKES)):
+        for paths in combinations(BLOCK_MISTAKES, number):
+            block, load = reads(), dict(LOAD)
+            for path in paths:
+                change = BLOCK_MISTAKES[path]
+                load |= change.get("load", {})
+                block |= {key: value for key, value in change.items() if key != "load"}
+            value = {"scenarios": [block | {"load": load}, txns(), txns(), small], "dataset": {"keys": 0}}
+            told = {f"$.scenarios[0].{path}" for path in paths if "type" not in paths or path not in NEED_TYPE}
+            found = {problem.path for problem in problems(tmp_path, value, load_scenarios)}
+            assert found == told | {"$.scenarios[2]", "$.scenarios[3].data.keySize", "$.dataset.keys"}, paths
+
+
+def test_too_many_of_something_hide_nothing(tmp_path: Path) -> None:
+    many = [NODE | {"ip": f"10.0.0.{index}"} for index in range(1, 103)]
+    many[7]["cpus"] = 0
+    found = problems(tmp_path, {"nodes": many, "etcd": {"data": "ram"}})
+    assert [problem.path for problem in found] == ["$.nodes", "$.nodes[7].cpus", "$.etcd.data"]
+    load = LOAD | {"clients": list(range(1, 11)), "rate": list(range(1, 201))}
+    value = {"scenarios": [txns(load=load), reads(load=LOAD | {"conns": 0}), reads(spanKeys=20_000)]}
+    found = problems(tmp_path, value, load_scenarios)
+    assert [one.path for one in found] == ["$.scenarios", "$.scenarios[1].load.conns", "$.scenarios[2].spanKeys"]
