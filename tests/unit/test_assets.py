@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from containernet_env import __version__
 from containernet_env.base import assets, cache, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.runs import version
-
-GIT = ["git", "-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
 
 
 def test_a_clone_has_its_files_beside_the_package_and_an_installation_inside(tmp_path: Path) -> None:
@@ -112,46 +109,6 @@ def test_what_to_do_names_build_sh_in_a_clone_and_setup_else(monkeypatch: pytest
     monkeypatch.setattr(assets, "CLONE", None)
     monkeypatch.setattr(assets.sys, "argv", ["/home/u/.local/bin/containernet-env", "run"])
     assert assets.set_up_hint() == "Run as root: /home/u/.local/bin/containernet-env setup"
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    (tmp_path / "file").write_text("one\n")
-    for arguments in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "one"]):
-        subprocess.run([*GIT, *arguments], cwd=tmp_path, check=True, timeout=20)
-    return tmp_path
-
-
-def head(repository: Path) -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=repository, check=True, timeout=20, capture_output=True, text=True
-    )
-    return done.stdout.strip()
-
-
-def test_commit_is_gits_and_says_whether_files_differ(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_DIR", "/nowhere")
-    commit = version.described(repository)
-    monkeypatch.delenv("GIT_DIR")
-    assert commit == head(repository)
-    subprocess.run([*GIT, "tag", "v9"], cwd=repository, check=True, timeout=20)
-    (repository / "file").write_text("two\n")
-    assert version.described(repository) == f"{commit}-dirty"
-
-
-def test_commit_of_a_wheel_is_read_and_that_of_a_repository_around_it_is_not(repository: Path) -> None:
-    installed = repository / "site-packages" / "assets"
-    installed.mkdir(parents=True)
-    assert version.described(installed) is None
-    (installed / version.COMMIT_FILE).write_text("0123abc-dirty\n")
-    assert version.described(installed) == "0123abc-dirty"
-
-
-def test_without_git_or_commits_it_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=20)
-    assert version.described(tmp_path) is None
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert version.described(tmp_path) is None
 
 
 @pytest.mark.parametrize(

@@ -1,150 +1,171 @@
-"""What a user reads who mistypes a command or names a file that is none: one message, no traceback."""
+"""What a user reads who mistypes a command or names a file that is none, names of shipped files, and completion.
+
+The messages are in the snapshot: pytest tests/unit/test_cli.py --snapshot-update.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete, get_completion_class
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env import cli
+from containernet_env.base import assets
+from containernet_env.base.errors import UsageError
+from containernet_env.cli.files import CONFIG, SCENARIOS
 from containernet_env.config.reader import MAX_FILE_BYTES
+from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.results.csv_file import ResultsFile
+from containernet_env.runs import version
+from tests.unit.commands import answer
 
-ROOT = Path(__file__).resolve().parents[2]
-CONFIG = ROOT / "configs" / "1node.json"
-HELP = "Usage: containernet-env [OPTIONS] COMMAND [ARGS]...\nTry 'containernet-env --help' for help.\n\nError: "
-
-
-def told(capsys, *arguments, status=2):
-    """What stands on standard error of a command that is refused."""
-    with pytest.raises(SystemExit) as ended:
-        cli.main(list(arguments))
-    captured = capsys.readouterr()
-    assert (ended.value.code, captured.out) == (status, "")
-    return captured.err
+COMPLETE = "_CONTAINERNET_ENV_COMPLETE"
+SHIPPED = assets.ROOT / "configs" / "1node.json"
+LONG = "x" * 300
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),
-        (["Check", "x"], "No such command 'Check'. Did you mean 'check'?"),
-        (
-            ["frobnicate"],
-            f"No such command 'frobnicate'. The commands are {', '.join(cli.COMMANDS)}.",
-        ),
-        (
-            ["mine.json", "out.csv"],
-            "No such command 'mine.json'. Did you mean: containernet-env run mine.json?",
-        ),
-        (
-            ["--quik", "mine.json"],
-            "No such option '--quik'. Options stand after the command: containernet-env run --quick ...",
-        ),
-        (["--xyz"], "No such option '--xyz'."),
-        (["--versio"], "No such option '--versio'. Did you mean '--version'?"),
-    ],
-)
-def test_an_unknown_command_gets_a_suggestion(capsys, arguments, message):
-    assert told(capsys, *arguments) == f"{HELP}{message}\n"
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    return tmp_path
 
 
-def test_an_unknown_option_of_a_command_gets_a_suggestion(capsys):
-    assert "No such option '--quik'. (Did you mean one of: '--links', '--quick'?)" in told(capsys, "run", "--quik")
+MISTAKES = [
+    *("rnu", "Check x", "frobnicate", "mine.json out.csv", "--quik mine.json", "--xyz", "--versio", "run --quik"),
+    *("run", "check", "shell", "check -", "check FOLDER", "run FOLDER"),
+    *(f"run 1node --dry-run --profile {value}" for value in ("cpu,heap", "''", "cpu --profile-member x")),
+    *(f"run 1node --dry-run {options}" for options in ("--profile-member etcd1", "--links-cpu -1", "--links-cpu 4096")),
+    *(f"run 3node-3ms out.csv --links {links}" for links in ("emulator --switches ovs", "auto --switches bridge")),
+    *(f"{command} LONG" for command in ("results", "show", "check", "run 3node-3ms --dry-run", "run --dry-run")),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--profile", "cpu,heap"], "Invalid value for '--profile': got 'heap', allowed: cpu, allocs, mutex, with"),
-        (["--profile", ""], "Invalid value for '--profile': got '', allowed: cpu, allocs, mutex, with commas between"),
-        (["--profile-member", "etcd1"], "profile_member='etcd1' without profile: say which profiles are taken"),
-        (["--profile", "cpu", "--profile-member", "x"], "profile_member='x' is no member of"),
-        (["--links-cpu", "-1"], "Invalid value for '--links-cpu': -1 is not in the range x>=0."),
-        (["--links-cpu", "4096"], "links_cpu=4096 is no core that this process may use; allowed: 0"),
-    ],
-)
-def test_what_is_profiled_and_which_core_is_kept_is_checked_before_anything_exists(capsys, arguments, message):
-    assert message in told(capsys, "run", str(CONFIG), "--dry-run", *arguments)
+def test_a_command_that_cannot_be_meant_is_answered(folder: Path, snapshot: SnapshotAssertion) -> None:
+    told = {}
+    for line in MISTAKES:
+        words = [{"FOLDER": str(folder), "LONG": LONG, "''": ""}.get(word, word) for word in line.split()]
+        told[line] = answer(*words, folder=folder).replace(LONG, "LONG")
+    assert all(text.startswith("exit status 2\n") and "[Errno" not in text for text in told.values())
+    assert told == snapshot
 
 
-@pytest.mark.parametrize(
-    ("command", "form", "example"),
-    [
-        ("run", "[OPTIONS] CONFIG [OUT]", "run configs/3node-3ms.json results/mine.csv"),
-        ("check", "[OPTIONS] CONFIG", "check configs/3node-3ms.json"),
-        ("shell", "[OPTIONS] CONFIG", "shell configs/3node-3ms.json"),
-    ],
-)
-def test_a_missing_argument_comes_with_an_example(capsys, command, form, example):
-    assert told(capsys, command) == (
-        f"Usage: containernet-env {command} {form}\n"
-        f"Try 'containernet-env {command} --help' for help.\n\n"
-        "Error: Missing argument 'CONFIG'.\n"
-        f"For example: containernet-env {example}\n"
-    )
-
-
-def test_every_command_is_a_module_and_listed_in_the_help(capsys):
-    err = told(capsys)
-    listed = err[err.index("\nCommands:\n") :]
+def test_every_command_is_a_module_and_listed_in_the_help(snapshot: SnapshotAssertion) -> None:
+    listed = answer()
     for name in cli.COMMANDS:
         assert f"\n  {name} " in listed
-        with pytest.raises(SystemExit) as ended:
-            cli.main([name, "--help"])
-        assert ended.value.code == 0
-        assert capsys.readouterr().out.startswith(f"Usage: containernet-env {name} ")
-    assert "verb" not in err.lower()
+        assert answer(name, "--help").startswith(f"exit status 0\nUsage: containernet-env {name} ")
+    assert listed == snapshot
 
 
-@pytest.mark.parametrize("command", [["check"], ["run", "--dry-run"]])
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "  file: cannot be read: No such file or directory\n"),
-        (b"", "  file: is empty; got 0 bytes; allowed: one JSON value\n"),
-        (b"\x7fELF\x02\x01\x01\x00\xc0", "  line 1, column 9: is not UTF-8 text; got 0xc0\n"),
-        (b"\x00\x00", "  line 1, column 1: is not JSON: expecting value; got \\x00\\x00\n"),
-        (b" " * (5 << 20), f"  file: is too large; got more than {MAX_FILE_BYTES} bytes; allowed: 1048576 bytes\n"),
-    ],
-)
-@pytest.mark.parametrize("name", ["config.json", b"\xff.json"])
-def test_a_file_that_is_no_config(capsys, tmp_path, command, content, message, name):
-    path = tmp_path / os.fsdecode(name)
-    if content is not None:
-        path.write_bytes(content)
-    assert told(capsys, *command, str(path)).endswith(f".json is refused:\n{message}")
+def test_a_file_that_is_no_config(folder: Path, snapshot: SnapshotAssertion) -> None:
+    contents = (None, b"", b"\x7fELF\x02\x01\x01\x00\xc0", b"\x00\x00", b" " * (MAX_FILE_BYTES + 1))
+    told = {}
+    for content in contents:
+        for path in (folder / "config.json", folder / os.fsdecode(b"\xff.json")):
+            if content is not None:
+                path.write_bytes(content)
+            told[str(content)[:40]] = answer("check", path, path=path)
+            assert answer("run", "--dry-run", path, path=path) == told[str(content)[:40]]
+    assert told == snapshot
 
 
-def test_standard_input_is_not_read(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert told(capsys, "check", "-") == (
-        "Error: - is refused:\n  file: cannot be read: No such file or directory (standard input is not read)\n"
-    )
-
-
-def test_a_directory_is_no_config(capsys, tmp_path):
-    for command in ("check", "run"):
-        assert f"File '{tmp_path}' is a directory." in told(capsys, command, str(tmp_path))
-
-
-def test_a_file_that_may_not_be_read(capsys, monkeypatch):
-    def refuse(*_):
+def test_a_file_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)  # to root every file is readable
-    assert told(capsys, "check", "x.json").endswith("  file: cannot be read: Permission denied\n")
+    assert answer("check", "x.json").endswith("  file: cannot be read: Permission denied\n")
 
 
-@pytest.mark.parametrize("command", [["check"], ["run", "--dry-run"]])
-def test_a_good_file_may_have_any_name(tmp_path, command):
-    path = os.fsencode(tmp_path) + b"/\xff.json"
-    Path(os.fsdecode(path)).write_bytes(CONFIG.read_bytes())
-    program = "from containernet_env.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *command, path], capture_output=True, cwd=ROOT, check=False, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"\\udcff.json" in done.stdout
+@pytest.mark.parametrize("name", [b"\xff.json", b"[red]/lan.json"])
+def test_a_good_file_may_have_any_name(folder: Path, name: bytes) -> None:
+    """In brackets a console would take it for a colour."""
+    path = folder / os.fsdecode(name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(SHIPPED.read_bytes())
+    for command in (["check"], ["run", "--quick", "--dry-run"]):
+        shown = answer(*command, path)
+        assert shown.startswith("exit status 0\n") and name.decode(errors="backslashreplace")[-14:] in shown.replace(
+            "\\udcff", "\\xff"
+        )
+
+
+def test_rows_for_a_file_whose_name_is_too_long_are_refused(folder: Path) -> None:
+    with pytest.raises(UsageError, match="File name too long"):
+        ResultsFile(folder / LONG).open()
+
+
+def test_the_scenarios_of_many_repetitions_are_shown_once() -> None:
+    """18,000 lines took 15 s."""
+    said = answer("run", "3node-3ms", "--quick", "--dry-run", "--repeat", "100")
+    assert said.count("write-leader-50x1x1-4B-64B") == 1 and "100 repetitions of these" in said
+    assert "1800 scenarios from" in said
+
+
+def test_version_has_the_commit() -> None:
+    assert answer("--version") == f"exit status 0\ncontainernet-env {version.text()}\n"
+
+
+# --- names of shipped files -------------------------------------------------------------------------------------------
+
+
+def test_a_shipped_file_is_found_by_its_name_and_the_users_own_comes_first(folder: Path) -> None:
+    for given in ("1node", "1node.json"):
+        assert CONFIG.convert(given, None, None) == SHIPPED
+    assert SCENARIOS.convert("quick", None, None) == QUICK_SCENARIOS
+    for given in ("none", "./1node", "other/1node.json", "scenarios", "default"):
+        assert CONFIG.convert(given, None, None) == Path(given)
+    (folder / "1node.json").write_text("[]")
+    assert CONFIG.convert("1node.json", None, None) == Path("1node.json")
+
+
+# --- completion, as a shell asks for it -------------------------------------------------------------------------------
+
+
+def completions(line: str) -> list[tuple[str, str]]:
+    """Type and value of what is offered for the last word of a line, which may be empty."""
+    *words, last = line.split(" ")
+    found = ShellComplete(cli.group, {}, "containernet-env", COMPLETE).get_completions(words, last)
+    return [(item.type, str(item.value)) for item in found]
+
+
+def names(path: Path, start: str = "") -> list[tuple[str, str]]:
+    found = [scenario.name for scenario in load_scenarios(path).scenarios]
+    return [("plain", name) for name in found if name.startswith(start)]
+
+
+def test_only_completes_types_and_names_of_the_scenarios_that_are_chosen(folder: Path) -> None:
+    types = [("plain", "write"), ("plain", "read")]
+    assert completions("run 3node-3ms out.csv --only ") == [*types, *names(DEFAULT_SCENARIOS)]
+    assert completions("run --quick --only ")[2:] == names(QUICK_SCENARIOS)
+    open_loop = DEFAULT_SCENARIOS.with_name("open-loop.json")
+    assert completions("run --scenarios open-loop --only write-") == names(open_loop, "write-")
+    node = {"name": "etcd1", "ip": "10.0.0.2", "mem": "512m", "cpus": 1, "bandwidth": 100, "link_delay": "1ms"}
+    (folder / "own.json").write_text(json.dumps({"nodes": [node], "scenarios": "quick.json"}))
+    (folder / "quick.json").write_bytes(QUICK_SCENARIOS.read_bytes())
+    assert completions("run own.json --only write-") == names(QUICK_SCENARIOS, "write-")
+    (folder / "bad.json").write_text("{")
+    assert completions("run bad.json --only ") == completions("run --scenarios absent.json --only ") == []
+
+
+def test_configs_complete_by_name_where_there_is_no_file(folder: Path) -> None:
+    assert completions("che") == [("plain", "check")]
+    assert completions("run 3node") == [("plain", "3node"), ("plain", "3node-3ms")]
+    assert ("plain", "wan-50ms") in completions("check ")
+    assert completions("run --scenarios open") == [("plain", "open-loop")]
+    (folder / "3node-own.json").write_text("[]")
+    for line in ("check no-such", "check ./3", "shell 3node", "run 3node-3ms o", "results o"):
+        assert completions(line) == [("file", line.split(" ")[-1])]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script(shell: str) -> None:
+    found = get_completion_class(shell)
+    assert found is not None
+    variables = {"complete_func": "f", "complete_var": COMPLETE, "prog_name": "containernet-env"}
+    assert COMPLETE in found(cli.group, {}, "containernet-env", COMPLETE).source_template % variables

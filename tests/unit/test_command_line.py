@@ -13,9 +13,12 @@ import pytest
 from mininet.cli import CLI
 from mininet.log import lg
 from mininet.node import Host
+from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.base.errors import RunError, UsageError
-from containernet_env.containernet import command_line, tools
+from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
+from containernet_env.cli import shell
+from containernet_env.containernet import command_line, live_links, tools
+from containernet_env.containernet.changes import change
 from containernet_env.containernet.command_line import CommandLine, run_command
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
@@ -226,6 +229,22 @@ def test_recordings_begin_end_and_are_listed(net: FakeNet, capsys: pytest.Captur
             run_command(net, wrong)
 
 
+def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both write over each other: `capture stop` showed 370 frames, and the file could be read up to the fifth."""
+
+    def recording(name: str, pid: int, interface: str, path: Path) -> Any:
+        return SimpleNamespace(name=name, path=path, running=True)
+
+    def node(name: str) -> Any:
+        return SimpleNamespace(name=name, pid=1, defaultIntf=lambda: SimpleNamespace(name="e"))
+
+    monkeypatch.setattr(live_links, "Capture", recording)
+    net: Any = SimpleNamespace(_captures=(), _node=node)
+    live_links.LiveLinks.start_capture(net, "etcd1", tmp_path / "a.pcap")
+    with pytest.raises(ContainernetEnvError, match=r"a\.pcap"):
+        live_links.LiveLinks.start_capture(net, "etcd2", tmp_path / "a.pcap")
+
+
 def test_every_command_of_ours_has_help() -> None:
     for verb in (*command_line.CHANGES, *command_line.TOOLS):
         assert (getattr(CommandLine, f"do_{verb}").__doc__ or "").startswith(verb)
@@ -238,3 +257,77 @@ def test_a_run_error_of_a_tool_is_raised(net: FakeNet, monkeypatch: pytest.Monke
     monkeypatch.setattr(throughput, "measure", measure)
     with pytest.raises(RunError, match="no TCP connection"):
         run_command(net, "iperf etcd1 etcd2")
+
+
+# --- changes of links -------------------------------------------------------------------------------------------------
+
+
+class Net:
+    """Records what is called."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def called(*args: Any, **options: Any) -> int:
+            self.calls.append((name, *args, *options.items()))
+            return 12_345_678_901
+
+        return called
+
+
+LINES = [
+    *("link etcd1 s1 down", "link etcd1 s1 up", "delay etcd1 s1 10ms", "delay  s1 etcd1 10ms one-way"),
+    *("rate etcd1 s1 100", "rate etcd1 s1 unlimited", "loss etcd1 s1 1.5%", "jitter etcd1 s1 1ms"),
+    *("jitter s1 etcd1 500us normal one-way", "jitter etcd1 s1 0", "partition etcd1 | etcd2 etcd3"),
+    *("partition a|b|c", "heal"),
+]
+WRONG_LINES = [
+    *("link etcd1 s1", "link etcd1 s1 sideways", "delay etcd1 10ms", "delay etcd1 s1 10 ms", "jitter etcd1 1ms"),
+    *("jitter etcd1 s1 1ms pareto", "jitter etcd1 s1 normal", "rate etcd1 s1 fast", "rate etcd1 s1 nan"),
+    *("loss etcd1 s1 1", "loss etcd1 s1 101%", "loss etcd1 s1 -1%", "loss etcd1 s1 %", "partition etcd1 etcd2"),
+    *("partition etcd1 |", "heal now"),
+]
+
+
+def test_what_a_line_calls_and_prints(snapshot: SnapshotAssertion) -> None:
+    told = {}
+    for line in LINES:
+        net: Any = Net()
+        verb, _, rest = line.partition(" ")
+        told[line] = [change(net, verb, rest), *net.calls]
+    assert told == snapshot
+
+
+def test_lines_that_make_no_sense_are_refused_and_do_nothing(snapshot: SnapshotAssertion) -> None:
+    told = {}
+    for line in WRONG_LINES:
+        net: Any = Net()
+        verb, _, rest = line.partition(" ")
+        with pytest.raises(UsageError) as refused:
+            change(net, verb, rest)
+        assert net.calls == []
+        told[line] = str(refused.value)
+    assert told == snapshot
+
+
+# --- a network that dies ----------------------------------------------------------------------------------------------
+
+
+def test_no_command_is_begun_on_a_network_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    testbed: Any = SimpleNamespace(net=None, failure=None)
+    ran: list[str] = []
+
+    def one_command(net: Any, line: str) -> int:
+        ran.append(line)
+        testbed.failure = "the link emulator ended" if line == "second" else None
+        return 0
+
+    monkeypatch.setattr(command_line, "run_command", one_command)
+    assert shell._run_commands(testbed, ("first", "second", "third")) == 0
+    assert ran == ["first", "second"]
+
+
+def test_the_end_of_the_network_is_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    shell._tell_failure("testbed_failed", "the link emulator ended: killed by SIGKILL")
+    assert "the link emulator ended: killed by SIGKILL; the network is gone" in capsys.readouterr().err

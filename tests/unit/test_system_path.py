@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,6 @@ from containernet_env import cli
 from containernet_env.base import system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import netns
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("path", ["/bin", "", None])
@@ -51,19 +47,3 @@ def test_a_program_that_is_not_installed_is_a_missing_requirement_with_its_packa
         "  Install the package iproute2 (Debian, Ubuntu: apt-get install)."
     )
     assert cli.exit_code_of(raised.value) == 3
-
-
-@pytest.mark.parametrize("environment", [{}, {"PATH": ""}, {"PATH": "/bin"}])
-def test_the_command_and_the_python_interface_need_no_path(environment: dict[str, str]) -> None:
-    code = "from containernet_env.base import system_path; print(system_path.require('cat'))"
-    for words in (["-m", "containernet_env", "--version"], ["-c", code]):
-        done = subprocess.run(
-            [sys.executable, *words],
-            env=environment,
-            cwd=PROJECT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0 and done.stdout, done.stderr

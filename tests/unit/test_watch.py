@@ -21,7 +21,7 @@ from containernet_env.sweep.journal import Journal, journal_of
 from containernet_env.watch import server as servers
 from containernet_env.watch.server import Server, State
 from containernet_env.watch.state import Follower
-from tests.unit.browser import CHROMIUM, Browser
+from tests.local.browser import CHROMIUM, Browser
 from tests.unit.report_rows import EVIL, EVIL_NAMES
 from tests.unit.watch_files import DEADLINE_S, Machine, add_row, begin_sweep, event, until
 

@@ -19,6 +19,7 @@ from packaging.version import Version
 from containernet_env import __version__
 from containernet_env.base import assets
 from containernet_env.runs import version
+from tests.deadline import HANG_S
 
 PROJECT = tomllib.loads((assets.ROOT / "pyproject.toml").read_text())["project"]
 MAIN = "from containernet_env.__main__ import main; main()"
@@ -94,7 +95,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     egg = tmp_path_factory.mktemp("egg")
     argv = ["setup.py", "-q", "egg_info", f"--egg-base={egg}", "build_py", f"--build-lib={folder}"]
-    subprocess.run([sys.executable, *argv], cwd=assets.ROOT, check=True, timeout=120, capture_output=True)
+    subprocess.run([sys.executable, *argv], cwd=assets.ROOT, check=True, timeout=2 * HANG_S, capture_output=True)
     return folder
 
 
@@ -102,7 +103,12 @@ def run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProc
     # -P: nothing of the folder that this runs in.
     code = f"import sys; sys.path.insert(0, {str(installed)!r}); {MAIN}"
     return subprocess.run(
-        [sys.executable, "-P", "-c", code, *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-P", "-c", code, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
     )
 
 
@@ -149,7 +155,7 @@ def test_installed_sources_make_the_same_programs_as_the_clones(installed: Path,
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG_S,
             check=True,
         ).stdout
         for root in (installed, assets.ROOT)

@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.deadline import HANG_S, eventually
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-TIMEOUT_S = 60
 
 
 def _pipe() -> tuple[int, int]:
@@ -72,10 +72,10 @@ class Browser:
         self._session = None
         try:
             self.call("Browser.close")
-            self._process.wait(TIMEOUT_S)
+            self._process.wait(HANG_S)
         finally:
             self._process.kill()
-            self._process.wait(TIMEOUT_S)
+            self._process.wait(HANG_S)
         os.close(self._read)
         os.close(self._write)
 
@@ -86,19 +86,18 @@ class Browser:
         if self._session is not None:
             message["sessionId"] = self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + TIMEOUT_S
         while True:
-            answer = self._next(deadline)
+            answer = self._next()
             if answer.get("id") == self._number:
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return answer["result"]
             self._note(answer.get("method"), answer.get("params", {}))
 
-    def _next(self, deadline: float) -> dict[str, Any]:
+    def _next(self) -> dict[str, Any]:
         readable = select.poll()  # select() takes no descriptor above 1023
         readable.register(self._read, select.POLLIN)
         while b"\0" not in self._rest:
-            assert readable.poll(max(0.0, 1000 * (deadline - time.monotonic()))), "Chromium is silent"
+            assert readable.poll(1000 * HANG_S), "Chromium is silent"
             piece = os.read(self._read, 1 << 20)
             assert piece, "Chromium has ended"
             self._rest += piece
@@ -128,9 +127,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[wanted])
         self.call("Page.navigate", url=url)
         drawn = "document.readyState === 'complete' && document.documentElement.dataset.drawn"
-        deadline = time.monotonic() + TIMEOUT_S
-        while not self.js(drawn):
-            assert time.monotonic() < deadline, f"the page is not drawn: {self.told}"
+        eventually(lambda: self.js(drawn), "the page is not drawn")
 
     def js(self, expression: str) -> Any:
         """The value of an expression in the page."""
@@ -149,7 +146,7 @@ class Browser:
 
 
 def main(page: str, picture: str, width: str = "1280", colours: str = "light") -> None:
-    """Make a picture of a page: python -m tests.unit.browser report.html report.png [1280 [light|dark]]."""
+    """Make a picture of a page: python -m tests.local.browser report.html report.png [1280 [light|dark]]."""
     with tempfile.TemporaryDirectory() as profile, Browser(Path(profile)) as browser:
         browser.open(Path(page), int(width), dark=colours == "dark")
         browser.screenshot(Path(picture))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from containernet_env.report.page import page
 from containernet_env.report.rows import read_rows
 from containernet_env.report.runs import read_runs
 from containernet_env.results.run_directory import RunDirectory
-from tests.unit.browser import CHROMIUM, TIMEOUT_S, Browser
+from tests.deadline import eventually
+from tests.local.browser import CHROMIUM, Browser
 from tests.unit.report_rows import EVIL, EVIL_NAMES, row, sweep, write
 from tests.unit.test_report import add_load
 from tests.unit.test_run_directory import directory as run_directory
@@ -47,9 +47,7 @@ def look_through(browser: Browser) -> list[int]:
     """Scroll to each figure and wait until it is drawn; gives `pictures`."""
     for index in range(len(pictures(browser))):
         browser.js(f"document.querySelectorAll('.plot')[{index}].scrollIntoView()")
-        deadline = time.monotonic() + TIMEOUT_S
-        while not pictures(browser)[index]:
-            assert time.monotonic() < deadline, f"figure {index} is in sight and not drawn: {browser.told}"
+        eventually(lambda at=index: pictures(browser)[at], f"figure {index} is in sight and not drawn")
     return pictures(browser)
 
 
