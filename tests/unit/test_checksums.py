@@ -6,12 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from containernet_env.base.errors import UsageError
-from containernet_env.cli import group
 from containernet_env.results.checksums import CHECKSUMS, Changed, Checked, check
-from containernet_env.results.run_directory import RunDirectory, read_run
+from containernet_env.results.run_directory import RunDirectory
 from tests.unit.manifests import manifest
 from tests.unit.run_fakes import FakeTestbed, on_fakes, run
 
@@ -55,23 +53,6 @@ def test_an_event_after_the_end_does_not_look_like_a_change(tmp_path: Path) -> N
     assert check(made.path) == Checked(1, ())
 
 
-def shown(path: Path) -> str:
-    done = CliRunner().invoke(group, ["show", str(path)], catch_exceptions=False)
-    assert done.exit_code == 0
-    return " ".join(done.output.split())
-
-
-def test_show_tells_whether_the_files_are_as_the_run_left_them(sealed: Path) -> None:
-    assert "files: 4, all as the run left them" in shown(sealed)
-    (sealed / "logs" / "etcd1.log").write_text("reddy\n")
-    assert "files: NOT as the run left them: logs/etcd1.log (changed)" in shown(sealed)
-
-
-def test_of_a_run_that_was_killed_show_says_that_it_has_no_checksums(sealed: Path) -> None:
-    (sealed / CHECKSUMS).unlink()
-    assert "no checksums: the run goes on, or was killed" in shown(sealed)
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -98,13 +79,6 @@ def test_a_file_that_became_a_link_or_a_pipe_is_missing_and_not_waited_for(seale
     (sealed / "events.jsonl").symlink_to("/dev/zero")
     found = check(sealed)
     assert found is not None and {item.name for item in found.changed} == {"events.jsonl", "logs/etcd1.log"}
-
-
-def test_checksums_that_cannot_be_read_are_a_message(sealed: Path) -> None:
-    (sealed / CHECKSUMS).unlink()
-    os.mkfifo(sealed / CHECKSUMS)
-    with pytest.raises(UsageError, match=r"checksums\.sha256 cannot be read: it is no regular file"):
-        read_run(sealed)
 
 
 @pytest.fixture

@@ -1,20 +1,24 @@
-"""Rows of one configuration are merged, rows of different ones never are."""
+"""Rows of one configuration are merged, rows of different ones never are; and what `results` prints.
+
+What it prints is in the snapshot: pytest tests/unit/test_repetitions.py --snapshot-update.
+"""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas
 import pytest
-from click.testing import CliRunner
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.analysis.repetitions import bimodal, summarize, two_groups
 from containernet_env.base.errors import UsageError
-from containernet_env.cli import group, main
-from containernet_env.cli import group as main_group
-from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
+from containernet_env.results.columns import SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile, load
+from tests.unit.commands import answer
+
+SEED_HEADER = ",".join(SEED_COLUMNS)
+EVIL = "w\x1b[2J\u202e[red]"
 
 
 def write(path: Path, *rows: dict[str, str]) -> pandas.DataFrame:
@@ -26,36 +30,43 @@ def write(path: Path, *rows: dict[str, str]) -> pandas.DataFrame:
     return load(path)
 
 
-def test_rows_that_are_not_certainly_valid_are_counted_and_in_no_median_unless_all_are_wanted(tmp_path: Path) -> None:
+# --- what is merged ---------------------------------------------------------------------------------------------------
+
+DIFFERENT: list[list[dict[str, str]]] = [
+    [{"LinkDelay_ms": "3", "ConfigHash": "a"}, {"LinkDelay_ms": "1", "ConfigHash": "b"}],
+    [{"ConfigHash": "a"}, {"ConfigHash": "b"}],
+    *([{column: "one"}, {column: "other"}] for column in ("CpuModel", "Kernel", "Realtime", "LinkStamps", "Commit")),
+    [{"Cores": "2"}, {"Cores": "4"}],
+]
+ONE: list[list[dict[str, str]]] = [
+    [{"LoadSeed": str(seed), "RunId": str(seed)} for seed in range(2)],
+    [{"LinkStamps": "kernel"}, {"Error": "not run: etcd2 died"}],  # before its frames were stamped
+]
+
+
+@pytest.mark.parametrize(("rows", "lines"), [*((rows, 2) for rows in DIFFERENT), *((rows, 1) for rows in ONE)])
+def test_rows_are_merged_where_nothing_that_was_varied_differs(
+    tmp_path: Path, rows: list[dict[str, str]], lines: int
+) -> None:
+    summary = summarize(write(tmp_path / "out.csv", *rows, rows[0]))
+    assert summary["rows"].tolist() == ([2, 1] if lines == 2 else [3])
+
+
+def test_medians_and_ranges_are_of_the_rows_that_are_certainly_valid(tmp_path: Path) -> None:
+    """A member that was killed leaves figures of the part before it, which are not those of a whole scenario."""
     frame = write(
         tmp_path / "out.csv",
         {"50%": "0.010"},
+        {"50%": "0.012"},
         {"50%": "0.030", "Valid": "no"},
         {"50%": "0.050", "Valid": "unknown"},
         {"50%": "0.070", "Valid": "-", "Error": "no leader"},
     )
     summary, every = summarize(frame), summarize(frame, every=True)
     for table in (summary, every):
-        assert (table["rows"][0], table["failed"][0], table["invalid"][0]) == (4, 1, 2)
-    assert (summary["50%"][0], every["50%"][0]) == (0.010, 0.030)
-    for options, told in ([], True), (["--all"], False):
-        shown = CliRunner().invoke(group, ["results", str(tmp_path / "out.csv"), *options]).output
-        assert "median over the rows of each line that did not fail" in shown
-        assert ("that did not fail and that are certainly valid" in shown) == told
-
-
-def test_the_same_scenario_on_other_links_is_another_line(tmp_path: Path) -> None:
-    frame = write(
-        tmp_path / "out.csv",
-        {"LinkDelay_ms": "3", "ConfigHash": "a", "50%": "0.0184", "RunId": "1"},
-        {"LinkDelay_ms": "1", "ConfigHash": "b", "50%": "0.0034", "RunId": "2"},
-        {"LinkDelay_ms": "3", "ConfigHash": "a", "50%": "0.0186", "RunId": "3"},
-    )
-    summary = summarize(frame)
-    assert summary["LinkDelay_ms"].tolist() == ["3", "1"]
-    assert summary["rows"].tolist() == [2, 1]
-    assert summary["50%"].tolist() == pytest.approx([0.0185, 0.0034])
-    assert (summary["50%_min"][0], summary["50%_max"][0]) == (0.0184, 0.0186)
+        assert (table["rows"][0], table["failed"][0], table["invalid"][0]) == (5, 1, 2)
+    assert summary[["50%", "50%_min", "50%_max"]].values.tolist() == [[pytest.approx(0.011), 0.010, 0.012]]
+    assert every["50%"][0] == pytest.approx(0.021)
 
 
 def test_lines_that_nothing_shown_tells_apart_have_their_hash(tmp_path: Path) -> None:
@@ -65,72 +76,70 @@ def test_lines_that_nothing_shown_tells_apart_have_their_hash(tmp_path: Path) ->
     assert "ConfigHash" not in summarize(write(tmp_path / "one.csv", *rows[::2])).columns
 
 
-def test_repetitions_whose_loads_have_seeds_of_their_own_are_of_one_configuration(tmp_path: Path) -> None:
-    frame = write(tmp_path / "out.csv", *({"LoadSeed": str(seed), "50%": "0.02"} for seed in range(3)))
-    assert summarize(frame)["rows"].tolist() == [3]
-
-
 def test_who_names_columns_merges_by_them(tmp_path: Path) -> None:
     frame = write(tmp_path / "out.csv", {"LinkDelay_ms": "3", "Total": "1"}, {"LinkDelay_ms": "1", "Total": "2"})
     assert summarize(frame, ["Scenario"])["rows"].tolist() == [2]
     assert summarize(frame, ["TestType", "LinkDelay_ms"])["LinkDelay_ms"].tolist() == ["3", "1"]
-    with pytest.raises(UsageError, match=r"--by Delay: no such column; allowed: TestType, "):
-        summarize(frame, ["Delay"])
-
-
-def test_failed_rows_are_counted_and_have_no_part_in_figures(tmp_path: Path) -> None:
-    frame = write(tmp_path / "out.csv", {"Requests/sec": "10"}, {"Error": "not run: x"})
-    summary = summarize(frame)
-    assert (summary["rows"][0], summary["failed"][0], summary["Requests/sec"][0]) == (2, 1, 10.0)
-
-
-def test_a_file_with_the_seeds_columns_alone_is_summarized_too(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    header = ",".join(SEED_COLUMNS)
-    path.write_text(f"{header}\nwrite,3,100{',1' * 17}\nwrite,3,100{',1' * 17}\nread,3,100{',1' * 17}\n")
-    assert summarize(load(path))["rows"].tolist() == [2, 1]
-
-
-def test_the_command_prints_a_table_json_and_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "out.csv"
-    write(path, {"Requests/sec": "10", "50%": "0.02"}, {"Requests/sec": "12", "50%": "0.03"})
-    for arguments in ([], ["--json"], ["--csv"], ["--by", "Scenario"]):
-        with pytest.raises(SystemExit) as ended:
-            main(["results", str(path), *arguments])
-        assert ended.value.code == 0
-        printed = capsys.readouterr().out
-        if arguments == ["--json"]:
-            assert json.loads(printed)[0]["rows"] == 2
-        elif arguments == ["--csv"]:
-            assert printed.splitlines()[0].startswith("Scenario,rows,failed,invalid,Requests/sec")
-        else:
-            assert "11.0 [10.0..12.0]" in printed and "25.0 ms [20.0 ms..30.0 ms]" in printed
-
-
-def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    shown = CliRunner().invoke(_group(), ["results", str(tmp_path / "x.csv")])
-    assert isinstance(shown.exception, UsageError)
-    assert len(COLUMNS) > len(SEED_COLUMNS)
-
-
-def _group() -> object:
-    from containernet_env.cli import group
-
-    return group
-
-
-def test_rows_are_merged_by_no_figure(tmp_path: Path) -> None:
-    """As JSON the table was a traceback: it had that column twice."""
-    frame = write(tmp_path / "out.csv", {"50%": "0.01"})
-    with pytest.raises(UsageError, match=r"--by 50%: what is summarized merges no rows; allowed: TestType, "):
-        summarize(frame, ["TestType", "50%"])
-
-
-def test_a_column_that_is_named_twice_is_there_once(tmp_path: Path) -> None:
-    """The same."""
-    frame = write(tmp_path / "out.csv", {"50%": "0.01"})
     assert list(summarize(frame, ["TestType", "TestType"]).columns)[:2] == ["TestType", "rows"]
+    for name, words in (("Delay", "no such column"), ("50%", "what is summarized merges no rows")):
+        with pytest.raises(UsageError, match=rf"--by {name}: {words}; allowed: TestType, "):
+            summarize(frame, ["TestType", name])
+
+
+def test_rows_of_the_seeds_form_with_other_request_counts_are_not_merged(tmp_path: Path) -> None:
+    """In that form RequestCount is what was configured, and nothing else in the row tells the two apart."""
+    path = tmp_path / "seed.csv"
+    lines = [
+        f"{kind},3,{total}{',1' * 17}" for kind, total in (("write", 100), ("write", 100), ("write", 9), ("read", 9))
+    ]
+    path.write_text("\n".join([SEED_HEADER, *lines, ""]))
+    assert summarize(load(path))["rows"].tolist() == [2, 1, 1]
+
+
+def test_a_torn_number_is_in_no_median(tmp_path: Path) -> None:
+    """0.0345 that was cut to 0.0 makes the median 17.2 ms; the last line has no end, so its last value is unsure."""
+    path = tmp_path / "seed.csv"
+    line = f"write,3,100{',1' * 16}"
+    path.write_text(f"{SEED_HEADER}\n{line},0.0345\n{line},0.0")
+    notes: list[str] = []
+    summary = summarize(load(path, notes.append))
+    assert (summary["95%"].tolist(), summary["rows"].tolist()) == ([0.0345], [1])
+    assert len(notes) == 1 and "line 3 is left out: it does not end" in notes[0]
+
+
+def test_a_torn_row_is_in_no_median_either(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    write(path, {"50%": "0.018"}, {"50%": "0.018"})
+    content = path.read_bytes()
+    last = content.rindex(b"write")
+    path.write_bytes(content[:last] + content[last : content.index(b"0.018", last) + 3] + b"\n")
+    with pytest.warns(UserWarning, match=r"out\.csv, line 3 is left out: it has 17 values for \d+ columns"):
+        frame = load(path)
+    assert summarize(frame, ["TestType"])["50%"].tolist() == [0.018]
+    assert "line 3 is left out" in answer("results", path, "--csv")
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def test_what_results_prints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """Three experiments of one name, which can be told apart; and names that move no cursor and are no markup."""
+    two = {"Requests/sec": "10", "50%": "0.02", "ScenarioHash": "s1"}
+    more = {"ClientCount": "1000", "ScenarioHash": "s2", "ReadLimit": "1234567"}
+    rows = [two, two | {"Requests/sec": "12", "50%": "0.03"}, two | {"Valid": "no"}, two | {"Error": "no leader"}]
+    rows += [more | {"Config": "wan[old].json"}, more | {"ConfigHash": "b", "Config": "lan[/x].json", "Leader": EVIL}]
+    write(tmp_path / "out.csv", *rows)
+    write(tmp_path / "empty.csv")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    calls = ("out.csv", "out.csv --all", "out.csv --json", "out.csv --csv", "out.csv --by Config --by ReadLimit")
+    calls = (*calls, "out.csv --by Leader", "empty.csv", "empty.csv --csv", "x.csv", "/dev/null")
+    told = {}
+    for line in calls:
+        name, *options = line.split()
+        told[line] = answer("results", tmp_path / name, *options, folder=tmp_path)
+    lines = [line for line in told["out.csv"].splitlines() if line.startswith("w ")]
+    assert len(set(lines)) == 3 and not {"\x1b", "\u202e"} & set("".join(told.values()))
+    assert told == snapshot
 
 
 FOUR_AND_TWO = [("near1", 3.4), ("far2", 22.1), ("near3", 3.5), ("near1", 3.4), ("far1", 21.9), ("near2", 3.4)]
@@ -140,13 +149,12 @@ def of_leaders(path: Path, *rows: tuple[str, float]) -> pandas.DataFrame:
     return write(path, *({"50%": f"{ms / 1000:.6f}", "Leader": leader} for leader, ms in rows))
 
 
-def test_repetitions_of_two_groups_are_told_with_who_led_them(tmp_path: Path) -> None:
+def test_repetitions_of_two_groups_are_shown_with_who_led_them(tmp_path: Path) -> None:
     """5node.json gave 3.4 ms in four runs and 22 ms in two: the median of six, 3.45 ms, hides that."""
     frame = of_leaders(tmp_path / "out.csv", *FOUR_AND_TWO)
     told = "4 rows led by near1, near2, near3 at 3.4 ms; 2 rows led by far1, far2 at 22 ms"
     assert summarize(frame)["bimodal"].tolist() == [told]
-    done = CliRunner().invoke(main_group, ["results", str(tmp_path / "out.csv")])
-    assert f"w: p50 is of two groups: {told}\n" in done.output
+    assert f"w: p50 is of two groups: {told}\n" in answer("results", tmp_path / "out.csv")
     # A row that failed is in no group.
     with_failed = write(tmp_path / "failed.csv", {"50%": "0.05", "Error": "x"}, *[{"50%": "0.003"}] * 4)
     assert summarize(with_failed)["bimodal"].isna().all()

@@ -10,11 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from containernet_env.base.errors import UsageError
-from containernet_env.cli import group
 from containernet_env.model.disruption import Carried, Disruptions
 from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
@@ -24,7 +21,7 @@ from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.search import Probe
 from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
 from containernet_env.model.usage import Consumers, Consumption, Usage
-from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, find_run, read_run
+from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, read_run
 from containernet_env.results.run_files import FILES, Proof, json_schema
 from tests.unit.answers import DOCS, closed_loop
 from tests.unit.disk import file_limit
@@ -198,145 +195,7 @@ def test_of_a_long_log_the_end_is_kept(directory: RunDirectory) -> None:
     assert len(kept) == LOG_MAX_BYTES and kept.endswith(b"last words")
 
 
-def test_the_run_of_a_csv_is_its_newest(tmp_path: Path, directory: RunDirectory) -> None:
-    assert find_run(tmp_path / "out.csv") == find_run(directory.path) == directory.path
-    newer = RunDirectory(tmp_path / "out.csv", "run-2")
-    newer.add_event("run_began", "run run-2")
-    assert find_run(tmp_path / "out.csv") == find_run(tmp_path / "out.runs") == newer.path
-    with pytest.raises(UsageError, match=r"nothing.csv is no run"):
-        find_run(tmp_path / "nothing.csv")
-
-
-def test_a_file_of_another_version_is_refused(directory: RunDirectory) -> None:
-    path = directory.path / "manifest.json"
-    path.write_text(path.read_text().replace('"schema": 1', '"schema": 9'))
-    with pytest.raises(UsageError, match=r"manifest.json is of version 9; version 1 is read here"):
-        read_run(directory.path)
-
-
-def test_show_tells_what_was_measured_the_proof_and_the_findings(directory: RunDirectory) -> None:
-    shown = CliRunner().invoke(group, ["show", str(directory.path), "--events"], catch_exceptions=False)
-    assert shown.exit_code == 0
-    text = " ".join(shown.output.split())
-    for words in (
-        "containernet-env 0.1.0 (commit 012345678901)",
-        "3 members and the client",
-        "on 2 cores, Some CPU @ 2.0GHz, 24.0 GiB, a virtual machine (Some Cloud Some Machine)",
-        "Linux 6.18.1, clock tsc, Docker engine 20.10.24 on overlay2, cgroup v1",
-        "network as configured before the first scenario: 2 of 3 properties proved, worst RTT etcd1-etcd2: 12.003 ms "
-        "expected, 12.023 ms measured",
-        "not proved: loss of etcd1>s1 (0.1 %): 500 frames do not tell it from none",
-        "network NOT as configured after the last: 0 of 1 properties proved",
-        "wrong: rate of etcd1>s1: 20 Mbit/s asked, 997 Mbit/s measured, allowed 1.8% either way",
-        "w: not run: x",
-        "w: frames were late",
-        "run_began",
-        "logs: etcd1.log",
-    ):
-        assert words in text, words
-
-
-def test_show_of_a_run_that_failed_at_once_says_so(tmp_path: Path) -> None:
-    RunDirectory(tmp_path / "out.csv", "run-1").add_event("run_began", "run run-1")
-    shown = CliRunner().invoke(group, ["show", str(tmp_path / "out.csv")], catch_exceptions=False)
-    assert "manifest.json is missing" in shown.output
-
-
-def edited(directory: RunDirectory, name: str, *place: str | int) -> str:
-    """What `show` says of a run directory from one file of which something was taken away by hand."""
-    path = directory.path / name
-    value = json.loads(path.read_text().splitlines()[0] if name.endswith("l") else path.read_text())
-    items = value
-    for step in place[:-1]:
-        items = items[step]
-    del items[place[-1]]
-    path.write_text(json.dumps(value))
-    done = CliRunner().invoke(group, ["show", str(directory.path), "--events"])
-    assert isinstance(done.exception, UsageError), repr(done.exception)
-    return str(done.exception)
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("manifest.json", ("plan", "hosts")),
-        ("manifest.json", ("plan", "hosts", 0, "role")),
-        ("manifest.json", ("plan", "config", "path")),
-        ("network.json", ("proofs", 0, "pairs", 0, "expected_ns")),
-        ("scenarios.jsonl", ("findings", 0, "text")),
-    ],
-)
-def test_what_is_missing_in_an_edited_run_is_named_and_is_no_key_error(
-    directory: RunDirectory, name: str, place: tuple[str | int, ...]
-) -> None:
-    said = edited(directory, name, *place)
-    assert str(directory.path / name) in said and ".".join(map(str, place)) in said and "Field required" in said
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("manifest.json", "repeats"),
-        ("manifest.json", "links"),
-        ("manifest.json", "store"),
-        ("scenarios.jsonl", "attempt"),
-    ],
-)
-def test_what_may_be_absent_is_shown_as_unknown_and_is_no_key_error(
-    directory: RunDirectory, name: str, key: str
-) -> None:
-    path = directory.path / name
-    text = path.read_text()
-    value = json.loads(text if name == "manifest.json" else text.splitlines()[0])
-    del value[key]
-    path.write_text(json.dumps(value))
-    done = CliRunner().invoke(group, ["show", str(directory.path)])
-    assert done.exit_code == 0, repr(done.exception)
-
-
-def test_a_throughput_taken_out_of_a_run_is_a_dash_and_no_key_error(directory: RunDirectory) -> None:
-    path = directory.path / "scenarios.jsonl"
-    line = json.loads(path.read_text().splitlines()[0])
-    del line["load"]["requests_per_s"]
-    path.write_text(json.dumps(line))
-    done = CliRunner().invoke(group, ["show", str(directory.path)])
-    assert done.exit_code == 0, repr(done.exception)
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "value"),
-    [
-        ("scenarios.jsonl", "seconds", "1.5"),
-        ("scenarios.jsonl", "seconds", float("inf")),
-        ("events.jsonl", "at_ns", "1"),
-    ],
-)
-def test_a_number_of_an_edited_run_that_is_none_is_named(
-    directory: RunDirectory, name: str, key: str, value: object
-) -> None:
-    path = directory.path / name
-    line = json.loads(path.read_text().splitlines()[0])
-    path.write_text(json.dumps(line | {key: value}))
-    with pytest.raises(UsageError, match=rf"{name}, line 1, is not of its form: {key}: "):
-        read_run(directory.path)
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"schema":1,"run_id":' + "[" * 900 + "]" * 900 + "}"])
-def test_a_manifest_that_is_nested_too_deeply_is_refused(directory: RunDirectory, text: str) -> None:
-    """RecursionError, with a traceback."""
-    (directory.path / "manifest.json").write_text(text)
-    with pytest.raises(UsageError, match=r"manifest\.json is"):
-        read_run(directory.path)
-
-
 def test_an_event_that_is_nested_too_deeply_is_left_out(directory: RunDirectory) -> None:
     with (directory.path / "events.jsonl").open("a") as file:
         file.write("[" * 100_000 + "\n")
     assert read_run(directory.path).torn == 1
-
-
-def test_a_fifo_in_a_run_directory_is_refused_and_not_waited_for(directory: RunDirectory) -> None:
-    (directory.path / "network.json").unlink()
-    os.mkfifo(directory.path / "network.json")
-    with pytest.raises(UsageError, match=r"network\.json cannot be read: it is no regular file"):
-        read_run(directory.path)
