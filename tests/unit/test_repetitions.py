@@ -35,7 +35,8 @@ def write(path: Path, *rows: dict[str, str]) -> pandas.DataFrame:
 DIFFERENT: list[list[dict[str, str]]] = [
     [{"LinkDelay_ms": "3", "ConfigHash": "a"}, {"LinkDelay_ms": "1", "ConfigHash": "b"}],
     [{"ConfigHash": "a"}, {"ConfigHash": "b"}],
-    *([{column: "one"}, {column: "other"}] for column in ("CpuModel", "Kernel", "Realtime", "LinkStamps", "Commit")),
+    *([{column: "one"}, {column: "other"}] for column in ("CpuModel", "Kernel", "Realtime", "Commit")),
+    [{"LinkStamps": "one", "RunId": "a"}, {"LinkStamps": "other", "RunId": "b"}],
     [{"Cores": "2"}, {"Cores": "4"}],
 ]
 ONE: list[list[dict[str, str]]] = [
