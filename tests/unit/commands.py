@@ -15,7 +15,7 @@ from containernet_env.base import assets
 def answer(*words: object, **places: Path) -> str:
     """Exit status, standard output and standard error of a command, on a terminal of 120 columns that has no colours.
 
-    Each path of ``places`` is shown by its name, and that of the project as PROJECT.
+    Each path of ``places`` is shown by its name; those of the project are relative to it.
     """
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
     code: object = None
@@ -32,4 +32,4 @@ def answer(*words: object, **places: Path) -> str:
         shown += stream.buffer.getvalue().decode()
     for name, place in sorted(places.items(), key=lambda item: -len(str(item[1]))):
         shown = shown.replace(str(place), name.upper())
-    return shown.replace(str(assets.ROOT), "PROJECT")
+    return shown.replace(f"{assets.ROOT}/", "")

@@ -1,6 +1,9 @@
+"""`check`: what it prints, and the JSON Schemas of what it takes."""
+
 from __future__ import annotations
 
 import json
+import os
 import re
 from io import StringIO
 from pathlib import Path
@@ -9,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from containernet_env.base.errors import ConfigError
-from containernet_env.cli import check, schema
+from containernet_env.cli import schema
 from containernet_env.cli.render import render_plan, render_summary
 from containernet_env.config import load_config
 from containernet_env.config.export import schema_of
@@ -19,6 +21,10 @@ from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
+from containernet_env.results import machine_costs
+from containernet_env.runs import machine
+from tests.unit.commands import answer
+from tests.unit.cost_samples import known
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.json"))
@@ -36,27 +42,27 @@ def examples(document):
     return re.findall(r"^```json\n(.*?)^```", (ROOT / "docs" / document).read_text(), re.DOTALL | re.MULTILINE)
 
 
-def run(*arguments):
-    return CliRunner().invoke(check.command, [str(argument) for argument in arguments])
+def node(number, **changes):
+    made = {"ip": f"10.0.0.{number}", "mem": "64m", "cpus": 1, "bandwidth": 10, "link_delay": f"{number % 3}ms"}
+    return made | changes
 
 
-def node(number):
-    return {"ip": f"10.0.0.{number}", "mem": "64m", "cpus": 1, "bandwidth": 10, "link_delay": f"{number % 3}ms"}
+@pytest.fixture(autouse=True)
+def same_machine(monkeypatch):
+    """What is printed of this machine is the same everywhere."""
+    monkeypatch.setattr(machine_costs, "read", lambda key: (known(), None))
+    monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 24 << 30)
+    monkeypatch.setattr(machine, "memory_available_bytes", lambda: 20 << 30)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
-def test_good_configs_are_shown(path):
-    result = run(path)
-    assert result.exit_code == 0, result.output
-    for host in load_config(path).hosts:
-        assert f"  {host.name} " in result.output
-        assert str(host.ip) in result.output
-    assert "Expected RTT in ms" in result.output
-
-
-def test_the_rtt_matrix_shows_client_and_member_rtt():
-    lines = run(ROOT / "configs" / "3node-3ms.json").output.splitlines()
-    assert "  etcd1  12.003  12.003      6.002" in lines
+def test_shipped_configs_are_shown(snapshot):
+    told = {path.name: answer("check", path) for path in CONFIGS}
+    for path in CONFIGS:
+        for host in load_config(path).hosts:
+            assert f"  {host.name} " in told[path.name] and str(host.ip) in told[path.name]
+    assert told == snapshot
 
 
 LINKS = {
@@ -65,88 +71,56 @@ LINKS = {
 }
 
 
-def test_links_that_differ_in_their_directions_are_shown(tmp_path):
+def test_links_are_shown_where_they_are_more_than_a_host_has(tmp_path, snapshot):
+    """etcd1 to etcd2: no delay of etcd1's, 15 + 30 ms there and back, a probe at 10 Mbit/s three times: 45.235 ms.
+
+    A probe of 98 bytes and 24 of overhead at 10 Mbit/s, there and back: 0.195 ms.
+    """
     path = tmp_path / "config.json"
     asymmetric = {"ip": "10.0.0.9", "mem": "64m", "cpus": 1, "link": LINKS}
-    path.write_text(json.dumps({"nodes": [node(3), asymmetric]}))
-    lines = [" ".join(line.split()) for line in run(path).output.splitlines()]
-    assert "etcd2 10.0.0.9 1 64 MiB see Links see Links" in lines
-    assert "from to delay bandwidth jitter loss queue seed" in lines
-    assert "etcd2 s1 30ms 10 Mbit/s normal 1ms - 207 frames 7" in lines
-    assert "s1 etcd2 15ms unlimited - 1.5% - -" in lines
-    # etcd1 to etcd2: no delay of etcd1's, 15 + 30 ms there and back, a probe at 10 Mbit/s three times.
-    assert any("45.235" in line for line in lines)
-
-
-def test_what_a_frame_takes_besides_and_where_it_waits_is_shown(tmp_path):
-    path = tmp_path / "config.json"
-    slow = {"ip": "10.0.0.9", "mem": "64m", "cpus": 1, "bandwidth": 10, "link_delay": "0ms"}
-    path.write_text(json.dumps({"nodes": [{**slow, "link": {"overhead": 24, "uplink": "network"}}]}))
-    lines = [" ".join(line.split()) for line in run(path).output.splitlines()]
-    assert "from to delay bandwidth queue overhead uplink" in lines
-    assert "etcd1 s1 0ms 10 Mbit/s 204 frames 24 bytes network" in lines
-    assert "s1 etcd1 0ms 10 Mbit/s 204 frames 24 bytes -" in lines
-    # A probe of 98 and 24 bytes at 10 Mbit/s, there and back.
-    assert any("0.195" in line for line in lines)
-
-
-def test_links_that_say_nothing_special_are_not_listed():
-    assert "Links" not in run(ROOT / "configs" / "3node-3ms.json").output
-
-
-def test_a_broken_config_raises_what_the_command_line_reports(tmp_path):
-    path = tmp_path / "broken.json"
-    path.write_text("[]")
-    result = run(path)
-    assert isinstance(result.exception, ConfigError)
-    assert result.output == ""
+    overhead = node(9, link_delay="0ms", link={"overhead": 24, "uplink": "network"})
+    told = []
+    for nodes, rtt_ms in (([node(3), asymmetric], "45.235"), ([overhead], "0.195")):
+        path.write_text(json.dumps({"nodes": nodes}))
+        told.append(answer("check", path, folder=tmp_path))
+        assert rtt_ms in told[-1]
+    assert told == snapshot
 
 
 def test_a_scenario_file_is_checked_too(tmp_path):
     config, scenarios = tmp_path / "config.json", tmp_path / "mine.json"
     config.write_text(json.dumps({"nodes": [node(1)], "scenarios": "mine.json"}))
-    result = run(config)
-    assert isinstance(result.exception, ConfigError)
-    assert str(scenarios) in str(result.exception)
+    assert answer("check", config).startswith(f"exit status 2\nError: {scenarios} is refused:\n")
     scenarios.write_text(
         '{"scenarios": [{"type": "read", "load": {"total": 5, "clients": 1, "conns": 1}, "consistency": "s"}]}'
     )
-    assert "1 scenario from" in run(config).output
-    other = tmp_path / "other.json"
-    other.write_text("{}")
-    assert isinstance(run(config, "--scenarios", other).exception, ConfigError)
+    assert "1 scenario from" in answer("check", config)
+    (tmp_path / "other.json").write_text("{}")
+    assert answer("check", config, "--scenarios", tmp_path / "other.json").startswith("exit status 2\n")
 
 
 def test_many_hosts_are_summed_up_instead_of_a_wide_matrix(tmp_path):
     path = tmp_path / "many.json"
-    path.write_text(json.dumps([node(number) for number in range(1, 101)]))
-    result = run(path)
-    assert result.exit_code == 0
-    # How long the path of a temporary folder is depends on how many there were before.
-    assert max(map(len, result.output.replace(str(path), path.name).splitlines())) < 120
-    pairs = [line.split()[1] for line in result.output.splitlines() if " - " in line]
-    assert sum(map(int, pairs)) == 101 * 100 // 2
+    path.write_text(json.dumps([node(number) for number in range(1, 41)]))
+    lines = answer("check", path, path=path).splitlines()
+    assert max(map(len, lines)) < 120
+    assert sum(int(line.split()[1]) for line in lines if " - " in line) == 41 * 40 // 2
 
 
 @pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
-def test_a_plan_fits_the_terminal(path, width):
-    output = StringIO()
-    console = Console(file=output, width=width, highlight=False)
-    plan = build_plan(
-        load_config(path), load_scenarios(DEFAULT_SCENARIOS), PlanOptions(machine_cores=2, run_id="0a1b2c")
-    )
-    render_plan(plan, console)
-    render_summary(plan, console)
-    text = output.getvalue()
-    assert "…" not in text
-    assert "\n\n\n" not in text
-    for expected in [
-        "cnenv-0a1b2c-benchmark",
-        "--heartbeat-interval=",
-        *(item.scheduled.scenario.name for item in plan.scenarios),
-    ]:
-        assert expected in text
+def test_a_plan_fits_the_terminal(width):
+    for path in CONFIGS:
+        output = StringIO()
+        console = Console(file=output, width=width, highlight=False)
+        options = PlanOptions(machine_cores=2, run_id="0a1b2c")
+        plan = build_plan(load_config(path), load_scenarios(DEFAULT_SCENARIOS), options)
+        render_plan(plan, console)
+        render_summary(plan, console)
+        text = output.getvalue()
+        assert "…" not in text and "\n\n\n" not in text, path
+        names = [item.scheduled.scenario.name for item in plan.scenarios]
+        for expected in ("cnenv-0a1b2c-benchmark", "--heartbeat-interval=", *names):
+            assert expected in text, path
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

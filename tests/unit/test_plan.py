@@ -1,12 +1,11 @@
-"""The golden file pins the whole plan of the main config: a change in it is a change in what runs do.
+"""The snapshot pins the whole plan of the main config: a change in it is a change in what runs do.
 
-After a change that is meant: UPDATE_GOLDEN=1 pytest tests/unit/test_plan.py, and read the difference.
+After a change that is meant: pytest tests/unit/test_plan.py --snapshot-update, and read the difference.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from containernet_env.plan.export import plan_values
 from containernet_env.plan.plan import PlanOptions
 
 ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = Path(__file__).parent / "golden" / "plan-3node-3ms.json"
 OPTIONS = PlanOptions(machine_cores=2)
 
 
@@ -44,16 +42,13 @@ def with_etcd(config, **settings):
     return replace(config, etcd=EtcdSettings(**settings))
 
 
-def test_the_plan_of_the_main_config_is_the_golden_one():
+def test_the_plan_of_the_main_config(snapshot):
     plan = plan_values(plan_of(config_of()))
     for part in (plan["config"], plan["scenario_file"]):
         part["path"] = str(Path(part["path"]).relative_to(ROOT))
         # A comment in a file is no change of plan.
         assert len(part.pop("sha256")) == 64
-    text = json.dumps(plan, indent=2) + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text()
+    assert json.loads(json.dumps(plan)) == snapshot
 
 
 def test_queues_that_are_left_open_are_in_the_plan():
