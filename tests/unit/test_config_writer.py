@@ -18,6 +18,7 @@ from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import ScenarioSet
 from tests.input import valid
+from tests.input.valid import RICH_SCENARIOS, RICH_TOPOLOGY
 from tests.unit.blocks import DATA, LOAD, mixed, reads, txns, writes
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -71,97 +72,6 @@ def test_any_scenarios_come_back(tmp_path_factory, value):
     (folder / "first.json").write_text(json.dumps(value))
     found = load_scenarios(folder / "first.json")
     assert scenarios_again(folder, found) == found
-
-
-RICH_TOPOLOGY = {
-    "store": {"kind": "etcd", "version": "3.6.8", "flags": {"quota-backend-bytes": "4g", "snapshot-count": 1000}},
-    "subnet": "10.0.0.0/16",
-    "nodes": [
-        {
-            "name": "a",
-            "ip": "10.0.0.1",
-            "mem": "512m",
-            "cpus": 0.5,
-            "link": {
-                "to_switch": {
-                    "delay": "3ms",
-                    "bandwidth": 10,
-                    "jitter": {"distribution": "normal", "value": "500us", "reorder": True},
-                    "loss": {
-                        "model": "gilbert-elliott",
-                        "good_to_bad_ratio": 0.01,
-                        "bad_to_good_ratio": 0.5,
-                        "good_loss_ratio": 0.001,
-                        "bad_loss_ratio": 0.9,
-                    },
-                    "queue": "64k",
-                    "overhead": 24,
-                    "uplink": "network",
-                    "seed": 7,
-                },
-                "from_switch": {
-                    "delay": "1ms",
-                    "bandwidth": 5,
-                    "loss": 0.01,
-                    "jitter": {"distribution": "uniform", "value": "100us", "correlation": "2ms"},
-                },
-            },
-        }
-    ],
-    "client": {"ip": "10.0.9.9", "mem": "1g", "cpus": 2, "link": {"delay": "1ms", "queue": 100, "bandwidth": 5}},
-    "etcd": {"heartbeat_interval": "100ms", "election_timeout": "2s", "data": "tmpfs", "leader": "a", "tls": True},
-}
-RICH_SCENARIOS = {
-    "dataset": {"keySize": 9, "valSize": 20, "keys": 1000, "keyPrefix": "data/"},
-    "scenarios": [
-        writes(
-            load={"duration": "2s", "rate": 20.5, "arrival": "poisson", "clients": 2, "conns": 1, "warmup": "1s"},
-            keys="zipfian",
-            zipfExponent=1.2,
-            keySpace=100,
-        ),
-        reads(
-            load={"total": 10, "clients": 1, "conns": 1, "timeout": "2s", "stallTimeout": "5s", "seed": 3},
-            span={"from": "data/0", "to": "data/z"},
-            keysOnly=True,
-        ),
-        reads(prefix="data/0", limit=3, countOnly=True, verify=False),
-        mixed(spanKeys=2),
-        txns(
-            load={
-                "search": {
-                    "p50": "4ms",
-                    "p90": "5ms",
-                    "p95": "6ms",
-                    "p99": "7ms",
-                    "p99.9": "8ms",
-                    "from": 20,
-                    "to": 2000,
-                    "step": "2s",
-                    "within": 0.1,
-                    "repeats": 5,
-                },
-                "clients": 2,
-                "conns": 1,
-            },
-        ),
-        txns(
-            events=[
-                {"at": "2s", "kill": "leader", "for": "1s"},
-                {"at": "4s", "restart": "killed"},
-                {"every": "5s", "freeze": "random"},
-                {"at": "6s", "thaw": "frozen"},
-                {"at": "6s", "partition": "followers"},
-                {"at": "7s", "heal": "partitioned"},
-                {"at": "7s", "link": "down", "of": "etcd2"},
-                {"at": "7s", "delay": "5ms", "of": "etcd2"},
-                {"at": "7s", "loss": 0.1, "of": "etcd2"},
-                {"at": "7s", "rate": 0.5, "of": "etcd2"},
-            ]
-        ),
-        txns(history=True),
-    ],
-}
 
 
 RICH_ENDPOINTS = {
