@@ -1,4 +1,4 @@
-"""A plan as JSON values, units in the keys: for the run's record and the golden files."""
+"""A plan as JSON values, units in the keys: for the run's record and the snapshot of the tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from containernet_env.plan.plan import HostPlan, Plan, PlannedScenario
 
 
 def plan_values(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values, units in the keys: for the run's record and the golden files."""
+    """The plan as JSON values, units in the keys: for the run's record and the snapshot of the tests."""
     return {
         "run_id": plan.run_id,
         "config": {"path": str(plan.config.path), "sha256": plan.config.sha256},

@@ -1,6 +1,6 @@
 """The columns of the CSV: one table from which rows, their reading and the documentation follow.
 
-``results/README.md`` has the table as text, between its markers; a test writes it with UPDATE_GOLDEN=1.
+``results/README.md`` has the table as text, between its markers; a test writes it with --snapshot-update.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What has to be equal for one run to repeat another, what is only told, and why. Pure.
 
-``results/README.md`` has the table as text, between its markers; a test writes it with UPDATE_GOLDEN=1.
+``results/README.md`` has the table as text, between its markers; a test writes it with --snapshot-update.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base import assets
 from containernet_env.cli import group
@@ -19,6 +20,7 @@ from containernet_env.config.reader import read_document
 from containernet_env.config.sweep_axes import axis_of
 from containernet_env.report.dbtester import MEASURES
 from containernet_env.sweep.design import Bed, Design, design
+from tests.unit.generated import check_block
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESETS = sorted((ROOT / "configs" / "sweeps").glob("*.json"))
@@ -26,7 +28,6 @@ PAGES = ROOT / "docs" / "presets"
 SEEDS = {"put-clients": "000", "etcd-matrix": "001", "latency-bandwidth": "002", "dbtester-writes": "003"}
 SEEDS |= {"constant-rates": "004", "dbtester": "003"}
 QUICK_S = 180
-UPDATE = "run UPDATE_GOLDEN=1 pytest tests/unit/test_presets.py"
 each_preset = pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
 
 
@@ -61,19 +62,6 @@ def cells_told(made: Design, form: str) -> Iterator[str]:
         yield f"| {shown} | {', '.join(f'`{name}`' for name in names)} |"
 
 
-def check_block(page: Path, name: str, source: str, lines: list[str]) -> None:
-    """A page has a block as it should be; UPDATE_GOLDEN=1 writes it."""
-    begin, end = f"<!-- {name}: made from {source} -->\n", f"<!-- end of {name} -->"
-    text = page.read_text()
-    before, _, rest = text.partition(begin)
-    after = rest.partition(end)[2]
-    wanted = f"{before}{begin}\n" + "\n".join(lines) + f"\n\n{end}{after}"
-    assert begin in text and end in rest, f"{page} has no block {name}"
-    if os.environ.get("UPDATE_GOLDEN"):
-        page.write_text(wanted)
-    assert page.read_text() == wanted, UPDATE
-
-
 def test_there_is_a_preset_with_a_page_for_each_seed_document() -> None:
     assert {path.stem for path in PRESETS} == set(SEEDS)
     assert {path.stem for path in PAGES.glob("*.md")} == set(SEEDS)
@@ -83,10 +71,11 @@ def test_there_is_a_preset_with_a_page_for_each_seed_document() -> None:
 
 
 @each_preset
-def test_a_preset_expands_to_the_cells_that_its_page_lists(path: Path) -> None:
+def test_a_preset_expands_to_the_cells_that_its_page_lists(path: Path, snapshot: SnapshotAssertion) -> None:
     whole, quick = design(path), design(path, quick=True)
     lines = [*cells_told(whole, "The whole preset"), "", *cells_told(quick, "`--quick`")]
-    check_block(PAGES / f"{path.stem}.md", "cells", f"configs/sweeps/{path.name}", lines)
+    text = "\n".join(["", *lines, "", ""])
+    check_block(PAGES / f"{path.stem}.md", "cells", f"configs/sweeps/{path.name}", text, snapshot)
 
 
 @each_preset
@@ -125,7 +114,8 @@ def test_a_preset_is_shown_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert "write-leader-20000x3000x1-8B-8B-of1" in shown.output and not [*tmp_path.iterdir()]
 
 
-def test_the_page_of_dbtester_says_where_each_row_comes_from() -> None:
+def test_the_page_of_dbtester_says_where_each_row_comes_from(snapshot: SnapshotAssertion) -> None:
     lines = ["| row | unit | from |", "| --- | --- | --- |"]
     lines += [f"| {measure.label} | {measure.unit} | {measure.source} |" for measure in MEASURES]
-    check_block(PAGES / "dbtester-writes.md", "rows", "containernet_env/report/dbtester.py", lines)
+    text = "\n".join(["", *lines, "", ""])
+    check_block(PAGES / "dbtester-writes.md", "rows", "containernet_env/report/dbtester.py", text, snapshot)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from containernet_env.runs.rerun import prepare_rerun, rerun
 from containernet_env.setup.images import Images
 from containernet_env.sweep.runner import Counts
 from tests.unit import sweep_fakes
+from tests.unit.generated import check_block
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
 from tests.unit.run_fakes import CONFIG, QUICK, FakeTestbed, on_fakes, rows, run
 from tests.unit.sweep_fakes import Answers, swept
@@ -239,15 +239,8 @@ def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
     assert (found.tolerance, found.port) == (Tolerance(7, 0.25), 1234)
 
 
-def test_the_readme_has_the_table_of_what_is_compared() -> None:
-    begin, end = "<!-- compared: made from containernet_env/results/differences.py -->\n", "<!-- end of compared -->\n"
-    text = README.read_text()
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    wanted = f"{before}{begin}{as_markdown()}{end}{after}"
-    if os.environ.get("UPDATE_GOLDEN"):
-        README.write_text(wanted)
-    assert README.read_text() == wanted, "run UPDATE_GOLDEN=1 pytest tests/unit/test_rerun.py"
+def test_the_readme_has_the_table_of_what_is_compared(snapshot: SnapshotAssertion) -> None:
+    check_block(README, "compared", "containernet_env/results/differences.py", as_markdown(), snapshot)
 
 
 def refusal(directory: Path) -> str:

@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import UsageError
 from containernet_env.results import csv_file as results
@@ -18,6 +19,7 @@ from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, as_markdown
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.run_directory import RunDirectory
 from tests.unit.disk import file_limit
+from tests.unit.generated import check_block
 
 README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 
@@ -70,15 +72,8 @@ def test_a_file_of_the_seed_is_appended_to_in_its_own_form(tmp_path: Path) -> No
     assert lines(path)[2].split(",") == ["read"] + ["-"] * 19
 
 
-def test_the_readme_has_the_table_of_columns() -> None:
-    begin, end = "<!-- columns: made from containernet_env/results/columns.py -->\n", "<!-- end of columns -->\n"
-    text = README.read_text()
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    wanted = f"{before}{begin}{as_markdown()}{end}{after}"
-    if os.environ.get("UPDATE_GOLDEN"):
-        README.write_text(wanted)
-    assert README.read_text() == wanted, "run UPDATE_GOLDEN=1 pytest tests/unit/test_results.py"
+def test_the_readme_has_the_table_of_columns(snapshot: SnapshotAssertion) -> None:
+    check_block(README, "columns", "containernet_env/results/columns.py", as_markdown(), snapshot)
 
 
 def test_any_other_header_is_refused_and_the_file_untouched(tmp_path: Path) -> None:

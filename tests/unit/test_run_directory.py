@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import replace
 from decimal import Decimal
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.model.disruption import Carried, Disruptions
 from containernet_env.model.findings import Finding
@@ -25,6 +25,7 @@ from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, 
 from containernet_env.results.run_files import FILES, Proof, json_schema
 from tests.unit.answers import DOCS, closed_loop
 from tests.unit.disk import file_limit
+from tests.unit.generated import check_file
 from tests.unit.manifests import manifest
 
 WRITE = Scenario(name="w", type="write", total=1000, clients=10, conns=2, key_size=8, val_size=256, key_space=1000)
@@ -125,12 +126,8 @@ def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_committed_schemas_are_those_of_the_program(name: str) -> None:
-    path = DOCS / f"run-{name}.schema.json"
-    wanted = json.dumps(json_schema(name), indent=2) + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(wanted)
-    assert path.read_text() == wanted, "run UPDATE_GOLDEN=1 pytest tests/unit/test_run_directory.py"
+def test_the_committed_schemas_are_those_of_the_program(name: str, snapshot: SnapshotAssertion) -> None:
+    check_file(DOCS / f"run-{name}.schema.json", json.dumps(json_schema(name), indent=2) + "\n", snapshot)
 
 
 def test_a_line_that_was_cut_short_costs_no_other_line(directory: RunDirectory) -> None:
