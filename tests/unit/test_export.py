@@ -49,12 +49,23 @@ def out(left: Path, tmp_path: Path) -> Path:
     return tmp_path / "out.csv"
 
 
-def exported(out: Path, **options: Any) -> tuple[Exported, dict[str, Any]]:
-    """What `export` says, and the entities of the crate by their ids."""
+Entities = dict[str, dict[str, Any]]
+
+
+def exported(out: Path, **options: Any) -> tuple[Exported, Entities, dict[str, bytes]]:
+    """What `export` says, the entities of the crate by their ids, and its files by their names."""
     done = export(read_run(find_run(out)), out.with_name("run.zip"), results=out, **options)
     with zipfile.ZipFile(done.file) as archive:
-        graph = json.loads(archive.read(METADATA))["@graph"]
-    return done, {entity["@id"]: entity for entity in graph}
+        files = {name: archive.read(name) for name in archive.namelist()}
+    return done, {entity["@id"]: entity for entity in json.loads(files[METADATA])["@graph"]}, files
+
+
+@pytest.fixture(scope="module")
+def crate(left: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Exported, Entities, dict[str, bytes]]:
+    """The run directory and the crate of the newest run, to be read."""
+    folder = tmp_path_factory.mktemp("crate")
+    shutil.copytree(left, folder, dirs_exist_ok=True)
+    return find_run(folder / "out.csv"), *exported(folder / "out.csv")
 
 
 def references(value: Any) -> list[str]:
@@ -63,84 +74,64 @@ def references(value: Any) -> list[str]:
     return [item["@id"] for item in found if isinstance(item, dict)]
 
 
-def test_the_metadata_have_what_the_specification_requires(out: Path) -> None:
-    _, entities = exported(out)
+def test_the_metadata_have_what_the_specification_requires(crate: Any) -> None:
+    directory, _, entities, files = crate
     descriptor, root = entities[METADATA], entities["./"]
     assert descriptor["@type"] == "CreativeWork" and descriptor["about"] == {"@id": "./"}
     assert descriptor["conformsTo"]["@id"].startswith("https://w3id.org/ro/crate/1.")
-    assert root["@type"] == "Dataset"
-    for name in ("name", "description", "datePublished", "license", "hasPart", "mentions"):
-        assert root[name], name
-    newest = find_run(out).name
-    assert newest in root["name"]
-    with zipfile.ZipFile(out.with_name("run.zip")) as archive:
-        assert json.loads(archive.read(METADATA))["@context"] == f"{descriptor['conformsTo']['@id']}/context"
+    assert root["@type"] == "Dataset" and directory.name in root["name"]
+    assert all(root[name] for name in ("name", "description", "datePublished", "license", "hasPart", "mentions"))
+    assert json.loads(files[METADATA])["@context"] == f"{descriptor['conformsTo']['@id']}/context"
+    elsewhere = ("https://w3id.org/ro/crate/", "https://www.w3.org/", "http://schema.org/")
     for entity in entities.values():
         assert entity["@type"]
         for name in entity.keys() - {"@id", "@type"}:
             for place in references(entity[name]):
-                elsewhere = place.startswith(
-                    ("https://w3id.org/ro/crate/", "https://www.w3.org/", "http://schema.org/")
-                )
-                assert place in entities or elsewhere, (entity["@id"], name, place)
+                assert place in entities or place.startswith(elsewhere), (entity["@id"], name, place)
 
 
-def test_every_file_is_listed_with_its_hash_and_size(out: Path) -> None:
-    done, entities = exported(out)
-    listed = {part["@id"] for part in entities["./"]["hasPart"]}
-    with zipfile.ZipFile(done.file) as archive:
-        names = set(archive.namelist()) - {METADATA}
-        assert listed == names and done.files == len(names)
-        for name in names:
-            content = archive.read(name)
-            assert entities[name]["@type"] == "File"
-            assert entities[name]["sha256"] == hashlib.sha256(content).hexdigest(), name
-            assert entities[name]["contentSize"] == str(len(content)), name
-    directory = find_run(out)
+def test_every_file_is_listed_with_its_hash_and_size(crate: Any) -> None:
+    directory, done, entities, files = crate
+    names = files.keys() - {METADATA}
+    assert {part["@id"] for part in entities["./"]["hasPart"]} == names and done.files == len(names)
+    for name in names:
+        assert entities[name]["@type"] == "File"
+        assert entities[name]["sha256"] == hashlib.sha256(files[name]).hexdigest(), name
+        assert entities[name]["contentSize"] == str(len(files[name])), name
     assert names > {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+    for line in files["checksums.sha256"].decode().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256(files[name]).hexdigest() == digest
 
 
-def test_the_files_of_the_run_can_be_verified_by_its_own_checksums(out: Path, tmp_path: Path) -> None:
-    done, _ = exported(out)
-    with zipfile.ZipFile(done.file) as archive:
-        for line in archive.read("checksums.sha256").decode().splitlines():
-            digest, name = line.split("  ")
-            assert hashlib.sha256(archive.read(name)).hexdigest() == digest
-
-
-def test_the_rows_of_this_run_are_in_it_and_no_others(out: Path) -> None:
-    done, _ = exported(out)
-    with zipfile.ZipFile(done.file) as archive:
-        found = list(csv.DictReader(archive.read("rows.csv").decode().splitlines()))
+def test_the_rows_of_this_run_are_in_it_and_no_others(crate: Any) -> None:
+    directory, done, _, files = crate
+    found = list(csv.DictReader(files["rows.csv"].decode().splitlines()))
     assert done.rows == len(found) == 2
-    assert found == [row for row in rows(out) if row["RunId"] == find_run(out).name]
+    assert found == [row for row in rows(directory.parents[1] / "out.csv") if row["RunId"] == directory.name]
 
 
-def test_every_column_is_described_with_type_and_meaning(out: Path) -> None:
-    done, entities = exported(out)
-    with zipfile.ZipFile(done.file) as archive:
-        table = json.loads(archive.read("rows.csv-metadata.json"))
-        header = archive.read("rows.csv").decode().splitlines()[0]
-    columns = table["tableSchema"]["columns"]
-    assert [column["titles"] for column in columns] == list(COLUMNS) == next(csv.reader([header]))
+def test_every_column_is_described_with_type_and_meaning(crate: Any) -> None:
+    _, _, entities, files = crate
+    table = json.loads(files["rows.csv-metadata.json"])
+    columns = {column["titles"]: column for column in table["tableSchema"]["columns"]}
+    assert [*columns] == list(COLUMNS) == next(csv.reader([files["rows.csv"].decode().splitlines()[0]]))
     assert table["url"] == "rows.csv" and table["@context"] == "http://www.w3.org/ns/csvw"
-    by_name = {column["titles"]: column for column in columns}
-    assert by_name["50%"]["datatype"] == "number" and by_name["50%"]["schema:unitText"] == "s"
-    assert by_name["Leader"]["datatype"] == "string" and "led" in by_name["Leader"]["dc:description"]
+    assert columns["50%"]["datatype"] == "number" and columns["50%"]["schema:unitText"] == "s"
+    assert columns["Leader"]["datatype"] == "string" and "led" in columns["Leader"]["dc:description"]
     assert entities["rows.csv"]["conformsTo"] == {"@id": "rows.csv-metadata.json"}
 
 
-def test_files_name_the_schemas_that_they_keep_to(out: Path) -> None:
-    done, entities = exported(out)
-    with zipfile.ZipFile(done.file) as archive:
-        for name in ("manifest.json", "scenarios.jsonl", "events.jsonl"):
-            schema = json.loads(archive.read(entities[name]["conformsTo"]["@id"]))
-            for line in archive.read(name).decode().splitlines() if name.endswith("l") else [archive.read(name)]:
-                Draft202012Validator(schema).validate(json.loads(line))
+def test_files_name_the_schemas_that_they_keep_to(crate: Any) -> None:
+    _, _, entities, files = crate
+    for name in ("manifest.json", "scenarios.jsonl", "events.jsonl"):
+        schema = json.loads(files[entities[name]["conformsTo"]["@id"]])
+        for line in files[name].decode().splitlines() if name.endswith("l") else [files[name]]:
+            Draft202012Validator(schema).validate(json.loads(line))
 
 
-def test_the_run_is_an_action_of_the_program_on_its_inputs(out: Path) -> None:
-    _, entities = exported(out)
+def test_the_run_is_an_action_of_the_program_on_its_inputs(crate: Any) -> None:
+    _, _, entities, _ = crate
     action, program, etcd = entities["#run"], entities["#containernet-env"], entities["#etcd"]
     assert action["@type"] == "CreateAction" and entities["./"]["mentions"] == {"@id": "#run"}
     assert action["instrument"] == [{"@id": "#containernet-env"}, {"@id": "#etcd"}]
@@ -161,83 +152,71 @@ def test_a_run_that_failed_is_a_failed_action(
     monkeypatch.setattr(FakeTestbed, "up", fail)
     with pytest.raises(UsageError):
         run(tmp_path / "out.csv")
-    done, entities = exported(tmp_path / "out.csv")
+    done, entities, _ = exported(tmp_path / "out.csv")
     assert entities["#run"]["actionStatus"] == {"@id": "http://schema.org/FailedActionStatus"}
     assert done.notes == (f"without rows: {tmp_path / 'out.csv'} has none of this run",)
     assert "rows.csv" not in entities and "#etcd" not in entities
 
 
-def test_the_library_opens_it_again(out: Path, tmp_path: Path) -> None:
+def test_the_library_opens_it_again(crate: Any, tmp_path: Path) -> None:
     from rocrate.rocrate import ROCrate
 
-    done, _ = exported(out)
-    crate = ROCrate(done.file)
-    assert crate.name == f"containernet-env run {find_run(out).name}"
-    assert len(crate.data_entities) == done.files
-    assert crate.get("rows.csv")["encodingFormat"] == "text/csv"
-    crate.write_zip(tmp_path / "again.zip")
-    with zipfile.ZipFile(done.file) as first, zipfile.ZipFile(tmp_path / "again.zip") as second:
-        assert {name: first.read(name) for name in first.namelist() if name != METADATA} == {
-            name: second.read(name) for name in second.namelist() if name != METADATA
+    directory, done, _, files = crate
+    found = ROCrate(done.file)
+    assert found.name == f"containernet-env run {directory.name}"
+    assert len(found.data_entities) == done.files
+    assert found.get("rows.csv")["encodingFormat"] == "text/csv"
+    found.write_zip(tmp_path / "again.zip")
+    with zipfile.ZipFile(tmp_path / "again.zip") as again:
+        assert again.namelist() and {name: again.read(name) for name in again.namelist() if name != METADATA} == {
+            name: content for name, content in files.items() if name != METADATA
         }
 
 
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
+def test_a_license_is_named_by_whoever_exports_and_is_not_invented(out: Path) -> None:
+    for name, place in (
         ("CC-BY-4.0", "https://spdx.org/licenses/CC-BY-4.0"),
         ("https://example.org/terms", "https://example.org/terms"),
-    ],
-)
-def test_a_license_is_named_by_whoever_exports(out: Path, name: str, place: str) -> None:
-    _, entities = exported(out, license_name=name)
-    assert entities["./"]["license"] == {"@id": place} and entities[place]["name"] == name
-
-
-def test_a_license_may_be_a_text_and_is_not_invented(out: Path) -> None:
+    ):
+        entities = exported(out, license_name=name)[1]
+        assert entities["./"]["license"] == {"@id": place} and entities[place]["name"] == name
+        out.with_name("run.zip").unlink()
     assert exported(out, license_name="Ask us first.")[1]["./"]["license"] == "Ask us first."
     out.with_name("run.zip").unlink()
     assert "named no license" in exported(out)[1]["./"]["license"]
 
 
-def test_a_file_that_was_changed_is_told(out: Path) -> None:
+def test_a_file_that_was_changed_is_named(out: Path) -> None:
     (find_run(out) / "logs" / "etcd1.log").write_text("other\n")
-    done, _ = exported(out)
-    assert done.notes == ("not as the run left it: logs/etcd1.log (changed)",)
+    assert exported(out)[0].notes == ("not as the run left it: logs/etcd1.log (changed)",)
 
 
-def test_files_with_odd_names_are_in_it_and_links_that_lead_out_are_not(out: Path) -> None:
+def test_files_with_odd_names_are_in_it_and_what_leads_out_is_not(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library adds what is in its source, and takes "None" for a folder of that name."""
     directory = find_run(out)
     (directory / "a b\u00e4 #1%.txt").write_text("mine")
     (directory / "empty file.txt").touch()
     (directory / "passwords").symlink_to("/etc/passwd")
-    done, _ = exported(out)
-    with zipfile.ZipFile(done.file) as archive:
-        assert archive.read("a b\u00e4 #1%.txt") == b"mine"
-        assert not [name for name in archive.namelist() if "passwords" in name]
-
-
-def test_a_folder_of_a_certain_name_does_not_get_in(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library adds what is in its source, and takes "None" for a folder of that name."""
     (tmp_path / "None").mkdir()
     (tmp_path / "None" / "secret").touch()
     monkeypatch.chdir(tmp_path)
-    done, _ = exported(out)
-    with zipfile.ZipFile(done.file) as archive:
-        assert "secret" not in archive.namelist()
+    files = exported(out)[2]
+    assert files["a b\u00e4 #1%.txt"] == b"mine"
+    assert not [name for name in files if "passwords" in name or "secret" in name]
 
 
-def test_a_crate_that_was_unpacked_is_a_run_and_can_be_exported_again(out: Path, tmp_path: Path) -> None:
-    done, _ = exported(out)
+def test_a_crate_that_was_unpacked_is_a_run_and_can_be_exported_again(crate: Any, tmp_path: Path) -> None:
+    _, done, _, files = crate
     with zipfile.ZipFile(done.file) as archive:
         archive.extractall(tmp_path / "unpacked")
     shown = CliRunner().invoke(group, ["show", str(tmp_path / "unpacked")], catch_exceptions=False).output
     assert "all as the run left them; added since: ro-crate-metadata.json, rows.csv, " in " ".join(shown.split())
     again = export(read_run(tmp_path / "unpacked"), tmp_path / "again.zip")
     assert (again.files, again.rows) == (done.files, done.rows)
-    with zipfile.ZipFile(done.file) as first, zipfile.ZipFile(again.file) as second:
-        assert sorted(first.namelist()) == sorted(second.namelist())
-        assert first.read("rows.csv") == second.read("rows.csv")
+    with zipfile.ZipFile(again.file) as second:
+        assert sorted(files) == sorted(second.namelist()) and files["rows.csv"] == second.read("rows.csv")
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -272,17 +251,16 @@ def test_rows_of_a_results_file_that_is_gone_are_left_out_with_a_note(out: Path,
     assert f"without rows: there is no {out}" in called(str(directory), str(tmp_path / "a.zip")).output
 
 
-def test_a_file_that_is_there_is_not_overwritten(out: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "words"), [("run.zip", "is there already"), ("nothing/run.zip", "run.zip: No such file")]
+)
+def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(
+    out: Path, tmp_path: Path, place: str, words: str
+) -> None:
     (tmp_path / "run.zip").write_text("mine")
-    done = called(str(out), str(tmp_path / "run.zip"))
-    assert isinstance(done.exception, UsageError) and "is there already" in str(done.exception)
-    assert (tmp_path / "run.zip").read_text() == "mine"
-
-
-def test_a_folder_that_is_missing_is_named_and_nothing_is_left(out: Path, tmp_path: Path) -> None:
-    done = called(str(out), str(tmp_path / "nothing" / "run.zip"))
-    assert isinstance(done.exception, UsageError) and "run.zip: No such file" in str(done.exception)
-    assert not (tmp_path / "nothing").exists()
+    done = called(str(out), str(tmp_path / place))
+    assert isinstance(done.exception, UsageError) and words in str(done.exception)
+    assert (tmp_path / "run.zip").read_text() == "mine" and not (tmp_path / "nothing").exists()
 
 
 def test_a_disk_that_is_full_is_named_and_nothing_is_left(out: Path, tmp_path: Path) -> None:
