@@ -1,21 +1,13 @@
-"""A number of generated inputs of one kind, in a process of its own: ``python -m tests.input.batch KIND COUNT SEED``.
-
-The same seed makes the same inputs. Exit status 1 and the shortest input that was found where a property does not hold.
-"""
+"""The kinds of generated inputs: how each is made, and what has to hold of it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas  # noqa: F401  # imported here, so that no input is charged for it
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -30,13 +22,11 @@ from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.csv_file import ResultsFile, load
-from containernet_env.setup.images import Images
 from tests.input import guard, tables, texts, valid
 from tests.input.run_directories import CHECKSUMS, FILES, INPUTS
-from tests.unit import manifests
 
 ROOT = Path(__file__).resolve().parents[2]
-_ALL_FILES = (*FILES, *INPUTS, "checksums.sha256")
+ALL_FILES = (*FILES, *INPUTS, "checksums.sha256")
 _TOPOLOGY_NAME = "2node.json"
 _SHIPPED = ROOT / "configs"
 _REQUEST = json.loads((ROOT / "docs/benchmark-request.schema.json").read_text())
@@ -175,7 +165,7 @@ class Kinds:
 
     def a_run_directory(self, files: dict[str, bytes]) -> None:
         """`show` shows it and `rerun` would repeat it, or they name the file in which something is wrong."""
-        for name in _ALL_FILES:
+        for name in ALL_FILES:
             (self.run / name).unlink(missing_ok=True)
         for name, content in files.items():
             (self.run / name).write_bytes(content)
@@ -228,18 +218,6 @@ def _with_sums(text: str) -> bytes:
     return (CHECKSUMS + text).encode("utf-8", "surrogatepass")
 
 
-def _fake_machine() -> None:
-    """What `rerun` compares with is asked of nobody: neither the kernel nor an engine."""
-    from containernet_env.runs import manifest, rerun
-
-    rerun.require_root = lambda: None  # type: ignore[attr-defined]
-    rerun.required_images = lambda *of: Images(member="e", benchmark="b")  # type: ignore[attr-defined]
-    rerun.select.foreseen = lambda plan: manifests.LINKS
-    manifest.machine.facts = lambda: manifests.MACHINE
-    manifest.images.digest = lambda tag: f"sha256:{tag}"
-    manifest.program_facts = lambda: manifests.PROGRAM
-
-
 def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
     kinds.topology.write_bytes(Path(kinds.good_topology).read_bytes())
     (kinds.scratch / "empty").write_bytes(b"")
@@ -268,47 +246,3 @@ def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
         st.lists(st.sampled_from(files * 3 + odd), max_size=2),
         rest,
     )
-
-
-def _begins(*_: object, **__: object) -> None:
-    raise UsageError("a run would begin here: an option took --dry-run for its value")
-
-
-def main() -> None:
-    """Check one kind; hypothesis shows a failure."""
-    kind, count, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    with tempfile.TemporaryDirectory() as scratch:
-        os.chdir(scratch)
-        kinds = Kinds(Path(scratch) / "in")
-        from containernet_env.runs import measure
-
-        measure.carry_out = _begins  # type: ignore[assignment]
-        _fake_machine()
-        strategy, property_of = kinds.strategies[kind]
-
-        # No time is judged: what hangs is ended by the guard.
-        @seed(number)
-        @settings(
-            max_examples=count,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=[HealthCheck.too_slow],
-        )
-        @given(strategy)
-        def holds(value: Any) -> None:
-            property_of(value)
-
-        # What is imported on first use is imported before anything is watched.
-        for line in ("check 3node-3ms", "run 3node-3ms --dry-run", "schema", "rerun x", "--version"):
-            guard.answer(*line.split())
-        guard.install()
-        holds()
-        left = {path.name for path in Path(scratch).rglob("*")}
-        allowed = {"in", "topology.json", "scenarios.json", "out.csv", "run", "logs", "inputs", "empty"}
-        assert left <= allowed | {Path(name).name for name in _ALL_FILES}, left
-    print(f"{kind}, seed {number}: {dict(guard.judgements)}")
-
-
-if __name__ == "__main__":
-    main()
