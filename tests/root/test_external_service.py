@@ -14,9 +14,9 @@ from containernet_env.base.errors import RunError
 from containernet_env.runs.external_left import Record, records
 from containernet_env.runs.measure import measure
 from containernet_env.runs.progress import Silent
+from tests.local.real_service import services
 from tests.root.replica_processes import Replicas, built
 from tests.root.test_external import command, ended, rows, scenarios, started_servers, wait_until
-from tests.unit.service_server import services
 
 TEN = {"total": 200, "clients": 10, "conns": 2}
 WRITE = {"type": "write", "load": TEN, "data": {"keySize": 4, "valSize": 64}, "target": ["leader", "cluster"]}
@@ -108,7 +108,7 @@ def test_wrong_codes_are_errors_of_requests(three: Replicas, tmp_path: Path) -> 
 def test_who_takes_no_puts_is_refused_before_the_load(tmp_path: Path) -> None:
     """A get of it finds nothing, as of any service that has no such path."""
     with services(1) as (nothing,):
-        nothing.answers = {"PUT": 404, "GET": 404, "DELETE": 404}
+        nothing.statuses = {"PUT": 404, "GET": 404, "DELETE": 404}
         config = endpoints_file(tmp_path, [nothing.url], success={"put": 201, "delete": [202, 404]})
         with pytest.raises(RunError, match=r"cannot be measured: PUT .* answers with the status 404, and not 201"):
             measure(config, writes(tmp_path), tmp_path / "out.csv", yes_load_this_cluster=True)
@@ -131,7 +131,7 @@ def test_check_looks_and_writes_nothing(tmp_path: Path) -> None:
         config, wanted = endpoints_file(tmp_path, [one.url, other.url]), writes(tmp_path)
         status, said = ended(command("check", config, "--scenarios", wanted))
         assert status == 0 and said.count("  answers\n") == 2 and "keys under" not in said, said
-        other.answers["GET"] = 503
+        other.statuses["GET"] = 503
         status, said = ended(command("check", config, "--scenarios", wanted))
         assert status == 1 and f"{other.url}  is no such service: HTTP 503: GET " in said, said
         assert all(request.startswith("GET ") for request in one.requests + other.requests)

@@ -12,7 +12,7 @@ import pytest
 
 from containernet_env.analysis.floor import Floor
 from containernet_env.base import sources
-from containernet_env.base.errors import ConfigError, RunError, UsageError
+from containernet_env.base.errors import RunError
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_text
@@ -22,12 +22,13 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario, ScenarioSet
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
-from containernet_env.plan.plan import Plan, PlanOptions, ProfileChoice
+from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.setup import binaries
 from containernet_env.stores.consul import metrics
 from containernet_env.stores.consul.cluster import ConsulCluster, Member
 from containernet_env.stores.consul.log import elections_between, last_words, warnings_between
 from containernet_env.stores.protocol import MemberPlace, Written
+from tests.simulated_time import simulated
 from tests.unit.test_etcd import FakeHost
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "consul"
@@ -121,44 +122,7 @@ def test_the_checksum_database_is_not_asked_for_what_it_does_not_have(monkeypatc
     assert binaries._environment(sources.etcd_module())["GONOSUMDB"] == "example.org/own"
 
 
-@pytest.mark.parametrize(
-    ("more", "path", "reason"),
-    [
-        ({"consul": {"heartbeat_interval": "100ms"}}, "$.consul.heartbeat_interval", "raft_multiplier"),
-        ({"consul": {"election_timeout": "1s"}}, "$.consul.election_timeout", "raft_multiplier"),
-        ({"consul": {"tls": True}}, "$.consul.tls", "without TLS"),
-        ({"etcd": {"data": "tmpfs"}}, "$.etcd", "another store"),
-        ({"store": {"kind": "consul", "version": "1.14.9"}}, "$.store.version", "too old"),
-        ({"store": {"kind": "consul", "flags": {"raft_multiplier": 11}}}, "$.store.flags.raft_multiplier", "range"),
-    ],
-)
-def test_what_consul_lacks_is_refused(tmp_path: Path, more: dict[str, Any], path: str, reason: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config(topology(tmp_path, **{"store": "consul", **more}))
-    (problem,) = caught.value.problems
-    assert problem.path == path and reason in f"{problem.message} {problem.allowed}"
-
-
 LOAD = {"total": 10, "clients": 1, "conns": 1}
-
-
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        ({"spanKeys": [10]}, "without an end or a limit"),
-        ({"prefix": "0", "limit": 5}, "without an end or a limit"),
-        ({"prefix": "0", "countOnly": True}, "without an end or a limit"),
-    ],
-)
-def test_ranges_are_refused(tmp_path: Path, more: dict[str, Any], reason: str) -> None:
-    read = {"type": "read", "load": LOAD, "consistency": ["l"], **more}
-    path = tmp_path / "scenarios.json"
-    path.write_text(json.dumps({"dataset": {"keySize": 8, "valSize": 64, "keys": 100}, "scenarios": [read]}))
-    scenarios = load_scenarios(path)
-    with pytest.raises(ConfigError, match=reason):
-        build_plan(load_config(topology(tmp_path)), scenarios, PlanOptions(machine_cores=2))
-    with pytest.raises(UsageError, match="Consul is not profiled"):
-        build_plan(load_config(topology(tmp_path)), None, PlanOptions(2, profile=ProfileChoice(("cpu",))))
 
 
 DEFAULT_READ = {"type": "read", "load": LOAD, "consistency": ["l", "default"]}
@@ -177,15 +141,6 @@ def test_default_reads_are_asked_for_and_told_by_their_name(tmp_path: Path) -> N
     assert found.name == "read-default-10x1x1" and plan.store.consistency.get("default", "default") == "default"
     _, body = request_of(found, {"consul1": "10.0.0.1:8500"}, 60, terms=plan.store.load_terms)
     assert (body["store"], body["consistency"]) == ("consul", "default")
-
-
-@pytest.mark.parametrize("store", ["etcd", "zookeeper", "replicas"])
-def test_default_reads_are_consuls_alone(tmp_path: Path, store: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        build_plan(load_config(topology(tmp_path, store)), default_reads(tmp_path), PlanOptions(machine_cores=2))
-    (problem,) = caught.value.problems
-    assert (problem.path, problem.got) == ("$.scenarios[0].consistency", '["l", "default"]')
-    assert ("flags ack and from" if store == "replicas" else 'beside "l" and "s"') in problem.message
 
 
 @dataclass
@@ -246,6 +201,7 @@ def cluster_of(views: dict[int, tuple[int, int]]) -> tuple[ConsulCluster, FakeSe
     return ConsulCluster([Member(place) for place in places]), servers
 
 
+@simulated()
 def test_the_leader_is_who_most_servers_name_in_the_newest_term() -> None:
     cluster, _ = cluster_of({1: (2, 5), 2: (2, 5), 3: (3, 4)})
     assert cluster.leadership() == Leadership("consul2", 5)
@@ -253,12 +209,14 @@ def test_the_leader_is_who_most_servers_name_in_the_newest_term() -> None:
     assert cluster_of({1: (0, 5), 2: (0, 5), 3: (0, 5)})[0].leadership() is None
 
 
+@simulated()
 def test_leadership_is_transferred_by_the_leader_to_the_id_of_a_node() -> None:
     cluster, servers = cluster_of(dict.fromkeys((1, 2, 3), (1, 2)))
     assert cluster.move_leader("consul3", timeout_s=5) == Leadership("consul3", 3)
     assert (1, "POST", "/v1/operator/raft/transfer-leader?id=node-3") in servers.asked
 
 
+@simulated()
 def test_a_cluster_is_ready_when_all_know_all_and_read() -> None:
     cluster, servers = cluster_of(dict.fromkeys((1, 2, 3), (1, 2)))
     statuses = cluster.statuses()
@@ -270,6 +228,7 @@ def test_a_cluster_is_ready_when_all_know_all_and_read() -> None:
     assert not cluster.members[0].knows_a_leader()
 
 
+@simulated()
 def test_keys_are_listed_by_a_consistent_read() -> None:
     cluster, servers = cluster_of({2: (2, 5), 3: (2, 5)})
     keys = ["d /1", "d /2", "d /3"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from containernet_env.hosts.netns_http import NoAnswerError
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
+from tests.simulated_time import START_NS, World, simulated
 
 
 @dataclass
@@ -90,6 +90,7 @@ def cluster_of(members: FakeMembers, count: int = 3) -> tuple[EtcdCluster, list[
     return EtcdCluster([Member(place) for place in places]), hosts
 
 
+@simulated()
 def test_a_leader_that_all_name_is_agreed(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 102, 2) for i in (1, 2, 3)}
@@ -97,6 +98,7 @@ def test_a_leader_that_all_name_is_agreed(members: FakeMembers) -> None:
     assert cluster.version() == "3.7.3"
 
 
+@simulated()
 def test_one_silent_member_leaves_a_leader_but_not_an_agreed_one(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {1: (101, 101, 2), 2: (102, 101, 2), 3: None}
@@ -105,18 +107,21 @@ def test_one_silent_member_leaves_a_leader_but_not_an_agreed_one(members: FakeMe
         cluster.move_leader("etcd1", timeout_s=0.2)
 
 
+@simulated()
 def test_a_view_of_an_older_term_does_not_count(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: (103, 102, 3)}
     assert cluster.leadership() == Leadership("etcd2", 3)
 
 
+@simulated()
 def test_members_that_know_no_leader_name_none(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 0, 2) for i in (1, 2, 3)}
     assert cluster.leadership() is None
 
 
+@simulated()
 def test_leadership_is_handed_over_by_the_leader_and_proved_by_all(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
@@ -126,6 +131,7 @@ def test_leadership_is_handed_over_by_the_leader_and_proved_by_all(members: Fake
     assert members.moved == [(1, "103")]
 
 
+@simulated()
 def test_a_leader_that_does_not_hand_over_is_asked_again_until_the_deadline(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
@@ -136,6 +142,7 @@ def test_a_leader_that_does_not_hand_over_is_asked_again_until_the_deadline(memb
         cluster.move_leader("etcd1", timeout_s=0.3)
 
 
+@simulated()
 def test_leadership_is_not_moved_to_the_dead(members: FakeMembers) -> None:
     cluster, hosts = cluster_of(members)
     members.views = {i: (100 + i, 101, 2) for i in (1, 2)}
@@ -154,6 +161,7 @@ FATAL = (
 )
 
 
+@simulated()
 def test_a_death_says_who_how_and_why(members: FakeMembers) -> None:
     cluster, hosts = cluster_of(members)
     hosts[1].ended = "OOM-killed (memory limit 64 MiB)"
@@ -165,12 +173,14 @@ def test_a_death_says_who_how_and_why(members: FakeMembers) -> None:
     assert cluster.endpoints == {"etcd3": "10.0.0.3:2379"}
 
 
+@simulated()
 def test_without_a_quorum_nothing_is_asked(members: FakeMembers) -> None:
     cluster, hosts = cluster_of(members)
     hosts[0].ended = hosts[1].ended = "killed by SIGKILL"
     assert not cluster.answers(timeout_s=60)
 
 
+@simulated()
 def test_the_cluster_answers_only_if_every_living_member_does(members: FakeMembers) -> None:
     cluster, hosts = cluster_of(members)
     hosts[2].ended = "killed by SIGKILL"
@@ -180,6 +190,7 @@ def test_the_cluster_answers_only_if_every_living_member_does(members: FakeMembe
     assert not cluster.answers(timeout_s=0.2)
 
 
+@simulated()
 def test_a_member_that_dies_at_start_ends_the_wait_with_its_reason(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,15 +201,16 @@ def test_a_member_that_dies_at_start_ends_the_wait_with_its_reason(
         cluster.start(timeout_s=30)
 
 
-def test_nobody_waits_at_the_gate_of_a_member_that_has_ended(members: FakeMembers) -> None:
+@simulated()
+def test_nobody_waits_at_the_gate_of_a_member_that_has_ended(members: FakeMembers, world: World) -> None:
     cluster, hosts = cluster_of(members, count=1)
     hosts[0].pid, hosts[0].ended = 4194304, "killed by SIGKILL"  # above the kernel's largest pid
-    began = time.monotonic()
     with pytest.raises(RunError, match=r"^the cluster did not start: etcd1 ended: killed by SIGKILL$"):
         cluster.start(timeout_s=30)
-    assert time.monotonic() - began < 5
+    assert world.now_ns == START_NS
 
 
+@simulated()
 def test_a_cluster_that_never_gets_ready_says_who_is_silent(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +221,7 @@ def test_a_cluster_that_never_gets_ready_says_who_is_silent(
         cluster.start(timeout_s=0.2)
 
 
+@simulated()
 def test_the_first_that_all_ask_answers_before_the_others_start(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +245,7 @@ def test_the_first_that_all_ask_answers_before_the_others_start(
     assert sorted(steps[4:]) == ["start etcd11", "start etcd2"]
 
 
+@simulated()
 def test_who_leads_now_is_told_by_those_that_answer_and_frozen_members_are_not_asked(members: FakeMembers) -> None:
     cluster, hosts = cluster_of(members)
     members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: None}
@@ -244,6 +258,7 @@ def test_who_leads_now_is_told_by_those_that_answer_and_frozen_members_are_not_a
     assert cluster.leader_now(1.0, ()) is None, "a leader that is dead leads nobody"
 
 
+@simulated()
 def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +290,7 @@ def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined
     assert "etcd2" in cluster.deaths(), "the next death is one"
 
 
+@simulated()
 def test_a_member_that_does_not_rejoin_is_waited_for_until_that_is_pointless(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

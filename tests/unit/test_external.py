@@ -1,15 +1,8 @@
-"""Clusters that somebody else runs: their files, what is refused, what of them is told. Only loopback is connected."""
+"""External clusters: their files, which choices they refuse, and what of them is recorded. Nothing is connected."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import socket
-import ssl
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,36 +11,36 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from containernet_env.base import cache
 from containernet_env.base.errors import ConfigError, RunError, UsageError
 from containernet_env.base.http_answer import NoAnswerError
 from containernet_env.cli import run as run_command
 from containernet_env.config import load_config
 from containernet_env.config.endpoints import parse_endpoint
-from containernet_env.hosts import owner
 from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.load.request import request_of
+from containernet_env.model.config import HttpService
 from containernet_env.model.external import Endpoint
-from containernet_env.model.keys import Span
+from containernet_env.model.keys import Keys, Span
 from containernet_env.model.outcome import ClientRtt
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.verdict import counts
 from containernet_env.plan.export import plan_values
+from containernet_env.plan.external import keys_of
 from containernet_env.plan.identity import config_hash
 from containernet_env.results.columns import row_of
-from containernet_env.runs import external_left
 from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
 from containernet_env.stores.etcd.cluster import Member
 from containernet_env.stores.etcd.external import LoggedIn
-from containernet_env.stores.external import Login, OwnKeys
+from containernet_env.stores.external import Login
+from containernet_env.stores.kinds import external_store_of
 from containernet_env.stores.protocol import MemberPlace
 from containernet_env.sweep.design import design
+from tests.unit.fake_servers import PREFIX, SERVICE, STAY, config_of, endpoints_file
 from tests.unit.test_columns import outcome
 
-OWN = OwnKeys("containernet-env/abc/")
 PLAIN = {"endpoints": ["http://10.1.0.1:2379", "http://10.1.0.2:2379", "http://[fd00::3]:2379"]}
 SECURED = {
     "endpoints": ["https://etcd-1.example:2379"],
@@ -82,40 +75,6 @@ def test_files_are_below_the_folder_of_the_file_that_names_them(tmp_path: Path) 
     assert (external.tls.ca, external.password_file) == (tmp_path / "ca.pem", tmp_path / "secret")
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ({"endpoints": []}, "is too short"),
-        ({"endpoints": ["10.1.0.1:2379"]}, "do not say whether TLS is spoken"),
-        ({"endpoints": ["http://10.1.0.1:2379/v3"]}, "is not an endpoint"),
-        ({"endpoints": ["http://user:pass@10.1.0.1:2379"]}, "is not an endpoint"),
-        ({"endpoints": ["http://10.1.0.1:70000"]}, "has a port out of range"),
-        ({"endpoints": ["http://h..x:1"]}, "is not an endpoint"),
-        ({"endpoints": [f"http://{'a' * 64}.x:1"]}, "is not an endpoint"),
-        ({"endpoints": [f"http://{'.'.join(['a' * 60] * 5)}:1"]}, "is not an endpoint"),
-        ({"endpoints": ["http://a:1", "http://a:1"]}, "repeats the endpoint at $.endpoints[0]"),
-        ({"endpoints": ["http://a:1", "https://b:1"], "tls": {"ca": "x"}}, "mix http and https"),
-        ({"endpoints": ["https://a:1"]}, "speak TLS, and nobody says by which CA"),
-        ({"endpoints": ["http://a:1"], "tls": {"ca": "x"}}, "is for endpoints that speak TLS"),
-        ({"endpoints": ["https://a:1"], "tls": {"ca": "x", "cert": "y"}}, "has a cert and no key"),
-        ({"endpoints": ["http://a:1"], "password": "x"}, "is not a known key"),
-        ({"endpoints": ["http://a:1"], "password_file": "x"}, "is the password of nobody"),
-        ({"endpoints": ["http://a:1"], "user": "a:b"}, "is not the name of a user"),
-        ({"endpoints": ["http://a:1"], "prefix": "/"}, "is not a prefix of keys"),
-        ({"endpoints": ["http://a:1"], "store": "other"}, "is not one of the choices"),
-        ({"endpoints": ["http://a:1"], "nodes": []}, "is not a known key"),
-        ({"endpoints": ["http://a:1"], "user": "\ud800"}, r'$.user: is no Unicode text; got "\ud800"'),
-        ({"endpoints": ["http://a:1"], "prefix": "a\udfff/"}, "$.prefix: is no Unicode text"),
-        ({"endpoints": ["http://a:1"], "tls": {"ca": "\udc00"}}, "$.tls.ca: is no Unicode text"),
-    ],
-)
-def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, value: Any, told: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        load_config(written(tmp_path, value))
-    assert told in str(raised.value) and "line 1, column " in str(raised.value)
-    assert "codec" not in str(raised.value)
-
-
 def test_a_name_may_have_labels_of_63_characters() -> None:
     host = f"{'a' * 63}.b-c_d.x"
     assert parse_endpoint(f"http://{host}:1") == ("http", Endpoint(host, 1))
@@ -132,25 +91,6 @@ def test_a_name_that_no_host_can_have_gives_no_answer(host: str) -> None:
     ):
         with pytest.raises(NoAnswerError, match="has a name that no host can have"):
             ask()
-
-
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["an end", "HTTP"])
-def test_what_ends_or_answers_otherwise_speaks_no_tls(answer: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            for _ in range(2):
-                with listener.accept()[0] as client:
-                    client.recv(1 << 16)  # the greeting, all of it: what is not read resets the connection
-                    client.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        connection = TcpConnection("127.0.0.1", listener.getsockname()[1], ssl.create_default_context())
-        assert not connection.speaks_tls(5.0)
-        with pytest.raises(NoAnswerError, match=r"^does not speak TLS$"):
-            connection.open(1, timeout_s=5.0)
-        thread.join(5.0)
 
 
 @pytest.mark.parametrize(
@@ -293,53 +233,71 @@ def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback(answer: Any) -> 
         LoggedIn(_Says(answer), Login("bench", "secret")).log_in()  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the folders of runs on clusters of others are, in a cache of the test's own."""
-    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
-    return external_left.home()
+# --- services of which only URLs are known ----------------------------------------------------------------------------
+
+DATASET = {"keyPrefix": "data/", "keySize": 4, "valSize": 64, "keys": 100}
+LOAD = {"total": 300, "clients": 2, "conns": 1, "warmup": 50}
+PUTS = {"type": "write", "load": LOAD, "data": {"keySize": 4, "valSize": 64}, "target": "leader"}
+GETS = {"type": "read", "load": LOAD, "consistency": "l", "target": "http1"}
 
 
-def killed_at(call: str, act: Callable[[], object]) -> None:
-    """Have a process do something that is killed where it would make a call of ``Path`` or ``shutil``."""
-
-    def killed(*of: object, **more: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    child = os.fork()
-    if child == 0:
-        setattr(shutil if call == "rmtree" else Path, call, killed)
-        try:
-            act()
-        finally:
-            os._exit(1)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+def service_file(folder: Path, store: Any = SERVICE, **more: Any) -> Path:
+    return endpoints_file(folder, store, ["http://10.0.0.1:8080"], **more)
 
 
-@pytest.mark.parametrize("call", ["write_text", "rename"])
-def test_a_run_that_is_killed_while_it_makes_its_folder_leaves_none(tmp_path: Path, home: Path, call: str) -> None:
-    config = load_config(written(tmp_path, PLAIN))
-    killed_at(call, lambda: external_left.begin(config, "abc", "cluster-1", OWN))
-    assert len(list(home.iterdir())) == 1 and not list(external_left.records())
-    external_left.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
-    assert list(home.iterdir()) == []
+def scenarios(folder: Path, *blocks: Any) -> Path:
+    path = folder / "scenarios.json"
+    path.write_text(json.dumps({"dataset": DATASET, "scenarios": list(blocks)}))
+    return path
 
 
-def test_a_run_that_is_killed_while_it_removes_its_folder_leaves_none(tmp_path: Path, home: Path) -> None:
-    config = load_config(written(tmp_path, PLAIN))
-    folder = external_left.begin(config, "abc", "cluster-1", OWN)
-    assert [path for path, _ in external_left.records()] == [folder] == list(home.iterdir())
-    killed_at("rmtree", lambda: external_left.end(folder))
-    assert len(list(home.iterdir())) == 1 and not list(external_left.records())
-    external_left.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
-    assert list(home.iterdir()) == []
-    external_left.end(folder)
+def test_a_service_is_what_its_file_says(tmp_path: Path) -> None:
+    success = {"put": 201, "delete": [202, 404]}
+    config = load_config(service_file(tmp_path, {**SERVICE, "success": success, "missing": [404, 410]}))
+    assert [node.name for node in config.nodes] == ["http1"]
+    paths = SERVICE["put"], SERVICE["get"], SERVICE["delete"]
+    assert config.store.service == HttpService(*paths, (201,), (200,), (202, 404), (404, 410))
+    assert not config.keys_stay and load_config(service_file(tmp_path, STAY)).keys_stay
 
 
-def test_what_another_process_makes_or_the_user_keeps_there_stays(tmp_path: Path, home: Path) -> None:
-    home.mkdir(parents=True)
-    kept = [home / f".abc.{owner.current().replace('/', '_')}", home / ".abc.mine", home / "mine"]
-    for path in kept:
-        path.mkdir()
-    external_left.clean_up(load_config(written(tmp_path, PLAIN)), "cluster-1", pytest.fail, pytest.fail)
-    assert sorted(home.iterdir()) == sorted(kept)
+def test_where_keys_stay_there_may_be_as_many_as_one_likes(tmp_path: Path) -> None:
+    endless = {**PUTS, "load": {"duration": "1s", "clients": 1, "conns": 1}}
+    plan = prepare(service_file(tmp_path, STAY), scenarios(tmp_path, endless))
+    assert sum(keys.count for keys in keys_of(plan)) == 10_000_000
+
+
+def test_the_keys_of_a_run_are_those_of_its_loads(tmp_path: Path) -> None:
+    again = {**PUTS, "load": {**LOAD, "total": 100}, "target": "cluster"}
+    plan = prepare(service_file(tmp_path, prefix="p/"), scenarios(tmp_path, PUTS, again, GETS))
+    prefix = f"p/{plan.run_id}/"
+    assert keys_of(plan) == (Keys(4, 350, prefix), Keys(4, 100, f"{prefix}data/"))
+
+
+def test_requests_have_the_templates_and_nobody_leads(tmp_path: Path) -> None:
+    plan = prepare(service_file(tmp_path), scenarios(tmp_path, PUTS, GETS))
+    ends = {"http1": "10.0.0.1:8080"}
+    write, read = (planned.scheduled.scenario for planned in plan.scenarios)
+    _, body = request_of(write, ends, 60.0, terms=plan.store.load_terms)
+    assert (body["store"], body["putPath"], body["putCodes"]) == ("http", SERVICE["put"], "200,201,204")
+    assert body["targetMember"] == "10.0.0.1:8080" and "targetLeader" not in body and "getPath" not in body
+    _, body = request_of(read, ends, 60.0, terms=plan.store.load_terms)
+    assert (body["getPath"], body["getCodes"], body["absentCodes"]) == (SERVICE["get"], "200", "404")
+
+
+def test_another_url_is_another_load(tmp_path: Path) -> None:
+    wanted = scenarios(tmp_path, PUTS)
+    one = config_hash(prepare(service_file(tmp_path), wanted))
+    assert one == config_hash(prepare(service_file(tmp_path, prefix="p/"), wanted))
+    assert one != config_hash(prepare(service_file(tmp_path, {**SERVICE, "put": "/v0/entity?id={key}&ack=3"}), wanted))
+
+
+def test_loads_of_zookeeper_have_their_keys_below_a_znode_of_the_run(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "zookeeper", ["10.1.0.1:2181", "[fd00::2]:2181"])
+    assert config.external is not None and config.external.urls == ("10.1.0.1:2181", "[fd00::2]:2181")
+    terms, prefix = external_store_of(config).place(PREFIX)
+    _, body = request_of(READ, {"zookeeper1": "10.1.0.1:2181"}, 60, terms=terms, prefix=prefix)
+    assert (body["store"], body["chroot"]) == ("zookeeper", "/containernet-env/abc") and "keyPrefix" not in body
+    other = config_of(tmp_path, "consul", ["http://10.1.0.1:8500"])
+    terms, prefix = external_store_of(other).place(PREFIX)
+    _, body = request_of(READ, {"consul1": "10.1.0.1:8500"}, 60, terms=terms, prefix=prefix)
+    assert (body["store"], body["keyPrefix"]) == ("consul", PREFIX)

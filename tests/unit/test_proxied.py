@@ -16,9 +16,7 @@ import pytest
 
 from containernet_env.analysis.floor import Floor
 from containernet_env.base import sources
-from containernet_env.base.errors import ConfigError
 from containernet_env.base.user_program import read_program
-from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.sweep_axes import AXES, set_value, value_of
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_text, topology_values
@@ -37,8 +35,10 @@ from containernet_env.stores.proxied.cluster import ProxiedCluster
 from containernet_env.stores.proxied.last_words import last_words
 from containernet_env.stores.proxied.zetcd import ZETCD
 from containernet_env.stores.zookeeper.session import consistent_read
+from tests.simulated_time import simulated
+from tests.unit.fake_servers import Scripted, buffer
 from tests.unit.test_etcd import FakeConnection, FakeHost, FakeMembers
-from tests.unit.test_zookeeper_session import CLOSED, SESSION, packet, served
+from tests.unit.test_zookeeper_session import CLOSED, SESSION
 
 OPTIONS = PlanOptions(machine_cores=2)
 SYNC_NS = {"etcd1": 1e6, "etcd2": 2e6, "etcd3": 3e6}
@@ -126,54 +126,6 @@ def test_what_is_written_names_the_program_from_anywhere(folder: Path, monkeypat
     assert value_of(document, AXES["leader"]) == "etcd2" and document["etcd"]["leader"] == "etcd2"
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "path", "reason"),
-    [
-        ("zetcd", {"binary": "none"}, "$.store.binary", "No such file"),
-        ("cetcd", {"binary": "topology.json"}, "$.store.binary", "not executable"),
-        ("zetcd", {"etcd": {"tls": True}}, "$.etcd.tls", "without TLS"),
-        ("zetcd", {"zookeeper": {}}, "$.zookeeper", '"etcd": ...'),
-        ("zetcd", {"store": {"version": "3.5.0"}}, "$.store.version", "too old"),
-        ("cetcd", {"store": {"flags": {"raft_multiplier": 1}}}, "$.store.flags.raft_multiplier", "not a flag"),
-        ("zetcd", {"etcd": {"leader": "nobody"}}, "$.etcd.leader", "not the name of a node"),
-    ],
-)
-def test_what_they_lack_is_refused(folder: Path, kind: str, more: dict[str, Any], path: str, reason: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config(topology(folder, kind, **more))
-    (problem,) = caught.value.problems
-    assert problem.path == path and reason in f"{problem.message} {problem.allowed}"
-
-
-LOAD = {"total": 10, "clients": 1, "conns": 1}
-READ = {"type": "read", "load": LOAD, "consistency": ["l", "s"]}
-TXN = {"type": "txn", "load": LOAD}
-
-
-@pytest.mark.parametrize(
-    ("kind", "block", "reason"),
-    [
-        ("zetcd", READ, None),
-        ("zetcd", TXN, None),
-        ("zetcd", {**READ, "spanKeys": [10]}, "reads one key at a time"),
-        ("cetcd", READ, "without X-Consul-Index"),
-        ("cetcd", TXN, "no transactions"),
-        ("cetcd", {"type": "mixed", "load": LOAD, "ratio": 0.5, "consistency": "s"}, "without X-Consul-Index"),
-    ],
-)
-def test_loads_that_they_cannot_carry_out_are_refused(
-    folder: Path, kind: str, block: dict[str, Any], reason: str | None
-) -> None:
-    path = folder / "scenarios.json"
-    path.write_text(json.dumps({"dataset": {"keySize": 8, "valSize": 64, "keys": 100}, "scenarios": [block]}))
-    config = load_config(topology(folder, kind))
-    if reason is None:
-        assert build_plan(config, load_scenarios(path), OPTIONS).scenarios
-        return
-    with pytest.raises(ConfigError, match=reason):
-        build_plan(config, load_scenarios(path), OPTIONS)
-
-
 @dataclass
 class Connection(FakeConnection):
     """etcd's gateway, and cetcd beside it where it serves."""
@@ -192,6 +144,7 @@ class Connection(FakeConnection):
         return super().request_json(port, method, path, body, timeout_s=timeout_s)
 
 
+@simulated()
 def test_a_cluster_is_ready_once_every_proxy_serves(folder: Path) -> None:
     members, serves = FakeMembers(), {1, 2}
     members.views = {number: (number, 1, 5) for number in (1, 2, 3)}
@@ -214,8 +167,8 @@ def test_a_cluster_is_ready_once_every_proxy_serves(folder: Path) -> None:
 
 
 def test_a_sync_that_finds_no_root_is_a_consistent_read() -> None:
-    refused = packet(struct.pack(">iqi", 1, 5, -101))
-    consistent_read(served((49, SESSION), (17, refused), (12, CLOSED)), 5.0)
+    refused = buffer(struct.pack(">iqi", 1, 5, -101))
+    consistent_read(Scripted((49, SESSION), (17, refused), (12, CLOSED)), 5.0)
 
 
 def test_floors_are_those_of_etcd_with_the_clients_messages(folder: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from containernet_env.analysis.floor import Floor
 from containernet_env.base import sources
-from containernet_env.base.errors import ConfigError, RunError
-from containernet_env.config.scenarios import load_scenarios
+from containernet_env.base.errors import RunError
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
 from containernet_env.model.leadership import Leadership
@@ -22,6 +21,7 @@ from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.stores.leaderless import LeaderlessCluster
 from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.replicas.cluster import Member
+from tests.simulated_time import simulated
 from tests.unit.test_etcd import FakeHost
 
 OPTIONS = PlanOptions(machine_cores=2)
@@ -73,52 +73,6 @@ def test_loads_ask_for_the_quorums_that_are_chosen(tmp_path: Path) -> None:
     assert planned(tmp_path, 2, 1).store.consistency == {"l": "from 1"}
 
 
-@pytest.mark.parametrize(
-    ("more", "path", "reason"),
-    [
-        ({"ack": 0}, "$.store.flags.ack", "range"),
-        ({"replicas": {"leader": "replica1"}}, "$.replicas.leader", "no leader"),
-        ({"replicas": {"tls": True}}, "$.replicas.tls", "plain HTTP"),
-        ({"store": {"kind": "replicas", "version": "2"}}, "$.store.version", "own sources"),
-    ],
-)
-def test_what_replicas_lack_is_refused(tmp_path: Path, more: dict[str, Any], path: str, reason: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config(topology(tmp_path, **more))
-    (problem,) = caught.value.problems
-    assert problem.path == path and reason in f"{problem.message} {problem.allowed}"
-
-
-def test_no_more_replicas_answer_than_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        planned(tmp_path, 4, 4)
-    assert [problem.path for problem in caught.value.problems] == ["$.store.flags.ack", "$.store.flags.from"]
-    assert "at most 3" in str(caught.value)
-
-
-LOAD = {"total": 10, "clients": 1, "conns": 1}
-READ = {"type": "read", "load": LOAD, "consistency": ["l"]}
-
-
-@pytest.mark.parametrize(
-    ("block", "key", "reason"),
-    [
-        ({"type": "txn", "load": LOAD}, "type", "no transactions"),
-        ({**READ, "consistency": ["l", "s"]}, "consistency", "the flags ack and from"),
-        ({**READ, "consistency": "default"}, "consistency", "the flags ack and from"),
-        ({**READ, "spanKeys": [10]}, "spanKeys", "single keys"),
-        ({**READ, "prefix": "0", "keysOnly": True}, "prefix", "single keys"),
-    ],
-)
-def test_what_a_load_cannot_do_is_refused(tmp_path: Path, block: dict[str, Any], key: str, reason: str) -> None:
-    path = tmp_path / "scenarios.json"
-    path.write_text(json.dumps({"dataset": {"keySize": 8, "valSize": 64, "keys": 100}, "scenarios": [block]}))
-    with pytest.raises(ConfigError) as caught:
-        build_plan(load_config(topology(tmp_path)), load_scenarios(path), OPTIONS)
-    assert any(problem.path == f"$.scenarios[0].{key}" for problem in caught.value.problems)
-    assert reason in str(caught.value)
-
-
 class FakeConnection:
     """Answers in place of one replica, which asks as many others as live."""
 
@@ -148,6 +102,7 @@ def cluster_of(living: set[int], ack: int, read: int) -> tuple[LeaderlessCluster
     return LeaderlessCluster([Member(place, read) for place in places], max(ack, read)), hosts
 
 
+@simulated()
 def test_the_first_replica_that_answers_stands_for_a_leader() -> None:
     living = {1, 2, 3}
     cluster, hosts = cluster_of(living, 1, 1)
@@ -166,6 +121,7 @@ def test_the_first_replica_that_answers_stands_for_a_leader() -> None:
 
 
 @pytest.mark.parametrize(("quorum", "living", "whole"), [(1, {3}, True), (2, {3}, False), (2, {2, 3}, True)])
+@simulated()
 def test_the_final_state_is_what_reads_of_a_load_find(quorum: int, living: set[int], whole: bool) -> None:
     cluster, _ = cluster_of(living, 1, quorum)
     state = cluster.written("d/", 1, ["d/1", "d/2"], 5.0)
@@ -177,6 +133,7 @@ def test_the_final_state_is_what_reads_of_a_load_find(quorum: int, living: set[i
             list(state.writes)
 
 
+@simulated()
 def test_the_time_bounds_how_many_keys_are_read() -> None:
     cluster, _ = cluster_of({1, 2, 3}, 1, 1)
     with pytest.raises(RunError, match="0 of 2 keys were read within 0 s"):
@@ -184,6 +141,7 @@ def test_the_time_bounds_how_many_keys_are_read() -> None:
 
 
 @pytest.mark.parametrize(("quorum", "answers"), [(1, True), (2, False)])
+@simulated()
 def test_one_of_three_answers_where_one_is_enough(quorum: int, answers: bool) -> None:
     cluster, hosts = cluster_of({3}, quorum, quorum)
     for host in hosts[:2]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from containernet_env.analysis.floor import Floor
 from containernet_env.base.errors import ConfigError, RunError
-from containernet_env.base.http_answer import NoAnswerError
 from containernet_env.base.user_program import read_program
 from containernet_env.config.service_schema import RawProgram
 from containernet_env.config.topologies import load_config
@@ -22,12 +20,15 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions
-from containernet_env.stores import leaderless, members
+from containernet_env.stores import members
 from containernet_env.stores.protocol import MemberPlace, Written
-from tests.unit.service_server import Service, services
+from tests.simulated_time import simulated
+from tests.unit import fake_servers
+from tests.unit.fake_servers import Network, Service, services
 from tests.unit.test_config_writer import config_again
 from tests.unit.test_etcd import FakeHost
 
+network = fake_servers.network
 PROGRAM = "/bin/true"
 STORE = {
     "kind": "http",
@@ -84,53 +85,6 @@ def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> 
     assert own == config_hash(planned(tmp_path, missing=404))
 
 
-@pytest.mark.parametrize(
-    ("change", "place", "told"),
-    [
-        ({"binary": None}, "$.store.binary", "is missing: http runs a program of yours"),
-        ({"binary": "topology.json"}, "$.store.binary", "is not executable"),
-        ({"port": 0}, "$.store.port", "is out of range"),
-        ({"port": None}, "$.store.port", "is missing"),
-        ({"arguments": ["--id={number}"]}, "$.store.arguments[0]", "has braces that are no placeholder: {number}"),
-        ({"arguments": "--id=1"}, "$.store.arguments", "is not a list"),
-        ({"delete": "/{key}"}, "$.store.delete", "is not a known key"),
-        ({"success": {"delete": 200}}, "$.store.success", "has codes of a delete"),
-        ({"success": {"post": 200}}, "$.store.success.post", "is not a known key"),
-        ({"flags": {}}, "$.store.flags", "is not a known key"),
-        ({"put": "/v0"}, "$.store.put", "does not hold {key} once"),
-        ({"health": "status"}, "$.store.health", "is not the path of a URL"),
-        ({"health": "/status?id={key}"}, "$.store.health", "has braces: it is of no key"),
-    ],
-    ids=str,
-)
-def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, change: Any, place: str, told: str) -> None:
-    store = {name: value for name, value in {**STORE, **change}.items() if value is not None}
-    with pytest.raises(ConfigError) as raised:
-        load_config(topology(tmp_path, store))
-    (problem,) = raised.value.problems
-    assert problem.path == place and told in problem.message, problem
-
-
-@pytest.mark.parametrize(
-    ("argument", "told"),
-    [
-        ("{PORT}", "{PORT}"),
-        ("{index0}", "{index0}"),
-        ("{data-dir}", "{data-dir}"),
-        ("{ port }", "{ port }"),
-        ("{}", "{}"),
-        ("{port", "{"),
-        ("port}", "}"),
-        ("{port}}", "}"),
-    ],
-)
-def test_braces_that_are_no_placeholder_are_refused(tmp_path: Path, argument: str, told: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        load_config(topology(tmp_path, {**STORE, "arguments": [argument]}))
-    (problem,) = raised.value.problems
-    assert problem.message == f"has braces that are no placeholder: {told}" and "{{ and }}" in str(problem.allowed)
-
-
 def test_double_braces_are_braces(tmp_path: Path) -> None:
     plan = planned(tmp_path, arguments=['{{"port":{port}}}', "{{port}}", "{{{port}}}"])
     assert plan.hosts[0].command == ('{"port":8080}', "{port}", "{8080}")
@@ -142,12 +96,6 @@ def test_a_word_alone_is_no_service(tmp_path: Path) -> None:
     (problem,) = raised.value.problems
     needed = [name for name, field in RawProgram.model_fields.items() if field.is_required()] + ["binary"]
     assert all(f'"{name}": ' in str(problem.allowed) for name in needed), problem.allowed
-
-
-@pytest.mark.parametrize("setting", [{"leader": "http1"}, {"tls": True}, {"heartbeat_interval": "100ms"}], ids=str)
-def test_settings_that_it_does_not_have_are_refused(tmp_path: Path, setting: Any) -> None:
-    with pytest.raises(ConfigError, match="cannot be had: the service"):
-        load_config(topology(tmp_path, http=setting))
 
 
 @pytest.mark.parametrize("kind", ["write", "read"])
@@ -170,92 +118,67 @@ def test_the_floor_is_the_clients_own_way(tmp_path: Path, kind: Any) -> None:
     assert least_s == pytest.approx(0.004, abs=1e-5)
 
 
-class _Limited(socket.socket):
-    """Keeps the time limits that it had."""
-
-    limits_s: ClassVar[list[float]] = []
-
-    def settimeout(self, value: float | None) -> None:
-        assert value is not None
-        self.limits_s.append(value)
-        super().settimeout(value)
-
-
-class _To:
-    """A connection to a service of this process, whichever port is named."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        raise AssertionError("nothing of it is JSON")
-
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        raise AssertionError("the status counts")
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        made = _Limited()
-        made.settimeout(timeout_s)
-        try:
-            made.connect(("127.0.0.1", self._service.server_address[1]))
-        except OSError as error:
-            made.close()
-            raise NoAnswerError(str(error)) from error
-        return made
-
-
 def places_of(found: list[Service]) -> list[MemberPlace]:
-    return [MemberPlace(FakeHost(f"http{number}", 1), "10.0.0.1", _To(one)) for number, one in enumerate(found, 1)]
+    """Each reached as a service on another machine is."""
+    return [
+        MemberPlace(FakeHost(f"http{number}", 1), "10.0.0.1", one.connection) for number, one in enumerate(found, 1)
+    ]
 
 
-def test_members_are_ready_when_each_answers_a_read(tmp_path: Path) -> None:
+@simulated()
+def test_members_are_ready_when_each_answers_a_read(network: Network, tmp_path: Path) -> None:
     plan = planned(tmp_path)
-    with services(3) as found:
-        cluster = plan.store.cluster(places_of(found))
-        assert cluster.leadership() == Leadership("http1", 0) and cluster.version() == plan.store.version
-        found[0].answers["GET"] = 500
-        assert cluster.leadership() == Leadership("http2", 0) and not cluster.answers(0.2)
-        del found[0].answers["GET"]
-        assert cluster.answers(2.0)
-        found[0].values["k/1"] = b"one"
-        told = list(cluster.written("k/", 0, ["k/1", "k/2"], 2.0).writes)
-        assert told == [Written(0, "k/1", "one"), Written(0, "k/2", None)]
-        assert {request.partition("?")[0] for one in found for request in one.requests} == {"GET /v0/entity"}
-        cluster.close()
+    found = services(network, 3)
+    cluster = plan.store.cluster(places_of(found))
+    assert cluster.leadership() == Leadership("http1", 0) and cluster.version() == plan.store.version
+    found[0].statuses["GET"] = 500
+    assert cluster.leadership() == Leadership("http2", 0) and not cluster.answers(0.2)
+    del found[0].statuses["GET"]
+    assert cluster.answers(2.0)
+    found[0].values["k/1"] = b"one"
+    told = list(cluster.written("k/", 0, ["k/1", "k/2"], 2.0).writes)
+    assert told == [Written(0, "k/1", "one"), Written(0, "k/2", None)]
+    assert {request.partition("?")[0] for one in found for request in one.requests} == {"GET /v0/entity"}
+    cluster.close()
 
 
-def test_a_member_that_is_well_and_reads_nothing_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@simulated()
+def test_a_member_that_is_well_and_reads_nothing_is_not_ready(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(members.Member, "start", lambda member, deadline: None)
-    monkeypatch.setattr(leaderless, "_ASK_S", 0.1)
-    with services(2) as found:
-        cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
-        found[1].refused = "/v0/"
-        with pytest.raises(RunError, match="not ready after 0 s: no answer to a read from every member"):
-            cluster.start(0.0)
-        found[1].refused = None
-        assert cluster.start(2.0) == Leadership("http1", 0)
-        cluster.close()
+    found = services(network, 2)
+    cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
+    found[1].refused = "/v0/"
+    with pytest.raises(RunError, match="not ready after 3 s: no answer to a read from every member"):
+        cluster.start(3.0)
+    found[1].refused = None
+    assert cluster.start(2.0) == Leadership("http1", 0)
+    cluster.close()
 
 
-def test_whether_a_member_is_silent_only_what_it_answers_by_itself_tells(tmp_path: Path) -> None:
+@simulated()
+def test_whether_a_member_is_silent_only_what_it_answers_by_itself_tells(network: Network, tmp_path: Path) -> None:
     """A read may ask other members: 500 stands for one that waits for those in vain."""
-    with services(2) as found:
-        found[0].refused = "/v0/"
-        cluster = planned(tmp_path).store.cluster(places_of(found))
-        assert cluster.pings() == {} and cluster.leadership() == Leadership("http2", 0)
-        cluster.close()
-        cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
-        pings = cluster.pings()
-        assert list(pings) == ["http1", "http2"] and pings["http1"].request.startswith(b"GET /status HTTP/1.1\r\n")
-        assert cluster.leadership() == Leadership("http1", 0) and not cluster.answers(0.2)
-        cluster.close()
+    found = services(network, 2)
+    found[0].refused = "/v0/"
+    cluster = planned(tmp_path).store.cluster(places_of(found))
+    assert cluster.pings() == {} and cluster.leadership() == Leadership("http2", 0)
+    cluster.close()
+    cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
+    pings = cluster.pings()
+    assert list(pings) == ["http1", "http2"] and pings["http1"].request.startswith(b"GET /status HTTP/1.1\r\n")
+    assert cluster.leadership() == Leadership("http1", 0) and not cluster.answers(0.2)
+    cluster.close()
 
 
-def test_reads_of_many_keys_have_one_limit_together(tmp_path: Path) -> None:
+@simulated()
+def test_reads_of_many_keys_have_one_limit_together(network: Network, tmp_path: Path) -> None:
     """Else the last one had the whole time for itself."""
-    with services(1) as found:
-        (member,) = planned(tmp_path).store.cluster(places_of(found)).members
-        _Limited.limits_s.clear()
-        assert len(member.values("k/", ["k/1", "k/2", "k/3"], 2.0)) == 3 and found[0].connections == 1
-        limits_s = list(dict.fromkeys(_Limited.limits_s))
-        assert len(limits_s) == 3 and sorted(limits_s, reverse=True) == limits_s and limits_s[0] < 2.0
+    (one,) = services(network, 1)
+    one.takes_s = 0.5
+    (member,) = planned(tmp_path).store.cluster(places_of([one])).members
+    assert len(member.values("k/", ["k/1", "k/2", "k/3"], 2.0)) == 3 and one.connections == 1
+    assert list(dict.fromkeys(one.limits_s)) == [2.0, 1.5, 1.0]
+    with pytest.raises(RunError, match="4 of 9 keys were read within 2 s"):
+        member.values("k/", [f"k/{number}" for number in range(9)], 2.0)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from containernet_env.base import sources
-from containernet_env.base.errors import ConfigError
 from containernet_env.config.sweep_axes import AXES, set_value, value_of
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_text, topology_values
@@ -66,59 +65,6 @@ def test_version_and_flags_reach_image_members_and_hash(tmp_path: Path) -> None:
 def test_the_pinned_version_by_its_number_needs_no_image_of_its_own(tmp_path: Path) -> None:
     named = store_of(read(tmp_path, {"kind": "etcd", "version": sources.etcd_version()}))
     assert named.image == DEFAULT.image
-
-
-@pytest.mark.parametrize(
-    ("store", "path", "got", "allowed"),
-    [
-        ("etdc", "$.store", '"etdc"', '"etcd"'),
-        (3, "$.store", "3", '"etcd"'),
-        ({}, "$.store.kind", None, '"etcd"'),
-        ({"kind": "redis"}, "$.store.kind", '"redis"', '"etcd"'),
-        ({"kind": "etcd", "versoin": "3.6.8"}, "$.store.versoin", '"3.6.8"', "the keys kind, version, flags"),
-        ({"kind": "etcd", "version": 3.6}, "$.store.version", "3.6", "as a text"),
-        ({"kind": "etcd", "version": "latest"}, "$.store.version", '"latest"', '"3.6.8"'),
-        ({"kind": "etcd", "version": "3.5.9"}, "$.store.version", '"3.5.9"', "3.6.0"),
-        ({"kind": "etcd", "version": "3.6.8/../x"}, "$.store.version", '"3.6.8/../x"', "3.6.0"),
-        ({"kind": "etcd", "flags": ["x"]}, "$.store.flags", '["x"]', "an object"),
-        ({"kind": "etcd", "flags": {"data-dir": "/"}}, '$.store.flags["data-dir"]', '"data-dir"', "snapshot-count"),
-        ({"kind": "etcd", "flags": {"snapshot-count": 0}}, '$.store.flags["snapshot-count"]', "0", "from 1 to"),
-        ({"kind": "etcd", "flags": {"snapshot-count": "5"}}, '$.store.flags["snapshot-count"]', '"5"', "a whole"),
-        ({"kind": "etcd", "flags": {"snapshot-count": True}}, '$.store.flags["snapshot-count"]', "true", "a whole"),
-        ({"kind": "etcd", "flags": {"quota-backend-bytes": 1}}, '$.store.flags["quota-backend-bytes"]', "1", '"4g"'),
-        (
-            {"kind": "etcd", "flags": {"auto-compaction-mode": "revision"}},
-            '$.store.flags["auto-compaction-mode"]',
-            '"revision"',
-            "auto-compaction-retention",
-        ),
-        (
-            {"kind": "etcd", "flags": {"auto-compaction-mode": "revision", "auto-compaction-retention": "1s"}},
-            '$.store.flags["auto-compaction-retention"]',
-            '"1s"',
-            "a whole number",
-        ),
-    ],
-)
-def test_a_wrong_store_is_refused_with_what_is_allowed(
-    tmp_path: Path, store: Any, path: str, got: str | None, allowed: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read(tmp_path, store)
-    (problem,) = caught.value.problems
-    assert (problem.path, problem.got) == (path, got) and allowed in str(problem.allowed)
-    assert problem.line == 1
-
-
-def test_every_wrong_flag_is_told_and_a_near_one_named(tmp_path: Path) -> None:
-    wrong = {"snapshot_count": 5, "backend-batch-limit": -1}
-    with pytest.raises(ConfigError) as caught:
-        read(tmp_path, {"kind": "etcd", "flags": wrong})
-    assert [problem.path for problem in caught.value.problems] == [
-        "$.store.flags.snapshot_count",
-        '$.store.flags["backend-batch-limit"]',
-    ]
-    assert "did you mean snapshot-count?" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from containernet_env.analysis.floor import Floor
-from containernet_env.base.errors import ConfigError, RunError, UsageError
-from containernet_env.config.scenarios import load_scenarios
+from containernet_env.base.errors import RunError
 from containernet_env.config.sweep_axes import AXES, set_value, value_of
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_text, topology_values
@@ -25,7 +24,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.topology import star
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import Plan, PlanOptions, ProfileChoice
+from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.members import MemberStatus
 from containernet_env.stores.protocol import MemberPlace
@@ -35,6 +34,7 @@ from containernet_env.stores.zookeeper.log import last_words, warnings_between
 from containernet_env.stores.zookeeper.observation import activity
 from containernet_env.stores.zookeeper.store import ZooKeeper
 from containernet_env.stores.zookeeper.words import parse_mntr, parse_srvr
+from tests.simulated_time import simulated
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "zookeeper"
 OPTIONS = PlanOptions(machine_cores=2)
@@ -144,65 +144,6 @@ def test_another_store_takes_the_settings_over(tmp_path: Path) -> None:
     assert value_of(document, AXES["data"]) == "disk"
 
 
-@pytest.mark.parametrize(
-    ("more", "path", "words"),
-    [
-        ({"zookeeper": {"leader": "zk1"}}, "$.zookeeper.leader", "cannot be told which member is to lead"),
-        ({"zookeeper": {"tls": True}}, "$.zookeeper.tls", "is not set up with TLS here"),
-        ({"zookeeper": {"heartbeat_interval": "1s"}}, "$.zookeeper.heartbeat_interval", "tickTime"),
-        ({"etcd": {"data": "tmpfs"}}, "$.etcd", "is about another store"),
-        ({"zookeeper": {"ticks": 3}}, "$.zookeeper.ticks", "is not a known key"),
-        ({"store": {"kind": "zookeeper", "version": "3.7.2"}}, "$.store.version", "is too old"),
-        ({"store": {"kind": "zookeeper", "flags": {"forceSync": False}}}, "$.store.flags.forceSync", '"yes" or "no"'),
-        ({"store": {"kind": "zookeeper", "flags": {"server.9": "x"}}}, '$.store.flags["server.9"]', "tickTime"),
-    ],
-)
-def test_what_zookeeper_lacks_is_refused_with_the_reason(
-    tmp_path: Path, more: dict[str, Any], path: str, words: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read(tmp_path, **more)
-    (problem,) = caught.value.problems
-    assert problem.path == path and words in str(problem) and problem.line == 1
-
-
-@pytest.mark.parametrize(
-    ("block", "key", "words"),
-    [
-        ({"spanKeys": [1, 10]}, "$.scenarios[1].spanKeys", "reads one key at a time"),
-        ({"prefix": "d/0000"}, "$.scenarios[1].prefix", "reads one key at a time"),
-        ({"keysOnly": True}, "$.scenarios[1].keysOnly", "with their values"),
-        ({"countOnly": True}, "$.scenarios[1].countOnly", "with their values"),
-    ],
-)
-def test_scenarios_that_zookeeper_lacks_are_refused(
-    tmp_path: Path, block: dict[str, Any], key: str, words: str
-) -> None:
-    load = {"total": 10, "clients": 1, "conns": 1}
-    written = {"type": "write", "target": "leader", "load": load, "data": {"keySize": 8, "valSize": 8}}
-    plain = {"type": "read", "load": load, "consistency": ["l", "s"], **block}
-    dataset = {"keyPrefix": "d/", "keySize": 8, "valSize": 256, "keys": 100}
-    path = tmp_path / "scenarios.json"
-    path.write_text(json.dumps({"dataset": dataset, "scenarios": [written, plain]}))
-    scenarios = load_scenarios(path)
-    build_plan(read(tmp_path, "etcd"), scenarios, OPTIONS)
-    with pytest.raises(ConfigError) as caught:
-        build_plan(read(tmp_path), scenarios, OPTIONS)
-    (problem,) = caught.value.problems
-    assert problem.path == key and words in problem.message and "ZooKeeper" in problem.message and problem.line == 1
-
-
-def test_values_that_no_packet_holds_and_profiles_are_refused(tmp_path: Path) -> None:
-    load, sizes = {"total": 1, "clients": 1, "conns": 1}, {"keySize": 8, "valSize": 1 << 20}
-    block = {"type": "write", "target": "leader", "load": load, "data": sizes}
-    path = tmp_path / "scenarios.json"
-    path.write_text(json.dumps({"scenarios": [block]}))
-    with pytest.raises(ConfigError, match=r"\$\.scenarios\[0\]\.data: .*takes values of at most 1000000 bytes"):
-        build_plan(read(tmp_path), load_scenarios(path), OPTIONS)
-    with pytest.raises(UsageError, match="ZooKeeper gives no profiles"):
-        build_plan(read(tmp_path), None, replace(OPTIONS, profile=ProfileChoice(("cpu",))))
-
-
 def test_states_are_read_from_what_members_said() -> None:
     leader, follower = parse_srvr(recorded("srvr-leader.txt")), parse_srvr(recorded("srvr-follower.txt"))
     assert (leader.mode, leader.epoch, leader.version) == ("leader", 2, "3.9.4")
@@ -252,6 +193,7 @@ def member(name: str, state: tuple[str, int] | None) -> MemberStatus | None:
         ([None, None, None], 1, None),
     ],
 )
+@simulated()
 def test_the_leader_is_who_says_so_in_the_newest_epoch(
     states: list[tuple[str, int] | None], required: int, expected: Leadership | None
 ) -> None:

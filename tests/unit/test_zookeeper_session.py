@@ -1,10 +1,8 @@
-"""Reads of ZooKeeper by the driver: sessions with members on loopback that answer, or misbehave."""
+"""Reads of ZooKeeper by the driver: sessions with members that answer, or misbehave."""
 
 from __future__ import annotations
 
-import socket
 import struct
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,55 +13,19 @@ from containernet_env.stores.protocol import Connection, MemberPlace, Written
 from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
 from containernet_env.stores.zookeeper.session import consistent_read, path_of, values
 from containernet_env.stores.zookeeper.words import ask
+from tests.simulated_time import World, simulated
+from tests.unit.fake_servers import Scripted, buffer
 
-
-class Server(threading.Thread):
-    """A member on loopback that answers the pieces of a conversation, each once as many bytes have come."""
-
-    def __init__(self, *steps: tuple[int, bytes]) -> None:
-        super().__init__(daemon=True)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.steps, self.heard = steps, b""
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        assert port == 2181
-        return socket.create_connection(self.listener.getsockname(), timeout=timeout_s)
-
-    def run(self) -> None:
-        with self.listener:
-            made, _ = self.listener.accept()
-        with made:
-            for count, answer in self.steps:
-                data = b""
-                while len(data) < count:
-                    if not (part := made.recv(count - len(data))):
-                        return
-                    data += part
-                self.heard += data
-                made.sendall(answer)
-
-
-def served(*steps: tuple[int, bytes]) -> Any:
-    server = Server(*steps)
-    server.start()
-    return server
-
-
-def packet(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-SESSION = packet(struct.pack(">iiqi", 0, 10_000, 77, 16) + bytes(16) + b"\0")
-SYNCED = packet(struct.pack(">iqi", 1, 5, 0) + struct.pack(">i", 1) + b"/")
-CLOSED = packet(struct.pack(">iqi", 2, 6, 0))
+SESSION = buffer(struct.pack(">iiqi", 0, 10_000, 77, 16) + bytes(16) + b"\0")
+SYNCED = buffer(struct.pack(">iqi", 1, 5, 0) + struct.pack(">i", 1) + b"/")
+CLOSED = buffer(struct.pack(">iqi", 2, 6, 0))
 
 
 def test_a_consistent_read_is_a_session_and_a_sync() -> None:
-    server = served((49, SESSION), (17, SYNCED), (12, CLOSED))
+    server = Scripted((49, SESSION), (17, SYNCED), (12, CLOSED))
     consistent_read(server, 5.0)
-    server.join(5.0)
     assert struct.unpack(">iiqiq", server.heard[:28]) == (45, 0, 0, 10_000, 0)
-    assert server.heard[49:66] == packet(struct.pack(">iii", 1, 9, 1) + b"/")
+    assert server.heard[49:66] == buffer(struct.pack(">iii", 1, 9, 1) + b"/")
 
 
 @pytest.mark.parametrize(
@@ -73,46 +35,45 @@ def test_a_consistent_read_is_a_session_and_a_sync() -> None:
         ([(49, SESSION[:10])], "closed the connection"),
         ([(49, struct.pack(">i", -1))], "a message of -1 bytes"),
         ([(49, struct.pack(">i", 1 << 30))], "bytes"),
-        ([(49, packet(struct.pack(">iiqi", 0, 0, 0, 16) + bytes(17)))], "gives no session"),
-        ([(49, SESSION), (17, packet(struct.pack(">iqi", 1, 5, -4)))], "error -4"),
-        ([(49, SESSION), (17, packet(b""))], "ends after 0 bytes"),
+        ([(49, buffer(struct.pack(">iiqi", 0, 0, 0, 16) + bytes(17)))], "gives no session"),
+        ([(49, SESSION), (17, buffer(struct.pack(">iqi", 1, 5, -4)))], "error -4"),
+        ([(49, SESSION), (17, buffer(b""))], "ends after 0 bytes"),
     ],
 )
 def test_a_member_that_misbehaves_is_an_error(steps: list[tuple[int, bytes]], words: str) -> None:
     with pytest.raises(RunError, match=words):
-        consistent_read(served(*steps), 5.0)
+        consistent_read(Scripted(*steps), 5.0)
 
 
 def found(xid: int, data: bytes, mzxid: int) -> bytes:
     """An answer to getData, with the znode's Stat."""
     stat = struct.pack(">qqqqiiiqiiq", 3, mzxid, 1, 2, 3, 4, 5, 6, len(data), 0, 9)
-    return packet(struct.pack(">iqi", xid, 5, 0) + struct.pack(">i", len(data)) + data + stat)
+    return buffer(struct.pack(">iqi", xid, 5, 0) + struct.pack(">i", len(data)) + data + stat)
 
 
-MISSING = packet(struct.pack(">iqi", 3, 5, -101))
-FINAL_CLOSED = packet(struct.pack(">iqi", 4, 6, 0))
+MISSING = buffer(struct.pack(">iqi", 3, 5, -101))
+FINAL_CLOSED = buffer(struct.pack(">iqi", 4, 6, 0))
 
 
 def test_keys_are_read_in_one_session_after_a_sync() -> None:
-    server = served((49, SESSION), (17, SYNCED), (25, found(2, b"x" * 100, 77)), (19, MISSING), (12, FINAL_CLOSED))
+    server = Scripted((49, SESSION), (17, SYNCED), (25, found(2, b"x" * 100, 77)), (19, MISSING), (12, FINAL_CLOSED))
     assert values(server, ["d/000", "d"], 5.0) == [Written(77, "d/000", "x" * 32), Written(0, "d", None)]
-    server.join(5.0)
     get = struct.pack(">iii", 2, 4, 8) + b"/d%2F000" + b"\0"
-    assert server.heard[66:].startswith(packet(get)) and server.heard.endswith(packet(struct.pack(">ii", 4, -11)))
+    assert server.heard[66:].startswith(buffer(get)) and server.heard.endswith(buffer(struct.pack(">ii", 4, -11)))
 
 
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (packet(struct.pack(">iqi", 2, 5, -4)), "read /d: error -4"),
-        (packet(struct.pack(">iqi", 2, 5, -102)), "read /d: its ACL does not allow that"),
-        (packet(struct.pack(">iqi", 2, 5, 0)), "the read of /d failed: 0 bytes"),
-        (packet(struct.pack(">iqi", 2, 5, 0) + bytes(71)), "the read of /d failed: 71 bytes"),
+        (buffer(struct.pack(">iqi", 2, 5, -4)), "read /d: error -4"),
+        (buffer(struct.pack(">iqi", 2, 5, -102)), "read /d: its ACL does not allow that"),
+        (buffer(struct.pack(">iqi", 2, 5, 0)), "the read of /d failed: 0 bytes"),
+        (buffer(struct.pack(">iqi", 2, 5, 0) + bytes(71)), "the read of /d failed: 71 bytes"),
     ],
 )
 def test_a_key_that_is_not_told_whole_is_no_value(answer: bytes, told: str) -> None:
     with pytest.raises(RunError, match=told):
-        values(served((49, SESSION), (17, SYNCED), (15, answer)), ["d"], 5.0)
+        values(Scripted((49, SESSION), (17, SYNCED), (15, answer)), ["d"], 5.0)
 
 
 @pytest.mark.parametrize(
@@ -147,23 +108,27 @@ class Members(ZooKeeperCluster):
         super().__init__([ZooKeeperMember(place) for place in places])
 
 
+@simulated()
 def test_the_final_state_is_that_of_the_first_living_member_that_can_be_read() -> None:
-    whole = served((49, SESSION), (17, SYNCED), (17, found(2, b"abc", 7)), (12, FINAL_CLOSED))
-    cluster = Members(None, served((49, b"")), whole)
+    whole = Scripted((49, SESSION), (17, SYNCED), (17, found(2, b"abc", 7)), (12, FINAL_CLOSED))
+    cluster = Members(None, Scripted((49, b"")), whole)
     state = cluster.written("d/", 1, ["d/1"], 5.0)
     assert state.final and list(state.writes) == [Written(7, "d/1", "abc")]
     assert list(Members(None).written("", 1, [], 5.0).writes) == []
-    for nobody, words in ((Members(None), "no member lives"), (Members(served((49, b""))), "m1: .*closed")):
+    for nobody, words in ((Members(None), "no member lives"), (Members(Scripted((49, b""))), "m1: .*closed")):
         with pytest.raises(RunError, match=words):
             list(nobody.written("d/", 1, ["d/1"], 5.0).writes)
 
 
-def test_a_silent_member_is_given_up() -> None:
-    with pytest.raises(RunError, match=r"in time|timed out"):
-        consistent_read(served((1000, b"")), 0.1)
-    with pytest.raises(RunError, match=r"ruok: timed out"):
-        ask(served((1000, b"")), "ruok", 0.1)
+@simulated()
+def test_a_silent_member_is_given_up(world: World) -> None:
+    began_ns = world.now_ns
+    with pytest.raises(RunError, match="a session of ZooKeeper failed: timed out"):
+        consistent_read(Scripted((1000, b"")), 5.0)
+    with pytest.raises(RunError, match="ruok: timed out"):
+        ask(Scripted((1000, b"")), "ruok", 2.0)
+    assert world.now_ns - began_ns == 7 * 10**9
 
 
 def test_a_word_is_answered_by_all_until_the_connection_ends() -> None:
-    assert ask(served((2, b"im"), (2, b"ok")), "ruok", 5.0) == "imok"
+    assert ask(Scripted((2, b"im"), (2, b"ok")), "ruok", 5.0) == "imok"

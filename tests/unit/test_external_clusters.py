@@ -1,0 +1,454 @@
+"""Consul, ZooKeeper and services of which only URLs are known, run by others: looked at, loaded, and left clean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.config.writer import topology_values
+from containernet_env.model.keys import ALPHABET, Keys
+from containernet_env.model.leadership import Leadership
+from containernet_env.runs.local_server import LocalServer
+from containernet_env.stores.external import ExternalCluster, OwnKeys
+from containernet_env.stores.zookeeper.external import MARK
+from tests.simulated_time import World, simulated
+from tests.unit import fake_servers
+from tests.unit.fake_servers import (
+    KEYS,
+    PREFIX,
+    SERVICE,
+    STAY,
+    ConsulCluster,
+    Network,
+    Service,
+    ZooKeeperCluster,
+    config_of,
+    of,
+    opened,
+    services,
+)
+
+network = fake_servers.network
+DATA = OwnKeys("p/1/", (Keys(4, 350, "p/1/"), Keys(4, 1000, "p/1/data/")))
+
+
+def service(folder: Path, *urls: str, own: OwnKeys = DATA, **store: Any) -> ExternalCluster:
+    return opened(config_of(folder, {**SERVICE, **store}, list(urls)), own)
+
+
+def filled(one: Service, others: int = 5) -> None:
+    for keys in DATA.generated:
+        one.values.update({keys.name(number): b"v" for number in range(keys.count)})
+    one.values.update({f"other/{number}": b"theirs" for number in range(others)})
+
+
+# --- looking at it ----------------------------------------------------------------------------------------------------
+
+
+def test_consul_is_looked_at_and_nothing_is_written(network: Network, tmp_path: Path) -> None:
+    found = ConsulCluster(network, 3)
+    found.leader, found.terms[1] = 1, 9
+    look = opened(of(tmp_path, found)).look(5)
+    assert look.problems == [] and look.size == 3 and look.leadership == Leadership("consul2", 9), "the newest term"
+    assert [(member.member_name, member.version, member.leads) for member in look.members] == [
+        ("node0", "1.16.1", False),
+        ("node1", "1.16.1", True),
+        ("node2", "1.16.1", False),
+    ]
+    assert all(request.startswith("GET ") for request in found.requests)
+    found.leader = 2
+    look = opened(config_of(tmp_path, "consul", found.urls[:2])).look(5)
+    assert look.problems == [] and look.size == 3 and look.leadership is None, "it is no endpoint"
+
+
+def test_zookeeper_is_looked_at_and_nothing_is_written(network: Network, tmp_path: Path) -> None:
+    found = ZooKeeperCluster(network, 3)
+    found.leader, before = 2, dict(found.znodes)
+    look = opened(of(tmp_path, found)).look(5)
+    assert look.problems == [] and look.size == 3 and look.leadership == Leadership("zookeeper3", 3)
+    assert [(member.version, member.leads) for member in look.members] == [("3.8.0", False)] * 2 + [("3.8.0", True)]
+    assert found.znodes == before
+    found.znodes["/zookeeper/config"] += b"\nserver.9=10.9.0.9:2888:3888:observer;0.0.0.0:2181\nversion=0"
+    assert opened(of(tmp_path, found)).look(5).size == 3, "observers do not vote"
+    look = opened(of(tmp_path, ZooKeeperCluster(network, 1))).look(5)
+    assert look.problems == [] and look.leadership == Leadership("zookeeper1", 3)
+
+
+def test_a_service_is_looked_at_and_nothing_is_written(network: Network, tmp_path: Path) -> None:
+    (one,) = services(network, 1)
+    look = service(tmp_path, one.url).look(2)
+    assert look.problems == [] and look.leadership == Leadership("http1", 0)
+    assert all(request.startswith("GET ") for request in one.requests)
+
+
+def same_member(cluster: Any) -> None:
+    cluster.servers[1].number = cluster.servers[0].number
+
+
+def one_without_quorum(cluster: Any) -> None:
+    cluster.servers[2].serves = False
+
+
+READ = f"GET /v1/kv/{PREFIX}?consistent"
+WRONG: dict[str, tuple[str, int, Callable[[Any], object]]] = {
+    "same member": ("consul", 2, same_member),
+    "no leader": ("consul", 2, lambda found: setattr(found, "leader", None)),
+    "no consistent read": ("consul", 1, lambda found: found.set_answer(READ, 500, b"rpc error: No cluster leader")),
+    "denied": ("consul", 1, lambda found: setattr(found, "denied", "/v1/agent")),
+    "reads denied": ("consul", 1, lambda found: setattr(found, "denied", "/v1/kv")),
+    "nothing": ("consul", 1, lambda found: found.set_answer("GET /v1/agent/self", 200, b"{}")),
+    "a list": ("consul", 1, lambda found: found.set_answer("GET /v1/agent/self", 200, b"[]")),
+    "a client agent": ("consul", 1, lambda found: found.set_answer("GET /v1/agent/self", 200, b'{"Stats": {}}')),
+    "no Consul": ("consul", 1, lambda found: found.set_answer("GET /v1/agent/self", 404, b"404 page not found")),
+    "TLS": ("consul", 1, lambda found: setattr(found.servers[0], "speaks_tls", True) or found.set_answer(
+        "GET /v1/agent/self", 400, b"Client sent an HTTP request to an HTTPS server."
+    )),
+    "gone": ("consul", 2, lambda found: setattr(found.servers[1], "gone", True)),
+    "zookeeper: no quorum": ("zookeeper", 3, lambda found: setattr(found, "leader", None)),
+    "zookeeper: one without": ("zookeeper", 3, one_without_quorum),
+    "zookeeper: same member": ("zookeeper", 2, same_member),
+    "zookeeper: not allowed": ("zookeeper", 1, lambda found: setattr(
+        found, "word", "srvr is not executed because it is not in the whitelist.\n"
+    )),
+    "zookeeper: HTTP": ("zookeeper", 1, lambda found: setattr(found, "word", "HTTP/1.1 400 Bad Request\r\n")),
+    "zookeeper: observer": ("zookeeper", 1, lambda found: setattr(
+        found, "word", "Zookeeper version: 3.8.0\nZxid: 0x1\nMode: observer\n"
+    )),
+}  # fmt: skip
+
+
+def test_why_a_cluster_cannot_be_measured(network: Network, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    told = {}
+    for name, (store, count, change) in WRONG.items():
+        found = ConsulCluster(network, count) if store == "consul" else ZooKeeperCluster(network, count)
+        change(found)
+        told[name] = opened(of(tmp_path, found)).look(5).problems
+    # Two clusters in one file: of Consul they name other servers, of ZooKeeper they have another configuration.
+    consul, other = ConsulCluster(network, 1), ConsulCluster(network, 1, "10.7.1")
+    other.servers[0].number = 7
+    told["two of Consul"] = opened(config_of(tmp_path, "consul", consul.urls + other.urls)).look(5).problems
+    for count in (1, 5):
+        ends = ZooKeeperCluster(network, 3).urls[:1] + ZooKeeperCluster(network, count, "10.6.1").urls[-1:]
+        told[f"two of ZooKeeper, 3 and {count}"] = opened(config_of(tmp_path, "zookeeper", ends)).look(5).problems
+    _, broken, odd = services(network, 3)
+    broken.statuses["GET"], odd.statuses["GET"] = 500, 204
+    urls = [broken.url, odd.url, "http://10.8.0.9:80"]
+    told["services"] = service(tmp_path, *urls).look(2).problems
+    broken.speaks_tls = True
+    told["a service with TLS"] = service(tmp_path, broken.url).look(2).problems
+    assert told == snapshot
+
+
+@simulated()
+def test_a_member_that_answers_nothing_is_given_up_and_named(
+    world: World, network: Network, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    """One of ZooKeeper that speaks TLS waits for more than a word of four letters."""
+    consul, zookeeper, (one,) = ConsulCluster(network, 2), ZooKeeperCluster(network, 2), services(network, 1)
+    consul.servers[1].silent = zookeeper.servers[1].silent = zookeeper.servers[1].speaks_tls = one.silent = True
+    began_ns, told = world.now_ns, {}
+    for name, cluster in (
+        ("consul", opened(of(tmp_path, consul))),
+        ("zookeeper", opened(of(tmp_path, zookeeper))),
+        ("http", service(tmp_path, one.url)),
+    ):
+        told[name] = cluster.look(5).problems
+    assert told == snapshot and world.now_ns - began_ns == 3 * 5 * 10**9
+
+
+# --- the write that is tried ------------------------------------------------------------------------------------------
+
+
+def test_what_is_tried_is_taken_back(network: Network, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    consul, zookeeper, (one,) = ConsulCluster(network, 2), ZooKeeperCluster(network, 3), services(network, 1)
+    told = {}
+    cluster = opened(of(tmp_path, consul))
+    assert cluster.may_load() is None and cluster.try_write() is None and consul.values == {}
+    consul.denied = "/v1/kv/"
+    told["consul, denied"] = cluster.try_write()
+    consul.denied = None
+    consul.set_answer(f"DELETE /v1/kv/{KEYS.name(0)}", 200, b"false")
+    told["consul, not deleted"] = cluster.try_write()
+
+    cluster = opened(of(tmp_path, zookeeper))
+    assert cluster.keys() == 0 and cluster.may_load() is None and cluster.try_write() is None
+    assert zookeeper.own() == ["/containernet-env", "/containernet-env/abc"], "the znode of the run stays"
+    assert cluster.remove_keys() == 0 and zookeeper.own() == []
+    zookeeper.denied = "/containernet-env"
+    told["zookeeper, denied"] = cluster.try_write()
+    assert zookeeper.own() == []
+
+    cluster = service(tmp_path, one.url)
+    assert cluster.try_write() is None and one.values == {}
+    assert one.requests == ["PUT /v0/entity?id=p%2F1%2F0000&ack=2", "DELETE /v0/entity?id=p%2F1%2F0000"]
+    one.statuses["DELETE"] = 405
+    told["http, not deleted"] = cluster.try_write()
+    one.statuses["DELETE"] = 404
+    told["http, still there"] = cluster.try_write()
+    one.statuses["PUT"] = 404
+    told["http, no put"] = cluster.try_write()
+    one.gone = True
+    told["http, gone"] = cluster.try_write()
+    assert told == snapshot
+
+
+def test_clusters_that_name_the_same_servers_are_told_apart_by_what_is_tried(network: Network, tmp_path: Path) -> None:
+    """As those that one Compose file has made on two machines."""
+    pairs: list[tuple[str, Any, Any]] = [
+        ("consul", ConsulCluster(network, 3), ConsulCluster(network, 3, "10.7.1")),
+        ("zookeeper", ZooKeeperCluster(network, 3), ZooKeeperCluster(network, 3, "10.6.1")),
+    ]
+    for store, one, other in pairs:
+        cluster = opened(config_of(tmp_path, store, [one.urls[0], other.urls[1]]))
+        assert cluster.look(5).problems == []
+        assert "they are of different clusters" in str(cluster.try_write())
+        cluster.remove_keys()
+    assert pairs[0][1].values == pairs[0][2].values == {} and pairs[1][1].own() == pairs[1][2].own() == []
+
+
+def test_names_of_keys_are_written_as_urls_have_them(network: Network, tmp_path: Path) -> None:
+    own = OwnKeys("a b?c/abc/", (Keys(2, 9, "a b?c/abc/"),))
+    found = ConsulCluster(network, 2)
+    cluster = opened(of(tmp_path, found, prefix="a b?c/"), own)
+    assert cluster.try_write() is None and found.values == {}
+    found.values = {own.generated[0].name(8): b"v", "a b": b""}
+    assert cluster.keys() == 1 and cluster.remove_keys() == 1 and found.values == {"a b": b""}
+
+
+# --- removing keys ----------------------------------------------------------------------------------------------------
+
+
+def test_all_keys_of_a_run_are_removed_and_no_others(network: Network, tmp_path: Path) -> None:
+    told: list[int] = []
+    consul = ConsulCluster(network, 2)
+    others = {"other": b"", "containernet-env/abd/0": b"", "containernet-env/ab": b""}
+    names = [*map(KEYS.name, range(KEYS.count)), f"{PREFIX}left over"]
+    consul.values.update(dict.fromkeys(names, b"v"), **others)
+    cluster = opened(of(tmp_path, consul))
+    assert cluster.keys() == 5001 == cluster.remove_keys(told.append) == told[-1]
+    assert consul.values == others and cluster.keys() == 0
+
+    for old in (False, True):
+        zookeeper = ZooKeeperCluster(network, 3)
+        zookeeper.old = old
+        cluster = opened(of(tmp_path, zookeeper))
+        assert cluster.try_write() is None
+        zookeeper.znodes.update({f"/containernet-env/abc/{number}%2F": b"v" for number in range(1200)})
+        assert cluster.keys() == 1200
+        zookeeper.znodes["/containernet-env/other"] = MARK
+        told.clear()
+        assert cluster.remove_keys(told.append) == 1200 and told == [500, 1000, 1200]
+        # Another run is there, so the znode above both stays.
+        assert zookeeper.own() == ["/containernet-env", "/containernet-env/other"]
+
+    (one,) = services(network, 1)
+    filled(one)
+    del one.values["p/1/0007"]
+    told.clear()
+    assert service(tmp_path, one.url).remove_keys(told.append) == 1349
+    assert told == sorted(told) and told[-1] == 1349 and one.connections <= 17
+    assert sorted(one.values) == [f"other/{number}" for number in range(5)]
+
+
+def test_where_one_member_is_gone_the_others_remove(network: Network, tmp_path: Path) -> None:
+    consul, zookeeper, (gone, one) = ConsulCluster(network, 2), ZooKeeperCluster(network, 3), services(network, 2)
+    consul.values.update(dict.fromkeys(map(KEYS.name, range(10)), b"v"))
+    assert opened(of(tmp_path, zookeeper)).try_write() is None
+    zookeeper.znodes["/containernet-env/abc/1"] = b"v"
+    filled(one, others=0)
+    consul.servers[0].gone = zookeeper.servers[0].gone = gone.gone = True
+    assert opened(of(tmp_path, consul)).remove_keys() == 10 and consul.values == {}
+    assert opened(of(tmp_path, zookeeper)).remove_keys() == 1 and zookeeper.own() == []
+    assert service(tmp_path, gone.url, one.url).remove_keys() == 1350 and one.values == {}
+    with pytest.raises(RunError, match="answers nothing: connection refused"):
+        service(tmp_path, gone.url).remove_keys()
+
+
+@simulated()
+def test_a_server_of_consul_that_is_silent_is_waited_for_once(world: World, network: Network, tmp_path: Path) -> None:
+    found = ConsulCluster(network, 2)
+    found.servers[0].silent = True
+    found.values.update(dict.fromkeys(map(KEYS.name, range(500)), b"v"))
+    cluster, began_ns = opened(of(tmp_path, found)), world.now_ns
+    assert cluster.remove_keys() == 500 and found.values == {}
+    assert found.servers[0].connections == 1 and world.now_ns - began_ns == 10 * 10**9
+
+
+@simulated(seeds_=20)
+def test_what_a_member_holds_when_it_falls_silent_the_others_wait_for(network: Network, tmp_path: Path) -> None:
+    """There are fewer batches than workers: those that find none left were gone when the silent one gave its back."""
+    own = OwnKeys("p/1/", (Keys(4, 300, "p/1/"),))
+    one, silent, other = services(network, 3)
+    silent.silent = True
+    for each in (one, other):
+        each.values.update({own.generated[0].name(number): b"v" for number in range(300)})
+    service(tmp_path, one.url, silent.url, other.url, own=own).remove_keys()
+    assert len({request for each in (one, other) for request in each.requests}) == 300
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_a_delete_that_a_service_refuses_is_an_error(network: Network, tmp_path: Path, status: int) -> None:
+    (one,) = services(network, 1)
+    filled(one)
+    one.statuses["DELETE"] = status
+    with pytest.raises(RunError, match=rf"HTTP {status}: DELETE at 10\.8\.0\.1:80"):
+        service(tmp_path, one.url).remove_keys()
+    assert len(one.requests) <= 16
+
+
+def test_without_a_delete_nothing_is_removed_in_silence(tmp_path: Path) -> None:
+    config = config_of(tmp_path, STAY, ["http://10.8.0.1:80"])
+    assert opened(config, OwnKeys("p/1/")).remove_keys() == 0
+    with pytest.raises(RunError, match='"delete" in the store'):
+        opened(config, DATA).remove_keys()
+
+
+def test_keys_that_are_there_are_found_as_far_as_they_can_be(network: Network, tmp_path: Path) -> None:
+    (one,) = services(network, 1)
+    assert service(tmp_path, one.url).keys() == 0
+    one.values["p/1/data/0003"] = b"theirs"
+    assert service(tmp_path, one.url).keys() == 1
+    assert service(tmp_path, one.url, own=OwnKeys("p/1/")).keys() is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "lists"),
+    [
+        (Keys(8, 1_000_000, PREFIX), -(-1_000_000 // 62**3)),
+        (Keys(1024, 5000, PREFIX), -(-5000 // 62**2)),
+        (Keys(8, 5000, f"{PREFIX}{'<' * 60}"), -(-5000 // 62**2)),
+        (Keys(1, 9, PREFIX), 1),
+        (Keys(2, 100, f"{PREFIX}d/"), 1),
+    ],
+)
+def test_so_many_names_are_listed_at_once_as_an_answer_holds(
+    network: Network, tmp_path: Path, keys: Keys, lists: int
+) -> None:
+    found = ConsulCluster(network, 1)
+    found.values = {keys.name(0): b"", keys.name(keys.count - 1): b""}
+    assert opened(of(tmp_path, found), OwnKeys(PREFIX, (keys,))).remove_keys() == 2 and found.values == {}
+    listed = [request for request in found.requests if request.endswith("?keys&consistent")]
+    assert len(listed) == lists + 1 and len(ALPHABET) == 62
+
+
+# --- Consul's tokens --------------------------------------------------------------------------------------------------
+
+
+def test_each_request_to_consul_carries_the_token(
+    network: Network, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("t-123\r\nrest\n")
+    found = ConsulCluster(network, 2)
+    found.token = "t-123"
+    assert opened(of(tmp_path, found)).look(5).problems == snapshot(name="none")
+    config = of(tmp_path, found, token_file="token")
+    cluster = opened(config)
+    assert cluster.look(5).problems == [] and cluster.try_write() is None
+    found.values = {KEYS.name(7): b"v"}
+    (held,) = cluster.written(PREFIX, 0, [KEYS.name(7)], 5).writes
+    assert held.value == "v" and cluster.observe().end() is not None
+    assert cluster.keys() == cluster.remove_keys() == 1
+    found.token = "another"
+    assert cluster.look(5).problems == snapshot(name="another")
+    assert config.external is not None
+    assert LocalServer(tmp_path, tmp_path, config.external, None).request == {"tokenFile": "token"}
+    values = topology_values(config)
+    assert values["token_file"] == str(token) and "t-123" not in json.dumps(values)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "has no token on its first line"),
+        (b"\n", "has no token"),
+        (b"a b\n", "visible ASCII"),
+        (b"\xff", "no text"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, content: bytes | None, told: str) -> None:
+    if content is not None:
+        (tmp_path / "token").write_bytes(content)
+    config = config_of(tmp_path, "consul", ["http://a:1"], token_file="token")
+    with pytest.raises(UsageError, match=told):
+        opened(config)
+
+
+# --- ZooKeeper's znodes -----------------------------------------------------------------------------------------------
+
+
+def test_what_keys_hold_is_read_below_the_znode_of_the_run(network: Network, tmp_path: Path) -> None:
+    found = ZooKeeperCluster(network, 1)
+    cluster = opened(of(tmp_path, found))
+    assert cluster.try_write() is None
+    found.znodes.update({"/containernet-env/abc/a%2Fb": b"own", "/k": b"other"})
+    held = list(cluster.written("", 0, ["a/b", "k"], 5).writes)
+    assert [(write.key, write.value) for write in held] == [("a/b", "own"), ("k", None)]
+
+
+def test_a_znode_that_goes_while_the_one_below_it_is_made_is_made_again(network: Network, tmp_path: Path) -> None:
+    found = ZooKeeperCluster(network, 1)
+    found.vanishing = "/containernet-env"
+    assert opened(of(tmp_path, found)).try_write() is None
+    assert found.own() == ["/containernet-env", "/containernet-env/abc"]
+
+
+def test_keys_that_come_while_others_are_removed_are_removed_too(network: Network, tmp_path: Path) -> None:
+    found = ZooKeeperCluster(network, 1)
+    cluster = opened(of(tmp_path, found))
+    assert cluster.try_write() is None
+    found.znodes["/containernet-env/abc/1"] = b"v"
+
+    def late(removed: int) -> None:
+        if removed == 1:
+            found.znodes["/containernet-env/abc/2"] = b"v"
+
+    assert cluster.remove_keys(late) == 2 and found.own() == []
+
+
+def test_znodes_that_others_made_stay(network: Network, tmp_path: Path) -> None:
+    found = ZooKeeperCluster(network, 3)
+    found.znodes.update({"/mine": b"", "/mine/bench": b""})
+    cluster = opened(of(tmp_path, found, prefix="mine/bench/"), OwnKeys("mine/bench/abc/"))
+    assert cluster.try_write() is None and "/mine/bench/abc" in found.own()
+    assert cluster.remove_keys() == 0 and found.own() == ["/mine", "/mine/bench"]
+    del found.znodes["/mine/bench"]
+    found.secret = "/mine"
+    assert cluster.try_write() is None and cluster.remove_keys() == 0
+    assert found.own() == ["/mine"], "also one that may not be read"
+
+
+def test_that_the_znode_of_the_run_may_not_be_deleted_again_is_found_before_any_load(
+    network: Network, tmp_path: Path
+) -> None:
+    found = ZooKeeperCluster(network, 1)
+    found.znodes["/mine"] = b""
+    for kept, prefix in (("/mine", "mine/"), ("/mine", "mine/bench/"), ("", "containernet-env/")):
+        found.kept = kept
+        told = opened(of(tmp_path, found, prefix=prefix), OwnKeys(f"{prefix}abc/")).try_write()
+        assert "nobody may create, or delete, znodes here: delete /" in str(told), prefix
+        assert found.own() == ["/mine"]
+
+
+def test_znodes_above_are_removed_where_the_one_of_the_run_is_gone(network: Network, tmp_path: Path) -> None:
+    """As after a run, or its removal, that was ended between the two."""
+    found = ZooKeeperCluster(network, 1)
+    found.znodes["/containernet-env"] = MARK
+    assert opened(of(tmp_path, found)).remove_keys() == 0 and found.own() == []
+
+
+def test_znodes_that_may_not_be_deleted_are_an_error(network: Network, tmp_path: Path) -> None:
+    found = ZooKeeperCluster(network, 1)
+    cluster = opened(of(tmp_path, found))
+    assert cluster.try_write() is None
+    found.znodes["/containernet-env/abc/1"] = b"v"
+    found.denied = "/containernet-env/abc/1"
+    with pytest.raises(RunError, match="delete /containernet-env/abc/1: its ACL does not allow that"):
+        cluster.remove_keys()
