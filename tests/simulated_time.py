@@ -270,7 +270,7 @@ class World:
             "sleep": lambda seconds: self.wait(lambda: False, seconds) and None,
             "select": select,
         }
-        for kind in (Condition, Event, Future, Lock, RLock, Thread, ThreadPoolExecutor):
+        for kind in (Condition, Event, Future, Lock, RLock, SimpleQueue, Thread, ThreadPoolExecutor):
             names[kind.__name__] = functools.partial(kind, self)
         return names
 
@@ -351,6 +351,26 @@ class Event:
 
     def wait(self, timeout: float | None = None) -> bool:
         return self._world.wait(lambda: self._set, timeout)
+
+
+class SimpleQueue:
+    """As ``queue.SimpleQueue``."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._held = world, deque[Any]()
+
+    def put(self, item: Any) -> None:
+        self._held.append(item)
+        self._world.step()
+
+    def get(self, timeout: float | None = None) -> Any:
+        if not self._world.wait(lambda: bool(self._held), timeout):
+            raise clock.Empty
+        return self._held.popleft()
+
+    def empty(self) -> bool:
+        self._world.step()
+        return not self._held
 
 
 class Condition:

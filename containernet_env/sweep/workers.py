@@ -7,7 +7,6 @@ its task along; what of it is measured stays, and the runner has the rest measur
 from __future__ import annotations
 
 import pickle
-import queue
 import secrets
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -77,7 +76,7 @@ class Workers:
         self._roster = Roster(len(design.beds))
         self._places: dict[str, str] = {}
         self._measuring: dict[str, _Measuring] = {}
-        self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._messages: clock.SimpleQueue[tuple[str, Any]] = clock.SimpleQueue()
         self._left: set[str] = set()
         self._looked = 0.0
         self._is_lost = False
@@ -263,7 +262,7 @@ class Workers:
         """Take what workers have told since, and wait for something where it is nothing."""
         try:
             kind, what = self._messages.get(timeout=timeout_s)
-        except queue.Empty:
+        except clock.Empty:
             return
         if kind == "told":
             self._hear_told(what, results)

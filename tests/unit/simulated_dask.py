@@ -1,0 +1,238 @@
+"""A Dask cluster in simulated time: a scheduler, and workers that are threads of the simulation and measure on fakes.
+
+The product's own ``run_task`` runs on each worker as on a machine of its own. A benchmark takes ``CELL_S`` there.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from containernet_env.base import cache, clock
+from containernet_env.load.server import Answer
+from containernet_env.runs import measure as measure_module
+from containernet_env.runs.observer import Observer
+from containernet_env.sweep import at_worker, serving, workers
+from containernet_env.sweep.cluster import scheduler_at
+from containernet_env.sweep.design import design
+from containernet_env.sweep.runner import Request, Sweep
+from containernet_env.sweep.serving import FACTS
+from containernet_env.sweep.workers import Workers
+from tests.simulated_time import World
+from tests.unit.matrix_fakes import result_of
+from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes
+from tests.unit.sweep_fakes import Notes
+
+ADDRESS = "tcp://127.0.0.1:8786"
+CELL_S = 10.0
+AXES = ("link_delay=1ms,3ms,5ms", "clients=5,10,20")
+CELLS = 9
+
+
+class _Killed(BaseException):
+    """What runs on a machine that is no more."""
+
+
+class Task:
+    """A future of Dask's, and its side at the worker."""
+
+    def __init__(self, function: Callable[[Any], Any], argument: Any, key: str) -> None:
+        self.call, self.key, self.status = lambda: function(argument), key, "pending"
+        self._result: Any = None
+        self._done: list[Callable[[Any], object]] = []
+
+    def finish(self, status: str, result: Any = None) -> None:
+        if self.status == "pending":
+            self.status, self._result = status, result
+            for call in self._done:
+                call(self)
+
+    def cancel(self) -> None:
+        self.finish("cancelled")
+
+    def result(self, timeout: float) -> Any:
+        if self.status == "error":
+            raise self._result
+        return self._result
+
+    def add_done_callback(self, call: Callable[[Any], object]) -> None:
+        self._done.append(call)
+
+
+class Machine:
+    """A worker on a machine of its own; ``hold``: benchmarks after the first one do not end before they have to."""
+
+    def __init__(self, dask: Dask, name: str) -> None:
+        self.dask, self.name, self.folder = dask, name, dask.folder / name
+        self.folder.mkdir()
+        self.address = f"tcp://{name}:1"
+        self.facts: Any = dict(dask.facts)
+        self.hold = self.is_killed = self.is_leaving = False
+        self.begun = 0
+        self.todo: deque[Task] = deque()
+        self.running: Task | None = None
+        dask.machines[self.address] = self
+        clock.Thread(target=self._work, name=name, daemon=True).start()
+
+    def info(self) -> dict[str, Any]:
+        """What the scheduler knows."""
+        status = "closing" if self.is_leaving else "running"
+        return {"name": f"{self.name}/1", FACTS: self.facts, "status": status}
+
+    def kill(self) -> None:
+        """Its process is gone, and the scheduler has noticed; what it had to do stays undone."""
+        self.is_killed = True
+        self.dask.machines.pop(self.address, None)
+
+    def end(self) -> None:
+        """A signal ends it, once the sweep has what it measured."""
+        self.is_leaving = True
+        if self.running is not None:
+            serving.RUNNING.stop([self.running.key])
+
+    def _work(self) -> None:
+        self.dask.by_thread[threading.get_ident()] = self
+        while not self.is_killed:
+            self.dask.world.wait(lambda: bool(self.todo) or self.is_killed)
+            if self.is_killed:
+                return
+            self.running = task = self.todo.popleft()
+            if task.status == "pending":
+                try:
+                    task.finish("finished", task.call())
+                except _Killed:
+                    return
+                except Exception as error:  # noqa: BLE001 - as Dask hands them on
+                    task.finish("error", error)
+            self.running = None
+            if self.is_leaving:
+                self.kill()
+
+    def answer(self, path: str, body: dict[str, Any]) -> Answer:
+        """A benchmark."""
+        self.begun += 1
+        end_s = clock.monotonic() + CELL_S
+        while clock.monotonic() < end_s or (self.hold and self.begun > 1):
+            if self.is_killed:
+                raise _Killed
+            for stop in list(vars(serving.RUNNING)["_stops"].values()):
+                stop.check()
+            clock.sleep(1.0)
+        return Answer(result_of(), None)
+
+    def tell(self, topic: str, message: Any) -> None:
+        """``Worker.log_event``."""
+        if self.is_killed:
+            raise _Killed
+        for client in self.dask.clients:
+            if client.status == "running" and topic in client.topics:
+                client.topics[topic]((0.0, message))
+
+
+class Dask:
+    """The scheduler. ``clients`` are those of sweeps; ``hangs``: it answers nothing, and connections stand."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.folder, self.facts = world, folder, at_worker.facts()
+        self.machines: dict[str, Machine] = {}
+        self.by_thread: dict[int, Machine] = {}
+        self.clients: list[Client] = []
+        self.hangs = False
+
+    @property
+    def here(self) -> Machine:
+        """The machine on whose thread this is asked."""
+        return self.by_thread[threading.get_ident()]
+
+    def lose(self) -> None:
+        """The scheduler ends: all that it knows is gone."""
+        for client in self.clients:
+            client.status = "closed"
+        for machine in self.machines.values():
+            for task in (*machine.todo, *([] if machine.running is None else [machine.running])):
+                task.cancel()
+
+    async def identity(self, n_workers: int) -> dict[str, Any]:
+        return {"workers": {address: machine.info() for address, machine in self.machines.items()}}
+
+
+class Client:
+    """``distributed.Client``, as far as a sweep uses it."""
+
+    def __init__(self, dask: Dask) -> None:
+        self.scheduler, self.status, self.topics = dask, "running", dict[str, Any]()
+        dask.clients.append(self)
+
+    def sync(self, function: Callable[..., Coroutine[Any, Any, Any]], *of: Any, callback_timeout: float = 0.0) -> Any:
+        if self.scheduler.hangs:
+            clock.sleep(callback_timeout)
+            raise TimeoutError
+        return drive(function(*of))
+
+    def subscribe_topic(self, topic: str, call: Callable[[Any], object]) -> None:
+        self.topics[topic] = call
+
+    def submit(self, function: Any, argument: Any, key: str, workers: list[str], **_: Any) -> Task:
+        task = Task(function, argument, key)
+        if (machine := self.scheduler.machines.get(workers[0])) is not None:
+            machine.todo.append(task)
+        return task
+
+    def run(self, function: Any, *of: Any, workers: list[str], **_: Any) -> None:
+        if not self.scheduler.hangs:
+            drive(function(*of))
+
+    def close(self, timeout: float) -> None:
+        self.status = "closed"
+
+
+def drive(call: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that waits for nothing."""
+    with pytest.raises(StopIteration) as end:
+        call.send(None)
+    return end.value.value
+
+
+async def _identity_of(*_: object) -> None:
+    """The scheduler answers, and nobody else reaches it."""
+
+
+def simulate(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> tuple[Dask, list[Machine]]:
+    """A scheduler and workers of these names. Sweeps and their workers are of this process from here on."""
+    dask = Dask(world, folder)
+    on_fakes(monkeypatch)
+    plain = FakeTestbed.__init__
+
+    def made(self: FakeTestbed, *arguments: Any, **named: Any) -> None:
+        plain(self, *arguments, **named)
+        self.server.behave = dask.here.answer
+
+    monkeypatch.setattr(FakeTestbed, "__init__", made)
+    # What this machine does meanwhile is no part of these tests.
+    monkeypatch.setattr(measure_module, "Observer", lambda bed, progress, tell, *_: Observer(bed, progress, tell))
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setattr(platform, "node", lambda: dask.here.name)
+    monkeypatch.setattr(cache, "make", lambda: dask.here.folder)
+    monkeypatch.setattr(at_worker, "RunLock", lambda wait: nullcontext())
+    monkeypatch.setattr(serving, "RUNNING", serving._Running())
+    monkeypatch.setattr(serving, "get_worker", lambda: SimpleNamespace(log_event=dask.here.tell))
+    monkeypatch.setattr(workers, "facts", lambda: dict(dask.facts))
+    monkeypatch.setattr(workers, "Client", lambda *_, **__: Client(dask))
+    monkeypatch.setattr(workers, "identity_of", _identity_of)
+    monkeypatch.setattr(workers, "reach", lambda scheduler: None)
+    monkeypatch.setattr(workers, "settle_dask", lambda: None)
+    return dask, [Machine(dask, name) for name in names]
+
+
+def sweep_on(out: Path, notes: Notes, *axes: str, **request: Any) -> Sweep:
+    made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=5)
+    return Sweep(made, out, Request(**request), Workers(scheduler_at(ADDRESS, None), made, notes.note))
