@@ -33,7 +33,7 @@ from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes
 from tests.unit.sweep_fakes import Notes
 
 ADDRESS = "tcp://127.0.0.1:8786"
-CELL_S = 10.0
+CELL_S = 1.0
 AXES = ("link_delay=1ms,3ms,5ms", "clients=5,10,20")
 CELLS = 9
 
@@ -66,6 +66,8 @@ class Task:
 
     def add_done_callback(self, call: Callable[[Any], object]) -> None:
         self._done.append(call)
+        if self.status != "pending":
+            call(self)
 
 
 class Machine:
@@ -124,9 +126,9 @@ class Machine:
         while clock.monotonic() < end_s or (self.hold and self.begun > 1):
             if self.is_killed:
                 raise _Killed
-            for stop in list(vars(serving.RUNNING)["_stops"].values()):
-                stop.check()
-            clock.sleep(1.0)
+            if self.running is not None:
+                vars(serving.RUNNING)["_stops"][self.running.key].check()
+            clock.sleep(0.5)
         return Answer(result_of(), None)
 
     def tell(self, topic: str, message: Any) -> None:
@@ -193,6 +195,16 @@ class Client:
 
     def close(self, timeout: float) -> None:
         self.status = "closed"
+
+
+def when(world: World, condition: Callable[[], bool], act: Callable[[], object]) -> None:
+    """Have something happen as soon as it can, once ``condition`` holds."""
+
+    def wait() -> None:
+        world.wait(condition)
+        act()
+
+    clock.Thread(target=wait, name="when", daemon=True).start()
 
 
 def drive(call: Coroutine[Any, Any, Any]) -> Any:

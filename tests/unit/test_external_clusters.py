@@ -280,7 +280,7 @@ def test_a_server_of_consul_that_is_silent_is_waited_for_once(world: World, netw
     assert found.servers[0].connections == 1 and world.now_ns - began_ns == 10 * 10**9
 
 
-@simulated(seeds_=20)
+@simulated(seeds=20)
 def test_what_a_member_holds_when_it_falls_silent_the_others_wait_for(network: Network, tmp_path: Path) -> None:
     """There are fewer batches than workers: those that find none left were gone when the silent one gave its back."""
     own = OwnKeys("p/1/", (Keys(4, 300, "p/1/"),))

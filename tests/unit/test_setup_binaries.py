@@ -4,38 +4,54 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from containernet_env.base import cache, programs
+from containernet_env.base import cache, clock, programs
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import STAMP
+from containernet_env.base.side_by_side import side_by_side
 from containernet_env.base.sources import GoModule
 from containernet_env.setup import binaries
-from containernet_env.setup.commands import Commands
+from containernet_env.setup.commands import CommandError, Commands
 from containernet_env.setup.go import Go
+from tests.simulated_time import simulated
 
 VERSION = "go1.26.1"
-BUILDS = """#!/bin/sh
-# Stands in for `go build ... -o OUTPUT PACKAGE`.
-while [ "$1" != -o ]; do shift; done
-echo "program from $3" > "$2"
-chmod 755 "$2"
-"""
-BREAKS_OFF = """#!/bin/sh
-while [ "$1" != -o ]; do shift; done
-printf half > "$2"
-echo "main.go:1:1: expected 'package'" >&2
-exit 1
-"""
-NO_NETWORK = """#!/bin/sh
-echo 'go: example.org/x@v1: Get "https://mirror": dial tcp: lookup mirror: no such host' >&2
-exit 1
-"""
+
+
+class FakeGo(Commands):
+    """``go build`` and ``go get -tool`` in this process; ``problem``: what a build prints that breaks off."""
+
+    def __init__(self, problem: str | None = None) -> None:
+        super().__init__()
+        self._problem = problem
+
+    def run(self, argv: Sequence[str], log: Path, *, cwd: Path | None = None, env: Any = None, **_: Any) -> None:
+        assert cwd is not None
+        clock.sleep(0)  # another build may be on
+        if self._problem is not None:
+            if argv[1] == "build":
+                Path(argv[argv.index("-o") + 1]).write_text("half")
+            raise CommandError(argv, "ended with exit status 1", log, [self._problem])
+        if argv[1] == "get":
+            assert "-mod=mod" in env["GOFLAGS"]
+            with (cwd / "go.mod").open("a") as file:
+                file.write(f"tools: {' '.join(argv[3:])}\n")
+            return
+        assert "-mod=readonly" in env["GOFLAGS"]
+        program = Path(argv[argv.index("-o") + 1])
+        # A module that is resolved for another version says what it is built from.
+        is_resolved = cwd.name == "module" and cwd.parent.name.startswith(".partial-")
+        program.write_text((cwd / "go.mod").read_text() if is_resolved else f"program from {argv[-1]}\n")
+
+
+BREAKS_OFF = "main.go:1:1: expected 'package'"
+NO_NETWORK = 'go: example.org/x@v1: Get "https://mirror": dial tcp: lookup mirror: no such host'
 
 
 @pytest.fixture
@@ -54,15 +70,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "bin"
 
 
-def go(tmp_path: Path, script: str, version: str) -> Go:
-    path = tmp_path / "go"
-    path.write_text(script)
-    path.chmod(0o755)
-    return Go(str(path), version)
-
-
-def build(tmp_path: Path, module: GoModule, script: str = BUILDS, version: str = VERSION) -> Path:
-    return binaries.build(module, go(tmp_path, script, version), Commands(), tmp_path / "log")
+def build(tmp_path: Path, module: GoModule, problem: str | None = None, version: str = VERSION) -> Path:
+    return binaries.build(module, Go("go", version), FakeGo(problem), tmp_path / "log")
 
 
 def test_built_programs_are_found(tmp_path: Path, home: Path, module: GoModule) -> None:
@@ -146,22 +155,16 @@ def test_build_that_breaks_off_leaves_nothing_and_keeps_the_old_program(
     assert programs.find(module, VERSION) == folder
 
 
-def test_two_builds_at_once_both_succeed_and_leave_one_folder(tmp_path: Path, home: Path, module: GoModule) -> None:
-    toolchain = go(tmp_path, BUILDS, VERSION)
-    together = threading.Barrier(4)
-    found: list[Path] = []
-
-    def one(number: int) -> None:
-        together.wait(20)
-        found.append(binaries.build(module, toolchain, Commands(), tmp_path / f"log-{number}"))
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+@simulated(seeds=20)
+def test_builds_at_once_all_succeed_and_leave_one_folder(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, module: GoModule
+) -> None:
+    home = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr(cache, "MACHINE", home)
+    monkeypatch.setattr(cache, "own", lambda: home)
+    found = side_by_side(lambda number: build(home, module), range(4), 4)
     assert found == [programs.find(module, VERSION)] * 4
-    assert list(home.iterdir()) == found[:1]
+    assert list((home / "bin").iterdir()) == found[:1]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"one": 1}', '{"module": "example", "programs": {"one": {}}}'])
@@ -205,40 +208,13 @@ def test_older_programs_go_but_not_the_last_two_nor_recent_ones(tmp_path: Path, 
     assert sorted(home.iterdir()) == sorted([other, third, fourth])
 
 
-def test_program_that_runs_is_never_removed(tmp_path: Path, home: Path, module: GoModule) -> None:
-    first, *_ = (build(tmp_path, module, version=f"go1.26.{number}") for number in range(3))
-    shutil.copy(shutil.which("sleep") or "/bin/sleep", first / "one")
-    aged(first, 5)
-    with subprocess.Popen([first / "one", "60"]) as running:
-        try:
-            assert binaries.remove_older(home, "example") == []
-        finally:
-            running.kill()
-    assert binaries.remove_older(home, "example") == [first]
-
-
-RESOLVES = """#!/bin/sh
-# Stands in for `go get -tool PACKAGE@VERSION ...` and for `go build`, which says what it is built from.
-if [ "$1" = get ]; then
-    case $GOFLAGS in *-mod=mod*) ;; *) exit 1 ;; esac
-    shift 2
-    echo "tools: $*" >> go.mod
-    exit 0
-fi
-case $GOFLAGS in *-mod=readonly*) ;; *) exit 1 ;; esac
-while [ "$1" != -o ]; do shift; done
-cp go.mod "$2"
-chmod 755 "$2"
-"""
-
-
 def test_another_version_has_a_go_mod_of_its_own_and_stays_beside_the_pinned_one(
     tmp_path: Path, home: Path, module: GoModule
 ) -> None:
     (module.folder / "go.mod").write_text("module example\n\ngo 1.26.0\n\nrequire other v1.2.3\n")
     pinned, other = build(tmp_path, module), replace(module, version="3.6.8")
     assert programs.find(other, VERSION) is None
-    folder = build(tmp_path, other, RESOLVES)
+    folder = build(tmp_path, other)
     assert (programs.find(other, VERSION), programs.find(module, VERSION)) == (folder, pinned)
     # Nothing that the pinned version requires is left.
     resolved = "module example\ngo 1.26.0\ntools: ./one@v3.6.8 ./two@v3.6.8\n"
@@ -247,3 +223,14 @@ def test_another_version_has_a_go_mod_of_its_own_and_stays_beside_the_pinned_one
     with pytest.raises(MissingRequirementError, match="Check the network"):
         build(tmp_path, replace(module, version="3.6.9"), NO_NETWORK)
     assert sorted(home.iterdir()) == sorted([folder, pinned])
+
+
+def test_program_that_runs_is_never_removed(
+    tmp_path: Path, home: Path, module: GoModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *_ = (build(tmp_path, module, version=f"go1.26.{number}") for number in range(3))
+    aged(first, 5)
+    with monkeypatch.context() as running:
+        running.setattr(binaries, "_running_in", lambda home: {first})
+        assert binaries.remove_older(home, "example") == []
+    assert binaries.remove_older(home, "example") == [first]

@@ -1,34 +1,54 @@
-"""Starting the engine: who is asked, what is tried when it dies, and that it is really detached."""
+"""Starting the engine: who is asked to start it, what is tried when it dies, and that there are never two."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 import subprocess
-import threading
-import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import requests
 from docker.errors import DockerException
 
+from containernet_env.base import clock
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 from containernet_env.setup import dockerd
+from tests.simulated_time import START_NS, World, simulated
 
-# Stands in for dockerd: dies as on a kernel without netfilter unless told to do without it, else "answers".
-NEEDS_FLAGS = """#!/bin/sh
-case "$*" in
-*--bridge=none*) echo "$$" > "$(dirname "$0")/answers"; exec sleep 60 ;;
-*) echo "failed to start daemon: Error initializing network controller: iptables" >&2; exit 1 ;;
-esac
-"""
-DIES = """#!/bin/sh
-echo "failed to start daemon: disk is full" >&2
-exit 1
-"""
+NO_NETFILTER = "failed to start daemon: Error initializing network controller: iptables\n"
+
+
+class Dockerd:
+    """Stands for the process: it dies as on a kernel without netfilter, unless it has to do without; else it answers.
+
+    ``dies``: what it prints before it ends in any case. ``silent``: it lives and does not answer.
+    """
+
+    dies = ""
+    silent = False
+    started: ClassVar[list[list[str]]] = []
+    folder: ClassVar[Path]
+
+    def __init__(self, command: list[str], stdout: Any, **options: Any) -> None:
+        assert options["start_new_session"] and options["close_fds"]
+        self.started.append(command)
+        self.terminated = False
+        why = self.dies or ("" if "--bridge=none" in command else NO_NETFILTER)
+        stdout.write(why.encode())
+        self._status = 1 if why else None
+        if not why and not self.silent:
+            (self.folder / "answers").touch()
+
+    def wait(self, timeout: float) -> int:
+        if self._status is None:
+            clock.sleep(timeout)
+            raise subprocess.TimeoutExpired("dockerd", timeout)
+        return self._status
+
+    def terminate(self) -> None:
+        self.terminated = True
 
 
 @pytest.fixture
@@ -42,14 +62,10 @@ def lonely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(engine, "is_reachable", lambda: (tmp_path / "answers").exists())
     monkeypatch.setattr(engine, "listens", lambda: (tmp_path / "answers").exists())
     monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(dockerd, "find", lambda: "/usr/sbin/dockerd")
+    monkeypatch.setattr(dockerd.subprocess, "Popen", Dockerd)
+    Dockerd.folder, Dockerd.started = tmp_path, []
     return tmp_path
-
-
-def program(folder: Path, script: str) -> str:
-    path = folder / "dockerd"
-    path.write_text(script)
-    path.chmod(0o755)
-    return str(path)
 
 
 def test_installed_but_silent_service_managers_are_not_asked(tmp_path: Path) -> None:
@@ -79,118 +95,79 @@ def test_not_root_and_not_installed_say_what_to_do(lonely: Path, monkeypatch: py
         dockerd.start(lambda text: None)
 
 
-def test_without_netfilter_it_is_started_without_bridge_and_rules_and_detached(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("configured", "flags"),
+    [("{}", ["--iptables=false", "--ip6tables=false"]), ('{"iptables": false, "ip6tables": false}', [])],
+    ids=["no configuration", "flags that it has are not given twice"],
+)
+@simulated()
+def test_without_netfilter_it_is_started_without_bridge_and_rules(
+    lonely: Path, configured: str, flags: list[str]
 ) -> None:
-    monkeypatch.setattr(dockerd, "find", lambda: program(lonely, NEEDS_FLAGS))
-    reading, writing = os.pipe()
-    os.set_inheritable(writing, True)
+    (lonely / "daemon.json").write_text(configured)
     told: list[str] = []
     how = dockerd.start(told.append)
-    pid = int((lonely / "answers").read_text())
-    try:
-        assert "--iptables=false --ip6tables=false --bridge=none" in how
-        assert len(told) == 1
-        assert os.getsid(pid) == pid != os.getsid(0)
-        os.close(writing)
-        os.set_blocking(reading, False)
-        assert os.read(reading, 1) == b"", "the engine holds a descriptor of ours"
-        assert Path(f"/proc/{pid}/fd/0").readlink() == Path("/dev/null")
-        assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        dockerd._started.pop().wait()
-        os.close(reading)
+    words = [*flags, "--bridge=none"]
+    assert how == f"started dockerd {' '.join(words)}, log {lonely}/log/dockerd.log" and len(told) == 1
+    assert Dockerd.started == [["/usr/sbin/dockerd"], ["/usr/sbin/dockerd", *words]]
 
 
-def test_flags_that_the_configuration_file_has_are_not_given_twice(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch
+@simulated()
+def test_one_that_is_starting_already_is_waited_for(
+    world: World, lonely: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (lonely / "daemon.json").write_text('{"iptables": false}')
-    monkeypatch.setattr(dockerd, "find", lambda: program(lonely, NEEDS_FLAGS))
-    how = dockerd.start(lambda text: None)
-    pid = int((lonely / "answers").read_text())
-    os.kill(pid, signal.SIGKILL)
-    dockerd._started.pop().wait()
-    assert "--iptables" not in how
-    assert "--bridge=none" in how
+    monkeypatch.setattr(dockerd, "_runs", lambda pid_file: True)
+
+    def answer() -> None:
+        clock.sleep(20)
+        (lonely / "answers").touch()
+
+    clock.Thread(target=answer).start()
+    assert dockerd.start(lambda text: None) == "just started by another process"
+    assert Dockerd.started == [] and 20 <= (world.now_ns - START_NS) / 1e9 < 21
 
 
-def living(folder: Path) -> subprocess.Popen[bytes]:
-    """A process that its pid file and its name say is a dockerd."""
-    named = folder / "dockerd"
-    named.symlink_to(shutil.which("sleep") or "/bin/sleep")
-    process = subprocess.Popen([named, "60"])
-    (folder / "docker.pid").write_text(str(process.pid))
-    deadline = time.monotonic() + 5
-    # The kernel closes the pipe that tells of the new program before it gives the process its name.
-    while not dockerd._runs(folder / "docker.pid") and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return process
-
-
-def test_one_that_is_starting_already_is_waited_for(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = living(lonely)
-    monkeypatch.setattr(dockerd, "find", lambda: "/nowhere/dockerd")
-    answer = threading.Timer(0.2, (lonely / "answers").touch)
-    answer.start()
-    try:
-        assert dockerd.start(lambda text: None) == "just started by another process"
-    finally:
-        answer.join()
-        process.kill()
-        process.wait()
-
-
-def refuse_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dockerd, "find", lambda: pytest.fail("a second engine was about to be started"))
-    monkeypatch.setattr(dockerd, "_START_DEADLINE_S", 0.2)
-
-
-def test_no_second_one_is_started_beside_one_that_lives_and_is_silent(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["it lives", "something accepts connections"])
+@simulated()
+def test_no_second_one_is_started_beside_one_that_is_silent(
+    world: World, lonely: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    refuse_to_start(monkeypatch)
-    process = living(lonely)
-    try:
-        with pytest.raises(MissingRequirementError, match=r"does not answer(.|\n)*no second one"):
-            dockerd.start(lambda text: None)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_no_second_one_is_started_where_something_accepts_connections(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse_to_start(monkeypatch)
-    monkeypatch.setattr(engine, "listens", lambda: True)
-
     def late() -> bool:
         raise engine.EngineUnusableError(requests.exceptions.ReadTimeout("read timed out"))
 
-    monkeypatch.setattr(engine, "is_reachable", late)
-    with pytest.raises(MissingRequirementError, match=r"something listens(.|\n)*no second one"):
+    if what == "it lives":
+        monkeypatch.setattr(dockerd, "_runs", lambda pid_file: True)
+    else:
+        monkeypatch.setattr(engine, "listens", lambda: True)
+        monkeypatch.setattr(engine, "is_reachable", late)
+    with pytest.raises(MissingRequirementError, match=r"does not answer within 60 s(.|\n)*no second one"):
         dockerd.ensure_running()
+    assert Dockerd.started == [] and 60 < (world.now_ns - START_NS) / 1e9 < 61
 
 
 def test_an_engine_that_the_sdk_cannot_use_is_told_at_once(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_to_start(monkeypatch)
-
     def unusable() -> bool:
         raise engine.EngineUnusableError(DockerException("Not supported URL scheme http+docker"))
 
     monkeypatch.setattr(engine, "is_reachable", unusable)
     with pytest.raises(MissingRequirementError, match=r"URL scheme http\+docker(.|\n)*setup\.py pins"):
         dockerd.ensure_running()
+    assert Dockerd.started == []
 
 
-def test_death_for_another_reason_shows_its_last_lines(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dockerd, "find", lambda: program(lonely, DIES))
-    began = time.monotonic()
+@simulated()
+def test_one_that_does_not_start_shows_its_last_lines(
+    world: World, lonely: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Dockerd, "dies", "failed to start daemon: disk is full\n")
     with pytest.raises(MissingRequirementError, match=r"did not start(.|\n)*disk is full(.|\n)*dockerd\.log"):
         dockerd.start(lambda text: None)
-    assert time.monotonic() - began < 20
+    assert len(Dockerd.started) == 1 and world.now_ns == START_NS
+    monkeypatch.setattr(Dockerd, "dies", "")
+    monkeypatch.setattr(Dockerd, "silent", True)
+    with pytest.raises(MissingRequirementError, match="did not start: no answer within 60 s"):
+        dockerd.start(lambda text: None)
+    assert vars(dockerd)["_started"].pop().terminated
 
 
 @pytest.mark.parametrize(

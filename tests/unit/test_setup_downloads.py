@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import urllib.error
+import urllib.request
+from email.message import Message
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -21,39 +22,39 @@ CONTENT = b"PK\x03\x04" + bytes(100_000)
 SHA256, SHA1 = hashlib.sha256(CONTENT).hexdigest(), hashlib.sha1(CONTENT).hexdigest()
 
 
-class Repository(BaseHTTPRequestHandler):
-    """Has a.jar, with a checksum beside it, and b.jar, whose checksum is another one's; c.jar breaks off."""
+ADDRESS = "http://repository.example"
+# a.jar has its checksum beside it, b.jar another one's; c.jar breaks off.
+FILES = {
+    f"{ADDRESS}/a.jar": CONTENT,
+    f"{ADDRESS}/a.jar.sha1": f"{SHA1}  a.jar\n".encode(),
+    f"{ADDRESS}/b.jar": CONTENT,
+    f"{ADDRESS}/b.jar.sha1": b"00\n",
+}
 
-    answers: ClassVar = {
-        "/a.jar": CONTENT,
-        "/a.jar.sha1": f"{SHA1}  a.jar\n".encode(),
-        "/b.jar": CONTENT,
-        "/b.jar.sha1": b"00\n",
-    }
 
-    def do_GET(self) -> None:
-        body = CONTENT[:1000] if self.path == "/c.jar" else self.answers.get(self.path)
-        self.send_response(404 if body is None else 200)
-        self.send_header("Content-Length", str(len(CONTENT) if self.path == "/c.jar" else len(body or b"")))
-        self.end_headers()
-        self.wfile.write(body or b"")
+class BreaksOff(io.BytesIO):
+    def read(self, size: int | None = -1) -> bytes:
+        if not (found := super().read(size)):
+            raise ConnectionResetError("Connection reset by peer")
+        return found
 
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+
+def opened(url: str, timeout: float) -> io.BytesIO:
+    """Stands for ``urllib.request.urlopen``."""
+    if url.endswith("/c.jar"):
+        return BreaksOff(CONTENT[:1000])
+    if url not in FILES:
+        raise urllib.error.HTTPError(url, 404, "Not Found", Message(), None)
+    return io.BytesIO(FILES[url])
 
 
 @pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "cache").mkdir(mode=0o755)
     monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
     monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Repository) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    monkeypatch.setattr(urllib.request, "urlopen", opened)
+    return ADDRESS
 
 
 def kept(tmp_path: Path) -> list[str]:

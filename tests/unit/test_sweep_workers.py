@@ -1,247 +1,324 @@
-"""Sweeps on the workers of a Dask cluster: a real scheduler, real worker processes, testbeds of fakes."""
+"""Sweeps on the workers of a simulated Dask cluster: who measures what, and what is kept where something is lost.
+
+``tests/local/test_sweep_workers.py`` has some of them with a real scheduler and real worker processes.
+"""
 
 from __future__ import annotations
 
-import json
-import multiprocessing
+import errno
 import os
 import signal
-import subprocess
-import sys
-import threading
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import LocalCluster, Security
 
-from containernet_env.base import cache
+from containernet_env.base import cache, clock
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.base.stop import Stop
+from containernet_env.results import csv_file
 from containernet_env.results.checksums import check
+from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.setup import binaries
 from containernet_env.sweep import at_worker, serving, workers
-from containernet_env.sweep.cluster import Scheduler, scheduler_at
-from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import Journal
-from containernet_env.sweep.runner import Counts, Request, Sweep, Until
-from containernet_env.sweep.serving import FACTS
-from containernet_env.sweep.workers import Workers
-from tests.unit import fake_worker
-from tests.unit.run_fakes import CONFIG, rows
+from containernet_env.sweep.runner import Counts, Until
+from tests.simulated_time import World, simulated
+from tests.unit.run_fakes import rows
+from tests.unit.simulated_dask import CELLS, Dask, Machine, simulate, sweep_on, when
 from tests.unit.sweep_fakes import Notes, lines, measured
-from tests.unit.tls_files import certificates
-
-ROOT = Path(__file__).resolve().parents[2]
-AXES = ("link_delay=1ms,3ms,5ms", "clients=5,10,20")
-CELLS = 9
-DEADLINE_S = 60.0
-
-
-def wait_for(what: Callable[[], Any]) -> Any:
-    """Poll until something is there."""
-    until = time.monotonic() + DEADLINE_S
-    while not (found := what()):
-        assert time.monotonic() < until, "nothing came of it"
-        time.sleep(0.02)
-    return found
-
-
-# Workers are forked by a server that has imported everything: that takes a program a second.
-_FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["pytest", "distributed", "containernet_env.sweep.at_worker", "tests.unit.fake_worker"])
-
-
-class Machine:
-    """A worker process with a folder of its own, which has what a machine has once."""
-
-    def __init__(self, folder: Path, address: str, *more: str) -> None:
-        folder.mkdir(exist_ok=True)
-        self.folder = folder
-        (folder / "log").touch()
-        self.process = _FORKED.Process(target=fake_worker.main, args=(address, folder, *more))
-        self.process.start()
-
-    def status(self) -> int | None:
-        """How it ended, within the deadline; negative by a signal."""
-        self.process.join(DEADLINE_S)
-        return self.process.exitcode
-
-    def is_ready(self) -> bool:
-        """Whether the scheduler has it."""
-        assert self.process.is_alive(), self.said()
-        return "measures for" in self.said()
-
-    def said(self) -> str:
-        """What it printed."""
-        return (self.folder / "log").read_text()
-
-    def begun(self, number: int) -> bool:
-        """Whether its benchmark of that number has begun."""
-        return any(self.folder.glob(f"begun-{self.process.pid}-{number}"))
-
-
-@pytest.fixture
-def scheduler(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    security = getattr(request, "param", None)
-    kind = "tcp" if security is None else "tls"
-    with LocalCluster(
-        n_workers=0,
-        processes=False,
-        host="127.0.0.1",
-        protocol=kind,
-        dashboard_address="127.0.0.1:0",
-        security=security,
-    ) as cluster:
-        yield cluster
-
-
-@contextmanager
-def machines(*made: Machine) -> Iterator[None]:
-    try:
-        for machine in made:
-            wait_for(machine.is_ready)
-        yield
-    finally:
-        for machine in made:
-            machine.process.kill()
-            machine.process.join()
-
-
-def sweep_on(out: Path, at: Scheduler, notes: Notes, *axes: str, **request: Any) -> Sweep:
-    made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=5)
-    return Sweep(made, out, Request(**request), Workers(at, made, notes.note))
-
-
-def at(cluster: LocalCluster) -> Scheduler:
-    return scheduler_at(cluster.scheduler_address, None)
 
 
 def directories(out: Path) -> dict[str, Path]:
     return {path.name: path for path in out.with_suffix(".runs").iterdir()}
 
 
-def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(scheduler: LocalCluster, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    address = scheduler.scheduler_address
-    a, b = (Machine(tmp_path / name, address) for name in ("node1", "node2"))
-    with machines(a, b):
-        (a.folder / "hold").touch()
-
-        def kill() -> None:
-            wait_for(lambda: a.begun(2))
-            a.process.kill()
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        counts = sweep_on(out, at(scheduler), notes, repeat=2).carry_out(notes, Stop())
-        killer.join()
-        (b.folder / "hold").touch()  # nothing is left that it would be held up in
-        assert sweep_on(out, at(scheduler), notes, repeat=2).carry_out(notes, Stop()) == counts
-    assert counts == Counts(2 * CELLS, 0, 0)
-    assert len(measured(out)) == 2 * CELLS and set(measured(out).values()) == {1}
-    found = Counter(row["Machine"] for row in rows(out))
-    assert found == {"node1": 1, "node2": 2 * CELLS - 1}
-    assert {row["Valid"] for row in rows(out)} == {"yes"} and not any("torn" in note for note in notes.notes)
-    assert any(note.startswith("node1/") and "was lost" in note for note in notes.notes), notes.notes
-    begun = lines(out, "run")
-    assert len({run["run"] for run in begun}) == len(begun) == 7
-    assert sorted(notes.ended) == sorted({(cell, run["repetition"]) for run in begun for cell in run["cells"]})
-    kept = directories(out)
-    of_b = {row["RunId"] for row in rows(out) if row["Machine"] == "node2"}
-    assert kept.keys() == of_b and len(of_b) == 6
-    for path in kept.values():
-        checked = check(path)
-        assert checked is not None and checked.files > 3 and not checked.changed
-
-
-def test_each_machine_measures_whole_blocks(scheduler: LocalCluster, tmp_path: Path) -> None:
-    """A machine that is slower than another one is then slower in all cells alike."""
-    out, notes = tmp_path / "out.csv", Notes()
-    with machines(*(Machine(tmp_path / name, scheduler.scheduler_address) for name in ("node1", "node2"))):
-        assert sweep_on(out, at(scheduler), notes, repeat=2).carry_out(notes, Stop()) == Counts(2 * CELLS, 0, 0)
-    found = {(row["Machine"], row["Repetition"]) for row in rows(out)[:6]}
-    assert found == {("node1", "1"), ("node2", "2")} or found == {("node1", "2"), ("node2", "1")}
-
-
-def test_ctrl_c_ends_what_runs_on_workers_and_the_same_command_goes_on(
-    scheduler: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, notes, stop = tmp_path / "out.csv", Notes(), Stop()
-    a = Machine(tmp_path / "node1", scheduler.scheduler_address)
-    with machines(a):
-        (a.folder / "hold").touch()
-
-        def interrupt() -> None:
-            wait_for(lambda: a.begun(2))
-            stop.request(signal.SIGINT)
-
-        asking = threading.Thread(target=interrupt)
-        asking.start()
-        with pytest.raises(Interrupted):
-            sweep_on(out, at(scheduler), notes).carry_out(notes, stop)
-        asking.join()
-        (a.folder / "hold").unlink()
-        assert len(rows(out)) == 1
-        (directory,) = directories(out).values()
-        assert check(directory) is not None
-        assert sweep_on(out, at(scheduler), notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
-    assert set(measured(out).values()) == {1} and len(measured(out)) == CELLS
-
-
-def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: LocalCluster, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    a, b = (Machine(tmp_path / name, scheduler.scheduler_address) for name in ("node1", "node2"))
-    with machines(a, b):
-        (a.folder / "hold").touch()
-
-        def end() -> None:
-            wait_for(lambda: a.begun(2))
-            a.process.terminate()
-
-        asking = threading.Thread(target=end)
-        asking.start()
-        assert sweep_on(out, at(scheduler), notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
-        asking.join()
-        assert a.status() == 128 + signal.SIGTERM, a.said()
-    assert "Traceback" not in a.said() and "taken down first" in a.said()
-    assert set(measured(out).values()) == {1} and len(measured(out)) == CELLS
+def assert_each_once(out: Path, cells: int = CELLS) -> None:
+    assert len(measured(out)) == cells and set(measured(out).values()) == {1}
     for path in directories(out).values():
         checked = check(path)
         assert checked is not None and not checked.changed
 
 
-@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
-    signum: int, status: int, scheduler: LocalCluster, tmp_path: Path
+@simulated(seeds=5)
+def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, address = tmp_path / "out.csv", scheduler.scheduler_address
-    words = [str(CONFIG), str(out), "--quick", "--only", "write-leader-50x*-4B-64B", "--dask", address, "--seed", "5"]
-    sets = [word for axis in AXES for word in ("--set", axis)]
-    argv = [sys.executable, "-m", "containernet_env", "sweep", *words, *sets]
-    a = Machine(tmp_path / "node1", address)
-    with machines(a):
-        (a.folder / "hold").touch()
-        with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as ended:
-            wait_for(lambda: a.begun(2))
-            events = next((a.folder / at_worker.FOLDER / "out.runs").glob("*/events.jsonl"))
-            wait_for(lambda: out.exists() and len(rows(out)) == 1)  # what comes later, a kill may lose
-            ended.send_signal(signum)
-            wait_for(lambda: "run_ended" in events.read_text())  # while the benchmark is held up
-            assert "run_interrupted" in events.read_text()
-            (a.folder / "hold").unlink()
-            assert ended.stdout is not None
-            told = ended.stdout.read().decode()
-        assert ended.returncode == status and "Traceback" not in told, told
-        assert len(rows(out)) == 1
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "") and f"{CELLS} measurements; rows in" in done.stdout
+    out, notes = fresh(tmp_path, monkeypatch), Notes()
+    _, (a, _) = simulate(world, out.parent, monkeypatch, "node1", "node2")
+    a.hold = True
+    when(world, lambda: a.begun == 2, a.kill)
+    counts = sweep_on(out, notes, repeat=2).carry_out(notes, Stop())
+    assert sweep_on(out, notes, repeat=2).carry_out(notes, Stop()) == counts == Counts(2 * CELLS, 0, 0)
+    assert_each_once(out, 2 * CELLS)
+    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 1, "node2": 2 * CELLS - 1}
+    assert {row["Valid"] for row in rows(out)} == {"yes"} and not any("torn" in note for note in notes.notes)
+    assert any(note.startswith("node1/") and "was lost" in note for note in notes.notes), notes.notes
+    begun = lines(out, "run")
+    assert len({run["run"] for run in begun}) == len(begun) == 7
+    assert sorted(notes.ended) == sorted({(cell, run["repetition"]) for run in begun for cell in run["cells"]})
+    of_b = {row["RunId"] for row in rows(out) if row["Machine"] == "node2"}
+    assert directories(out).keys() == of_b and len(of_b) == 6
+
+
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """OUT in a folder of its own, for each seed of a test; what the seed before has patched is undone."""
+    monkeypatch.undo()
+    folder = tmp_path / f"seed{len(list(tmp_path.iterdir()))}"
+    folder.mkdir()
+    return folder / "out.csv"
+
+
+@simulated()
+def test_each_machine_measures_whole_blocks(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is slower than another one is then slower in all cells alike."""
+    out, notes = tmp_path / "out.csv", Notes()
+    simulate(world, tmp_path, monkeypatch, "node1", "node2")
+    assert sweep_on(out, notes, repeat=2).carry_out(notes, Stop()) == Counts(2 * CELLS, 0, 0)
+    blocks = {(row["Machine"], row["Repetition"]) for row in rows(out)[: CELLS + 3]}
+    assert blocks == {("node1", "1"), ("node2", "2")}
+    assert_each_once(out, 2 * CELLS)
+
+
+@simulated(seeds=3)
+def test_ctrl_c_ends_what_runs_on_workers_and_the_same_command_goes_on(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, notes, stop = fresh(tmp_path, monkeypatch), Notes(), Stop()
+    _, (a,) = simulate(world, out.parent, monkeypatch, "node1")
+    a.hold = True
+    when(world, lambda: a.begun == 2, lambda: stop.request(signal.SIGINT))
+    with pytest.raises(Interrupted):
+        sweep_on(out, notes).carry_out(notes, stop)
+    assert len(rows(out)) == 1 and len(directories(out)) == 1 and a.running is None
+    a.hold = False
+    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
+    assert_each_once(out)
+
+
+@simulated(seeds=3)
+def test_a_worker_that_is_ended_gives_back_what_it_has(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, notes = fresh(tmp_path, monkeypatch), Notes()
+    dask, (a, _) = simulate(world, out.parent, monkeypatch, "node1", "node2")
+    a.hold = True
+    when(world, lambda: a.begun == 2, a.end)
+    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
+    assert list(dask.machines) == ["tcp://node2:1"] and {row["Machine"] for row in rows(out)} == {"node1", "node2"}
+    assert_each_once(out)
+
+
+@simulated()
+def test_a_worker_that_comes_later_measures_too(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    dask, (a,) = simulate(world, tmp_path, monkeypatch, "node1")
+    a.hold = True
+    later: list[Machine] = []
+    when(world, lambda: a.begun == 2, lambda: later.append(Machine(dask, "node2")))
+    when(world, lambda: bool(later) and later[0].begun == 6, lambda: setattr(a, "hold", False))
+    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
+    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 3, "node2": 6}
+    assert any(note.startswith("node2/") and note.endswith("measures, too") for note in notes.notes)
+    assert_each_once(out)
+
+
+@simulated()
+def test_cells_are_repeated_on_several_machines_until_their_median_is_known(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, notes, until = tmp_path / "out.csv", Notes(), Until(0.05)
+    simulate(world, tmp_path, monkeypatch, "node1", "node2")
+    for _ in range(2):  # and no more, once it is
+        found = sweep_on(out, notes, "clients=5,10", until=until).carry_out(notes, Stop())
+        assert found == Counts(6 * 2, 0, 0, 0)
+    assert_each_once(out, 6 * 2)
+    assert {row["Machine"] for row in rows(out)} == {"node1", "node2"}
+
+
+# --- what is lost -----------------------------------------------------------------------------------------------------
+
+
+@simulated(seeds=3)
+def test_rows_that_came_before_their_worker_was_lost_are_kept(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were waiting in the sweep's queue when it found the worker gone."""
+    out, notes = fresh(tmp_path, monkeypatch), Notes()
+    dask, (a,) = simulate(world, out.parent, monkeypatch, "node1")
+    a.hold, there = True, workers.Workers._there
+
+    def look(self: workers.Workers) -> Any:
+        if vars(self)["_measuring"] and a.address in dask.machines:
+            world.wait(lambda: a.begun == 2)
+            Machine(dask, "node2")
+            a.kill()
+        return there(self)
+
+    monkeypatch.setattr(workers.Workers, "_there", look)
+    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
+    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 1, "node2": CELLS - 1}
+    assert_each_once(out)
+
+
+def hang(dask: Dask) -> None:
+    dask.hangs = True
+
+
+@pytest.mark.parametrize("lose", [Dask.lose, hang])
+@simulated(seeds=3)
+def test_a_lost_scheduler_ends_the_sweep_and_rows_that_came_are_kept(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Dask], None]
+) -> None:
+    """Also where its machine hangs and connections stand: a sweep waited for it forever, whatever was pressed."""
+    out, notes = fresh(tmp_path, monkeypatch), Notes()
+    dask, (a,) = simulate(world, out.parent, monkeypatch, "node1")
+    a.hold = True
+    when(world, lambda: a.begun == 2, lambda: lose(dask))
+    with pytest.raises(RunError, match=r"scheduler at tcp://127.* was lost during the sweep.*\n.*goes on"):
+        sweep_on(out, notes).carry_out(notes, Stop())
+    assert len(rows(out)) == 1 and set(measured(out).values()) == {1}
+
+
+@simulated()
+def test_a_sweep_that_has_lost_all_workers_waits_a_minute_for_another_one(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    dask, (a,) = simulate(world, tmp_path, monkeypatch, "node1")
+    lost_s: list[float] = []
+    when(world, lambda: a.begun == 2, lambda: (a.kill(), lost_s.append(clock.monotonic())))
+    with pytest.raises(RunError, match=r"no worker is left at tcp://.*the same command goes on"):
+        sweep_on(out, notes).carry_out(notes, Stop())
+    assert 60 <= clock.monotonic() - lost_s[0] <= 64
+    Machine(dask, "node2")
+    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
     assert len(measured(out)) == CELLS and set(measured(out).values()) == {1}
+
+
+@simulated()
+def test_a_task_that_fails_by_a_lost_connection_does_not_end_the_course(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An OSError of the worker's own was taken for one on the way to it, and waited for ever."""
+    out, notes = tmp_path / "out.csv", Notes()
+    simulate(world, tmp_path, monkeypatch, "node1")
+
+    def fails(_: at_worker.Task) -> None:
+        raise ConnectionResetError("connection reset")
+
+    monkeypatch.setattr(workers, "run_task", fails)
+    assert sweep_on(out, notes, "clients=5", tries=2).carry_out(notes, Stop()) == Counts(0, 0, 1)
+    assert any("connection reset" in note for note in notes.notes), notes.notes
+
+
+@simulated(seeds=3)
+def test_ctrl_c_does_not_wait_for_the_testbed_of_another_sweep(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that its worker had not begun was not asked to end, and then measured after all."""
+    first = fresh(tmp_path, monkeypatch)
+    second = first.with_name("second.csv")
+    notes, others, stop = Notes(), Notes(), Stop()
+    _, (a,) = simulate(world, first.parent, monkeypatch, "node1")
+    a.hold = True
+    sweep = sweep_on(first, notes)
+    measuring = clock.Thread(target=sweep.carry_out, args=(notes, Stop()))
+    measuring.start()
+    world.wait(lambda: a.begun == 2)
+    when(world, lambda: bool(a.todo), lambda: stop.request(signal.SIGINT))
+    with pytest.raises(Interrupted):
+        sweep_on(second, others).carry_out(others, stop)
+    a.hold = False
+    measuring.join()
+    assert_each_once(first)
+    assert not second.exists() or not rows(second)
+
+
+@simulated(seeds=3)
+def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come while the sweep ends its workers, too."""
+    out, notes = fresh(tmp_path, monkeypatch), Notes()
+    append = csv_file.append_whole
+    simulate(world, out.parent, monkeypatch, "node1", "node2")
+
+    def full(fd: int, data: bytes, **named: Any) -> None:
+        # The workers' own files are on other disks.
+        if os.path.samestat(os.fstat(fd), out.stat()) and len(rows(out)) >= 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(fd, data, **named)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(csv_file, "append_whole", full)
+        with pytest.raises(RowsNotWrittenError, match=r"No space left on device\n  Make room") as refused:
+            sweep_on(out, notes, repeat=2).carry_out(notes, Stop())
+    assert len(rows(out)) == 3
+    lost, printed = refused.value.rows, str(refused.value).splitlines()[-len(refused.value.rows) :]
+    assert lost and [line.split(",")[0] for line in printed] == [row["TestType"] for row in lost]
+    kept = measured(out) + Counter((row["ConfigHash"], row["ScenarioHash"], row["Repetition"]) for row in lost)
+    assert set(kept.values()) == {1}
+    assert sweep_on(out, notes, repeat=2).carry_out(notes, Stop()) == Counts(2 * CELLS, 0, 0)
+    assert_each_once(out, 2 * CELLS)
+
+
+@simulated()
+def test_no_path_of_a_worker_is_in_what_it_sends_back(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    _, (a,) = simulate(world, tmp_path, monkeypatch, "node1")
+    sweep_on(out, notes, "clients=5").carry_out(notes, Stop())
+    own = os.fsencode(a.folder)
+    assert own not in out.read_bytes()
+    (directory,) = directories(out).values()
+    assert [str(path) for path in directory.rglob("*") if path.is_file() and own in path.read_bytes()] == []
+
+
+# --- who may measure --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "refused"),
+    [
+        ({}, [{}], None),
+        ({"commit": "0123456789ab"}, [{"commit": "x"}], r"node1/1 has commit x, here 0123456789ab"),
+        ({"Go": "go1.26.8"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.8"}], None),
+        ({"Go": "go1.26.8"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.6"}], r"node2/1 has Go go1\.26\.6, here go1\.26\.8"),
+        # A machine without Go builds nothing: its workers are to agree with each other.
+        ({"Go": "unknown"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.8"}], None),
+        ({"Go": "unknown"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.6"}], r"node2/1 has Go go1\.26\.6, here go1\.26\.8"),
+        ({}, [None], "is none that `containernet-env worker` started"),
+        ({}, [], r"no worker is at .*\n.*containernet-env worker tcp://127"),
+    ],
+)
+@simulated()
+def test_versions_are_compared_before_the_first_cell(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: Any, theirs: list[Any], refused: str | None
+) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    dask, found = simulate(world, tmp_path, monkeypatch, *(f"node{n}" for n in range(1, len(theirs) + 1)))
+    dask.facts |= own
+    for machine, differing in zip(found, theirs, strict=True):
+        machine.facts = None if differing is None else machine.facts | differing
+    sweep = sweep_on(out, notes, "clients=5")
+    if refused is None:
+        assert sweep.carry_out(notes, Stop()) == Counts(1, 0, 0)
+        return
+    with pytest.raises(MissingRequirementError, match=refused):
+        sweep.carry_out(notes, Stop())
+    assert not out.exists()
+
+
+def test_what_a_worker_builds_with_is_one_of_its_facts() -> None:
+    assert at_worker.facts()["Go"] == (binaries.go_version() or "unknown")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_journal_belongs_to_one_sweep_at_a_time(tmp_path: Path) -> None:
@@ -253,205 +330,30 @@ def test_a_journal_belongs_to_one_sweep_at_a_time(tmp_path: Path) -> None:
     Journal(tmp_path / "out.sweep.jsonl").close()
 
 
-def test_a_worker_that_comes_later_measures_too(scheduler: LocalCluster, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    a = Machine(tmp_path / "node1", scheduler.scheduler_address)
-    with machines(a):
-        (a.folder / "hold").touch()
-        later: list[Machine] = []
-
-        def come() -> None:
-            wait_for(lambda: a.begun(2))
-            later.append(Machine(tmp_path / "node2", scheduler.scheduler_address))
-            wait_for(lambda: later[0].begun(6))
-            (a.folder / "hold").unlink()
-
-        coming = threading.Thread(target=come)
-        coming.start()
-        try:
-            counts = sweep_on(out, at(scheduler), notes).carry_out(notes, Stop())
-        finally:
-            coming.join()
-            with machines(*later):
-                pass
-    assert counts == Counts(CELLS, 0, 0) and set(measured(out).values()) == {1}
-    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 3, "node2": 6}
-    assert any(note.startswith("node2/") and note.endswith("measures, too") for note in notes.notes)
+RUN = "20261122T000000Z-abcdef"
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("name", "files", "words"),
     [
-        ((("manifest.json", b"{}"), ("checksums.sha256", b"0" * 64 + b"  manifest.json\n")), "manifest.json (changed)"),
-        ((("manifest.json", b"{}"),), "has no checksums"),
-        ((("../../out.csv", b"other"),), "was left out"),
+        (RUN, {"manifest.json": b"{}", "checksums.sha256": b"0" * 64 + b"  manifest.json\n"}, "json (changed)"),
+        (RUN, {"manifest.json": b"{}"}, "has no checksums"),
+        (RUN, {"../../out.csv": b"other"}, "was left out"),
+        *((name, {"out.csv": b"other"}, "was left out") for name in (
+            "..", ".", "", "a/..", "20261122T000000Z-other0", f"{RUN}\0",
+        )),
     ],
-)
-def test_a_run_directory_that_is_not_what_was_sent_is_told(
-    files: tuple[tuple[str, bytes], ...], words: str, tmp_path: Path
+)  # fmt: skip
+def test_a_run_directory_that_is_not_what_was_sent_is_told_and_goes_nowhere_else(
+    name: str, files: dict[str, bytes], words: str, tmp_path: Path
 ) -> None:
-    found = at_worker.Directory("20261122T000000Z-abcdef", files).write(tmp_path / "a" / "out.csv", "abcdef")
-    assert found is not None and words in found
-    assert not list(tmp_path.glob("**/out.csv"))
-
-
-@pytest.mark.parametrize("name", ["..", ".", "", "a/..", "20261122T000000Z-other0", "20261122T000000Z-abcdef\0"])
-def test_a_run_directory_goes_nowhere_else(name: str, tmp_path: Path) -> None:
     out = tmp_path / "a" / "out.csv"
     out.parent.mkdir()
     out.write_text("rows")
-    found = at_worker.Directory(name, (("out.csv", b"other"),)).write(out, "abcdef")
-    assert found is not None and "was left out" in found
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [out] and out.read_text() == "rows"
-
-
-def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(tmp_path: Path) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    argv = [
-        sys.executable,
-        "-m",
-        "dask",
-        "scheduler",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--dashboard-address",
-        "127.0.0.1:0",
-    ]
-    file = tmp_path / "scheduler.json"
-    with subprocess.Popen(
-        [*argv, "--scheduler-file", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            address = json.loads(wait_for(lambda: file.exists() and file.read_text()))["address"]
-            a = Machine(tmp_path / "node1", address)
-            with machines(a):
-                (a.folder / "hold").touch()
-
-                def kill() -> None:
-                    wait_for(lambda: a.begun(2))
-                    process.kill()
-
-                killer = threading.Thread(target=kill)
-                killer.start()
-                with pytest.raises(RunError, match=r"scheduler at tcp://127.* was lost during the sweep.*\n.*goes on"):
-                    sweep_on(out, scheduler_at(address, None), notes).carry_out(notes, Stop())
-                killer.join()
-                assert a.status() == 1
-        finally:
-            process.kill()
-    assert len(rows(out)) >= 1 and set(measured(out).values()) == {1}
-    assert "Error: the scheduler at tcp://127" in a.said() and "Traceback" not in a.said()
-
-
-def test_versions_are_compared_before_the_first_cell(
-    scheduler: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, notes, own = tmp_path / "out.csv", Notes(), at_worker.facts()
-    monkeypatch.setattr(workers, "facts", lambda: own | {"commit": "0123456789ab", "etcd": "3.8.0"})
-    words = f"node1/.* has commit {own['commit']}, here 0123456789ab, "
-    with (
-        machines(Machine(tmp_path / "node1", scheduler.scheduler_address)),
-        pytest.raises(MissingRequirementError, match=words),
-    ):
-        sweep_on(out, at(scheduler), notes).carry_out(notes, Stop())
-    assert not out.exists()
-
-
-def compared(own: str, *theirs: str) -> None:
-    """Compare workers that differ in their Go from this machine and from each other."""
-    made = Workers(scheduler_at("127.0.0.1:1", None), design(CONFIG, AXES, quick=True), lambda text: None)
-    vars(made)["_own"] |= {"Go": own}
-    found = {str(n): {"name": f"node{n}", FACTS: at_worker.facts() | {"Go": go}} for n, go in enumerate(theirs, 1)}
-    vars(made)["_there"] = lambda: found
-    made._compare()
-
-
-def test_workers_that_build_with_another_go_are_refused() -> None:
-    assert at_worker.facts()["Go"] == (binaries.go_version() or "unknown")
-    compared("go1.26.8", "go1.26.8", "go1.26.8")
-    with pytest.raises(MissingRequirementError, match=r"node2 has Go go1\.26\.6, here go1\.26\.8"):
-        compared("go1.26.8", "go1.26.8", "go1.26.6")
-
-
-def test_a_machine_without_go_sends_work_to_workers_with_the_same_one() -> None:
-    compared("unknown", "go1.26.8", "go1.26.8")
-    with pytest.raises(MissingRequirementError, match=r"node2 has Go go1\.26\.6, here go1\.26\.8"):
-        compared("unknown", "go1.26.8", "go1.26.6")
-
-
-def test_a_worker_of_something_else_is_refused_by_name(scheduler: LocalCluster, tmp_path: Path) -> None:
-    scheduler.scale(1)
-    scheduler.wait_for_workers(1)
-    with pytest.raises(MissingRequirementError, match="is none that `containernet-env worker` started"):
-        sweep_on(tmp_path / "out.csv", at(scheduler), Notes()).carry_out(Notes(), Stop())
-
-
-def test_without_workers_it_says_how_to_start_one(scheduler: LocalCluster, tmp_path: Path) -> None:
-    with pytest.raises(MissingRequirementError, match=r"no worker is at .*\n.*containernet-env worker tcp://127"):
-        sweep_on(tmp_path / "out.csv", at(scheduler), Notes()).carry_out(Notes(), Stop())
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(RunError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1: .*\n  Start one"):
-        sweep_on(tmp_path / "out.csv", scheduler_at("127.0.0.1:1", None), Notes()).carry_out(Notes(), Stop())
-    machine = Machine(tmp_path / "node1", "127.0.0.1:1")
-    assert machine.status() == 1
-    assert machine.said().startswith("Error: no scheduler answers at tcp://127.0.0.1:1") and os.listdir(tmp_path)
-
-
-def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
-    ours = certificates(tmp_path / "ours", ("scheduler", "worker", "sweep"))
-    theirs = certificates(tmp_path / "theirs", ("sweep", "worker"))
-    security = Security(
-        require_encryption=True,
-        tls_ca_file=str(ours["scheduler"].ca_file),
-        tls_scheduler_cert=str(ours["scheduler"].cert),
-        tls_scheduler_key=str(ours["scheduler"].key),
-        tls_client_cert=str(ours["scheduler"].cert),
-        tls_client_key=str(ours["scheduler"].key),
-    )
-    out, notes = tmp_path / "out.csv", Notes()
-    with LocalCluster(
-        n_workers=0,
-        processes=False,
-        host="tls://127.0.0.1",
-        protocol="tls",
-        dashboard_address="127.0.0.1:0",
-        security=security,
-    ) as cluster:
-        address, mine = cluster.scheduler_address, ours["worker"]
-        flags = ("--tls-ca-file", str(mine.ca_file), "--tls-cert", str(mine.cert), "--tls-key", str(mine.key))
-        with machines(Machine(tmp_path / "node1", address, *flags)):
-            refused = sweep_on(out, scheduler_at(address, theirs["sweep"]), notes, "clients=5")
-            with pytest.raises(RunError, match="no scheduler answers"):
-                refused.carry_out(notes, Stop())
-            allowed = sweep_on(out, scheduler_at(address, ours["sweep"]), notes, "clients=5")
-            assert allowed.carry_out(notes, Stop()) == Counts(1, 0, 0)
-        other = theirs["worker"]
-        for number, (ca, shown) in enumerate(((other, other), (mine, other), (other, mine))):
-            flags = ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
-            wrong = Machine(tmp_path / f"wrong{number}", address, *flags)
-            assert wrong.status() == 1
-            told = wrong.said()
-            assert told.startswith(f"Error: no scheduler answers at {address}: ") and "Traceback" not in told, told
-            assert "certificates of the same authority" in told
-
-
-def test_cells_are_repeated_on_several_machines_until_their_median_is_known(
-    scheduler: LocalCluster, tmp_path: Path
-) -> None:
-    out, notes, until = tmp_path / "out.csv", Notes(), Until(0.05)
-    with machines(*(Machine(tmp_path / name, scheduler.scheduler_address) for name in ("node1", "node2"))):
-        for _ in range(2):  # and no more, once it is
-            found = sweep_on(out, at(scheduler), notes, "clients=5,10", until=until).carry_out(notes, Stop())
-            assert found == Counts(6 * 2, 0, 0, 0)
-    assert set(measured(out).values()) == {1} and len(measured(out)) == 6 * 2
-    assert {row["Machine"] for row in rows(out)} == {"node1", "node2"}
+    found = at_worker.Directory(name, tuple(files.items())).write(out, "abcdef")
+    assert found is not None and words in found and out.read_text() == "rows"
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path != out]
+    assert all(path.parent == out.with_suffix(".runs") / RUN and path.name in files for path in written)
 
 
 def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.results.columns import COLUMNS
 from containernet_env.runs.lock import Holder
 from tests.unit.report_rows import row
 
 RUN = "20260101T000000Z-abc123"
-DEADLINE_S = 20.0
 
 
 def moment(seconds: float = 0.0) -> str:
-    return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(clock.time() + seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def add(path: Path, *lines: Any) -> None:
@@ -57,20 +56,11 @@ def begin_sweep(out: Path, cells: int = 2, repeat: int = 1) -> None:
     add(journal, run)
 
 
-def until(check: Any) -> Any:
-    """What ``check`` gives once that is true; fails where it does not become so."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (found := check()):
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
-    return found
-
-
 class Machine:
     """Whoever holds the machine: this process from now on, or nobody."""
 
     def __init__(self) -> None:
-        self.holder: Holder | None = Holder(1, time.time())
+        self.holder: Holder | None = Holder(1, clock.time())
 
     def __call__(self) -> Holder | None:
         return self.holder

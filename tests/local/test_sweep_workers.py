@@ -1,0 +1,261 @@
+"""Sweeps with a real Dask scheduler and real worker processes on loopback; testbeds are fakes.
+
+What is decided where something is lost, ``tests/unit/test_sweep_workers.py`` has in simulated time.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import LocalCluster, Security
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.stop import Stop
+from containernet_env.results.checksums import check
+from containernet_env.sweep import at_worker, workers
+from containernet_env.sweep.cluster import Scheduler, scheduler_at
+from containernet_env.sweep.design import design
+from containernet_env.sweep.runner import Counts, Request, Sweep
+from containernet_env.sweep.workers import Workers
+from tests.deadline import HANG_S, eventually
+from tests.local import fake_worker
+from tests.unit.run_fakes import CONFIG, rows
+from tests.unit.sweep_fakes import Notes, lines, measured
+from tests.unit.tls_files import certificates
+
+ROOT = Path(__file__).resolve().parents[2]
+AXES = ("link_delay=1ms,3ms,5ms", "clients=5,10,20")
+CELLS = 9
+
+# Workers are forked by a server that has imported everything: that takes a program a second.
+_FORKED = multiprocessing.get_context("forkserver")
+_FORKED.set_forkserver_preload(["pytest", "distributed", "containernet_env.sweep.at_worker", "tests.local.fake_worker"])
+
+
+class Machine:
+    """A worker process with a folder of its own, which has what a machine has once."""
+
+    def __init__(self, folder: Path, address: str, *more: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        (folder / "log").touch()
+        self.process = _FORKED.Process(target=fake_worker.main, args=(address, folder, *more))
+        self.process.start()
+
+    def status(self) -> int | None:
+        """How it ended; negative by a signal."""
+        self.process.join(HANG_S)
+        return self.process.exitcode
+
+    def is_ready(self) -> bool:
+        """Whether the scheduler has it."""
+        assert self.process.is_alive(), self.said()
+        return "measures for" in self.said()
+
+    def said(self) -> str:
+        """What it printed."""
+        return (self.folder / "log").read_text()
+
+    def begun(self, number: int) -> bool:
+        """Whether its benchmark of that number has begun."""
+        return any(self.folder.glob(f"begun-{self.process.pid}-{number}"))
+
+
+@contextmanager
+def machines(*made: Machine, held: Machine | None = None) -> Iterator[None]:
+    """They are there; benchmarks of ``held`` do not end before they have to, but the first one."""
+    try:
+        for machine in made:
+            eventually(machine.is_ready, "the scheduler has the worker")
+        if held is not None:
+            (held.folder / "hold").touch()
+        yield
+    finally:
+        for machine in made:
+            machine.process.kill()
+            machine.process.join()
+
+
+@pytest.fixture
+def scheduler() -> Iterator[str]:
+    """Its address."""
+    at = {"host": "127.0.0.1", "protocol": "tcp", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=0, processes=False, **at) as cluster:
+        yield cluster.scheduler_address
+
+
+def sweep_on(out: Path, at: Scheduler | str, notes: Notes, *axes: str, **request: Any) -> Sweep:
+    made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=5)
+    found = scheduler_at(at, None) if isinstance(at, str) else at
+    return Sweep(made, out, Request(**request), Workers(found, made, notes.note))
+
+
+@contextmanager
+def struck(machine: Machine, strike: Callable[[], object]) -> Iterator[None]:
+    """``strike`` when the second benchmark of a machine has begun."""
+
+    def wait() -> None:
+        eventually(lambda: machine.begun(2), "the second benchmark begins")
+        strike()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(scheduler: str, tmp_path: Path) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    a, b = (Machine(tmp_path / name, scheduler) for name in ("node1", "node2"))
+    with machines(a, b, held=a), struck(a, a.process.kill):
+        counts = sweep_on(out, scheduler, notes, repeat=2).carry_out(notes, Stop())
+    assert counts == Counts(2 * CELLS, 0, 0)
+    assert len(measured(out)) == 2 * CELLS and set(measured(out).values()) == {1}
+    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 1, "node2": 2 * CELLS - 1}
+    assert any(note.startswith("node1/") and "was lost" in note for note in notes.notes), notes.notes
+    assert len(lines(out, "run")) == 7
+    for path in out.with_suffix(".runs").iterdir():
+        checked = check(path)
+        assert checked is not None and checked.files > 3 and not checked.changed
+    # What Dask kept for the killed one stays in its machine's cache until the next worker there removes it.
+    assert list((a.folder / "workers").iterdir())
+    with machines(Machine(a.folder, scheduler)):
+        assert len(list((a.folder / "workers").iterdir())) == 1
+
+
+def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: str, tmp_path: Path) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    a, b = (Machine(tmp_path / name, scheduler) for name in ("node1", "node2"))
+    with machines(a, b, held=a), struck(a, a.process.terminate):
+        assert sweep_on(out, scheduler, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
+        assert a.status() == 128 + signal.SIGTERM, a.said()
+    assert "Traceback" not in a.said() and "taken down first" in a.said()
+    assert set(measured(out).values()) == {1} and len(measured(out)) == CELLS
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
+    signum: int, status: int, scheduler: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.csv"
+    words = [str(CONFIG), str(out), "--quick", "--only", "write-leader-50x*-4B-64B", "--dask", scheduler, "--seed", "5"]
+    sets = [word for axis in AXES for word in ("--set", axis)]
+    argv = [sys.executable, "-m", "containernet_env", "sweep", *words, *sets]
+    a = Machine(tmp_path / "node1", scheduler)
+    with machines(a, held=a):
+        with subprocess.Popen(
+            argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=signal_by_default
+        ) as ended:
+            eventually(lambda: a.begun(2), "the second benchmark begins")
+            events = next((a.folder / at_worker.FOLDER / "out.runs").glob("*/events.jsonl"))
+            # What comes later, a kill may lose.
+            eventually(lambda: out.exists() and len(rows(out)) == 1, "the first row comes")
+            ended.send_signal(signum)
+            eventually(lambda: "run_ended" in events.read_text(), "the run ends while the benchmark is held up")
+            assert "run_interrupted" in events.read_text()
+            (a.folder / "hold").unlink()
+            assert ended.stdout is not None
+            told = ended.stdout.read().decode()
+        assert ended.returncode == status and "Traceback" not in told, told
+        assert len(rows(out)) == 1
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and f"{CELLS} measurements; rows in" in done.stdout
+    assert len(measured(out)) == CELLS and set(measured(out).values()) == {1}
+
+
+def signal_by_default() -> None:
+    """A shell has what runs in its background ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(
+    signum: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is stopped answers nothing, but the connections stand."""
+    out, notes, file = tmp_path / "out.csv", Notes(), tmp_path / "scheduler.json"
+    argv = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0"]
+    more = ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file)]
+    with subprocess.Popen([*argv, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            said = eventually(lambda: file.exists() and file.read_text(), "the scheduler listens")
+            address = json.loads(str(said))["address"]
+            a = Machine(tmp_path / "node1", address)
+            rescue = threading.Timer(HANG_S, process.kill)
+
+            def strike() -> None:
+                # What comes later may be lost.
+                eventually(lambda: out.exists() and len(rows(out)) == 1, "the first row comes")
+                monkeypatch.setattr(workers, "_ANSWER_S", 1.0)  # from here on no answer has to come
+                process.send_signal(signum)
+
+            with machines(a, held=a), struck(a, strike):
+                rescue.start()
+                with pytest.raises(RunError, match=r"scheduler at tcp://127.* was lost during the sweep.*\n.*goes on"):
+                    sweep_on(out, address, notes).carry_out(notes, Stop())
+                assert rescue.is_alive(), "it waited until the scheduler was killed"
+                rescue.cancel()
+                if signum == signal.SIGKILL:
+                    assert a.status() == 1
+                    assert "Error: the scheduler at tcp://127" in a.said() and "Traceback" not in a.said()
+        finally:
+            process.kill()
+    assert len(rows(out)) == 1
+
+
+def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1: .*\n  Start one"):
+        sweep_on(tmp_path / "out.csv", "127.0.0.1:1", Notes()).carry_out(Notes(), Stop())
+    machine = Machine(tmp_path / "node1", "127.0.0.1:1")
+    assert machine.status() == 1
+    assert machine.said().startswith("Error: no scheduler answers at tcp://127.0.0.1:1") and os.listdir(tmp_path)
+
+
+def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
+    ours = certificates(tmp_path / "ours", ("scheduler", "worker", "sweep"))
+    theirs = certificates(tmp_path / "theirs", ("sweep", "worker"))
+    security = Security(
+        require_encryption=True,
+        tls_ca_file=str(ours["scheduler"].ca_file),
+        tls_scheduler_cert=str(ours["scheduler"].cert),
+        tls_scheduler_key=str(ours["scheduler"].key),
+        tls_client_cert=str(ours["scheduler"].cert),
+        tls_client_key=str(ours["scheduler"].key),
+    )
+    out, notes = tmp_path / "out.csv", Notes()
+    with LocalCluster(
+        n_workers=0,
+        processes=False,
+        host="tls://127.0.0.1",
+        protocol="tls",
+        dashboard_address="127.0.0.1:0",
+        security=security,
+    ) as cluster:
+        address, mine = cluster.scheduler_address, ours["worker"]
+        flags = ("--tls-ca-file", str(mine.ca_file), "--tls-cert", str(mine.cert), "--tls-key", str(mine.key))
+        with machines(Machine(tmp_path / "node1", address, *flags)):
+            refused = sweep_on(out, scheduler_at(address, theirs["sweep"]), notes, "clients=5")
+            with pytest.raises(RunError, match="no scheduler answers"):
+                refused.carry_out(notes, Stop())
+            allowed = sweep_on(out, scheduler_at(address, ours["sweep"]), notes, "clients=5")
+            assert allowed.carry_out(notes, Stop()) == Counts(1, 0, 0)
+        other = theirs["worker"]
+        for number, (ca, shown) in enumerate(((other, other), (mine, other), (other, mine))):
+            flags = ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
+            wrong = Machine(tmp_path / f"wrong{number}", address, *flags)
+            assert wrong.status() == 1
+            told = wrong.said()
+            assert told.startswith(f"Error: no scheduler answers at {address}: ") and "Traceback" not in told, told
+            assert "certificates of the same authority" in told
