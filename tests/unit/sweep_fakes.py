@@ -21,6 +21,7 @@ from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import journal_of
 from containernet_env.sweep.progress import Standing
 from containernet_env.sweep.runner import Counts, Request, Sweep
+from tests.simulated_time import World
 from tests.unit.matrix_fakes import result_of
 from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes, rows
 
@@ -95,7 +96,9 @@ def answers(beds: list[FakeTestbed], monkeypatch: pytest.MonkeyPatch) -> Answers
 
 
 def swept(out: Path, *axes: str, stop: Stop | None = None, notes: Notes | None = None, **request: Any) -> Counts:
-    return sweep_of(out, *axes, **request).carry_out(notes or Notes(), stop or Stop())
+    """Measure it in simulated time."""
+    sweep = sweep_of(out, *axes, **request)
+    return World(0).run(lambda: sweep.carry_out(notes or Notes(), stop or Stop()))
 
 
 def sweep_of(out: Path, *axes: str, seed: int | None = 5, **request: Any) -> Sweep:

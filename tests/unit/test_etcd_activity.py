@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import http.server
-import socket
-import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.store_activity import Durations, MemberActivity
-from containernet_env.stores.etcd import metrics, observation, profiling
+from containernet_env.stores.etcd import metrics, observation
 from containernet_env.stores.etcd.log import OTHERS, warnings_between
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling
 from containernet_env.stores.protocol import MemberPlace, Profile
+from tests.simulated_time import START_NS, World, simulated
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "etcd"
 SYNCS, COMMITS = "etcd_disk_wal_fsync_duration_seconds", "etcd_disk_backend_commit_duration_seconds"
@@ -166,7 +163,7 @@ class Answers:
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, float):
-            time.sleep(answer)
+            clock.sleep(answer)
             raise RunError("too late")
         return bytes(answer)
 
@@ -182,18 +179,16 @@ def observed(*members: tuple[Answers, str]) -> dict[str, MemberActivity]:
     return dict(EtcdObservation(places).end().members)
 
 
-def test_members_are_asked_before_and_after_and_nobody_waits_for_a_silent_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observation, "_ASK_S", 0.1)
-    monkeypatch.setattr(observation, "_LOG_S", 0.1)
+@simulated(seeds=5)
+def test_members_are_asked_before_and_after_and_nobody_waits_for_a_silent_one(world: World) -> None:
     good = Answers(BEFORE.encode(), AFTER.encode())
     late = LOG.replace("2026-11-22", "2999-11-22")
-    began = time.monotonic()
     found = observed(
         (good, late),
         (Answers(RunError("refused"), AFTER.encode()), ""),
-        (Answers(BEFORE.encode(), 1.0), "gone"),
+        (Answers(BEFORE.encode(), 60.0), "gone"),
     )
-    assert time.monotonic() - began < 20
+    assert (world.now_ns - START_NS) / 1e9 <= vars(observation)["_ASK_S"] * 2
     assert list(found) == ["etcd1", "etcd2", "etcd3"]
     assert found["etcd1"].leader_changes == 2 and found["etcd1"].warnings == {}
     assert found["etcd2"] == MemberActivity(data_bytes=1048576, warnings={})
@@ -215,54 +210,6 @@ def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) 
     assert found["etcd1"].warnings == {"apply request took too long": 2}
 
 
-class Pprof(http.server.BaseHTTPRequestHandler):
-    """What Go's net/http/pprof does: a CPU profile ends when its time is over or when who asked says no more."""
-
-    ended_by_client: threading.Event
-
-    def do_GET(self) -> None:
-        kind = self.path.partition("?")[0].rpartition("/")[2]
-        if kind == "missing":
-            self.send_error(404)
-            return
-        if kind == "profile":
-            self.connection.settimeout(20)
-            assert self.connection.recv(1) == b""
-            self.ended_by_client.set()
-        body = gzip.compress(self.path.encode())
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def member() -> Iterator[Any]:
-    handler = type("Handler", (Pprof,), {"ended_by_client": threading.Event()})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-        class Direct:
-            def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-                connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=timeout_s)
-                try:
-                    connection.request("GET", path)
-                    return connection.getresponse().read()
-                finally:
-                    connection.close()
-
-            def open(self, port: int, *, timeout_s: float) -> socket.socket:
-                assert port == 2379
-                return socket.create_connection(("127.0.0.1", server.server_port), timeout=timeout_s)
-
-        place = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", Direct())  # type: ignore[arg-type]
-        yield place, handler.ended_by_client  # type: ignore[attr-defined]
-        server.shutdown()
-
-
 def taken(place: MemberPlace, *kinds: ProfileKind) -> list[Profile]:
     made = EtcdProfiling(place, kinds)
     made.begin()
@@ -272,43 +219,11 @@ def taken(place: MemberPlace, *kinds: ProfileKind) -> list[Profile]:
     return profiles
 
 
-def test_profiles_are_of_the_scenario(member: Any) -> None:
-    place, ended = member
-    cpu, allocs, mutex = taken(place, "mutex", "cpu", "allocs")
-    assert ended.is_set(), "a CPU profile ends with the scenario, and not after the longest time"
-    assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
-    assert (cpu.kind, cpu.measured, cpu.before, cpu.problem) == ("cpu", "cpu", None, None)
-    assert (allocs.kind, allocs.measured, mutex.measured) == ("allocs", "alloc_space", "delay")
-    assert allocs.before is not None and gzip.decompress(allocs.before) == b"/debug/pprof/allocs"
-    assert [profile.kind for profile in taken(place, "allocs")] == ["allocs"]
-
-
 def test_a_member_that_gives_no_profile_says_why() -> None:
     answers = Answers(RunError("refused"), b"x")
     place: Any = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", answers)  # type: ignore[arg-type]
     cpu, mutex = taken(place, "cpu", "mutex")
     assert (cpu.problem, mutex.problem, mutex.data) == ("nobody listens", "refused", b"")
-
-
-def test_a_profile_that_is_not_an_answer_is_a_problem(member: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, _ = member
-    monkeypatch.setattr(profiling, "_PATH", "/debug/pprof/missing?")
-    (cpu,) = taken(place, "cpu")
-    assert cpu.problem is not None and "404" in cpu.problem
-
-
-def test_a_member_that_dies_meanwhile_has_no_profile() -> None:
-    ours, theirs = socket.socketpair()
-    connection = Answers()
-    connection.open = lambda port, *, timeout_s: ours  # type: ignore[method-assign]
-    place: Any = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", connection)  # type: ignore[arg-type]
-    made = EtcdProfiling(place, ["cpu"])
-    made.begin()
-    theirs.close()
-    made.end()
-    (cpu,) = made.profiles()
-    assert cpu.problem and not cpu.data
-    assert ours.fileno() == -1, "an open connection keeps the namespace of the member"
 
 
 def test_recorded_answers_of_etcd_are_read() -> None:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +17,6 @@ from containernet_env.sweep.cluster import TlsFiles, scheduler_at, tls_files
 from tests.unit.run_fakes import CONFIG
 from tests.unit.tls_files import certificates
 
-ROOT = Path(__file__).resolve().parents[2]
 SWEEP = ("--set", "clients=5", "--quick", "--only", "write-leader-50x*-4B*")
 
 
@@ -117,57 +109,25 @@ def test_a_worker_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(refused, MissingRequirementError) and "need root" in str(refused)
 
 
-def test_no_other_command_imports_dask() -> None:
-    """It takes a second, and is an extra."""
-    code = (
-        "import importlib, sys\n"
-        "from containernet_env import cli\n"
-        "for name in cli.COMMANDS: importlib.import_module(f'containernet_env.cli.{name}')\n"
-        "import containernet_env.sweep.runner, containernet_env.sweep.design\n"
-        "sys.exit(' '.join(sorted({'dask', 'distributed', 'tornado'} & set(sys.modules))) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:2252 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
+   1: 00000000:2253 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 2 1 0 100 0 0 10 0
+   2: 070200C0:2253 00000000:0000 01 00000000:00000000 00:00000000 00000000     0        0 3 1 0 100 0 0 10 0
+"""
+TCP6 = """\
+  sl  local_address                         remote_address                        st tx_queue rx_queue
+   0: 00000000000000000000000000000000:2253 00000000000000000000000000000000:0000 0A 00000000:00000000
+   1: 00000000000000000000000001000000:2253 00000000000000000000000000000000:0000 0A 00000000:00000000
+"""
 
 
-def test_a_scheduler_that_others_reach_besides_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers on 127.0.0.1, and listens everywhere: the default of `dask scheduler`."""
-
-    @asynccontextmanager
-    async def everywhere(*_: object, **__: object) -> AsyncIterator[SimpleNamespace]:
-        async def identity(n_workers: int) -> dict[str, str]:
-            return {"address": "tcp://192.0.2.7:8786"}
-
-        yield SimpleNamespace(identity=identity)
-
-    monkeypatch.setattr(cluster, "rpc", everywhere)
-    with pytest.raises(UsageError, match=r"also listens at tcp://192\.0\.2\.7:8786: .*as root\n  Start it with --host"):
-        asyncio.run(cluster.identity_of(scheduler_at("127.0.0.1:8786", None)))
-
-
-@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_scheduler_on_every_interface_is_refused_whatever_it_says(
-    family: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a default route, or with a contact address, it calls itself 127.0.1.1 and listens everywhere."""
-
-    @asynccontextmanager
-    async def said(*_: object, **__: object) -> AsyncIterator[SimpleNamespace]:
-        async def identity(n_workers: int) -> dict[str, str]:
-            return {"address": f"tcp://127.0.1.1:{port}"}
-
-        yield SimpleNamespace(identity=identity)
-
-    monkeypatch.setattr(cluster, "rpc", said)
-    everywhere, loopback = ("0.0.0.0", "127.0.0.1") if family == socket.AF_INET else ("::", "::1")
-    try:
-        socket.create_server((loopback, 0), family=family).close()
-    except OSError as error:
-        pytest.skip(f"this machine has no {loopback}: {error.strerror}")
-    with socket.create_server((loopback, 0), family=family) as listening:
-        port = listening.getsockname()[1]
-        asyncio.run(cluster.identity_of(scheduler_at(f"localhost:{port}", None)))
-    with socket.create_server((everywhere, 0), family=family) as listening:
-        port = listening.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"also listens at \[?{everywhere}\]?:{port}: .*as root\n"):
-            asyncio.run(cluster.identity_of(scheduler_at(f"localhost:{port}", None)))
+def test_who_listens_is_read_from_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of addresses in words of a little-endian machine; a connection (01) does not listen."""
+    monkeypatch.setattr(cluster, "_NET", tmp_path)
+    monkeypatch.setattr(cluster.sys, "byteorder", "little")
+    (tmp_path / "tcp").write_text(TCP)
+    assert cluster.listening_elsewhere({8786}) == []
+    assert cluster.listening_elsewhere({8786, 8787}) == ["0.0.0.0:8787"]
+    (tmp_path / "tcp6").write_text(TCP6)
+    assert cluster.listening_elsewhere({8787}) == ["0.0.0.0:8787", "[::]:8787"]

@@ -15,15 +15,18 @@ from containernet_env.results.run_directory import read_run
 from containernet_env.runs import measure as measure_module
 from containernet_env.sweep.design import design
 from containernet_env.sweep.runner import Counts, Request, Sweep
+from tests.simulated_time import World
+from tests.unit import sweep_fakes
 from tests.unit.run_fakes import CONFIG, FakeTestbed, rows
-from tests.unit.sweep_fakes import Answers, Notes, answers, beds, failing, lines, swept  # noqa: F401 - fixtures
+from tests.unit.sweep_fakes import Answers, Notes, failing, lines, measured, swept
 
+answers, beds = sweep_fakes.answers, sweep_fakes.beds
 AXES = ("link_delay=1ms,3ms", "cpus=0.5,1", "clients=5,10")
 CELLS = 8
 
 
 @pytest.fixture(autouse=True)
-def _on_fakes(answers: Answers) -> None:  # noqa: F811
+def _on_fakes(answers: Answers) -> None:
     """All of them."""
 
 
@@ -35,8 +38,7 @@ def kinds(out: Path) -> list[list[str]]:
 
 
 def test_a_block_has_one_testbed_where_links_and_cpu_limits_alone_differ(
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
+    beds: list[FakeTestbed], tmp_path: Path
 ) -> None:
     out = tmp_path / "out.csv"
     assert swept(out, *AXES, repeat=2) == Counts(2 * CELLS, 0, 0)
@@ -56,7 +58,7 @@ def test_a_block_has_one_testbed_where_links_and_cpu_limits_alone_differ(
     assert [bed.plan.options.seed for bed in beds] == [5, 6]
 
 
-def test_what_is_changed_follows_from_the_two_topologies(beds: list[FakeTestbed], tmp_path: Path) -> None:  # noqa: F811
+def test_what_is_changed_follows_from_the_two_topologies(beds: list[FakeTestbed], tmp_path: Path) -> None:
     swept(tmp_path / "cpus.csv", "cpus=0.5,0.75,1")
     for change in beds[0].turned:
         assert [host.name for host in change.limits] == ["etcd1", "etcd2", "etcd3"] and not change.links
@@ -65,10 +67,7 @@ def test_what_is_changed_follows_from_the_two_topologies(beds: list[FakeTestbed]
     assert [link.a for link in change.links] == ["etcd1", "etcd2", "etcd3", "benchmark"] and not change.limits
 
 
-def test_topologies_that_take_testbeds_of_their_own_have_them(
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_topologies_that_take_testbeds_of_their_own_have_them(beds: list[FakeTestbed], tmp_path: Path) -> None:
     """Those that can follow each other do, also where another one was drawn between them."""
     out = tmp_path / "out.csv"
     swept(out, "mem=256m,512m", "cpus=0.25,0.5,0.75,1", repeat=3)
@@ -78,9 +77,7 @@ def test_topologies_that_take_testbeds_of_their_own_have_them(
 
 
 def test_a_change_that_fails_is_told_and_a_new_testbed_brought_up(
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, notes = tmp_path / "out.csv", Notes()
     problems = [RunError("the kernel holds cpu_quota_us=50000 instead of 100000")]
@@ -97,21 +94,12 @@ def test_a_change_that_fails_is_told_and_a_new_testbed_brought_up(
     assert [row["Reused"] for row in rows(out)][:4] == ["nothing", "cluster"] * 2
     (note,) = [note for note in notes.notes if "cpu_quota_us=50000" in note]
     assert "could not be changed" in note and "a new one is brought up" in note
-    assert "testbed_not_reused" in kinds(out)[1] and set(measured_once(out)) == {1}
-
-
-def measured_once(out: Path) -> list[int]:
-    found = [(row["ConfigHash"], row["ScenarioHash"], row["Repetition"]) for row in rows(out)]
-    return [found.count(one) for one in found]
+    assert "testbed_not_reused" in kinds(out)[1] and set(measured(out).values()) == {1}
 
 
 @pytest.mark.parametrize("reason", ["a cell failed", "the network is wrong", "the network is not proved", "unfit"])
 def test_a_testbed_on_which_something_went_wrong_is_left_to_nobody(
-    reason: str,
-    answers: Answers,  # noqa: F811
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    reason: str, answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = NetworkProof("after", (Check("etcd1>s1", "rate", "wrong", "rate of etcd1>s1: 10, not 1000 Mbit/s"),))
     proofs = {"the network is wrong": wrong, "the network is not proved": RunError("something keeps it busy")}
@@ -134,10 +122,7 @@ def test_a_testbed_on_which_something_went_wrong_is_left_to_nobody(
 
 
 def test_what_ends_a_testbed_between_two_topologies_is_told_before_the_next_one(
-    answers: Answers,  # noqa: F811
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, notes, rest = tmp_path / "out.csv", Notes(), FakeTestbed.rest
 
@@ -155,11 +140,7 @@ def test_what_ends_a_testbed_between_two_topologies_is_told_before_the_next_one(
 
 @pytest.mark.parametrize("moment", ["in a cell", "between two", "in the change"])
 def test_ctrl_c_leaves_nothing_standing(
-    moment: str,
-    answers: Answers,  # noqa: F811
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    moment: str, answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, stop, notes = tmp_path / "out.csv", Stop(), Notes()
     strike: Callable[[], Any] = lambda: stop.request(2) or stop.check()  # noqa: E731
@@ -179,9 +160,7 @@ def test_ctrl_c_leaves_nothing_standing(
 
 
 def test_a_fault_while_a_testbed_is_left_takes_it_down(
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rest(self: FakeTestbed, loaded: bool) -> None:
         raise ValueError("a fault of ours")
@@ -193,10 +172,7 @@ def test_a_fault_while_a_testbed_is_left_takes_it_down(
 
 
 def test_an_error_that_ends_the_sweep_leaves_nothing_standing(
-    answers: Answers,  # noqa: F811
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone() -> Any:
         raise ValueError("a fault of ours")
@@ -218,10 +194,9 @@ def test_what_a_disk_takes_counts_once_for_all_topologies_of_a_testbed(
 
 
 def test_the_data_set_is_loaded_once_for_all_topologies_of_a_testbed(
-    answers: Answers,  # noqa: F811
-    beds: list[FakeTestbed],  # noqa: F811
-    tmp_path: Path,
+    answers: Answers, beds: list[FakeTestbed], tmp_path: Path
 ) -> None:
     made = design(CONFIG, ("cpus=0.5,1",), quick=True, only=["read-linearizable-50x*"], seed=5)
-    Sweep(made, tmp_path / "out.csv", Request()).carry_out(Notes(), Stop())
+    sweep = Sweep(made, tmp_path / "out.csv", Request())
+    World(0).run(lambda: sweep.carry_out(Notes(), Stop()))
     assert len(beds) == 1 and answers.asked == len(made.cells) + 1
