@@ -69,61 +69,52 @@ def row(image: str, *tags: str, clone: str = "") -> dict[str, Any]:
     return {"Id": image, "RepoTags": list(tags) or None, "Labels": labels}
 
 
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def install(engine: Engine) -> Engine:
-        monkeypatch.setattr(images.engine, "client", lambda: SimpleNamespace(api=engine))
-        return engine
-
-    return install
+ETCD, BASE = "containernet-env/etcd", "containernet-env/base"
 
 
-def test_older_images_of_ours_go_children_before_their_base(use: Any) -> None:
-    engine = use(
-        Engine(
-            [
-                row("sha256:1", "containernet-env/base:old"),
-                row("sha256:2", "containernet-env/etcd:old"),
-                row("sha256:3", "containernet-env/etcd:new"),
-                row("sha256:4", "containernet-env/base:new"),
-            ]
-        )
-    )
-    removed = images.remove_older({"containernet-env/etcd:new", "containernet-env/base:new"})
-    assert removed == engine.removed == ["containernet-env/etcd:old", "containernet-env/base:old"]
+@pytest.mark.parametrize(
+    ("engine", "kept", "removed"),
+    [
+        (
+            Engine([row("1", f"{BASE}:old"), row("2", f"{ETCD}:old"), row("3", f"{ETCD}:new"), row("4", f"{BASE}:new")]),
+            {f"{ETCD}:new", f"{BASE}:new"},
+            [f"{ETCD}:old", f"{BASE}:old"],
+        ),
+        (
+            Engine([
+                row("1", "mine/etcd:old"),
+                row("2", "registry:5000/containernet-env/etcd:old"),
+                row("3", "containernet-env/notes:1"),
+                row("4"),
+                row("5", "mine/keep:1", f"{ETCD}:old"),
+            ]),
+            set(),
+            [f"{ETCD}:old"],
+        ),
+        (
+            Engine([row(f"{n}", f"{ETCD}:{n}") for n in range(4)], {"0"}, refused=f"{ETCD}:1", gone=f"{ETCD}:2"),
+            set(),
+            [f"{ETCD}:3"],
+        ),
+    ],
+    ids=["older ones of ours, children before their base", "none of others, whatever their labels", "none in use"],
+)  # fmt: skip
+def test_older_images_are_removed(
+    engine: Engine, kept: set[str], removed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that a container uses, or that vanish meanwhile, are left."""
+    monkeypatch.setattr(images.engine, "client", lambda: SimpleNamespace(api=engine))
+    assert images.remove_older(kept) == removed == engine.removed
 
 
-def test_images_of_others_stay_even_with_our_inherited_label(use: Any) -> None:
-    engine = use(
-        Engine(
-            [
-                row("sha256:1", "mine/etcd:old"),
-                row("sha256:2", "registry:5000/containernet-env/etcd:old"),
-                row("sha256:3", "containernet-env/notes:1"),
-                row("sha256:4"),
-                row("sha256:5", "mine/keep:1", "containernet-env/etcd:old"),
-            ]
-        )
-    )
-    assert images.remove_older(set()) == ["containernet-env/etcd:old"]
-    assert engine.removed == ["containernet-env/etcd:old"]
-
-
-def test_images_that_a_container_uses_or_that_vanish_meanwhile_are_left(use: Any) -> None:
-    rows = [row(f"sha256:{n}", f"containernet-env/etcd:{n}") for n in range(4)]
-    engine = use(Engine(rows, {"sha256:0"}, refused="containernet-env/etcd:1", gone="containernet-env/etcd:2"))
-    assert images.remove_older(set()) == ["containernet-env/etcd:3"]
-    assert engine.removed == ["containernet-env/etcd:3"]
-
-
-def test_images_of_another_clone_stay_until_that_clone_is_gone(use: Any, tmp_path: Path) -> None:
+def test_images_of_another_clone_stay_until_that_clone_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, other, gone = (tmp_path / name for name in ("mine", "other", "gone"))
     for clone in (mine, other):
         (clone / "etcd_image").mkdir(parents=True)
         (clone / "etcd_image" / "go.mod").touch()
-    rows = [row(f"sha256:{c.name}", f"containernet-env/etcd:{c.name}", clone=str(c)) for c in (mine, other, gone)]
-    use(Engine(rows))
-    assert images.remove_older(set(), mine) == ["containernet-env/etcd:mine", "containernet-env/etcd:gone"]
+    engine = Engine([row(clone.name, f"{ETCD}:{clone.name}", clone=str(clone)) for clone in (mine, other, gone)])
+    monkeypatch.setattr(images.engine, "client", lambda: SimpleNamespace(api=engine))
+    assert images.remove_older(set(), mine) == [f"{ETCD}:mine", f"{ETCD}:gone"]
 
 
 @pytest.fixture
