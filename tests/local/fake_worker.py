@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from containernet_env import cli
-from containernet_env.base import cache
+from containernet_env.base import cache, clock
 from containernet_env.load.server import Answer
 from containernet_env.runs import lock
 from containernet_env.runs import measure as measure_module
@@ -54,7 +53,7 @@ def main(address: str, place: Path, *more: str) -> None:
         while asked > 1 and (place / "hold").exists():
             for stop in list(vars(serving.RUNNING)["_stops"].values()):
                 stop.check()
-            time.sleep(0.01)
+            clock.sleep(0.01)
         return Answer(result_of(), None)
 
     def made(self: FakeTestbed, *arguments: Any, **named: Any) -> None:

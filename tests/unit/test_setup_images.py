@@ -76,7 +76,9 @@ ETCD, BASE = "containernet-env/etcd", "containernet-env/base"
     ("engine", "kept", "removed"),
     [
         (
-            Engine([row("1", f"{BASE}:old"), row("2", f"{ETCD}:old"), row("3", f"{ETCD}:new"), row("4", f"{BASE}:new")]),
+            Engine([row(f"{n}", f"{name}:{age}") for n, (name, age) in enumerate((
+                (BASE, "old"), (ETCD, "old"), (ETCD, "new"), (BASE, "new"),
+            ))]),
             {f"{ETCD}:new", f"{BASE}:new"},
             [f"{ETCD}:old", f"{BASE}:old"],
         ),

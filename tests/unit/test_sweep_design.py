@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containernet_env.base.errors import UsageError
+from containernet_env.config.load_schema import MAX_SCENARIOS
 from containernet_env.model.findings import Kind
 from containernet_env.model.verdict import OF_THE_MACHINE, RULES
+from containernet_env.sweep import design as design_module
 from containernet_env.sweep.design import Design, design, link_seed
 from containernet_env.sweep.ledger import is_narrow, result_of
 
@@ -78,14 +80,18 @@ def test_equal_combinations_are_one_cell(tmp_path: Path) -> None:
     assert found.merged == 3
 
 
-def test_more_loads_than_a_scenario_file_holds_have_several_testbeds(tmp_path: Path) -> None:
-    axes = [{"seed": [*range(600)]}, {"conns": [1, 2]}]
+def test_more_loads_than_a_scenario_file_holds_have_several_testbeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert design_module.MAX_SCENARIOS == MAX_SCENARIOS
+    monkeypatch.setattr(design_module, "MAX_SCENARIOS", 100)
+    axes = [{"seed": [*range(60)]}, {"conns": [1, 2]}]
     found = made(tmp_path, json.dumps(SWEEP | {"only": ["write"], "axes": axes}))
-    assert (len(found.beds), len(identities(found)), found.merged) == (2, 1200, 0)
+    assert ([len(bed.cells) for bed in found.beds], len(identities(found)), found.merged) == ([100, 20], 120, 0)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(["1ms", "1000us", "0.001s", "1.0ms"]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_how_a_file_is_written_is_no_other_experiment(
     tmp_path_factory: pytest.TempPathFactory, random_: random.Random, one: str
 ) -> None:

@@ -43,7 +43,7 @@ def assert_each_once(out: Path, cells: int = CELLS) -> None:
         assert checked is not None and not checked.changed
 
 
-@simulated(seeds=5)
+@simulated(seeds=3)
 def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,7 +238,7 @@ def test_ctrl_c_does_not_wait_for_the_testbed_of_another_sweep(
     assert not second.exists() or not rows(second)
 
 
-@simulated(seeds=3)
+@simulated(seeds=2)
 def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
