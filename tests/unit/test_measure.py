@@ -42,27 +42,23 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     return on_fakes(monkeypatch)
 
 
-def test_a_log_that_cannot_be_written_does_not_keep_the_testbed_up(
-    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def broken_logs(bed: FakeTestbed) -> Iterator[tuple[str, str]]:
+    yield "etcd1", "ready\n"
+    raise ConnectionResetError("the engine went away")
+
+
+def full(directory: RunDirectory, name: str, text: str) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "to"), [(FakeTestbed, "logs", broken_logs), (RunDirectory, "write_log", full)]
+)
+def test_a_log_that_cannot_be_read_or_written_does_not_keep_the_testbed_up(
+    owner: type, name: str, to: Any, made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk while logs are kept: containers, links and the emulator stay behind."""
-
-    def full(self: RunDirectory, name: str, text: str) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(RunDirectory, "write_log", full)
-    run(tmp_path / "out.csv")
-    assert made[0].downs == 1
-
-
-def test_a_log_that_cannot_be_read_does_not_keep_the_testbed_up(
-    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(self: FakeTestbed) -> Iterator[tuple[str, str]]:
-        yield "etcd1", "ready\n"
-        raise ConnectionResetError("the engine went away")
-
-    monkeypatch.setattr(FakeTestbed, "logs", broken)
+    monkeypatch.setattr(owner, name, to)
     run(tmp_path / "out.csv")
     assert made[0].downs == 1
 
@@ -138,12 +134,8 @@ def test_a_stop_that_a_library_made_an_error_ends_the_run_as_a_stop(
 
 def test_the_events_tell_the_tear_down_from_the_matrix(made: list[FakeTestbed], tmp_path: Path) -> None:
     run(tmp_path / "out.csv")
-    assert [event["kind"] for event in events(tmp_path / "out.csv")][-4:] == [
-        "scenario_ended",
-        "network_proved",
-        "tear_down_began",
-        "run_ended",
-    ]
+    kinds = [event["kind"] for event in events(tmp_path / "out.csv")]
+    assert kinds[-4:] == ["scenario_ended", "network_proved", "tear_down_began", "run_ended"]
 
 
 def test_a_run_that_is_called_while_an_error_is_handled_is_none_that_failed(
@@ -157,42 +149,33 @@ def test_a_run_that_is_called_while_an_error_is_handled_is_none_that_failed(
     assert "run_failed" not in [event["kind"] for event in events(tmp_path / "out.csv")]
 
 
-def test_a_run_that_failed_says_so_in_its_events(
-    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its last event is 'run_ended 0 of 1 scenarios, 0 failed' and nothing in the run directory says why."""
-
-    def fail(self: FakeTestbed) -> None:
-        raise RunError("the cluster did not start: etcd1 ended with exit code 1")
-
-    monkeypatch.setattr(FakeTestbed, "up", fail)
-    with pytest.raises(RunError):
-        run(tmp_path / "out.csv")
-    assert any("the cluster did not start" in event["text"] for event in events(tmp_path / "out.csv"))
-
-
-def test_a_run_that_was_asked_to_end_says_so_in_its_events(
-    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(self: FakeTestbed) -> None:
-        raise Interrupted(0)
-
-    monkeypatch.setattr(FakeTestbed, "up", stopped)
-    with pytest.raises(Interrupted):
-        run(tmp_path / "out.csv")
-    assert any("interrupted" in event["text"] for event in events(tmp_path / "out.csv"))
-
-
-def test_a_tear_down_that_fails_ends_the_run_in_its_events_too(
-    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize(
+    ("step", "error", "kind"),
+    [
+        # Its last event was 'run_ended 0 of 1 scenarios, 0 failed', and nothing in the run directory said why.
+        ("up", RunError("the cluster did not start: etcd1 ended with exit code 1"), "run_failed"),
+        ("up", Interrupted(0), "run_interrupted"),
+        ("down", RunError("not everything could be removed"), None),
+    ],
+)
+def test_how_a_run_ended_is_in_its_events(
+    step: str,
+    error: BaseException,
+    kind: str | None,
+    made: list[FakeTestbed],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(self: FakeTestbed) -> None:
-        raise RunError("not everything could be removed")
+        raise error
 
-    monkeypatch.setattr(FakeTestbed, "down", fail)
-    with pytest.raises(RunError):
+    monkeypatch.setattr(FakeTestbed, step, fail)
+    with pytest.raises(type(error)):
         run(tmp_path / "out.csv")
-    assert events(tmp_path / "out.csv")[-1]["kind"] == "run_ended"
+    found = events(tmp_path / "out.csv")
+    assert found[-1]["kind"] == "run_ended"
+    assert kind is None or (kind, str(error)) in [(event["kind"], event["text"]) for event in found]
 
 
 def test_a_stop_is_heard_while_a_store_is_set_up(
