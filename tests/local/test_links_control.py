@@ -18,12 +18,7 @@ from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network.emulator.control import Answer, ControlClient
-from containernet_env.network.emulator.link import (
-    EmulatedLink,
-    changed_fields,
-    direction_from_json,
-    direction_to_json,
-)
+from containernet_env.network.emulator.link import EmulatedLink, changed_fields, direction_from_json, direction_to_json
 from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.network.interface import Interface, SwitchPort
 

@@ -93,11 +93,7 @@ def test_statuses_above_128_are_signals(status: int, text: str) -> None:
         ("sigkill", True, ""),
         ("oom", True, ""),
         # Had it been killed after its disk was full, the error were worth telling, but not as the reason.
-        (
-            "disk-full",
-            True,
-            "last fatal: failed to commit tx: write /data/e/member/snap/db: no space left on device",
-        ),
+        ("disk-full", True, "last fatal: failed to commit tx: write /data/e/member/snap/db: no space left on device"),
     ],
 )
 def test_why_an_etcd_member_ended_is_told_by_its_log(log: str, killed: bool, told: str) -> None:

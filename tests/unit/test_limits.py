@@ -109,8 +109,7 @@ def test_memory_limits_of_both_versions(text: str, expected: int | None) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "cores"),
-    [("0\n", {0}), ("0-2,4\n", {0, 1, 2, 4}), ("3,1", {1, 3}), ("\n", set()), ("0-0", {0})],
+    ("text", "cores"), [("0\n", {0}), ("0-2,4\n", {0, 1, 2, 4}), ("3,1", {1, 3}), ("\n", set()), ("0-0", {0})]
 )
 def test_lists_of_cores(text: str, cores: set[int]) -> None:
     assert parse_cores(text) == cores
@@ -118,13 +117,7 @@ def test_lists_of_cores(text: str, cores: set[int]) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "held", "fits"),
-    [
-        (None, "0-1", True),
-        ("1,0", "0-1", True),
-        ("0", "0-1", False),
-        ("0-1", "0", False),
-        ("0", None, False),
-    ],
+    [(None, "0-1", True), ("1,0", "0-1", True), ("0", "0-1", False), ("0-1", "0", False), ("0", None, False)],
 )
 def test_cores_that_are_not_held_are_told(asked: str | None, held: str | None, fits: bool) -> None:
     with nullcontext() if fits else pytest.raises(RunError, match=f"holds cpuset={held} instead of {asked}"):

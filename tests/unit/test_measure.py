@@ -282,11 +282,7 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
     monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
     proofs: list[Any] = []
     bed: Any = Testbed(
-        prepare(CONFIG, QUICK),
-        Images(member="e", benchmark="b"),
-        Silent(),
-        port=0,
-        on_proof=proofs.append,
+        prepare(CONFIG, QUICK), Images(member="e", benchmark="b"), Silent(), port=0, on_proof=proofs.append
     )
 
     def fail(*arguments: Any, **named: Any) -> Any:

@@ -176,10 +176,7 @@ def test_an_objective_that_the_links_alone_exceed_is_refused(tmp_path):
     with pytest.raises(ConfigError) as caught:
         plan_of(scenarios=[writes(load=[fits, loads(p99="18ms")]), reads(load=loads(p99="6ms"), consistency="s")])
     found = [(problem.path, problem.got) for problem in caught.value.problems]
-    assert found == [
-        ("$.scenarios[0].load[1].search", "p99<=18ms"),
-        ("$.scenarios[1].load.search", "p99<=6ms"),
-    ]
+    assert found == [("$.scenarios[0].load[1].search", "p99<=18ms"), ("$.scenarios[1].load.search", "p99<=6ms")]
     assert "its links alone take 18" in caught.value.problems[0].message
     assert caught.value.problems[0].line == 1
 

@@ -119,11 +119,7 @@ def test_a_group_of_v2(tmp_path: Path) -> None:
     }
     assert group.throttling() == {"throttled_ns": 700_000, "throttled_periods": 4}
     assert (group.memory_bytes(), group.disk_use(), group.pids()) == (4096, (90113, 299010, 8, 47), (12, 13))
-    assert group.pressures() == {
-        "cpu_pressure_ns": 4943136437000,
-        "memory_pressure_ns": 6000,
-        "io_pressure_ns": 5000,
-    }
+    assert group.pressures() == {"cpu_pressure_ns": 4943136437000, "memory_pressure_ns": 6000, "io_pressure_ns": 5000}
     group.close()
 
 

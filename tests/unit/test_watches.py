@@ -178,11 +178,7 @@ def test_a_generator_that_stood_still_often_says_how_often_and_how_long() -> Non
 @pytest.mark.parametrize(("late_ns", "told"), [(10**8, False), (3 * 10**9, True)])
 def test_an_emulator_that_stood_still_for_seconds_is_a_warning(late_ns: int, told: bool) -> None:
     """lateness p99 13.8 us, though the record had max 3.0 s: 'no errors'."""
-    seen = {
-        "links": {},
-        "ports": {},
-        "lateness": {"count": 9, "p99_ns": 13_800, "max_ns": late_ns},
-    }
+    seen = {"links": {}, "ports": {}, "lateness": {"count": 9, "p99_ns": 13_800, "max_ns": late_ns}}
     assert [found.kind for found in network_findings(LinkStatistics(seen))] == (["links_paused"] if told else [])
 
 
