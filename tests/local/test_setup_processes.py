@@ -139,29 +139,6 @@ def test_a_signal_ends_every_command_with_its_children(tmp_path: Path, signum: s
     assert all(map(none_left, logs))
 
 
-def test_a_stop_token_ends_every_command_with_its_children_off_the_main_thread(tmp_path: Path) -> None:
-    stop = Stop()
-    steps = steps_on(io.StringIO(), tmp_path, stop)
-    logs = [tmp_path / "one.log", tmp_path / "two.log"]
-    caught: list[Interrupted] = []
-
-    def run() -> None:
-        try:
-            steps.run(*(lambda log=log: steps.commands.run(SLEEP, log, timeout_s=60) for log in logs))
-        except Interrupted as error:
-            caught.append(error)
-
-    caller = threading.Thread(target=run)
-    caller.start()
-    for log in logs:
-        wait_for(log, "started\n")
-    stop.request()
-    caller.join(HANG_S)
-    assert not caller.is_alive()
-    assert [error.signum for error in caught] == [0]
-    assert all(map(none_left, logs))
-
-
 def test_a_command_that_ignores_the_signal_is_killed_after_its_grace(tmp_path: Path) -> None:
     commands = Commands()
     log = tmp_path / "log"

@@ -43,15 +43,12 @@ def planned(folder: Path, ack: int | None = None, read: int | None = None, **mor
     return build_plan(load_config(topology(folder, ack, read, **more)), None, OPTIONS)
 
 
-def test_replicas_know_each_other_in_one_order(tmp_path: Path) -> None:
-    plan = planned(tmp_path)
-    peers = "--peers=10.0.0.1:8080,10.0.0.2:8080,10.0.0.3:8080"
-    for number in (0, 1, 2):
-        command = plan.hosts[number].command
-        assert peers in command and f"--id={number}" in command and "--timeout=1000ms" in command
-    assert plan.hosts[0].environment["GOMEMLIMIT"] and plan.hosts[0].image == "replicas"
-    assert plan.store.version == sources.replicas_version() and len(plan.store.version) == 12
+def test_a_run_is_known_by_its_quorums_and_the_version_of_the_sources(tmp_path: Path) -> None:
+    version = planned(tmp_path).store.version
+    assert version == sources.replicas_version() and len(version) == 12
     assert len({config_hash(planned(tmp_path, *quorums)) for quorums in ((), (1, 1), (2, 2), (2, 1))}) == 4
+    assert planned(tmp_path).store.consistency == {"l": "from majority"}
+    assert planned(tmp_path, 2, 1).store.consistency == {"l": "from 1"}
 
 
 def test_a_long_way_has_a_longer_timeout(tmp_path: Path) -> None:
@@ -60,17 +57,6 @@ def test_a_long_way_has_a_longer_timeout(tmp_path: Path) -> None:
         for number in (1, 2)
     ]
     assert planned(tmp_path, nodes=nodes).timing.member_timeout_s == pytest.approx(4.01, abs=0.01)
-
-
-def test_loads_ask_for_the_quorums_that_are_chosen(tmp_path: Path) -> None:
-    terms = planned(tmp_path, 2, 1).store.load_terms
-    assert terms.always == {"store": "http"} and terms.leaderless
-    assert terms.puts == {"putPath": "/v0/entity?id={key}&ack=2"}
-    assert terms.gets == {"getPath": "/v0/entity?id={key}&from=1"}
-    without = planned(tmp_path).store
-    assert without.load_terms.puts == {"putPath": "/v0/entity?id={key}"}
-    assert without.consistency == {"l": "from majority"}
-    assert planned(tmp_path, 2, 1).store.consistency == {"l": "from 1"}
 
 
 class FakeConnection:

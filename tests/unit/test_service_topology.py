@@ -56,19 +56,10 @@ def planned(folder: Path, **store: Any) -> Plan:
     return build_plan(load_config(topology(folder, {**STORE, **store})), None, PlanOptions(machine_cores=2))
 
 
-def test_each_member_has_arguments_of_its_own(tmp_path: Path) -> None:
-    plan = planned(tmp_path)
-    peers = "--peers=10.0.0.1:8080,10.0.0.2:8080,10.0.0.3:8080"
-    for index, host in enumerate(plan.hosts[:3]):
-        own = f"--listen=10.0.0.{index + 1}:8080", f"--id={index}", peers, f"--name=http{index + 1}"
-        assert host.command == (*own, "--data=/var/lib/http") and host.data == ("/var/lib/http",)
-    assert "--allow=10.0.0.1:8080,10.0.0.2:8080,10.0.0.3:8080" in plan.hosts[3].command
-    program = read_program(Path(PROGRAM))
+def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> None:
+    plan, program = planned(tmp_path), read_program(Path(PROGRAM))
     assert plan.store.image.binary == program and plan.store.version == program.short
     assert plan_values(plan)["http"]["binary_sha256"] == program.sha256
-
-
-def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> None:
     config = load_config(topology(tmp_path, {**STORE, "health": "/status"}, http={"data": "tmpfs"}))
     assert config.store.service is not None and config.store.service.health == "/status"
     assert config_again(tmp_path, config) == config
@@ -83,11 +74,6 @@ def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> 
     ]
     assert own not in [config_hash(planned(tmp_path, **other)) for other in others]
     assert own == config_hash(planned(tmp_path, missing=404))
-
-
-def test_double_braces_are_braces(tmp_path: Path) -> None:
-    plan = planned(tmp_path, arguments=['{{"port":{port}}}', "{{port}}", "{{{port}}}"])
-    assert plan.hosts[0].command == ('{"port":8080}', "{port}", "{8080}")
 
 
 def test_a_word_alone_is_no_service(tmp_path: Path) -> None:

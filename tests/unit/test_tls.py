@@ -33,26 +33,6 @@ def plan_of(config: Config) -> Plan:
     return build_plan(config, None, PlanOptions(machine_cores=2))
 
 
-def test_members_and_client_are_started_with_tls() -> None:
-    *members, client = plan_of(CONFIG).hosts
-    for host in members:
-        flags = dict(flag.removeprefix("--").split("=", 1) for flag in host.command)
-        assert {name: value for name, value in flags.items() if "://" in value and "http://" in value} == {}
-        assert flags["listen-client-urls"] == "https://0.0.0.0:2379"
-        assert flags["initial-cluster"].count("=https://") == 3
-        for prefix in ("", "peer-"):
-            assert flags[f"{prefix}client-cert-auth"] == "true"
-            assert {flags[f"{prefix}{name}-file"] for name in ("cert", "key", "trusted-ca")} == {
-                "/run/tls/cert.pem",
-                "/run/tls/key.pem",
-                "/run/tls/ca.pem",
-            }
-        assert dict(host.tmpfs) == {"/run/tls": "mode=0700,size=64k"}
-        assert host.environment["ETCDCTL_CACERT"] == "/run/tls/ca.pem"
-    assert client.command[1:] == ("--credentials", "/run/credentials")
-    assert dict(client.tmpfs) == {"/run/credentials": "mode=0700,size=64k"}
-
-
 def test_a_cluster_with_tls_is_another_one_and_one_without_is_what_it_was() -> None:
     assert config_hash(plan_of(CONFIG)) != config_hash(plan_of(PLAIN))
     *members, client = plan_of(PLAIN).hosts
