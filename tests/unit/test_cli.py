@@ -69,8 +69,8 @@ def test_a_file_that_is_no_config(folder: Path, snapshot: SnapshotAssertion) -> 
         for path in (folder / "config.json", folder / os.fsdecode(b"\xff.json")):
             if content is not None:
                 path.write_bytes(content)
-            told[str(content)[:40]] = answer("check", path, path=path)
-            assert answer("run", "--dry-run", path, path=path) == told[str(content)[:40]]
+            told[str(content)[:40]] = answer("check", path, folder=folder)
+            assert answer("run", "--dry-run", path, folder=folder) == told[str(content)[:40]]
     assert told == snapshot
 
 
