@@ -34,7 +34,7 @@ OUTCOME = ScenarioOutcome(
     "2026-01-01T00:00:00.000Z",
     5,
     leader="etcd1",
-    seconds=1.25,
+    seconds=75.25,
     load=LoadResult.from_json(closed_loop()),
     findings=(Finding("link_lateness", "invalid", "frames were late", 2e6, 1e6),),
 )
