@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.compare import simulate
+from containernet_env.analysis import comparison
 from containernet_env.analysis.comparison import Cell, Comparison, compare
 from containernet_env.analysis.statistics import Interval
 from containernet_env.base.errors import UsageError
@@ -288,3 +289,12 @@ def test_simulated_pairs_in_small() -> None:
     assert simulate.exact_level(8) == pytest.approx(0.0499, abs=1e-4)
     covered, called, numbers = simulate.stopped_when_narrow(rng, pairs, "skewed", 0.05)
     assert covered >= 0.9 * 2 * pairs and called <= 0.1 * pairs and min(numbers) == 6 < max(numbers) <= 30
+
+
+def test_words_of_intervals_that_reach_beyond_no_difference() -> None:
+    for low, high, words in (
+        (0.8, 0.9, "10 to 20 % slower"),
+        (0.8, 1.05, "slower, at most 20 %"),
+        (1.0, 1.05, "slower in rank, not in its median"),
+    ):
+        assert comparison._how_much("slower", "Requests/sec", Interval(0.9, low, high, 0.95, 6)) == words

@@ -131,9 +131,10 @@ def test_what_results_prints(tmp_path: Path, snapshot: SnapshotAssertion) -> Non
     rows += [more | {"Config": "wan[old].json"}, more | {"ConfigHash": "b", "Config": "lan[/x].json", "Leader": EVIL}]
     write(tmp_path / "out.csv", *rows)
     write(tmp_path / "empty.csv")
+    write(tmp_path / "one.csv", two)
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     calls = ("out.csv", "out.csv --all", "out.csv --json", "out.csv --csv", "out.csv --by Config --by ReadLimit")
-    calls = (*calls, "out.csv --by Leader", "empty.csv", "empty.csv --csv", "x.csv", "/dev/null")
+    calls = (*calls, "out.csv --by Leader", "one.csv", "empty.csv", "empty.csv --csv", "x.csv", "/dev/null")
     told = {}
     for line in calls:
         name, *options = line.split()
