@@ -13,9 +13,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario
 from containernet_env.results.machine_costs import CostSample, Limit, size_class
 
-_WAITED: frozenset[Kind] = frozenset(
-    {"machine_full", "generator_waited", "member_waited", "link_lateness"}
-)
+_WAITED: frozenset[Kind] = frozenset({"machine_full", "generator_waited", "member_waited", "link_lateness"})
 """Reasons of rows in which somebody waited for a core."""
 _ONE_CORE: frozenset[Kind] = frozenset({"generator_saturated", "links_saturated"})
 """Reasons of rows in which one thread was the limit, whatever cores there were."""
