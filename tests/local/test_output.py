@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-c", "from containernet_env.__main__ import main; main()"]
 # Work that goes on printing once its input ends, and has an exit status of its own.
 WORK = """
-import sys
+import sys, time
 from containernet_env.cli import output
 with output.guarded():
     with output.unblocked():
@@ -27,6 +27,7 @@ with output.guarded():
         sys.stdin.read()
         for number in range(1, 20):
             print("line", number, flush=True)
+            time.sleep(0.02)
     sys.exit(7)
 """
 
@@ -89,9 +90,12 @@ def test_work_goes_on_without_its_reader_and_says_so_once() -> None:
 
 def test_work_goes_on_on_a_full_disk() -> None:
     with open("/dev/full", "wb") as full:
-        status, _, told = end(start([sys.executable, "-c", WORK], stdout=full))
-        assert told == "standard output ended: No space left on device; the run goes on without it\n"
-        assert status == end(start([sys.executable, "-c", WORK], stdout=full, stderr=full))[0] == 7
+        process = start([sys.executable, "-c", WORK], stdout=full)
+        assert process.stderr is not None
+        told = process.stderr.readline()  # its input ends after that
+        assert told == b"standard output ended: No space left on device; the run goes on without it\n"
+        status, _, more = end(process)
+        assert more == "" and status == end(start([sys.executable, "-c", WORK], stdout=full, stderr=full))[0] == 7
 
 
 def test_work_goes_on_on_a_terminal_that_is_gone() -> None:
