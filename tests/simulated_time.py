@@ -21,9 +21,10 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from concurrent.futures import Future as RealFuture
+from contextlib import contextmanager
 from random import Random
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
@@ -246,8 +247,17 @@ class World:
                 self.step()
         return self.trace
 
-    def _traced(self) -> Any:
-        return mock.patch.object(sys, "settrace", sys.settrace) if not self._preempt else _Tracing(self)
+    @contextmanager
+    def _traced(self) -> Iterator[None]:
+        if not self._preempt:
+            yield
+            return
+        before = sys.gettrace()
+        sys.settrace(self.trace)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
 
     # --- what replaces the names of ``base.clock`` -------------------------------------------------------------------
 
@@ -270,21 +280,10 @@ class World:
             "sleep": lambda seconds: self.wait(lambda: False, seconds) and None,
             "select": select,
         }
-        for kind in (Condition, Event, Future, Lock, RLock, SimpleQueue, Thread, ThreadPoolExecutor):
+        for kind in (Condition, Event, Future, Lock, SimpleQueue, Thread, ThreadPoolExecutor):
             names[kind.__name__] = functools.partial(kind, self)
+        names["RLock"] = functools.partial(Lock, self, again=True)
         return names
-
-
-class _Tracing:
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def __enter__(self) -> None:
-        self._before = sys.gettrace()
-        sys.settrace(self._world.trace)
-
-    def __exit__(self, *args: object) -> None:
-        sys.settrace(self._before)
 
 
 class Lock:
@@ -323,13 +322,6 @@ class Lock:
 
     def __exit__(self, *args: object) -> None:
         self.release()
-
-
-class RLock(Lock):
-    """As ``threading.RLock``."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world, again=True)
 
 
 class Event:
@@ -378,7 +370,7 @@ class Condition:
 
     def __init__(self, world: World, lock: Lock | None = None) -> None:
         self._world = world
-        self._lock = RLock(world) if lock is None else lock
+        self._lock = Lock(world, again=True) if lock is None else lock
         self._waiting: list[list[bool]] = []
         self.acquire, self.release = self._lock.acquire, self._lock.release
 
