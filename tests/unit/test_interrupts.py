@@ -84,7 +84,7 @@ def test_a_matrix_with_events_between_any_two_lines() -> None:
     assert struck_everywhere(interrupted_matrix, press, preempt=LINES, every=53) > 2000
 
 
-@pytest.mark.parametrize(("preempt", "every"), [(0.0, 11), (LINES, 2003)], ids=["steps", "lines"])
+@pytest.mark.parametrize(("preempt", "every"), [(0.0, 11), (LINES, 6007)], ids=["steps", "lines"])
 def test_a_whole_run(preempt: float, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beds, number = on_fakes(monkeypatch), count()
 
