@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,5 +282,25 @@ func TestSimulationsRepeat(t *testing.T) {
 		if outputs[0] != outputs[1] {
 			t.Errorf("seed %d: two runs differ", number)
 		}
+	}
+}
+
+func TestParseRefusals(t *testing.T) {
+	const hosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":1,"ip":"10.0.0.2"}],"duration_ms":1`
+	for input, said := range map[string]string{
+		`{}`:                                         "hosts: got 0, allowed: 2 to 256",
+		`{` + hosts + `,"x":1}`:                      `unknown field "x"`,
+		`{` + hosts + `,"links":[{}]}`:               "links[0].name: got",
+		`{` + hosts + `,"noise":{"now_ns":0}}`:       "noise.now_ns: got 0, allowed: 1 to",
+		`{` + hosts + `,"noise":{"queue_frames":0}}`: "noise.queue_frames: got 0, allowed: 1 to 9872",
+		`{` + hosts + `,"delayed":[{"host":"c"}]}`:   `delayed[0].host: there is no host "c"`,
+	} {
+		if _, err := Parse([]byte(input)); err == nil || !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: got %v, want a refusal that says %q", input, err, said)
+		}
+	}
+	r, err := Parse([]byte(`{` + hosts + `,"noise":{"wake_ns":7},"seed":3}`))
+	if err != nil || r.Noise.WakeNS != 7 || r.Noise.ReadNS != virtual.Quiet().ReadNS || r.Seed != 3 {
+		t.Errorf("got %+v, %v", r, err)
 	}
 }

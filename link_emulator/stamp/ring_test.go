@@ -107,47 +107,6 @@ func TestFullRingRefusesAndKeeps(t *testing.T) {
 	mustTake(t, r, frameOf(7), 70)
 }
 
-// Several cores: a frame is queued after its stamp, and others overtake it in between.
-func TestFramesInAnotherOrderThanTheirStamps(t *testing.T) {
-	for seed := range uint64(20) {
-		random := rand.New(rand.NewPCG(seed, 2))
-		cores := 2 + random.IntN(window-1)
-		r := NewInMemory(limit)
-		var sending, queue []int
-		overtaken := 0
-		for stamped := 0; stamped < 20_000; {
-			switch random.IntN(3) {
-			case 0: // a core stamps a frame
-				if len(sending) < cores && (len(sending) == 0 || stamped-sending[0] < window) {
-					mustPut(t, r, frameOf(stamped), int64(stamped))
-					sending = append(sending, stamped)
-					stamped++
-				}
-			case 1: // a core queues its frame
-				if len(sending) > 0 {
-					i := random.IntN(len(sending))
-					if stamped-sending[0] >= window {
-						i = 0
-					}
-					overtaken += i
-					queue = append(queue, sending[i])
-					sending = append(sending[:i], sending[i+1:]...)
-				}
-			default: // the reader reads some
-				for range min(len(queue), random.IntN(4)) {
-					mustTake(t, r, frameOf(queue[0]), int64(queue[0]))
-					queue = queue[1:]
-				}
-				r.Release(int64(stamped), false)
-			}
-		}
-		if overtaken == 0 {
-			t.Errorf("seed %d: none was overtaken", seed)
-		}
-		expectGivenUp(t, r, 0)
-	}
-}
-
 // A stamp that is being written belongs to no frame that was read, and is found once it is complete.
 func TestStampThatIsBeingWritten(t *testing.T) {
 	r := NewInMemory(limit)
