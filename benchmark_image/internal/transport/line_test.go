@@ -15,7 +15,7 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
-	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
 // line is a protocol that has nothing of etcd's: one line for each request and each answer, in the same order, no
@@ -149,6 +149,7 @@ func (c *lineCall) read(text string) *store.Failure {
 type lineCluster struct {
 	leader    atomic.Int64
 	full      atomic.Bool
+	silent    atomic.Bool
 	requests  [3]atomic.Int64
 	endpoints []string
 
@@ -156,12 +157,13 @@ type lineCluster struct {
 	values map[string]string
 }
 
-func startLines(t *testing.T, members int) *lineCluster {
+func startLines(w *worldtest.World, members int) *lineCluster {
 	s := &lineCluster{values: make(map[string]string)}
 	s.leader.Store(1)
 	for i := range members {
-		s.endpoints = append(s.endpoints, etcdtest.RawMember(t, func(c net.Conn) {
+		s.endpoints = append(s.endpoints, w.Serve(func(c net.Conn) {
 			for in := bufio.NewScanner(c); in.Scan(); {
+				w.Until(func() bool { return !s.silent.Load() })
 				if _, err := fmt.Fprintln(c, s.answer(i, strings.Fields(in.Text()))); err != nil {
 					return
 				}
@@ -195,60 +197,57 @@ func (s *lineCluster) answer(member int, words []string) string {
 
 // TestAnotherProtocol carries loads over a protocol that shares nothing with etcd's but the loop.
 func TestAnotherProtocol(t *testing.T) {
-	t.Parallel()
-	const total = 500
-	cluster := startLines(t, 3)
-	o := Options{Endpoints: cluster.endpoints[:1], Conns: 2, TargetLeader: true, DialTimeout: 5 * time.Second,
-		RequestTimeout: time.Second}
-	transport, err := Open(t.Context(), line{}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer transport.Close()
-	attack := func(targeter load.Targeter) load.Result {
-		o := puts(total, 20)
-		o.Targeter, o.RequireFound = targeter, true
-		return load.NewRun(o).Attack(t.Context(), transport)
-	}
-	order, values := keys.NewOrder(total, true, 0), keys.NewValues(8, 0)
-	write := &load.Puts{KeySize: 4, Order: order, Values: values}
-	rewrite := &load.Puts{KeySize: 4, Order: order, Values: values, Txn: true}
-	read := &load.Reads{KeySize: 4, Order: order, Verify: values}
-	if result := attack(rewrite); result.Failed != total || result.Errors[load.ErrCompareFailed.Error()] != total {
-		t.Errorf("transactions on nothing: %d failed: %v", result.Failed, result.Errors)
-	}
-	for i, targeter := range []load.Targeter{write, rewrite, read} {
-		if result := attack(targeter); result.Failed != 0 || result.Reason != "" {
-			t.Errorf("load %d: %d failed: %v, reason %q", i, result.Failed, result.Errors, result.Reason)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		const total = 500
+		cluster := startLines(w, 3)
+		o := Options{Endpoints: cluster.endpoints[:1], Conns: 2, TargetLeader: true, DialTimeout: 5 * time.Second,
+			RequestTimeout: time.Second}
+		transport, err := openWith(t, w, line{}, o)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if result := attack(&load.Reads{KeySize: 4, Order: order, Verify: keys.NewValues(8, 1)}); result.Failed != total {
-		t.Errorf("reads of other values: %d failed", result.Failed)
-	}
-	cluster.full.Store(true)
-	if result := attack(write); result.Errors[cluster.endpoints[0]+": ResourceExhausted: no space"] != total {
-		t.Errorf("a full store: %v", result.Errors)
-	}
-	cluster.full.Store(false)
+		attack := func(targeter load.Targeter) load.Result {
+			o := puts(w, total, 20)
+			o.Targeter, o.RequireFound = targeter, true
+			return load.NewRun(o).Attack(t.Context(), transport)
+		}
+		order, values := keys.NewOrder(total, true, 0), keys.NewValues(8, 0)
+		write := &load.Puts{KeySize: 4, Order: order, Values: values}
+		rewrite := &load.Puts{KeySize: 4, Order: order, Values: values, Txn: true}
+		read := &load.Reads{KeySize: 4, Order: order, Verify: values}
+		if result := attack(rewrite); result.Failed != total || result.Errors[load.ErrCompareFailed.Error()] != total {
+			t.Errorf("transactions on nothing: %d failed: %v", result.Failed, result.Errors)
+		}
+		for i, targeter := range []load.Targeter{write, rewrite, read} {
+			if result := attack(targeter); result.Failed != 0 || result.Reason != "" {
+				t.Errorf("load %d: %d failed: %v, reason %q", i, result.Failed, result.Errors, result.Reason)
+			}
+		}
+		if result := attack(&load.Reads{KeySize: 4, Order: order, Verify: keys.NewValues(8, 1)}); result.Failed != total {
+			t.Errorf("reads of other values: %d failed", result.Failed)
+		}
+		cluster.full.Store(true)
+		if result := attack(write); result.Errors[cluster.endpoints[0]+": ResourceExhausted: no space"] != total {
+			t.Errorf("a full store: %v", result.Errors)
+		}
+		cluster.full.Store(false)
 
-	run := load.NewRun(puts(1_000_000, 4))
-	ended := make(chan load.Result)
-	go func() { ended <- run.Attack(t.Context(), transport) }()
-	cluster.leader.Store(3) // which only the cluster knows
-	waitFor(t, "requests at the new leader", func() bool { return cluster.requests[2].Load() > 100 })
-	cluster.mu.Lock() // nothing is answered
-	waitFor(t, "deadlines", func() bool { _, failed := run.Progress(); return failed > 0 })
-	cluster.mu.Unlock()
-	answered := cluster.requests[2].Load()
-	waitFor(t, "requests after late answers", func() bool { return cluster.requests[2].Load() > answered+100 })
-	run.Stop("enough")
-	result := <-ended
-	for text := range result.Errors {
-		if !strings.HasSuffix(text, ": DeadlineExceeded: no answer within 1s") {
-			t.Errorf("an error that was not to be: %s", text)
+		run, end := begin(t, puts(w, 1_000_000, 4), transport)
+		cluster.leader.Store(3) // which only the cluster knows
+		w.Until(func() bool { return cluster.requests[2].Load() > 100 })
+		cluster.silent.Store(true)
+		w.Until(func() bool { _, failed := run.Progress(); return failed > 0 })
+		cluster.silent.Store(false)
+		answered := cluster.requests[2].Load()
+		w.Until(func() bool { return cluster.requests[2].Load() > answered+100 })
+		result := end()
+		for text := range result.Errors {
+			if !strings.HasSuffix(text, ": DeadlineExceeded: no answer within 1s") {
+				t.Errorf("an error that was not to be: %s", text)
+			}
 		}
-	}
-	if transport.LeaderLost() != nil || len(transport.LeaderChanges()) != 1 || cluster.requests[1].Load() != 0 {
-		t.Errorf("leader changes %v, leader lost: %v", transport.LeaderChanges(), transport.LeaderLost())
-	}
+		if transport.LeaderLost() != nil || len(transport.LeaderChanges()) != 1 || cluster.requests[1].Load() != 0 {
+			t.Errorf("leader changes %v, leader lost: %v", transport.LeaderChanges(), transport.LeaderLost())
+		}
+	})
 }

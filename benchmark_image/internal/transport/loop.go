@@ -134,8 +134,7 @@ func (l *loop) run() {
 // serve returns when the loop is to end, or with what keeps it from going on.
 func (l *loop) serve() error {
 	for !l.quit {
-		next, err := l.runTimers()
-		if err != nil {
+		if err := l.runTimers(); err != nil {
 			return err
 		}
 		l.open()
@@ -143,7 +142,7 @@ func (l *loop) serve() error {
 		if l.quit {
 			break
 		}
-		if next > 0 {
+		if next := l.next(); next > 0 {
 			if err := l.poller.wakeAt(next, l.now()); err != nil {
 				return err
 			}
@@ -418,17 +417,28 @@ func (l *loop) withdraw(j *job) (unknown bool) {
 	return unknown
 }
 
-// runTimers does what is due, and gives the time of what is due next; 0: nothing. What was received before that is
-// taken first: a process that was stopped, or had no CPU time, finds that deadlines have passed of which the answers
-// are there.
-func (l *loop) runTimers() (next time.Duration, err error) {
-	if l.deadlines.first == nil && len(l.timers) == 0 {
-		return 0, nil
+// next is the time of what is due next; 0: nothing.
+func (l *loop) next() (next time.Duration) {
+	if l.deadlines.first != nil {
+		next = l.deadlines.first.deadline
+	}
+	if len(l.timers) > 0 && (next == 0 || l.timers[0].at < next) {
+		next = l.timers[0].at
+	}
+	return next
+}
+
+// runTimers does what is due. What was received before that is taken first: a process that was stopped, or had no CPU
+// time, finds that deadlines have passed of which the answers are there.
+func (l *loop) runTimers() error {
+	next := l.next()
+	if next == 0 {
+		return nil
 	}
 	now := l.now()
-	if l.deadlines.first != nil && l.deadlines.first.deadline <= now || len(l.timers) > 0 && l.timers[0].at <= now {
+	if next <= now {
 		if err := l.catchUp(); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	for l.deadlines.first != nil && l.deadlines.first.deadline <= now {
@@ -439,13 +449,7 @@ func (l *loop) runTimers() (next time.Duration, err error) {
 	for len(l.timers) > 0 && l.timers[0].at <= now {
 		heap.Pop(&l.timers).(timer).do()
 	}
-	if l.deadlines.first != nil {
-		next = l.deadlines.first.deadline
-	}
-	if len(l.timers) > 0 && (next == 0 || l.timers[0].at < next) {
-		next = l.timers[0].at
-	}
-	return next, nil
+	return nil
 }
 
 // after calls a function in a while.

@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package transport
 
 import (
@@ -50,15 +52,15 @@ func TestAgainstGRPCGo(t *testing.T) {
 					protocol.Secured = trusting(authority, authority)
 				}
 				cluster := etcdtest.Start(t, 2, options...)
-				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: 10 * time.Second,
-					RequestTimeout: 20 * time.Second}
+				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute,
+					RequestTimeout: time.Minute}
 				transport, err := Open(t.Context(), protocol, o)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer transport.Close()
 				values := keys.NewValues(c.valSize, 0)
-				writes := puts(c.total, 20)
+				writes := puts(nil, c.total, 20)
 				writes.Targeter = &load.Puts{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Values: values}
 				reads := writes
 				reads.Targeter = &load.Reads{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Verify: values}

@@ -23,7 +23,7 @@ const window = 256 << 10
 // Listener is where members accept connections, each with a goroutine.
 type Listener struct {
 	Endpoint string
-	Latency  time.Duration // one way
+	Latency  time.Duration // one way; 1 ms to begin with
 	Jitter   time.Duration // at most so much more, of each part
 	Pieces   bool          // what is sent at once may arrive in parts
 	Window   int           // of what the process sends; 0: a default
@@ -49,11 +49,23 @@ func (w *World) Listen(serve func(*Conn)) *Listener {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	number := len(w.listeners) + 1
-	l := &Listener{w: w, serve: serve,
+	l := &Listener{w: w, serve: serve, Latency: time.Millisecond,
 		address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(number >> 8), byte(number)}), 2379)}
 	l.Endpoint = l.address.String()
 	w.listeners[l.address] = l
 	return l
+}
+
+// Serve starts a member like Listen, at the endpoint that it gives.
+func (w *World) Serve(serve func(net.Conn)) (endpoint string) {
+	return w.Listen(func(c *Conn) { serve(c) }).Endpoint
+}
+
+// Nobody gives an endpoint that refuses connections.
+func (w *World) Nobody() (endpoint string) {
+	l := w.Listen(nil)
+	l.Refuse(true)
+	return l.Endpoint
 }
 
 // Refuse makes the member refuse connections, or accept them again.
@@ -149,7 +161,7 @@ func (w *World) attempt(c *Conn, again time.Duration) {
 	there := l.Latency
 	w.schedule(&w.outside, there, func() {
 		switch {
-		case c.closed:
+		case c.closed && again > time.Second: // it is not sent again
 		case l.state == drops:
 			w.schedule(&w.outside, again-there, func() { w.attempt(c, 2*again) })
 		case l.state == refuses:
@@ -344,6 +356,15 @@ func (c *Conn) Write(b []byte) (sent int, err error) {
 		if sent += c.send(b[sent:]); sent == len(b) {
 			return sent, nil
 		}
+		c.wait()
+	}
+}
+
+// Hold waits until the connection has ended, without reading from it.
+func (c *Conn) Hold() {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	for !c.closed && !c.gone && !c.eof && c.err == nil {
 		c.wait()
 	}
 }

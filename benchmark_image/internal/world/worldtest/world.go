@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,6 +42,7 @@ type World struct {
 	listeners map[netip.AddrPort]*Listener
 	sockets   map[int]*Conn
 	all       []*Conn
+	cleanups  []func()
 	atEnd     []func()
 }
 
@@ -49,7 +52,7 @@ type Stop struct{ From, To time.Duration }
 // begin is what a world's clock shows when it begins, and limit how long it lasts at most.
 const (
 	begin = 1000 * time.Second
-	limit = 10 * time.Hour
+	limit = time.Hour
 )
 
 // epoch is the time of day then, minus begin.
@@ -66,6 +69,11 @@ func Run(t *testing.T, seed uint64, test func(t *testing.T, w *World)) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
+			defer func() {
+				for _, f := range slices.Backward(w.cleanups) {
+					f()
+				}
+			}()
 			test(t, w)
 		}()
 		w.drive(done)
@@ -92,6 +100,7 @@ func (w *World) drive(done <-chan struct{}) {
 		e := w.next()
 		if e == nil || w.now > begin+limit {
 			fmt.Fprintf(os.Stderr, "seed %d: at %v the test waits for what never happens\n", w.seed, w.now-begin)
+			debug.SetTraceback("all") // what waits is in it
 			panic("a simulated world has come to rest")
 		}
 		e.do()
@@ -121,6 +130,9 @@ func (w *World) end() {
 	}
 	synctest.Wait()
 }
+
+// Cleanup is that of a test, which takes part in the world.
+func (w *World) Cleanup(f func()) { w.cleanups = append(w.cleanups, f) }
 
 // AtEnd has a function called when the test is done, after which no goroutine of the members may wait. It must be called
 // before.

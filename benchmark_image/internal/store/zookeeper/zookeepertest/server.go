@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
 // The errors that a Cluster answers with.
@@ -58,22 +60,43 @@ type Member struct {
 // Start starts a cluster of n members on loopback, led by the first, that ends with the test.
 func Start(t testing.TB, n int) *Cluster {
 	t.Helper()
+	return start(n, func(m *Member) {
+		m.Endpoint, m.stop = listen(t, m.serve)
+		t.Cleanup(m.Release) // before its end
+	}, func(c *Cluster) { t.Cleanup(func() { c.check(t) }) })
+}
+
+// Simulate starts a cluster of n members in a simulated world, led by the first.
+func Simulate(w *worldtest.World, n int) *Cluster {
+	return start(n, func(m *Member) {
+		l := w.Listen(func(c *worldtest.Conn) { m.serve(c) })
+		m.Endpoint, m.stop = l.Endpoint, func() {
+			l.Refuse(true)
+			l.Reset()
+		}
+		w.AtEnd(m.Release)
+	}, func(c *Cluster) { w.AtEnd(func() { c.check(w.T) }) })
+}
+
+func start(n int, member func(*Member), ready func(*Cluster)) *Cluster {
 	c := &Cluster{nodes: make(map[string]*node), Timeout: 6000}
 	c.Elect(1)
 	for i := range n {
 		m := &Member{cluster: c, id: i + 1}
-		m.Endpoint, m.stop = listen(t, m.serve)
-		t.Cleanup(m.Release) // before its end
+		member(m)
 		c.Members = append(c.Members, m)
 	}
-	t.Cleanup(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, err := range c.errors {
-			t.Error(err)
-		}
-	})
+	ready(c)
 	return c
+}
+
+// check fails a test in which a request did not have the form that it must have.
+func (c *Cluster) check(t testing.TB) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, err := range c.errors {
+		t.Error(err)
+	}
 }
 
 // Endpoints lists the members' addresses in member order.
