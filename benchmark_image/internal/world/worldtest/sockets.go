@@ -50,7 +50,7 @@ func (w *World) Listen(serve func(*Conn)) *Listener {
 	defer w.mu.Unlock()
 	number := len(w.listeners) + 1
 	l := &Listener{w: w, serve: serve, Latency: time.Millisecond,
-		address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(number >> 8), byte(number)}), 2379)}
+		address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(number >> 8), byte(number)}), 7000)}
 	l.Endpoint = l.address.String()
 	w.listeners[l.address] = l
 	return l
