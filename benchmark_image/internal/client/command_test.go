@@ -16,12 +16,25 @@ import (
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+	"containernet-env/benchmark_image/internal/world"
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-func call(t *testing.T, args ...string) (status int, stdout, stderr string) {
+// inWorld runs a test in a simulated world.
+func inWorld(t *testing.T, test func(t *testing.T, w *worldtest.World)) {
 	t.Helper()
+	worldtest.Run(t, 1, test)
+}
+
+// call runs the program in a world; nil: the real one.
+func call(t *testing.T, w *worldtest.World, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	in := world.Real()
+	if w != nil {
+		in = w
+	}
 	var out, complaints strings.Builder
-	status = Main(t.Context(), "dev", secure.Files, args, &out, &complaints)
+	status = mainIn(t.Context(), in, "dev", secure.Files, args, &out, &complaints)
 	return status, out.String(), complaints.String()
 }
 
@@ -84,31 +97,33 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"run put", "unknown command"},
 		{"range k --consistency x", "--consistency"},
 	} {
-		status, stdout, stderr := call(t, strings.Fields(c.args)...)
+		status, stdout, stderr := call(t, nil, strings.Fields(c.args)...)
 		if status != ExitUsage || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: status %d, stdout %q, stderr %q, want one line with %q", c.args, status, stdout, stderr, c.want)
 		}
 	}
-	if status, _, stderr := call(t, "range", "a", ""); status != ExitUsage || !strings.Contains(stderr, "--from-key") {
+	if status, _, stderr := call(t, nil, "range", "a", ""); status != ExitUsage || !strings.Contains(stderr, "--from-key") {
 		t.Errorf("an empty END: status %d, stderr %q", status, stderr)
 	}
 }
 
 func TestFlagsThatChangeNothingAreAccepted(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	args := "put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 " +
-		"--check-hashkv=false --endpoints "
-	if status, _, stderr := call(t,
-		strings.Fields(args+cluster.Members[0].Endpoint)...); status != ExitOK || stderr != "" {
-		t.Errorf("status %d, stderr %q", status, stderr)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		args := "put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 " +
+			"--check-hashkv=false --endpoints "
+		if status, _, stderr := call(t, w,
+			strings.Fields(args+cluster.Members[0].Endpoint)...); status != ExitOK || stderr != "" {
+			t.Errorf("status %d, stderr %q", status, stderr)
+		}
+	})
 }
 
 func TestVersionAndHelp(t *testing.T) {
-	if status, stdout, _ := call(t, "--version"); status != ExitOK || stdout != "benchmark-client dev\n" {
+	if status, stdout, _ := call(t, nil, "--version"); status != ExitOK || stdout != "benchmark-client dev\n" {
 		t.Errorf("--version: status %d, %q", status, stdout)
 	}
-	if status, stdout, _ := call(t, "put", "--help"); status != ExitOK || !strings.Contains(stdout,
+	if status, stdout, _ := call(t, nil, "put", "--help"); status != ExitOK || !strings.Contains(stdout,
 		"--key-space-size") || strings.Contains(stdout, "--insecure") {
 		t.Errorf("--help: status %d, %q", status, stdout)
 	}
@@ -192,158 +207,161 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 }
 
 func TestPutWritesTheKeysThatWereAskedFor(t *testing.T) {
-	cluster := etcdtest.Start(t, 2)
-	endpoints := "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints())
-	status, stdout, stderr := call(t, "put", endpoints, "--total=500", "--clients=10", "--conns=4", "--key-size=4",
-		"--val-size=64", "--sequential-keys", "--prefix=w/")
-	if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") || strings.Count(stdout,
-		"\n") != 48 {
-		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
-	}
-	written := cluster.Keys()
-	if len(written) != 500 {
-		t.Fatalf("%d keys", len(written))
-	}
-	for i, key := range written {
-		if want := "w/" + string(keys.Append(nil, uint64(i), 4)); key != want || len(cluster.Value(key)) != 64 {
-			t.Errorf("key %d is %q with %d bytes, want %q with 64", i, key, len(cluster.Value(key)), want)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 2, nil)
+		endpoints := "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints())
+		status, stdout, stderr := call(t, w, "put", endpoints, "--total=500", "--clients=10", "--conns=4", "--key-size=4",
+			"--val-size=64", "--sequential-keys", "--prefix=w/")
+		if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") || strings.Count(stdout,
+			"\n") != 47 {
+			t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 		}
-	}
-	status, stdout, stderr = call(t, "range", endpoints, "--total=1000", "--clients=10", "--key-size=4",
-		"--key-space-size=500", "--key-prefix=w/", "--require-found", "--consistency=s")
-	if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "bench with serializable range\n\nSummary:\n") {
-		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
-	}
+		written := cluster.Keys()
+		if len(written) != 500 {
+			t.Fatalf("%d keys", len(written))
+		}
+		for i, key := range written {
+			if want := "w/" + string(keys.Append(nil, uint64(i), 4)); key != want || len(cluster.Value(key)) != 64 {
+				t.Errorf("key %d is %q with %d bytes, want %q with 64", i, key, len(cluster.Value(key)), want)
+			}
+		}
+		status, stdout, stderr = call(t, w, "range", endpoints, "--total=1000", "--clients=10", "--key-size=4",
+			"--key-space-size=500", "--key-prefix=w/", "--require-found", "--consistency=s")
+		if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "bench with serializable range\n\nSummary:\n") {
+			t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
+		}
+	})
 }
 
 func TestRandomKeysAreAllDifferent(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	if status, _, stderr := call(t, "put", "--endpoints="+cluster.Members[0].Endpoint, "--total=777",
-		"--clients=7"); status != ExitOK {
-		t.Errorf("status %d, stderr %q", status, stderr)
-	}
-	if got := len(cluster.Keys()); got != 777 {
-		t.Errorf("777 puts wrote %d keys", got)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		if status, _, stderr := call(t, w, "put", "--endpoints="+cluster.Members[0].Endpoint, "--total=777",
+			"--clients=7"); status != ExitOK {
+			t.Errorf("status %d, stderr %q", status, stderr)
+		}
+		if got := len(cluster.Keys()); got != 777 {
+			t.Errorf("777 puts wrote %d keys", got)
+		}
+	})
 }
 
 func TestSpans(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	endpoint := "--endpoints=" + cluster.Members[0].Endpoint
-	if status, _, stderr := call(t, "put", endpoint, "--total=62", "--key-size=1", "--prefix=k"); status != ExitOK {
-		t.Fatal(stderr)
-	}
-	for args, found := range map[string]bool{
-		"k0": true, "k": false, "k k1": true, "k --prefix": true, "l --prefix": false,
-		"a --from-key": true, "kz0 --from-key": false,
-		"k0 k1 --limit 1 --keys-only": true, "a b --count-only": false, "k z --count-only": true,
-	} {
-		status, stdout, stderr := call(t, append([]string{"range", endpoint, "--total=2", "--output=json"},
-			strings.Fields(args)...)...)
-		var result report.Result
-		if err := json.Unmarshal([]byte(stdout), &result); err != nil || status != ExitOK {
-			t.Errorf("%q: status %d, %v, stderr %q", args, status, err, stderr)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		endpoint := "--endpoints=" + cluster.Members[0].Endpoint
+		if status, _, stderr := call(t, w, "put", endpoint, "--total=62", "--key-size=1", "--prefix=k"); status != ExitOK {
+			t.Fatal(stderr)
 		}
-		if (result.Empty == 0) != found || result.OK != 2 {
-			t.Errorf("%q: %d of %d answers are empty", args, result.Empty, result.OK)
+		for args, found := range map[string]bool{
+			"k0": true, "k": false, "k k1": true, "k --prefix": true, "l --prefix": false,
+			"a --from-key": true, "kz0 --from-key": false,
+			"k0 k1 --limit 1 --keys-only": true, "a b --count-only": false, "k z --count-only": true,
+		} {
+			status, stdout, stderr := call(t, w, append([]string{"range", endpoint, "--total=2", "--output=json"},
+				strings.Fields(args)...)...)
+			var result report.Result
+			if err := json.Unmarshal([]byte(stdout), &result); err != nil || status != ExitOK {
+				t.Errorf("%q: status %d, %v, stderr %q", args, status, err, stderr)
+			}
+			if (result.Empty == 0) != found || result.OK != 2 {
+				t.Errorf("%q: %d of %d answers are empty", args, result.Empty, result.OK)
+			}
+			if strings.Contains(stderr, "held no key") == found {
+				t.Errorf("%q: stderr %q", args, stderr)
+			}
 		}
-		if strings.Contains(stderr, "held no key") == found {
-			t.Errorf("%q: stderr %q", args, stderr)
-		}
-	}
+	})
 }
 
 func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	refusing := etcdtest.Refusing(t)
-	for _, c := range []struct{ args, problem string }{
-		{"range k --require-found --total 3 --endpoints " + cluster.Members[0].Endpoint,
-			"3 of 3 requests failed (3 times: no key found)"},
-		{"put --total 3 --dial-timeout 100ms --endpoints " + refusing, "no member could be reached within 100ms: " +
-			refusing},
-		{"put --total 3 --dial-timeout 100ms --endpoints " + etcdtest.Silent(t), "does not speak HTTP/2"},
-		{"put --total 30 --conns 2 --dial-timeout 100ms --endpoints " + cluster.Members[0].Endpoint + "," + refusing,
-			"not every member could be reached"},
-	} {
-		start := time.Now()
-		status, stdout, stderr := call(t, append(strings.Fields(c.args), "--output=json")...)
-		var result report.Result
-		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
-			t.Errorf("%q: %v", c.args, err)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		refusing := w.Nobody()
+		for _, c := range []struct{ args, problem string }{
+			{"range k --require-found --total 3 --endpoints " + cluster.Members[0].Endpoint,
+				"3 of 3 requests failed (3 times: no key found)"},
+			{"put --total 3 --dial-timeout 100ms --endpoints " + refusing, "no member could be reached within 100ms: " +
+				refusing},
+			{"put --total 3 --dial-timeout 100ms --endpoints " + w.Listen(nil).Endpoint, "does not speak HTTP/2"},
+			{"put --total 30 --conns 2 --dial-timeout 100ms --endpoints " + cluster.Members[0].Endpoint + "," + refusing,
+				"not every member could be reached"},
+		} {
+			status, stdout, stderr := call(t, w, append(strings.Fields(c.args), "--output=json")...)
+			var result report.Result
+			if err := json.Unmarshal([]byte(stdout), &result); err != nil {
+				t.Errorf("%q: %v", c.args, err)
+			}
+			reporttest.Check(t, []byte(stdout))
+			if status != ExitFailed || !strings.Contains(stderr, c.problem) || !strings.Contains(result.Problem(), c.problem) {
+				t.Errorf("%q: status %d, stderr %q, want %q", c.args, status, stderr, c.problem)
+			}
 		}
-		reporttest.Check(t, []byte(stdout))
-		if status != ExitFailed || !strings.Contains(stderr, c.problem) || !strings.Contains(result.Problem(), c.problem) {
-			t.Errorf("%q: status %d, stderr %q, want %q", c.args, status, stderr, c.problem)
-		}
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("%q took %v", c.args, took)
-		}
-	}
+	})
 }
 
 func TestTheRunEndsInTime(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ args, reason string }{
-		{"--run-timeout 200ms", "the run timeout of 200ms was reached"},
-		{"--request-timeout 200ms", "no request succeeded for 300ms"},
-	} {
-		cluster := etcdtest.Start(t, 1)
-		cluster.Members[0].Hang()
-		start := time.Now()
-		status, stdout, _ := call(t, append(strings.Fields(c.args), "put", "--output=json", "--dial-timeout=1s",
-			"--endpoints="+cluster.Members[0].Endpoint)...)
-		var result report.Result
-		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
-			t.Fatal(err)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		for _, c := range []struct{ args, reason string }{
+			{"--run-timeout 200ms", "the run timeout of 200ms was reached"},
+			{"--request-timeout 200ms", "no request succeeded for 300ms"},
+		} {
+			cluster := etcdtest.Simulate(w, 1, nil)
+			cluster.Members[0].Hang()
+			status, stdout, _ := call(t, w, append(strings.Fields(c.args), "put", "--output=json", "--dial-timeout=1s",
+				"--endpoints="+cluster.Members[0].Endpoint)...)
+			var result report.Result
+			if err := json.Unmarshal([]byte(stdout), &result); err != nil {
+				t.Fatal(err)
+			}
+			if status != ExitFailed || result.Reason == nil || *result.Reason != c.reason || result.OK != 0 ||
+				result.SlowestS != nil ||
+				(result.Failed > 0) != strings.Contains(c.args, "request") {
+				t.Errorf("%s: status %d, %s", c.args, status, stdout)
+			}
 		}
-		if status != ExitFailed || result.Reason == nil || *result.Reason != c.reason || result.OK != 0 ||
-			result.SlowestS != nil ||
-			(result.Failed > 0) != strings.Contains(c.args, "request") {
-			t.Errorf("%s: status %d, %s", c.args, status, stdout)
-		}
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("%s: took %v", c.args, took)
-		}
-	}
+	})
 }
 
 func TestCancelReportsWhatThereIs(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	read, write := io.Pipe()
-	go func() {
-		lines := json.NewDecoder(read)
-		for {
-			var p report.Progress
-			if err := lines.Decode(&p); err != nil {
-				break
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		read, write := io.Pipe()
+		go func() {
+			lines := json.NewDecoder(read)
+			for {
+				var p report.Progress
+				if err := lines.Decode(&p); err != nil {
+					break
+				}
+				if p.Total != 10_000_000 || p.Done > p.Total || p.Errors != 0 {
+					t.Errorf("progress %+v", p)
+				}
+				if p.Done > 0 {
+					cancel(ErrCancelled)
+					break
+				}
 			}
-			if p.Total != 10_000_000 || p.Done > p.Total || p.Errors != 0 {
-				t.Errorf("progress %+v", p)
+			if _, err := io.Copy(io.Discard, read); err != nil {
+				t.Error(err)
 			}
-			if p.Done > 0 {
-				cancel(ErrCancelled)
-				break
-			}
-		}
-		if _, err := io.Copy(io.Discard, read); err != nil {
+		}()
+		var stdout strings.Builder
+		status := mainIn(ctx, w, "dev", secure.Files, []string{"put", "--total=10000000", "--progress=json", "--output=json",
+			"--endpoints=" + cluster.Members[0].Endpoint}, &stdout, write)
+		if err := write.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
-	var stdout strings.Builder
-	status := Main(ctx, "dev", secure.Files, []string{"put", "--total=10000000", "--progress=json", "--output=json",
-		"--endpoints=" + cluster.Members[0].Endpoint}, &stdout, write)
-	if err := write.Close(); err != nil {
-		t.Error(err)
-	}
-	var result report.Result
-	if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil {
-		t.Fatal(err)
-	}
-	if status != ExitFailed || result.OK == 0 || result.Failed != 0 || !strings.HasPrefix(result.Problem(),
-		"cancelled") || result.SlowestS == nil {
-		t.Errorf("status %d, %s", status, stdout.String())
-	}
+		var result report.Result
+		if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil {
+			t.Fatal(err)
+		}
+		if status != ExitFailed || result.OK == 0 || result.Failed != 0 || !strings.HasPrefix(result.Problem(),
+			"cancelled") || result.SlowestS == nil {
+			t.Errorf("status %d, %s", status, stdout.String())
+		}
+	})
 }
 
 type brokenPipe struct{}
@@ -351,11 +369,13 @@ type brokenPipe struct{}
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestAReportThatCannotBePrintedIsAFailure(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	var stderr strings.Builder
-	status := Main(t.Context(), "dev", secure.Files,
-		[]string{"put", "--total=1", "--endpoints=" + cluster.Members[0].Endpoint}, brokenPipe{}, &stderr)
-	if status != ExitFailed || !strings.Contains(stderr.String(), "print the report: broken pipe") {
-		t.Errorf("status %d, stderr %q", status, stderr.String())
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		var stderr strings.Builder
+		status := mainIn(t.Context(), w, "dev", secure.Files,
+			[]string{"put", "--total=1", "--endpoints=" + cluster.Members[0].Endpoint}, brokenPipe{}, &stderr)
+		if status != ExitFailed || !strings.Contains(stderr.String(), "print the report: broken pipe") {
+			t.Errorf("status %d, stderr %q", status, stderr.String())
+		}
+	})
 }

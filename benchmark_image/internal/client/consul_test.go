@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package client
 
 import (
@@ -66,7 +68,7 @@ func startConsul(t *testing.T, members int, oneAddress bool) *consulCluster {
 // awaitLeader waits until all members name one leader, and gives the address of its RPC.
 func (c *consulCluster) awaitLeader(t *testing.T, endpoints []string) (leader string) {
 	t.Helper()
-	waitUntil(t, func() bool {
+	eventually(t, func() bool {
 		leader = ""
 		for _, endpoint := range endpoints {
 			status, body, _ := get(t, "http://"+endpoint+"/v1/status/leader")
@@ -141,7 +143,7 @@ func TestAgainstConsul(t *testing.T) {
 		{[]string{"mixed", "--total=600", "--clients=10", "--conns=3", "--key-size=5", "--key-space-size=20",
 			"--val-size=100", "--verify"}, 0},
 	} {
-		status, result, stderr := callJSON(t, append(load.args, to...)...)
+		status, result, stderr := callJSON(t, nil, append(load.args, to...)...)
 		if load.empty == 0 && status != ExitOK || result.Failed > 0 || result.Empty != load.empty {
 			if load.args[0] == "mixed" && result.Failed == 0 {
 				continue // the first reads find no key
@@ -161,7 +163,7 @@ func TestAgainstConsul(t *testing.T) {
 		t.Errorf("%d keys: %v", len(keys), err)
 	}
 	// A transaction of a key that is not there changes nothing.
-	exit, result, _ := callJSON(t, append(to, "txn", "--total=5", "--prefix=nowhere/")...)
+	exit, result, _ := callJSON(t, nil, append(to, "txn", "--total=5", "--prefix=nowhere/")...)
 	if exit != ExitFailed || result.Codes["Check"] != 5 {
 		t.Errorf("status %d, codes %v, errors %v", exit, result.Codes, result.Errors)
 	}
@@ -169,7 +171,7 @@ func TestAgainstConsul(t *testing.T) {
 		t.Errorf("it wrote a key: %d", status)
 	}
 	// Too large a value is refused, and is told to be.
-	exit, result, _ = callJSON(t, append(to, "put", "--total=3", "--val-size=600000")...)
+	exit, result, _ = callJSON(t, nil, append(to, "put", "--total=3", "--val-size=600000")...)
 	if exit != ExitFailed || result.Codes["InvalidArgument"] != 3 || result.Outcomes.Unknown != 0 {
 		t.Errorf("status %d, codes %v, errors %v", exit, result.Codes, result.Errors)
 	}
@@ -179,7 +181,7 @@ func TestAgainstConsul(t *testing.T) {
 func TestConsulOnOneAddress(t *testing.T) {
 	c := startConsul(t, 3, true)
 	leader := c.leads(t, c.endpoints)
-	_, result, stderr := callJSON(t, "put", "--store=consul", "--endpoints="+strings.Join(c.endpoints, ","), "--total=50",
+	_, result, stderr := callJSON(t, nil, "put", "--store=consul", "--endpoints="+strings.Join(c.endpoints, ","), "--total=50",
 		"--target-leader")
 	if result.Failed > 0 || result.Leader == nil || *result.Leader != c.endpoints[leader] {
 		t.Errorf("leader %v, expected %s: %v, %s", result.Leader, c.endpoints[leader], result.Errors, stderr)
@@ -192,7 +194,7 @@ func TestConsulOnOneAddress(t *testing.T) {
 		}
 	})
 	defer timer.Stop()
-	_, result, stderr = callJSON(t, "put", "--store=consul", "--endpoints="+strings.Join(c.endpoints, ","),
+	_, result, stderr = callJSON(t, nil, "put", "--store=consul", "--endpoints="+strings.Join(c.endpoints, ","),
 		"--duration=4s", "--target-leader", "--clients=3")
 	leader = c.leads(t, c.endpoints)
 	if n := len(result.LeaderChanges); n == 0 || result.LeaderChanges[n-1].Leader != c.endpoints[leader] {
@@ -205,7 +207,7 @@ func TestConsulOnOneAddress(t *testing.T) {
 			others = append(others, endpoint)
 		}
 	}
-	exit, result, _ := callJSON(t, "put", "--store=consul", "--endpoints="+strings.Join(others, ","), "--total=5",
+	exit, result, _ := callJSON(t, nil, "put", "--store=consul", "--endpoints="+strings.Join(others, ","), "--total=5",
 		"--target-leader")
 	if exit != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "is none of the endpoints") {
 		t.Errorf("status %d, reason %v", exit, result.Reason)
@@ -219,7 +221,7 @@ func TestConsulsLeaderIsKilled(t *testing.T) {
 	cluster := "--endpoints=" + strings.Join(c.endpoints, ",")
 	args := []string{"--store=consul", "--key-size=3", "--key-space-size=40", "--val-size=64", "--clients=12",
 		"--conns=6", cluster}
-	if exit, _, stderr := callJSON(t, append(args, "put", "--total=40")...); exit != ExitOK {
+	if exit, _, stderr := callJSON(t, nil, append(args, "put", "--total=40")...); exit != ExitOK {
 		t.Fatal(stderr)
 	}
 	leader := c.leads(t, c.endpoints)
@@ -229,7 +231,7 @@ func TestConsulsLeaderIsKilled(t *testing.T) {
 		killed <- time.Now()
 	})
 	path := t.TempDir() + "/history.jsonl.gz"
-	_, result, stderr := callJSON(t, append(args, "mixed", "--verify", "--duration=6s", "--request-timeout=3s",
+	_, result, stderr := callJSON(t, nil, append(args, "mixed", "--verify", "--duration=6s", "--request-timeout=3s",
 		"--history", "--history-file="+path)...)
 	<-killed
 	if result.Outcomes.Unknown+result.Failed == 0 || result.Done-result.Failed < 500 {

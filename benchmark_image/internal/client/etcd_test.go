@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package client
 
 import (
@@ -48,7 +50,7 @@ func TestAgainstEtcd(t *testing.T) {
 		{[]string{"mixed", "--total=400", "--clients=9", "--key-size=8", "--key-space-size=2000", "--val-size=256",
 			"--verify", "--require-found", "--span-keys=50"}, 0},
 	} {
-		status, stdout, stderr := call(t, append(c.args, "--output=json", "--endpoints="+endpoint, "--dial-timeout=30s")...)
+		status, stdout, stderr := call(t, nil, append(c.args, "--output=json", "--endpoints="+endpoint, "--dial-timeout=30s")...)
 		var result report.Result
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 			t.Fatalf("%q: %v, stderr %s", c.args, err, stderr)
@@ -59,7 +61,7 @@ func TestAgainstEtcd(t *testing.T) {
 		}
 	}
 	var counted report.Result
-	_, stdout, _ := call(t, "range", "--endpoints="+endpoint, "--total=1", "--output=json", "00001", "00002",
+	_, stdout, _ := call(t, nil, "range", "--endpoints="+endpoint, "--total=1", "--output=json", "00001", "00002",
 		"--require-found")
 	if err := json.Unmarshal([]byte(stdout), &counted); err != nil || counted.Empty != 1 {
 		t.Errorf("2000 sequential keys end before 00001000: %s", stdout)
@@ -70,7 +72,7 @@ func TestAgainstEtcd(t *testing.T) {
 func TestFailedPutsAreNotInTheStore(t *testing.T) {
 	t.Parallel()
 	endpoint, _ := startEtcd(t, "--quota-backend-bytes=2097152")
-	status, result, stderr := callJSON(t, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000",
+	status, result, stderr := callJSON(t, nil, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000",
 		"--target-leader",
 		"--endpoints="+endpoint, "--dial-timeout=30s")
 	if status != ExitFailed || result.Codes["ResourceExhausted"] < 100 {
@@ -89,7 +91,7 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 	endpoints, processes := startCluster(t, 3)
 	all := "--endpoints=" + strings.Join(endpoints, ",")
 	keys := []string{"--key-size=4", "--key-space-size=100", "--dial-timeout=30s"}
-	if status, _, stderr := callJSON(t, append(keys, "put", "--total=100", "--clients=10", "--conns=3",
+	if status, _, stderr := callJSON(t, nil, append(keys, "put", "--total=100", "--clients=10", "--conns=3",
 		all)...); status != ExitOK {
 		t.Fatal(stderr)
 	}
@@ -99,7 +101,7 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 		}
 	}
 	start := time.Now()
-	status, result, stderr := callJSON(t, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s",
+	status, result, stderr := callJSON(t, nil, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s",
 		"--request-timeout=300ms",
 		"--run-timeout=20s", "--endpoints="+endpoints[0])...)
 	put, read := result.ByOperation["put"], result.ByOperation["range"]

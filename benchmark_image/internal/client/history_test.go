@@ -15,16 +15,17 @@ import (
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 	"containernet-env/benchmark_image/internal/verify"
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
 // mixedArgs are a load whose reads are checked, of 40 keys that hold a data set.
 var mixedArgs = []string{"--key-size=3", "--key-space-size=40", "--val-size=64", "--clients=12", "--conns=3"}
 
 // startLoaded starts a cluster that holds the data set of mixedArgs.
-func startLoaded(t *testing.T) *etcdtest.Cluster {
+func startLoaded(t *testing.T, w *worldtest.World) *etcdtest.Cluster {
 	t.Helper()
-	cluster := etcdtest.Start(t, 3)
-	if status, _, stderr := callJSON(t, append(mixedArgs, "put", "--total=40",
+	cluster := etcdtest.Simulate(w, 3, nil)
+	if status, _, stderr := callJSON(t, w, append(mixedArgs, "put", "--total=40",
 		endpointsOf(cluster))...); status != ExitOK {
 		t.Fatal(stderr)
 	}
@@ -36,12 +37,12 @@ func endpointsOf(cluster *etcdtest.Cluster) string {
 }
 
 // keep runs a load that keeps a history.
-func keep(t *testing.T, cluster *etcdtest.Cluster, args ...string) (result report.Result, path string) {
+func keep(t *testing.T, w *worldtest.World, cluster *etcdtest.Cluster, args ...string) (result report.Result, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "history.jsonl.gz")
 	args = append(append([]string{args[0], "--history", "--history-file=" + path, endpointsOf(cluster)}, mixedArgs...),
 		args[1:]...)
-	_, result, stderr := callJSON(t, args...)
+	_, result, stderr := callJSON(t, w, args...)
 	if result.History == nil || result.History.Lost > 0 {
 		t.Fatalf("history %+v: %s", result.History, stderr)
 	}
@@ -78,166 +79,182 @@ func once(number int) bool { return number%10_000 == 5000 }
 func often(number int) bool { return number%1_000 == 500 }
 
 func TestAStoreThatKeepsItsPromisesIsFoundTo(t *testing.T) {
-	cluster := startLoaded(t)
-	for _, args := range [][]string{
-		{"mixed", "--verify", "--total=6000", "--warmup=500"},
-		{"mixed", "--verify", "--total=3000", "--key-order=zipfian", "--ratio=0.1", "--consistency=s"},
-		{"put", "--total=2000"},
-		{"txn", "--total=2000", "--prefix="},
-		{"range", "--verify", "--total=2000"},
-	} {
-		result, path := keep(t, cluster, args...)
-		judged := judge(t, path, cluster.Events())
-		if result.Failed > 0 || judged.Verdict != verify.Holds || judged.Judged < 1500 || judged.Judged != judged.Operations {
-			t.Errorf("%q: %d failed, %v; %+v", args, result.Failed, result.Errors, judged)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := startLoaded(t, w)
+		for _, args := range [][]string{
+			{"mixed", "--verify", "--total=6000", "--warmup=500"},
+			{"mixed", "--verify", "--total=3000", "--key-order=zipfian", "--ratio=0.1", "--consistency=s"},
+			{"put", "--total=2000"},
+			{"txn", "--total=2000", "--prefix="},
+			{"range", "--verify", "--total=2000"},
+		} {
+			result, path := keep(t, w, cluster, args...)
+			judged := judge(t, path, cluster.Events())
+			if result.Failed > 0 || judged.Verdict != verify.Holds || judged.Judged < 1500 || judged.Judged != judged.Operations {
+				t.Errorf("%q: %d failed, %v; %+v", args, result.Failed, result.Errors, judged)
+			}
+			if got, want := judged.Operations, result.Requests; got != want && got != want+500 {
+				t.Errorf("%q: the history has %d of %d operations", args, got, want)
+			}
 		}
-		if got, want := judged.Operations, result.Requests; got != want && got != want+500 {
-			t.Errorf("%q: the history has %d of %d operations", args, got, want)
-		}
-	}
+	})
 }
 
 // TestBrokenPromisesAreFound has stores that break one promise in 10,000, or more.
 func TestBrokenPromisesAreFound(t *testing.T) {
-	for name, c := range map[string]struct {
-		broken  etcdtest.Broken
-		reason  string
-		online  string // how requests fail that find it out; empty: none need to
-		without bool   // it is found without the store's own history
-	}{
-		"a lost write":                  {etcdtest.Broken{Lose: once}, "lost a write that it had acknowledged", "", false},
-		"stale reads that tell":         {etcdtest.Broken{Stale: often}, "", "a linearizable read", true},
-		"stale reads that do not tell":  {etcdtest.Broken{Stale: often, Revisions: true}, "", "an older version", true},
-		"a failed write, applied twice": {etcdtest.Broken{Twice: once}, "", "", false},
-		"many lost writes": {etcdtest.Broken{Lose: func(n int) bool { return n%50 == 0 }}, "",
-			"an older version", true},
-		"many failed ones, all of which": {etcdtest.Broken{Twice: func(n int) bool { return n%50 == 0 }}, "", "", true},
-	} {
-		cluster := startLoaded(t)
-		cluster.Broken = c.broken
-		result, path := keep(t, cluster, "mixed", "--verify", "--total=21000", "--ratio=0.5")
-		judged := judge(t, path, cluster.Events())
-		if judged.Verdict != verify.Violated || !strings.Contains(judged.Reason, c.reason) || judged.Judged < 1000 {
-			t.Errorf("%s: %+v", name, judged)
-		}
-		if v := judged.Violation; v == nil || len(v.Operations) > 6 {
-			t.Errorf("%s: the violation is %+v", name, v)
-		}
-		if c.without {
-			if alone := judge(t, path, nil); alone.Verdict != verify.Violated {
-				t.Errorf("%s, without the store's history: %+v", name, alone)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		for name, c := range map[string]struct {
+			broken  etcdtest.Broken
+			reason  string
+			online  string // how requests fail that find it out; empty: none need to
+			without bool   // it is found without the store's own history
+		}{
+			"a lost write":                  {etcdtest.Broken{Lose: once}, "lost a write that it had acknowledged", "", false},
+			"stale reads that tell":         {etcdtest.Broken{Stale: often}, "", "a linearizable read", true},
+			"stale reads that do not tell":  {etcdtest.Broken{Stale: often, Revisions: true}, "", "an older version", true},
+			"a failed write, applied twice": {etcdtest.Broken{Twice: once}, "", "", false},
+			"many lost writes": {etcdtest.Broken{Lose: func(n int) bool { return n%50 == 0 }}, "",
+				"an older version", true},
+			"many failed ones, all of which": {etcdtest.Broken{Twice: func(n int) bool { return n%50 == 0 }}, "", "", true},
+		} {
+			cluster := startLoaded(t, w)
+			cluster.Broken = c.broken
+			result, path := keep(t, w, cluster, "mixed", "--verify", "--total=21000", "--ratio=0.5")
+			judged := judge(t, path, cluster.Events())
+			if judged.Verdict != verify.Violated || !strings.Contains(judged.Reason, c.reason) || judged.Judged < 1000 {
+				t.Errorf("%s: %+v", name, judged)
+			}
+			if v := judged.Violation; v == nil || len(v.Operations) > 6 {
+				t.Errorf("%s: the violation is %+v", name, v)
+			}
+			if c.without {
+				if alone := judge(t, path, nil); alone.Verdict != verify.Violated {
+					t.Errorf("%s, without the store's history: %+v", name, alone)
+				}
+			}
+			found := c.online == ""
+			for text := range result.Errors {
+				found = found || strings.Contains(text, c.online)
+			}
+			if !found {
+				t.Errorf("%s: no request found %q: %v", name, c.online, result.Errors)
 			}
 		}
-		found := c.online == ""
-		for text := range result.Errors {
-			found = found || strings.Contains(text, c.online)
-		}
-		if !found {
-			t.Errorf("%s: no request found %q: %v", name, c.online, result.Errors)
-		}
-	}
+	})
 }
 
 // TestAStoreThatDropsWhatItAcknowledgesFailsAMixedLoad: the data set is there, and every later write is dropped.
 func TestAStoreThatDropsWhatItAcknowledgesFailsAMixedLoad(t *testing.T) {
-	for _, frozen := range []bool{false, true} {
-		cluster := startLoaded(t)
-		cluster.Broken = etcdtest.Broken{Lose: func(int) bool { return true }, Frozen: frozen}
-		args := append([]string{"mixed", "--total=1000", "--verify", "--require-found", endpointsOf(cluster)}, mixedArgs...)
-		status, result, _ := callJSON(t, args...)
-		if status != ExitFailed || result.Codes["Check"] < 100 || result.Codes["Check"] != result.Failed {
-			t.Errorf("frozen %v: status %d, codes %v, errors %v", frozen, status, result.Codes, result.Errors)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		for _, frozen := range []bool{false, true} {
+			cluster := startLoaded(t, w)
+			cluster.Broken = etcdtest.Broken{Lose: func(int) bool { return true }, Frozen: frozen}
+			args := append([]string{"mixed", "--total=1000", "--verify", "--require-found", endpointsOf(cluster)}, mixedArgs...)
+			status, result, _ := callJSON(t, w, args...)
+			if status != ExitFailed || result.Codes["Check"] < 100 || result.Codes["Check"] != result.Failed {
+				t.Errorf("frozen %v: status %d, codes %v, errors %v", frozen, status, result.Codes, result.Errors)
+			}
 		}
-	}
+	})
 }
 
 // TestARevisionOfThePastFails checks that loads which verify nothing else find it, too.
 func TestARevisionOfThePastFails(t *testing.T) {
-	cluster := startLoaded(t)
-	cluster.Broken = etcdtest.Broken{Stale: func(n int) bool { return n%100 == 0 }}
-	args := append([]string{"mixed", "--total=2000", endpointsOf(cluster)}, mixedArgs...)
-	status, result, _ := callJSON(t, args...)
-	const want = "a linearizable read was answered at a revision below one that was told before it began"
-	if status != ExitFailed || result.Errors[want] == 0 || result.Errors[want] != result.Failed {
-		t.Errorf("status %d, errors %v", status, result.Errors)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := startLoaded(t, w)
+		cluster.Broken = etcdtest.Broken{Stale: func(n int) bool { return n%100 == 0 }}
+		args := append([]string{"mixed", "--total=2000", endpointsOf(cluster)}, mixedArgs...)
+		status, result, _ := callJSON(t, w, args...)
+		const want = "a linearizable read was answered at a revision below one that was told before it began"
+		if status != ExitFailed || result.Errors[want] == 0 || result.Errors[want] != result.Failed {
+			t.Errorf("status %d, errors %v", status, result.Errors)
+		}
+	})
 }
 
 // TestMixedLoadsCanBeReadAfterwards has loads of several runs leave their versions.
 func TestMixedLoadsCanBeReadAfterwards(t *testing.T) {
-	cluster := startLoaded(t)
-	before := string(cluster.Value("000"))
-	for _, args := range [][]string{{"mixed", "--verify"}, {"txn"}, {"mixed", "--verify", "--ratio=0.2"},
-		{"range", "--verify"}} {
-		status, _, stderr := callJSON(t, append(append(args, "--total=400", endpointsOf(cluster)), mixedArgs...)...)
-		if status != ExitOK {
-			t.Errorf("%q: %s", args, stderr)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := startLoaded(t, w)
+		before := string(cluster.Value("000"))
+		for _, args := range [][]string{{"mixed", "--verify"}, {"txn"}, {"mixed", "--verify", "--ratio=0.2"},
+			{"range", "--verify"}} {
+			status, _, stderr := callJSON(t, w, append(append(args, "--total=400", endpointsOf(cluster)), mixedArgs...)...)
+			if status != ExitOK {
+				t.Errorf("%q: %s", args, stderr)
+			}
 		}
-	}
-	if got := string(cluster.Value("000")); got == before {
-		t.Error("no version was written")
-	}
-	value := []byte(before)
-	value[5]++
-	cluster.Set("000", value)
-	status, result, _ := callJSON(t, append([]string{"range", "--verify", "--total=40", endpointsOf(cluster)},
-		mixedArgs...)...)
-	if status != ExitFailed || result.Failed != 1 {
-		t.Errorf("of 40 reads of a key that was changed %d failed", result.Failed)
-	}
+		if got := string(cluster.Value("000")); got == before {
+			t.Error("no version was written")
+		}
+		value := []byte(before)
+		value[5]++
+		cluster.Set("000", value)
+		status, result, _ := callJSON(t, w, append([]string{"range", "--verify", "--total=40", endpointsOf(cluster)},
+			mixedArgs...)...)
+		if status != ExitFailed || result.Failed != 1 {
+			t.Errorf("of 40 reads of a key that was changed %d failed", result.Failed)
+		}
+	})
 }
 
 func TestAVersionThatWasNeverWrittenFails(t *testing.T) {
-	cluster := startLoaded(t)
-	// What a read finds names a write of the same run whose turn has not come.
-	spoil := func(a *etcdserverpb.RangeResponse) {
-		for _, kv := range a.Kvs {
-			copy(kv.Value[9:15], "00zzzz")
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := startLoaded(t, w)
+		// What a read finds names a write of the same run whose turn has not come.
+		spoil := func(a *etcdserverpb.RangeResponse) {
+			for _, kv := range a.Kvs {
+				copy(kv.Value[9:15], "00zzzz")
+			}
 		}
-	}
-	cluster.Members[0].Spoil.Store(&spoil)
-	args := append([]string{"mixed", "--total=300", "--verify", "--endpoints=" + cluster.Endpoints()[0]}, mixedArgs...)
-	if status, result, _ := callJSON(t, args...); status != ExitFailed || result.Codes["Check"] < 50 {
-		t.Errorf("status %d, errors %v", status, result.Errors)
-	}
+		cluster.Members[0].Spoil.Store(&spoil)
+		args := append([]string{"mixed", "--total=300", "--verify", "--endpoints=" + cluster.Endpoints()[0]}, mixedArgs...)
+		if status, result, _ := callJSON(t, w, args...); status != ExitFailed || result.Codes["Check"] < 50 {
+			t.Errorf("status %d, errors %v", status, result.Errors)
+		}
+	})
 }
 
 // TestOutcomesThatAreUnknown has writes that are carried out although they fail with an unknown outcome.
 func TestOutcomesThatAreUnknown(t *testing.T) {
-	cluster := startLoaded(t)
-	member := cluster.Members[0]
-	go func() {
-		for range 3 {
-			before := member.Requests.Load()
-			waitUntil(t, func() bool { return member.Requests.Load() > before+200 })
-			member.Hang()
-			waitUntil(t, func() bool { return member.Requests.Load() > 0 })
-			time.Sleep(30 * time.Millisecond) // it hangs for longer than requests may take
-			member.Release()
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := startLoaded(t, w)
+		member := cluster.Members[0]
+		go func() {
+			for range 3 {
+				before := member.Requests.Load()
+				w.Until(func() bool { return member.Requests.Load() > before+200 })
+				member.Hang()
+				w.Until(func() bool { return member.Requests.Load() > 0 })
+				w.Sleep(30 * time.Millisecond) // it hangs for longer than requests may take
+				member.Release()
+			}
+			refuse := status.Error(codes.Unavailable, "etcdserver: request timed out")
+			member.Fail.Store(&refuse)
+			w.Sleep(20 * time.Millisecond) // for so long it refuses what it carries out
+			member.Fail.Store(nil)
+		}()
+		result, path := keep(t, w, cluster, "mixed", "--verify", "--duration=2s", "--request-timeout=10ms")
+		judged := judge(t, path, cluster.Events())
+		if result.Outcomes.Unknown == 0 || judged.Unknown == 0 || judged.Verdict != verify.Holds ||
+			judged.Resolved != judged.Unknown {
+			t.Errorf("%d unknown, %+v", result.Outcomes.Unknown, judged)
 		}
-		refuse := status.Error(codes.Unavailable, "etcdserver: request timed out")
-		member.Fail.Store(&refuse)
-		time.Sleep(20 * time.Millisecond) // for so long it refuses what it carries out
-		member.Fail.Store(nil)
-	}()
-	result, path := keep(t, cluster, "mixed", "--verify", "--duration=2s", "--request-timeout=10ms")
-	judged := judge(t, path, cluster.Events())
-	if result.Outcomes.Unknown == 0 || judged.Unknown == 0 || judged.Verdict != verify.Holds ||
-		judged.Resolved != judged.Unknown {
-		t.Errorf("%d unknown, %+v", result.Outcomes.Unknown, judged)
-	}
-	if alone := judge(t, path, nil); alone.Verdict != verify.Undecided {
-		t.Errorf("without the store's history: %+v", alone)
-	}
+		if alone := judge(t, path, nil); alone.Verdict != verify.Undecided {
+			t.Errorf("without the store's history: %+v", alone)
+		}
+	})
 }
 
 func TestAHistoryThatCannotBeKeptFailsTheRun(t *testing.T) {
-	cluster := startLoaded(t)
-	args := append([]string{"put", "--total=10", "--history", "--history-file=/nowhere/history", endpointsOf(cluster)},
-		mixedArgs...)
-	if status, result, _ := callJSON(t,
-		args...); status != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "/nowhere/history") ||
-		result.Done > 0 {
-		t.Errorf("status %d, %+v", status, result)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := startLoaded(t, w)
+		args := append([]string{"put", "--total=10", "--history", "--history-file=/nowhere/history", endpointsOf(cluster)},
+			mixedArgs...)
+		if status, result, _ := callJSON(t, w,
+			args...); status != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "/nowhere/history") ||
+			result.Done > 0 {
+			t.Errorf("status %d, %+v", status, result)
+		}
+	})
 }

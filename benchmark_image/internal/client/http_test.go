@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package client
 
 import (
@@ -58,7 +60,7 @@ func (r *replicaSet) start(t *testing.T, i int) {
 	t.Helper()
 	r.processes[i] = startMember(t, exec.Command(r.program, "--listen="+r.endpoints[i], fmt.Sprintf("--id=%d", i),
 		"--peers="+strings.Join(r.endpoints, ","), "--data="+r.folders[i], "--timeout=500ms", "--unsafe-no-fsync"))
-	waitUntil(t, func() bool { status, _, _ := get(t, "http://"+r.endpoints[i]+"/status"); return status == 200 })
+	eventually(t, func() bool { status, _, _ := get(t, "http://"+r.endpoints[i]+"/status"); return status == 200 })
 }
 
 func (r *replicaSet) kill(t *testing.T, i int) {
@@ -66,7 +68,7 @@ func (r *replicaSet) kill(t *testing.T, i int) {
 	if err := r.processes[i].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, func() bool { status, _, _ := get(t, "http://"+r.endpoints[i]+"/status"); return status == 0 })
+	eventually(t, func() bool { status, _, _ := get(t, "http://"+r.endpoints[i]+"/status"); return status == 0 })
 }
 
 // all is the flag that names them.
@@ -114,7 +116,7 @@ func TestAgainstReplicas(t *testing.T) {
 		{"mixed", []string{"--total=600", "--clients=10", "--conns=3", "--key-size=8", "--key-space-size=600",
 			"--val-size=256", "--verify"}, 0},
 	} {
-		status, result, stderr := callJSON(t, append(flags(c.operation, to), c.args...)...)
+		status, result, stderr := callJSON(t, nil, append(flags(c.operation, to), c.args...)...)
 		if status != ExitOK && c.empty == 0 || result.Failed > 0 || result.Empty != c.empty {
 			t.Errorf("%s %q: status %d, %d failed, %d empty: %v, %s", c.operation, c.args, status, result.Failed, result.Empty,
 				result.Errors, stderr)
@@ -136,13 +138,13 @@ func TestReplicasLoseWhatOneOfThemAcknowledged(t *testing.T) {
 		r.kill(t, 2)
 		common := append(quorums(quorum, quorum), r.all(), "--key-size=3", "--key-space-size=60", "--val-size=64",
 			"--total=60", "--clients=6")
-		if status, _, stderr := callJSON(t,
+		if status, _, stderr := callJSON(t, nil,
 			append(flags("put", common), "--target-member="+r.endpoints[0])...); status != ExitOK {
 			t.Fatal(stderr)
 		}
 		r.kill(t, 0)
 		r.start(t, 2)
-		status, result, _ := callJSON(t, append(flags("range", common), "--verify", "--target-member="+r.endpoints[2])...)
+		status, result, _ := callJSON(t, nil, append(flags("range", common), "--verify", "--target-member="+r.endpoints[2])...)
 		want := map[int]int{1: 60, 2: 0}[quorum]
 		if result.Failed != want || result.Codes["Check"] != want || (status == ExitOK) != (want == 0) {
 			t.Errorf("ack=from=%d: %d of %d reads failed: %v", quorum, result.Failed, result.Done, result.Errors)
@@ -155,7 +157,7 @@ func TestAHistoryTellsOfReplicasThatAreBehind(t *testing.T) {
 	r := startReplicas(t, 3)
 	common := append(quorums(1, 1), r.all(), "--key-size=3", "--key-space-size=40", "--val-size=64", "--clients=12",
 		"--conns=6", "--request-timeout=2s")
-	if status, _, stderr := callJSON(t, append(flags("put", common), "--total=40")...); status != ExitOK {
+	if status, _, stderr := callJSON(t, nil, append(flags("put", common), "--total=40")...); status != ExitOK {
 		t.Fatal(stderr)
 	}
 	path := filepath.Join(t.TempDir(), "history.jsonl.gz")
@@ -163,7 +165,7 @@ func TestAHistoryTellsOfReplicasThatAreBehind(t *testing.T) {
 		_ = r.processes[0].Kill() // the test tells if it did not
 	})
 	defer timer.Stop()
-	_, result, _ := callJSON(t,
+	_, result, _ := callJSON(t, nil,
 		append(flags("mixed", common), "--verify", "--duration=2s", "--history", "--history-file="+path)...)
 	if result.Outcomes.Failed+result.Outcomes.Unknown == 0 || result.Done-result.Failed < 1000 {
 		t.Errorf("%d of %d failed: %v", result.Failed, result.Done, result.Errors)
@@ -198,7 +200,7 @@ func TestServicesOverTLS(t *testing.T) {
 		args := []string{"--store=http", "--put-path=/{key}", "--get-path=/{key}", "--get-codes=200", "--absent-codes=410",
 			"--endpoints=" + server.Listener.Addr().String(), "--cacert=" + ca, "--cert=" + certificate, "--key=" + key,
 			"--key-space-size=50", "--key-size=4", "--val-size=3000", "--dial-timeout=5s"}
-		status, result, stderr := callJSON(t, append(flags("mixed", args), "--total=300", "--verify")...)
+		status, result, stderr := callJSON(t, nil, append(flags("mixed", args), "--total=300", "--verify")...)
 		if status != ExitOK || result.Done != 300 {
 			t.Errorf("%q: %d of %d failed: %v, %s", protocols, result.Failed, result.Done, result.Errors, stderr)
 		}

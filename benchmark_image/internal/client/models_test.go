@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,11 +12,12 @@ import (
 	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-func callJSON(t *testing.T, args ...string) (status int, result report.Result, stderr string) {
+func callJSON(t *testing.T, w *worldtest.World, args ...string) (status int, result report.Result, stderr string) {
 	t.Helper()
-	status, stdout, stderr := call(t, append(args, "--output=json")...)
+	status, stdout, stderr := call(t, w, append(args, "--output=json")...)
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 		t.Fatalf("%q: %v, stdout %q, stderr %s", args, err, stdout, stderr)
 	}
@@ -33,260 +35,237 @@ func configured(t *testing.T, result report.Result) *spec.Spec {
 	return s
 }
 
-func waitUntil(t *testing.T, condition func() bool) {
-	for deadline := time.Now().Add(20 * time.Second); !condition(); {
-		if time.Now().After(deadline) {
-			t.Error("waited 20 s")
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func TestAnOverloadedOpenLoopSaysSo(t *testing.T) {
-	t.Parallel()
-	cluster := etcdtest.Start(t, 1)
-	cluster.Members[0].Hang()
-	status, result, stderr := callJSON(t, "put", "--duration=400ms", "--rate=1000", "--clients=2",
-		"--request-timeout=100ms", "--dial-timeout=1s",
-		"--endpoints="+cluster.Members[0].Endpoint)
-	o := result.Outcomes
-	if status != ExitFailed || o.OK != 0 || o.Unknown < 2 || o.Unsent < 50 ||
-		o.Failed+o.Unknown+o.Unsent > result.Requests || result.Requests != 400 {
-		t.Errorf("status %d, %+v, %d requests, stderr %s", status, o, result.Requests, stderr)
-	}
-	if !result.Schedule.FellBehind || result.Schedule.Unsent != o.Unsent || result.ResponseTime != nil ||
-		result.Codes["DeadlineExceeded"] != o.Unknown-result.Abandoned {
-		t.Errorf("%+v, codes %v", *result.Schedule, result.Codes)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		cluster.Members[0].Hang()
+		status, result, stderr := callJSON(t, w, "put", "--duration=400ms", "--rate=1000", "--clients=2",
+			"--request-timeout=100ms", "--dial-timeout=1s",
+			"--endpoints="+cluster.Members[0].Endpoint)
+		o := result.Outcomes
+		if status != ExitFailed || o.OK != 0 || o.Unknown < 2 || o.Unsent < 50 ||
+			o.Failed+o.Unknown+o.Unsent > result.Requests || result.Requests != 400 {
+			t.Errorf("status %d, %+v, %d requests, stderr %s", status, o, result.Requests, stderr)
+		}
+		if !result.Schedule.FellBehind || result.Schedule.Unsent != o.Unsent || result.ResponseTime != nil ||
+			result.Codes["DeadlineExceeded"] != o.Unknown-result.Abandoned {
+			t.Errorf("%+v, codes %v", *result.Schedule, result.Codes)
+		}
+	})
 }
 
 func TestRequestsThatHangAtTheEndAreInTheText(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	member := cluster.Members[0]
-	go func() {
-		waitUntil(t, func() bool { return member.Requests.Load() > 50 })
-		member.Hang()
-	}()
-	status, stdout, stderr := call(t, "put", "--total=1000000", "--clients=7", "--run-timeout=500ms",
-		"--endpoints="+member.Endpoint)
-	if status != ExitFailed || !strings.Contains(stderr, "; 7 requests were cut off by the end and may have happened") {
-		t.Errorf("status %d, stderr %s", status, stderr)
-	}
-	if !strings.Contains(stdout,
-		"\nLeft out: 0 failed, 7 unknown (7 of these cut off by the end), 0 never sent; ") ||
-		!strings.Contains(stdout, " requests, 7 left out):\n") {
-		t.Errorf("stdout %s", stdout)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		member := cluster.Members[0]
+		go func() {
+			w.Until(func() bool { return member.Requests.Load() > 50 })
+			member.Hang()
+		}()
+		status, stdout, stderr := call(t, w, "put", "--total=1000000", "--clients=7", "--run-timeout=500ms",
+			"--endpoints="+member.Endpoint)
+		if status != ExitFailed || !strings.Contains(stderr, "; 7 requests were cut off by the end and may have happened") {
+			t.Errorf("status %d, stderr %s", status, stderr)
+		}
+		if !strings.Contains(stdout,
+			"\nLeft out: 0 failed, 7 unknown (7 of these cut off by the end), 0 never sent; ") ||
+			!strings.Contains(stdout, " requests, 7 left out):\n") {
+			t.Errorf("stdout %s", stdout)
+		}
+	})
 }
 
 func TestAWarmupThatFailsSaysSo(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	put := []string{"put", "--total=20", "--key-size=2", "--endpoints=" + cluster.Members[0].Endpoint}
-	if status, _, stderr := callJSON(t, put...); status != ExitOK {
-		t.Fatal(stderr)
-	}
-	read := []string{"range", "--total=20", "--warmup=40", "--key-size=2", "--key-space-size=40", "--require-found",
-		"--endpoints=" + cluster.Members[0].Endpoint}
-	status, result, stderr := callJSON(t, read...)
-	if w := result.Warmup; status != ExitOK || w.OK != 20 || w.Failed != 20 || w.Unknown != 0 || w.Abandoned != 0 {
-		t.Errorf("status %d, %+v", status, *result.Warmup)
-	}
-	if !strings.Contains(stderr, "of 40 requests of the warm-up 20 failed and 0 may have happened") {
-		t.Errorf("stderr %q", stderr)
-	}
-	if _, stdout, _ := call(t, read...); !strings.HasSuffix(stdout,
-		"\nWarm-up: 20 ok, 20 failed, 0 unknown (0 of these cut off by the end)\n") {
-		t.Errorf("stdout %s", stdout)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		put := []string{"put", "--total=20", "--key-size=2", "--endpoints=" + cluster.Members[0].Endpoint}
+		if status, _, stderr := callJSON(t, w, put...); status != ExitOK {
+			t.Fatal(stderr)
+		}
+		read := []string{"range", "--total=20", "--warmup=40", "--key-size=2", "--key-space-size=40", "--require-found",
+			"--endpoints=" + cluster.Members[0].Endpoint}
+		status, result, stderr := callJSON(t, w, read...)
+		if w := result.Warmup; status != ExitOK || w.OK != 20 || w.Failed != 20 || w.Unknown != 0 || w.Abandoned != 0 {
+			t.Errorf("status %d, %+v", status, *result.Warmup)
+		}
+		if !strings.Contains(stderr, "of 40 requests of the warm-up 20 failed and 0 may have happened") {
+			t.Errorf("stderr %q", stderr)
+		}
+		if _, stdout, _ := call(t, w, read...); !strings.HasSuffix(stdout,
+			"\nWarm-up: 20 ok, 20 failed, 0 unknown (0 of these cut off by the end)\n") {
+			t.Errorf("stdout %s", stdout)
+		}
+	})
 }
 
 func TestDurations(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	endpoint := "--endpoints=" + cluster.Members[0].Endpoint
-	for _, args := range [][]string{{"--clients=3"}, {"--rate=1000", "--arrival=poisson", "--clients=5"},
-		{"--rate=1000", "--clients=5"}} {
-		before := cluster.Members[0].Requests.Load()
-		status, result, stderr := callJSON(t, append([]string{"put", "--duration=300ms", endpoint}, args...)...)
-		sent := int(cluster.Members[0].Requests.Load() - before)
-		if status != ExitOK || result.OK != sent || result.Requests != sent+result.Outcomes.Unsent || result.TotalS < 0.2 ||
-			result.TotalS > 5 {
-			t.Errorf("%q: status %d, %d of %d ok, %d sent, took %v s, stderr %s", args, status, result.OK, result.Requests,
-				sent, result.TotalS, stderr)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		endpoint := "--endpoints=" + cluster.Members[0].Endpoint
+		for _, args := range [][]string{{"--clients=3"}, {"--rate=1000", "--arrival=poisson", "--clients=5"},
+			{"--rate=1000", "--clients=5"}} {
+			before := cluster.Members[0].Requests.Load()
+			status, result, stderr := callJSON(t, w, append([]string{"put", "--duration=300ms", endpoint}, args...)...)
+			sent := int(cluster.Members[0].Requests.Load() - before)
+			if status != ExitOK || result.OK != sent || result.Requests != sent+result.Outcomes.Unsent || result.TotalS < 0.2 ||
+				result.TotalS > 5 {
+				t.Errorf("%q: status %d, %d of %d ok, %d sent, took %v s, stderr %s", args, status, result.OK, result.Requests,
+					sent, result.TotalS, stderr)
+			}
+			if made := configured(t,
+				result); made.Total != 0 || made.Duration != 300*time.Millisecond || (result.Schedule == nil) != (made.Rate == 0) {
+				t.Errorf("%q: configured %s", args, result.Configured)
+			}
 		}
-		if made := configured(t,
-			result); made.Total != 0 || made.Duration != 300*time.Millisecond || (result.Schedule == nil) != (made.Rate == 0) {
-			t.Errorf("%q: configured %s", args, result.Configured)
-		}
-	}
+	})
 }
 
 func TestAWarmupIsInNoFigure(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	endpoint := "--endpoints=" + cluster.Members[0].Endpoint
-	status, result, stderr := callJSON(t, "put", endpoint, "--total=100", "--clients=4", "--warmup=50")
-	if status != ExitOK || result.OK != 100 || result.Requests != 100 || result.Clients != 4 || result.Warmup.OK != 50 {
-		t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
-	}
-	// Each request writes a key of its own, in the warm-up too.
-	if got := cluster.Members[0].Requests.Load(); got != 150 || len(cluster.Keys()) != 150 {
-		t.Errorf("%d requests wrote %d keys", got, len(cluster.Keys()))
-	}
-	rows := 0
-	for _, row := range result.Timeline {
-		rows += row.OK
-	}
-	if result.ResponseTime.Count != 100 || result.RateOffered != nil || rows != result.OK {
-		t.Errorf("%d latencies, the timeline has %d of %d", result.ResponseTime.Count, rows, result.OK)
-	}
-	// What the machine keeps the client from sending before the end is not sent later.
-	const chances = 5
-	for range chances {
-		status, result, stderr = callJSON(t, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms",
-			"--clients=4")
-		if status == ExitOK && result.Outcomes.Unsent == 0 && result.Warmup.OK == 20 {
-			break
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		endpoint := "--endpoints=" + cluster.Members[0].Endpoint
+		status, result, stderr := callJSON(t, w, "put", endpoint, "--total=100", "--clients=4", "--warmup=50")
+		if status != ExitOK || result.OK != 100 || result.Requests != 100 || result.Clients != 4 || result.Warmup.OK != 50 {
+			t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
 		}
-	}
-	if status != ExitOK || *result.RateOffered != 400 || result.OK != 40 || result.Requests != 40 ||
-		result.Warmup.OK != 20 {
-		t.Errorf("status %d, %+v, warm-up %+v, stderr %s", status, result, result.Warmup, stderr)
-	}
-	status, stdout, _ := call(t, "put", endpoint, "--total=20", "--rate=2000", "--clients=4")
-	if status != ExitOK || !strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") || !strings.Contains(stdout,
-		"99.9% in -\n") {
-		t.Errorf("status %d, stdout %s", status, stdout)
-	}
+		// Each request writes a key of its own, in the warm-up too.
+		if got := cluster.Members[0].Requests.Load(); got != 150 || len(cluster.Keys()) != 150 {
+			t.Errorf("%d requests wrote %d keys", got, len(cluster.Keys()))
+		}
+		rows := 0
+		for _, row := range result.Timeline {
+			rows += row.OK
+		}
+		if result.ResponseTime.Count != 100 || result.RateOffered != nil || rows != result.OK {
+			t.Errorf("%d latencies, the timeline has %d of %d", result.ResponseTime.Count, rows, result.OK)
+		}
+		// What the machine keeps the client from sending before the end is not sent later.
+		const chances = 5
+		for range chances {
+			status, result, stderr = callJSON(t, w, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms",
+				"--clients=4")
+			if status == ExitOK && result.Outcomes.Unsent == 0 && result.Warmup.OK == 20 {
+				break
+			}
+		}
+		if status != ExitOK || *result.RateOffered != 400 || result.OK != 40 || result.Requests != 40 ||
+			result.Warmup.OK != 20 {
+			t.Errorf("status %d, %+v, warm-up %+v, stderr %s", status, result, result.Warmup, stderr)
+		}
+		status, stdout, _ := call(t, w, "put", endpoint, "--total=20", "--rate=2000", "--clients=4")
+		if status != ExitOK || !strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") || !strings.Contains(stdout,
+			"99.9% in -\n") {
+			t.Errorf("status %d, stdout %s", status, stdout)
+		}
+	})
 }
 
 // TestALoadSeedLeavesTheValuesAlone: it changes which keys are used when, and what was written is verified all the
 // same.
 func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
-	keysOf := func(args ...string) []string {
-		cluster := etcdtest.Start(t, 1)
-		common := []string{"--key-size=4", "--key-space-size=100", "--val-size=64", "--endpoints=" +
-			cluster.Members[0].Endpoint}
-		if status, _, stderr := callJSON(t, append(append([]string{"put", "--total=50"}, args...),
-			common...)...); status != ExitOK {
-			t.Fatal(stderr)
-		}
-		written := cluster.Keys()
-		put := []string{"put", "--total=100", "--seed=5", "--load-seed=6"}
-		read := []string{"range", "--total=100", "--verify", "--seed=5", "--load-seed=7", "--key-order=uniform"}
-		for _, args := range [][]string{put, read} {
-			if status, result, stderr := callJSON(t, append(args, common...)...); status != ExitOK || result.OK != 100 {
-				t.Errorf("%q: status %d, %+v, stderr %s", args, status, result.Outcomes, stderr)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		keysOf := func(args ...string) []string {
+			cluster := etcdtest.Simulate(w, 1, nil)
+			common := []string{"--key-size=4", "--key-space-size=100", "--val-size=64", "--endpoints=" +
+				cluster.Members[0].Endpoint}
+			if status, _, stderr := callJSON(t, w, append(append([]string{"put", "--total=50"}, args...),
+				common...)...); status != ExitOK {
+				t.Fatal(stderr)
 			}
+			written := cluster.Keys()
+			put := []string{"put", "--total=100", "--seed=5", "--load-seed=6"}
+			read := []string{"range", "--total=100", "--verify", "--seed=5", "--load-seed=7", "--key-order=uniform"}
+			for _, args := range [][]string{put, read} {
+				if status, result, stderr := callJSON(t, w, append(args, common...)...); status != ExitOK || result.OK != 100 {
+					t.Errorf("%q: status %d, %+v, stderr %s", args, status, result.Outcomes, stderr)
+				}
+			}
+			return written
 		}
-		return written
-	}
-	first, again, other := keysOf("--seed=5", "--load-seed=1"), keysOf("--seed=9", "--load-seed=1"), keysOf("--seed=5",
-		"--load-seed=2")
-	if len(first) != 50 || !slices.Equal(first, again) || slices.Equal(first, other) {
-		t.Errorf("%d keys, the same with another seed: %v, with another load seed: %v", len(first),
-			slices.Equal(first, again), slices.Equal(first, other))
-	}
+		first, again, other := keysOf("--seed=5", "--load-seed=1"), keysOf("--seed=9", "--load-seed=1"), keysOf("--seed=5",
+			"--load-seed=2")
+		if len(first) != 50 || !slices.Equal(first, again) || slices.Equal(first, other) {
+			t.Errorf("%d keys, the same with another seed: %v, with another load seed: %v", len(first),
+				slices.Equal(first, again), slices.Equal(first, other))
+		}
+	})
 }
 
 func TestMixedLoadsAreChecked(t *testing.T) {
-	cluster := etcdtest.Start(t, 3)
-	endpoints := "--endpoints=" + strings.Join(cluster.Endpoints(), ",")
-	keys := []string{"--key-size=4", "--key-space-size=200", "--val-size=100", endpoints, "--seed=5"}
-	if status, _, stderr := callJSON(t, append([]string{"put", "--total=200"}, keys...)...); status != ExitOK {
-		t.Fatal(stderr)
-	}
-	for _, order := range []string{"sequential", "shuffled", "uniform", "zipfian"} {
-		status, result, stderr := callJSON(t, append([]string{"mixed", "--total=1000", "--clients=7", "--ratio=0.3",
-			"--verify", "--require-found", "--key-order=" + order}, keys...)...)
-		put, read := result.ByOperation["put"], result.ByOperation["range"]
-		if status != ExitOK || put.OK+read.OK != 1000 || put.OK < 230 || put.OK > 370 || read.ServiceTime.Count != read.OK {
-			t.Errorf("%s: status %d, %d puts, %d ranges, stderr %s", order, status, put.OK, read.OK, stderr)
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 3, nil)
+		endpoints := "--endpoints=" + strings.Join(cluster.Endpoints(), ",")
+		keys := []string{"--key-size=4", "--key-space-size=200", "--val-size=100", endpoints, "--seed=5"}
+		if status, _, stderr := callJSON(t, w, append([]string{"put", "--total=200"}, keys...)...); status != ExitOK {
+			t.Fatal(stderr)
 		}
-		if status, _, stderr := callJSON(t, append([]string{"range", "--total=300", "--verify", "--key-order=" + order},
-			keys...)...); status != ExitOK {
-			t.Errorf("%s: reads: %s", order, stderr)
+		for _, order := range []string{"sequential", "shuffled", "uniform", "zipfian"} {
+			status, result, stderr := callJSON(t, w, append([]string{"mixed", "--total=1000", "--clients=7", "--ratio=0.3",
+				"--verify", "--require-found", "--key-order=" + order}, keys...)...)
+			put, read := result.ByOperation["put"], result.ByOperation["range"]
+			if status != ExitOK || put.OK+read.OK != 1000 || put.OK < 230 || put.OK > 370 || read.ServiceTime.Count != read.OK {
+				t.Errorf("%s: status %d, %d puts, %d ranges, stderr %s", order, status, put.OK, read.OK, stderr)
+			}
+			if status, _, stderr := callJSON(t, w, append([]string{"range", "--total=300", "--verify", "--key-order=" + order},
+				keys...)...); status != ExitOK {
+				t.Errorf("%s: reads: %s", order, stderr)
+			}
 		}
-	}
-	if len(cluster.Keys()) != 200 {
-		t.Errorf("%d keys", len(cluster.Keys()))
-	}
-	for _, change := range []string{"--seed=6", "--val-size=99", "--key-space-size=201"} {
-		args := append(append([]string{"range", "--total=201", "--verify"}, keys...), change)
-		status, result, _ := callJSON(t, args...)
-		if status != ExitFailed || result.Outcomes.Failed == 0 || result.Codes["Check"] != result.Failed {
-			t.Errorf("%s: status %d, %+v, codes %v, errors %v", change, status, result.Outcomes, result.Codes, result.Errors)
+		if len(cluster.Keys()) != 200 {
+			t.Errorf("%d keys", len(cluster.Keys()))
 		}
-	}
+		for _, change := range []string{"--seed=6", "--val-size=99", "--key-space-size=201"} {
+			args := append(append([]string{"range", "--total=201", "--verify"}, keys...), change)
+			status, result, _ := callJSON(t, w, args...)
+			if status != ExitFailed || result.Outcomes.Failed == 0 || result.Codes["Check"] != result.Failed {
+				t.Errorf("%s: status %d, %+v, codes %v, errors %v", change, status, result.Outcomes, result.Codes, result.Errors)
+			}
+		}
+	})
 }
 
 func TestTargetMember(t *testing.T) {
-	cluster := etcdtest.Start(t, 3)
-	endpoints := cluster.Endpoints()
-	status, result, stderr := callJSON(t, "put", "--total=30", "--conns=2", "--endpoints="+strings.Join(endpoints, ","),
-		"--target-member="+endpoints[1])
-	if status != ExitOK || cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 ||
-		len(result.Endpoints) != 3 || configured(t, result).TargetMember != endpoints[1] {
-		t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
-	}
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 3, nil)
+		endpoints := cluster.Endpoints()
+		status, result, stderr := callJSON(t, w, "put", "--total=30", "--conns=2", "--endpoints="+strings.Join(endpoints, ","),
+			"--target-member="+endpoints[1])
+		if status != ExitOK || cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 ||
+			len(result.Endpoints) != 3 || configured(t, result).TargetMember != endpoints[1] {
+			t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
+		}
+	})
 }
 
-// TestAStalledRunIsEndedWhenItWasToldTo has a member that no longer answers.
-func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		args  []string
-		ended bool
-	}{
-		{[]string{"--total=1000", "--stall-timeout=300ms"}, true},
-		{[]string{"--duration=1500ms", "--stall-timeout=300ms"}, true},
-		{[]string{"--duration=1500ms"}, false}, // a failover is measured through
-		{[]string{"--total=20", "--stall-timeout=0"}, false},
-	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			t.Parallel() // they wait
-			cluster := etcdtest.Start(t, 1)
-			cluster.Members[0].Hang()
-			args := append([]string{"put", "--dial-timeout=1s", "--request-timeout=100ms", "--clients=2",
-				"--endpoints=" + cluster.Members[0].Endpoint}, c.args...)
-			_, result, _ := callJSON(t, args...)
-			reason := ""
-			if result.Reason != nil {
-				reason = *result.Reason
-			}
-			if got := reason == "no request succeeded for 300ms"; got != c.ended {
-				t.Errorf("%q: reason %q after %.1f s", args, reason, result.TotalS)
-			}
-		})
-	}
-}
-
-// TestARunWithoutAMemberIsEndedWhenItWasToldTo kills the only member: the time for opening connections, which no
+// TestWhatEndsARun has a member that no longer answers, or that is gone: the time for opening connections, which no
 // scenario sets, ends no run that is to measure a failover.
-func TestARunWithoutAMemberIsEndedWhenItWasToldTo(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"--total=1000000":                                        "no member could be reached for 300ms",
-		"--total=1000000 --stall-timeout=700ms":                  "no request succeeded for 700ms",
-		"--duration=1500ms":                                      "",
-		"--duration=1500ms --stall-timeout=0":                    "",
-		"--total=1000000 --stall-timeout=0 --run-timeout=1500ms": "the run timeout of 1.5s was reached",
+func TestWhatEndsARun(t *testing.T) {
+	hangs, stops := (*etcdtest.Member).Hang, (*etcdtest.Member).Stop
+	for args, c := range map[string]struct {
+		happens func(*etcdtest.Member)
+		reason  string
+		total   float64 // s
+	}{
+		"--request-timeout=100ms --total=1000 --stall-timeout=300ms":      {hangs, "no request succeeded for 300ms", 0.4},
+		"--request-timeout=100ms --duration=1500ms --stall-timeout=300ms": {hangs, "no request succeeded for 300ms", 0.4},
+		"--request-timeout=100ms --duration=1500ms":                       {hangs, "", 1.6}, // a failover is measured through
+		"--request-timeout=100ms --total=120 --stall-timeout=0":           {hangs, "", 1.4},
+		"--total=1000000":                                        {stops, "no member could be reached for 300ms", 0.401},
+		"--total=1000000 --stall-timeout=700ms":                  {stops, "no request succeeded for 700ms", 0.799},
+		"--duration=1500ms --stall-timeout=0":                    {stops, "", 1.5},
+		"--total=1000000 --stall-timeout=0 --run-timeout=1500ms": {stops, "the run timeout of 1.5s was reached", 1.5},
 	} {
-		t.Run(args, func(t *testing.T) {
-			t.Parallel() // they wait
-			cluster := etcdtest.Start(t, 1)
-			member := cluster.Members[0]
-			go func() {
-				waitUntil(t, func() bool { return member.Requests.Load() > 10 })
-				member.Stop()
-			}()
-			_, result, _ := callJSON(t, append([]string{"put", "--dial-timeout=300ms", "--clients=2", "--endpoints=" +
-				member.Endpoint}, strings.Fields(args)...)...)
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			member := etcdtest.Simulate(w, 1, nil).Members[0]
+			w.After(100*time.Millisecond, func() { c.happens(member) })
+			_, result, _ := callJSON(t, w, append([]string{"put", "--dial-timeout=300ms", "--clients=2",
+				"--endpoints=" + member.Endpoint}, strings.Fields(args)...)...)
 			reason := ""
 			if result.Reason != nil {
 				reason = *result.Reason
 			}
-			if reason != want || result.OK == 0 || result.Outcomes.Failed == 0 {
-				t.Errorf("%s: reason %q after %.1f s, %+v", args, reason, result.TotalS, result.Outcomes)
+			if reason != c.reason || math.Abs(result.TotalS-c.total) > 0.1 || result.OK == 0 {
+				t.Errorf("%s: reason %q after %v s, %+v", args, reason, result.TotalS, result.Outcomes)
 			}
 		})
 	}

@@ -6,76 +6,41 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
 // TestAnyNumberOfPoissonStartsBeginsAtOnce: to compute those of a day at the highest rate takes half an hour.
 func TestAnyNumberOfPoissonStartsBeginsAtOnce(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	member := cluster.Members[0]
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	ended := make(chan int)
-	var stdout, stderr strings.Builder
-	go func() {
-		ended <- Main(ctx, "dev", secure.Files,
-			strings.Fields("put --total=80000000000 --rate=1000000 --arrival=poisson --clients=4 "+
-				"--key-space-size=100 --output=json --endpoints="+member.Endpoint), &stdout, &stderr)
-	}()
-	waitUntil(t, func() bool { return member.Requests.Load() > 20 })
-	cancel(ErrCancelled)
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Fatal("it did not end")
-	}
-	var result report.Result
-	if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil {
-		t.Fatal(err)
-	}
-	if o := result.Outcomes; o.OK == 0 || o.Failed != 0 || !strings.HasPrefix(result.Problem(),
-		"cancelled") || *result.RateAchieved <= 0 {
-		t.Errorf("%+v, %s", o, stderr.String())
-	}
-}
-
-// notDriven is a transport of a load that never begins.
-type notDriven struct{ t *testing.T }
-
-func (d notDriven) Drive(context.Context, int, *load.Run) { d.t.Error("requests were sent") }
-
-// TestAWarmupOfPoissonStartsEndsWithItsContext while its requests are counted, which would take half an hour.
-func TestAWarmupOfPoissonStartsEndsWithItsContext(t *testing.T) {
-	for _, change := range []func(*spec.Spec){
-		func(s *spec.Spec) { s.WarmupDuration = 20 * time.Hour },
-		func(s *spec.Spec) { s.WarmupRequests = 72_000_000_000 },
-	} {
-		s := spec.Default(spec.Put)
-		s.Rate, s.Arrival = spec.MaxRate, spec.Poisson
-		change(&s)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, ErrCancelled)
-		defer cancel()
-		b := &benchmark{spec: &s}
-		over := make(chan struct{})
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 1, nil)
+		member := cluster.Members[0]
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		ended := make(chan int)
+		var stdout, stderr strings.Builder
 		go func() {
-			defer close(over)
-			b.run(ctx, notDriven{t})
+			ended <- mainIn(ctx, w, "dev", secure.Files,
+				strings.Fields("put --total=80000000000 --rate=1000000 --arrival=poisson --clients=4 "+
+					"--key-space-size=100 --output=json --endpoints="+member.Endpoint), &stdout, &stderr)
 		}()
-		select {
-		case <-over:
-		case <-time.After(20 * time.Second):
-			t.Fatal("it goes on counting")
+		w.Until(func() bool { return member.Requests.Load() > 20 })
+		cancel(ErrCancelled)
+		<-ended
+		var result report.Result
+		if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil {
+			t.Fatal(err)
 		}
-		if b.setting.Reason != ErrCancelled.Error() || b.setting.Run != nil {
-			t.Errorf("reason %q, a run %+v", b.setting.Reason, b.setting.Run)
+		if o := result.Outcomes; o.OK == 0 || o.Failed != 0 || !strings.HasPrefix(result.Problem(),
+			"cancelled") || *result.RateAchieved <= 0 {
+			t.Errorf("%+v, %s", o, stderr.String())
 		}
-	}
+	})
 }
 
 // TestTheLastStartOfAPoissonSchedule: where it is not computed, it is before the time that stands for it, and close to

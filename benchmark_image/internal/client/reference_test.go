@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package client
 
 import (
@@ -87,7 +89,7 @@ func TestTheReferenceLeavesTheSameStore(t *testing.T) {
 		"range --total=50 " + again + " --prefix --keys-only --require-found",
 	} {
 		args := append(strings.Fields(load), "--dial-timeout=30s")
-		if status, _, stderr := call(t, append(args, "--endpoints="+ours)...); status != ExitOK {
+		if status, _, stderr := call(t, nil, append(args, "--endpoints="+ours)...); status != ExitOK {
 			t.Errorf("%s: %s", load, stderr)
 		}
 		if result := throughGRPCGo(t, append(args, "--endpoints="+reference)...); result.OK != result.Requests {
@@ -108,19 +110,19 @@ func TestTransactions(t *testing.T) {
 		"--total=500", "--clients=20", "--conns=3", "--key-size=4", "--val-size=100", "--endpoints=" + endpoint,
 		"--dial-timeout=30s",
 	}
-	missing, result, _ := callJSON(t, append(load, "txn")...)
+	missing, result, _ := callJSON(t, nil, append(load, "txn")...)
 	if missing != ExitFailed || result.Outcomes.Failed != 500 || result.Codes["Check"] != 500 {
 		t.Errorf("keys that are not there: status %d, %+v", missing, result.Outcomes)
 	}
 	if other := throughGRPCGo(t, append(load, "txn")...); other.Codes["Check"] != 500 {
 		t.Errorf("keys that are not there, through grpc-go: %v", other.Codes)
 	}
-	put, _, _ := callJSON(t, append(load, "put")...)
+	put, _, _ := callJSON(t, nil, append(load, "put")...)
 	before := contents(t, endpoint)
 	if put != ExitOK || !strings.HasPrefix(before, "revision 501, 500 keys\n") {
 		t.Fatalf("status %d: %.200s", put, before)
 	}
-	status, result, stderr := callJSON(t, append(load, "txn", "--warmup=10")...)
+	status, result, stderr := callJSON(t, nil, append(load, "txn", "--warmup=10")...)
 	after := contents(t, endpoint)
 	if status != ExitOK || result.OK != 500 || result.Operation != "txn" || !strings.HasPrefix(after,
 		"revision 1011, 500 keys\n") {
@@ -129,7 +131,7 @@ func TestTransactions(t *testing.T) {
 	if n := strings.Count(after, " version 2: ") + strings.Count(after, " version 3: "); n != 500 {
 		t.Errorf("%d keys of 500 were overwritten: %.200s", n, after)
 	}
-	status, result, stderr = callJSON(t, append(load, "range", "--verify", "--require-found", "--key-space-size=500")...)
+	status, result, stderr = callJSON(t, nil, append(load, "range", "--verify", "--require-found", "--key-space-size=500")...)
 	if status != ExitOK || result.OK != 500 {
 		t.Errorf("read afterwards: status %d, %+v, stderr %s", status, result.Outcomes, stderr)
 	}

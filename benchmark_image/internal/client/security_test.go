@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package client
 
 import (
@@ -62,7 +64,7 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 		{with("--key=" + ca), "read the client's certificate: " + certificate + " and " + ca + ": tls: "},
 		{with("--cacert=" + write(t, strings.Repeat("x", spec.MaxSecret+1))), "is larger than 1048576 bytes"},
 	} {
-		status, _, stderr := call(t, c.args...)
+		status, _, stderr := call(t, nil, c.args...)
 		if status != ExitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr,
 			"\n") != 1 || strings.Contains(stderr, "sesame") {
 			t.Errorf("%q: status %d, %q, want one line with %q", c.args[9:], status, stderr, c.want)
@@ -72,12 +74,12 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 		t.Error("requests were sent")
 	}
 	for _, line := range []string{"a secret", "a secret\n", "a secret\r\nsecond line"} {
-		if status, _, stderr := call(t, with("--password-file="+write(t, line))...); status != ExitOK {
+		if status, _, stderr := call(t, nil, with("--password-file="+write(t, line))...); status != ExitOK {
 			t.Errorf("%q: status %d, %s", line, status, stderr)
 		}
 	}
 	t.Setenv(spec.PasswordVariable, "a secret")
-	status, stdout, stderr := call(t, with("--output=json")...)
+	status, stdout, stderr := call(t, nil, with("--output=json")...)
 	if status != ExitOK || len(cluster.Keys()) != 100 || strings.Contains(stdout+stderr, "a secret") {
 		t.Errorf("status %d, %d keys, %s%s", status, len(cluster.Keys()), stdout, stderr)
 	}
@@ -175,7 +177,7 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 		{"range", "--total=2000", "--clients=50", "--key-size=8", "--key-space-size=2000", "--key-prefix=allowed/",
 			"--require-found"},
 	} {
-		status, result, stderr := callJSON(t, append(args, own...)...)
+		status, result, stderr := callJSON(t, nil, append(args, own...)...)
 		if status != ExitOK || result.OK != result.Requests || result.Requests < 1900 {
 			t.Errorf("%q: status %d, %d of %d, %s", args, status, result.OK, result.Requests, stderr)
 		}
@@ -189,7 +191,7 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 		{`read the keys before "forbidden/`, "range --key-prefix=forbidden/ --key-size=8 --key-space-size=10 --span-keys=3"},
 		{`read the keys before "b" from "allowed/"`, "range allowed/ b"},
 	} {
-		status, result, stderr := callJSON(t, append(strings.Fields(c.args), append(own, "--total=20")...)...)
+		status, result, stderr := callJSON(t, nil, append(strings.Fields(c.args), append(own, "--total=20")...)...)
 		wants := []string{"the user may not " + c.want,
 			"nothing of the load was sent: " + endpoint + ": PermissionDenied: etcdserver: permission denied"}
 		if status != ExitFailed || result.Done != 0 || !strings.Contains(stderr, wants[0]) ||
@@ -198,7 +200,7 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 		}
 	}
 	t.Setenv(spec.PasswordVariable, "wrong")
-	status, result, stderr := callJSON(t, append(own, "put", "--total=20", "--prefix=allowed/")...)
+	status, result, stderr := callJSON(t, nil, append(own, "put", "--total=20", "--prefix=allowed/")...)
 	if status != ExitFailed || result.Requests != 0 && result.OK != 0 || !strings.Contains(stderr,
 		"authentication failed, invalid user ID or password") {
 		t.Errorf("status %d, %s", status, stderr)

@@ -1,112 +1,74 @@
 package client
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"containernet-env/benchmark_image/internal/report"
-	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// argumentsOf is the variable of the environment that makes the test's program a benchmark-client.
-const argumentsOf = "BENCHMARK_CLIENT_ARGUMENTS"
-
-func TestMain(m *testing.M) {
-	// A copy of the test's program is the program that it is named as.
-	switch filepath.Base(os.Args[0]) {
-	case "benchmark-client":
-		Process("test", nil)
-	case "benchmark-client-tls":
-		Process("test", secure.Files)
-	}
-	if arguments := os.Getenv(argumentsOf); arguments != "" {
-		os.Exit(Main(context.Background(), "test", nil, strings.Fields(arguments), os.Stdout, os.Stderr))
-	}
-	os.Exit(runTests(m))
-}
-
-// programFolder holds programs that tests share.
-var programFolder string
-
-func runTests(m *testing.M) int {
-	folder, err := os.MkdirTemp("", "client-test-")
-	if err != nil {
-		panic(err)
-	}
-	defer func() {
-		if err := os.RemoveAll(folder); err != nil {
-			panic(err)
-		}
-	}()
-	programFolder = folder
-	return m.Run()
-}
-
-// stopForASecond runs the client and stops it for a second once it has sent 200 requests.
-func stopForASecond(t *testing.T, arguments string) (result report.Result, complaints string) {
+// disturbed runs a load of a member 1 ms away, to which something happens after a second.
+func disturbed(t *testing.T, arguments string, happens func(w *worldtest.World, m *etcdtest.Member)) (
+	result report.Result, complaints string) {
 	t.Helper()
-	cluster := etcdtest.Start(t, 1)
-	member := cluster.Members[0]
-	arguments += " --output=json --endpoints=" + member.Endpoint
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), argumentsOf+"="+arguments)
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	waitUntil(t, func() bool { return member.Requests.Load() > 200 })
-	if err := command.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Error(err)
-	}
-	<-time.After(time.Second) // the length of the stop is what is measured
-	if err := command.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Error(err)
-	}
-	if err := command.Wait(); err != nil {
-		t.Errorf("%v, stderr %s", err, stderr.String())
-	}
-	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
-		t.Fatalf("%v: %s", err, stdout.String())
-	}
-	t.Logf("a pause of %.3f s", result.PauseS)
-	// It may have been stopped right before it was to run, or right after that.
-	if result.PauseS < 0.85 || result.PauseS > 2 {
-		t.Errorf("the longest pause is %v s", result.PauseS)
-	}
-	if result.CPUS <= 0 || result.CPUS > 60 || result.RunDelayS == nil {
-		t.Errorf("it took %v s of CPU time and waited for a core for %v", result.CPUS, result.RunDelayS)
-	}
-	return result, stderr.String()
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		member := etcdtest.Simulate(w, 1, nil).Members[0]
+		w.After(time.Second, func() { happens(w, member) })
+		_, result, complaints = callJSON(t, w, append(strings.Fields(arguments), "--endpoints="+member.Endpoint)...)
+	})
+	return result, complaints
 }
+
+func stopForASecond(w *worldtest.World, _ *etcdtest.Member) { w.StopProcess(time.Second) }
 
 // TestAClosedLoopTellsItsPause: its figures show a stop as slow requests only. Nothing fails that was answered
 // meanwhile, although the deadlines have passed, and the time without a success that ends a run.
 func TestAClosedLoopTellsItsPause(t *testing.T) {
-	result, _ := stopForASecond(t,
-		"put --total=100000 --clients=200 --conns=200 --request-timeout=800ms --stall-timeout=900ms")
-	if result.OK != 100_000 {
-		t.Errorf("%+v: %v, reason %v", result.Outcomes, result.Errors, result.Reason)
+	result, _ := disturbed(t, "put --total=40000 --clients=50 --conns=50 --request-timeout=800ms --stall-timeout=900ms",
+		stopForASecond)
+	// The process is to run every 10 ms.
+	if result.OK != 40_000 || result.PauseS < 0.99 || result.PauseS > 1 || result.TotalS != 2.6 {
+		t.Errorf("%+v in %v s: %v, reason %v, a pause of %v s", result.Outcomes, result.TotalS, result.Errors, result.Reason,
+			result.PauseS)
 	}
 }
 
 // TestAGeneratorThatStoodStillSaysSo stops the client for a quarter of a run, in which 500 requests were due.
 func TestAGeneratorThatStoodStillSaysSo(t *testing.T) {
-	result, complaints := stopForASecond(t, "put --total=1000 --rate=500 --clients=8")
-	// Requests that came due while the backlog was sent are late too, and not by the stop alone.
-	s := result.Schedule
-	t.Logf("%d late, %d of them by the generator, worst %.3f s", s.Late, s.GeneratorLate, s.WorstLagS)
-	if s.Late < 450 || s.GeneratorLate < 450 || s.GeneratorLate < s.Late/2 || !strings.Contains(complaints,
-		"the generator itself was too slow") {
+	result, complaints := disturbed(t, "put --total=1000 --rate=500 --clients=8", stopForASecond)
+	// Of them, those of the last 10 ms are not late. Those that are due while the backlog is sent, 8 each 2 ms, are late
+	// and count as the generator's where they were due in the stop, which is until 10 ms after its beginning not known.
+	if s := result.Schedule; s.Late < 495 || s.Late > 695 || s.GeneratorLate < 490 || s.GeneratorLate > 500 ||
+		!strings.Contains(complaints, "the generator itself was too slow") {
 		t.Errorf("%+v, stderr %s", *s, complaints)
 	}
+}
+
+// TestAStallShowsInTheResponseTime lets the member answer nothing for a second: 500 of 2000 requests were due in that
+// time, and their response times are spread evenly from 0 to 1 s. That is a quarter of all, so one in 20 takes longer
+// than 0.8 s. Only the requests in flight see it in their service time.
+func TestAStallShowsInTheResponseTime(t *testing.T) {
+	result, stderr := disturbed(t, "put --total=2000 --rate=500 --clients=8 --conns=2 --key-size=8",
+		func(w *worldtest.World, m *etcdtest.Member) {
+			m.Hang()
+			w.After(time.Second, m.Release)
+		})
+	expect := func(what string, holds bool) {
+		if !holds {
+			t.Errorf("it does not hold that %s; %+v, stderr %s", what, *result.Schedule, stderr)
+		}
+	}
+	response, service := result.ResponseTime.PercentilesS["95"], result.ServiceTime.PercentilesS["95"]
+	expect("the p95 of the response time is about 0.8 s", *response > 0.79 && *response < 0.83)
+	expect("the p95 of the service time is 2 ms", *service > 0.0019 && *service < 0.0021)
+	expect("all are ok", result.OK == 2000 && result.Outcomes.Unsent == 0)
+	expect("the rate is 500/s", *result.RateOffered == 500 && *result.RateAchieved > 499)
+	s := result.Schedule
+	expect("the schedule was left for a second", s.FellBehind && s.WorstLagS > 0.98 && s.WorstLagS < 1 && s.Late > 490)
+	expect("that is not by the generator", s.ClientsShort && s.GeneratorLate == 0)
+	expect("stderr says so", strings.Contains(stderr, "the schedule was not kept") &&
+		strings.Contains(stderr, "all clients were busy"))
 }

@@ -1,3 +1,5 @@
+//go:build plumbing
+
 package client
 
 import (
@@ -49,7 +51,7 @@ func startZooKeeper(t *testing.T, members int, lines ...string) (endpoints []str
 	for i := range members {
 		processes = append(processes, startZooKeeperMember(t, path, i, endpoints[i], servers, lines))
 	}
-	waitUntil(t, func() bool {
+	eventually(t, func() bool {
 		leads := 0
 		for _, endpoint := range endpoints {
 			if mode := zooKeeperMode(endpoint); mode == "leader" || mode == "standalone" {
@@ -142,7 +144,7 @@ func TestAgainstZooKeeper(t *testing.T) {
 		{"txn --total=2000 --clients=60 --conns=7 --sequential-keys --val-size=100", 0, 0},
 		{"mixed --total=4000 --clients=50 --conns=5 --key-space-size=100 --val-size=100 --prefix=m/ --verify", -1, -1},
 	} {
-		status, result, stderr := callJSON(t, append(strings.Fields(c.args), "--store=zookeeper", "--dial-timeout=30s",
+		status, result, stderr := callJSON(t, nil, append(strings.Fields(c.args), "--store=zookeeper", "--dial-timeout=30s",
 			"--endpoints="+endpoints[0])...)
 		if status != ExitOK || result.OK != result.Requests || c.empty >= 0 && result.Empty != c.empty ||
 			c.second >= 0 && result.SecondTries != c.second || result.Leader == nil || *result.Leader != endpoints[0] {
@@ -150,7 +152,7 @@ func TestAgainstZooKeeper(t *testing.T) {
 				result.SecondTries, stderr)
 		}
 	}
-	missing, result, _ := callJSON(t, "txn", "--store=zookeeper", "--total=5", "--prefix=no", "--endpoints="+endpoints[0])
+	missing, result, _ := callJSON(t, nil, "txn", "--store=zookeeper", "--total=5", "--prefix=no", "--endpoints="+endpoints[0])
 	if missing != ExitFailed || result.Outcomes.Failed != 5 || result.Codes["Check"] != 5 {
 		t.Errorf("transactions of keys that are not there: %+v", result.Outcomes)
 	}
@@ -166,7 +168,7 @@ func TestAgainstZooKeeper(t *testing.T) {
 	if data, _, err = there.Get("/large%2F000"); err != nil || len(data) != 1_000_000 {
 		t.Errorf("a large value has %d bytes: %v", len(data), err)
 	}
-	if _, text, _ := call(t, "put", "--store=zookeeper", "--total=2000", "--endpoints="+endpoints[0],
+	if _, text, _ := call(t, nil, "put", "--store=zookeeper", "--total=2000", "--endpoints="+endpoints[0],
 		"--sequential-keys"); !strings.Contains(text, "\nSecond tries: 1 writes took two round trips") {
 		t.Errorf("the text says nothing of second tries: %.600s", text)
 	}
@@ -176,7 +178,7 @@ func TestAgainstZooKeeper(t *testing.T) {
 func TestRevisionsOfZooKeeper(t *testing.T) {
 	endpoints, _ := startZooKeeper(t, 3)
 	file := filepath.Join(t.TempDir(), "history")
-	status, result, stderr := callJSON(t, "mixed", "--store=zookeeper", "--total=6000", "--clients=60", "--conns=9",
+	status, result, stderr := callJSON(t, nil, "mixed", "--store=zookeeper", "--total=6000", "--clients=60", "--conns=9",
 		"--key-space-size=300", "--key-size=4", "--val-size=60", "--verify", "--history", "--history-file="+file,
 		"--endpoints="+strings.Join(endpoints, ","))
 	if status != ExitOK {
@@ -223,7 +225,7 @@ func TestSessionsOfZooKeeperExpire(t *testing.T) {
 	endpoints, processes := startZooKeeper(t, 1, "maxSessionTimeout=1000")
 	ended := make(chan report.Result)
 	go func() {
-		_, result, _ := callJSON(t, "put", "--store=zookeeper", "--duration=6s", "--clients=8", "--conns=4", "--rate=200",
+		_, result, _ := callJSON(t, nil, "put", "--store=zookeeper", "--duration=6s", "--clients=8", "--conns=4", "--rate=200",
 			"--request-timeout=500ms", "--endpoints="+endpoints[0])
 		ended <- result
 	}()
@@ -260,7 +262,7 @@ func TestTheLeaderOfZooKeeperIsKilled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "history")
 	ended := make(chan report.Result)
 	go func() {
-		_, result, _ := callJSON(t, "put", "--store=zookeeper", "--duration=8s", "--clients=8", "--conns=4", "--rate=200",
+		_, result, _ := callJSON(t, nil, "put", "--store=zookeeper", "--duration=8s", "--clients=8", "--conns=4", "--rate=200",
 			"--target-leader", "--request-timeout=1s", "--val-size=40", "--history", "--history-file="+file,
 			"--endpoints="+strings.Join(endpoints, ","))
 		ended <- result
@@ -297,7 +299,7 @@ func TestZooKeeperWithoutAQuorum(t *testing.T) {
 	servers := []string{"server.1=" + freePort(t) + ":" + portOf(freePort(t)), "server.2=" + freePort(t) + ":" +
 		portOf(freePort(t)), "server.3=" + freePort(t) + ":" + portOf(freePort(t))}
 	startZooKeeperMember(t, path, 0, endpoint, servers, nil)
-	waitUntil(t, func() bool {
+	eventually(t, func() bool {
 		c, err := net.Dial("tcp", endpoint)
 		if err == nil {
 			_ = c.Close()
@@ -307,7 +309,7 @@ func TestZooKeeperWithoutAQuorum(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"put --total=5", "it has no quorum"}, {"put --total=5 --target-leader", "knows of none"},
 	} {
-		_, stdout, stderr := call(t, append(strings.Fields(c.args), "--store=zookeeper", "--dial-timeout=2s", "--output=json",
+		_, stdout, stderr := call(t, nil, append(strings.Fields(c.args), "--store=zookeeper", "--dial-timeout=2s", "--output=json",
 			"--endpoints="+endpoint)...)
 		var result report.Result
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil || !strings.Contains(stderr, c.want) {
@@ -321,7 +323,7 @@ func TestTheDefaultEndpointOfZooKeeper(t *testing.T) {
 	if _, err := net.Dial("tcp", zookeeper.DefaultEndpoint); err == nil {
 		t.Skip("somebody listens there")
 	}
-	_, _, stderr := call(t, "put", "--store=zookeeper", "--total=1", "--dial-timeout=100ms")
+	_, _, stderr := call(t, nil, "put", "--store=zookeeper", "--total=1", "--dial-timeout=100ms")
 	if !strings.Contains(stderr, zookeeper.DefaultEndpoint) {
 		t.Error(stderr)
 	}

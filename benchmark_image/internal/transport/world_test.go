@@ -81,12 +81,11 @@ type trial struct {
 	steps   map[int]time.Duration // stops of the process within its calls
 	script  []string              // what there is, for messages
 
-	latency  time.Duration
-	exact    bool // what is sent takes the latency and no more, and connections stay
-	hangs    bool
-	expiries int
-	elected  time.Duration // the last time, since the start of the load; 0: never
-	leader   uint64
+	latency time.Duration
+	exact   bool // what is sent takes the latency and no more, and connections stay
+	hangs   bool
+	elected time.Duration // the last time, since the start of the load; 0: never
+	leader  uint64
 
 	transport *Transport
 	run2      *load.Run
@@ -274,8 +273,11 @@ func (s *trial) addFault() {
 		add(m.Endpoint+" closes its connections in order", m.Leave)
 	case 7:
 		if s.users != nil {
-			s.expiries++
 			add("all tokens expire", s.users.Expire)
+			if s.one(2) {
+				at += s.ms(1, 25)
+				add("all tokens expire again", s.users.Expire)
+			}
 			break
 		}
 		leader := uint64(1 + s.random.IntN(len(s.cluster.Members)))
@@ -475,6 +477,8 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 		s.problem("request %d has failed with %v, and was carried out", i, record.Code())
 	case put && outcome == load.Unknown && s.exact && r == nil:
 		s.problem("request %d may have been carried out, and never arrived", i)
+	case record.Code() == store.Unauthenticated && s.exact && r != nil && r.refused < 2:
+		s.problem("request %d was refused because of its token, and not sent again", i)
 	case outcome == load.Abandoned && s.result.Reason == "":
 		s.problem("request %d is abandoned, and the run was not ended", i)
 	}
