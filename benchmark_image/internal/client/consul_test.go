@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/verify"
 )
 
@@ -31,7 +33,7 @@ func startConsul(t *testing.T, members int, oneAddress bool) *consulCluster {
 		t.Skip("CONSUL_BINARY is not set: build consul_image")
 	}
 	c := &consulCluster{}
-	net := fmt.Sprintf("127.%d.%d.", 16+os.Getpid()%200, 1+time.Now().UnixNano()/1000%250)
+	net := fmt.Sprintf("127.%d.%d.", 16+os.Getpid()%200, 1+rand.IntN(250))
 	var common, joins []string
 	// Where the leadership is to stay, also on a machine that is busy; 1 is an election within a second.
 	multiplier := 3
@@ -68,7 +70,7 @@ func startConsul(t *testing.T, members int, oneAddress bool) *consulCluster {
 // awaitLeader waits until all members name one leader, and gives the address of its RPC.
 func (c *consulCluster) awaitLeader(t *testing.T, endpoints []string) (leader string) {
 	t.Helper()
-	eventually(t, func() bool {
+	hang.Until(t, "a leader", func() bool {
 		leader = ""
 		for _, endpoint := range endpoints {
 			status, body, _ := get(t, "http://"+endpoint+"/v1/status/leader")
@@ -187,13 +189,13 @@ func TestConsulOnOneAddress(t *testing.T) {
 		t.Errorf("leader %v, expected %s: %v, %s", result.Leader, c.endpoints[leader], result.Errors, stderr)
 	}
 	// The load follows the leader when it moves.
-	timer := time.AfterFunc(time.Second, func() {
+	go func() {
+		<-hang.Midway(time.Second)
 		answer, err := http.Post("http://"+c.endpoints[leader]+"/v1/operator/raft/transfer-leader", "", nil)
 		if err != nil || answer.StatusCode != 200 {
 			t.Error("the leadership does not move: ", err)
 		}
-	})
-	defer timer.Stop()
+	}()
 	_, result, stderr = callJSON(t, nil, "put", "--store=consul", "--endpoints="+strings.Join(c.endpoints, ","),
 		"--duration=4s", "--target-leader", "--clients=3")
 	leader = c.leads(t, c.endpoints)
@@ -225,15 +227,13 @@ func TestConsulsLeaderIsKilled(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	leader := c.leads(t, c.endpoints)
-	killed := make(chan time.Time, 1)
-	time.AfterFunc(1500*time.Millisecond, func() {
-		_ = c.processes[leader].Kill() // the test tells if it did not
-		killed <- time.Now()
-	})
+	go func() {
+		<-hang.Midway(1500 * time.Millisecond)
+		_ = c.processes[leader].Kill() // the test shows if it did not
+	}()
 	path := t.TempDir() + "/history.jsonl.gz"
 	_, result, stderr := callJSON(t, nil, append(args, "mixed", "--verify", "--duration=6s", "--request-timeout=3s",
 		"--history", "--history-file="+path)...)
-	<-killed
 	if result.Outcomes.Unknown+result.Failed == 0 || result.Done-result.Failed < 500 {
 		t.Errorf("%d of %d failed: %s", result.Failed, result.Done, stderr)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 	"containernet-env/benchmark_image/internal/verify"
 )
@@ -60,7 +61,7 @@ func (r *replicaSet) start(t *testing.T, i int) {
 	t.Helper()
 	r.processes[i] = startMember(t, exec.Command(r.program, "--listen="+r.endpoints[i], fmt.Sprintf("--id=%d", i),
 		"--peers="+strings.Join(r.endpoints, ","), "--data="+r.folders[i], "--timeout=500ms", "--unsafe-no-fsync"))
-	eventually(t, func() bool { status, _, _ := get(t, "http://"+r.endpoints[i]+"/status"); return status == 200 })
+	hang.Until(t, "the replica", func() bool { status, _, _ := get(t, "http://"+r.endpoints[i]+"/status"); return status == 200 })
 }
 
 func (r *replicaSet) kill(t *testing.T, i int) {
@@ -68,7 +69,7 @@ func (r *replicaSet) kill(t *testing.T, i int) {
 	if err := r.processes[i].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { status, _, _ := get(t, "http://"+r.endpoints[i]+"/status"); return status == 0 })
+	hang.Until(t, "the end of the replica", func() bool { status, _, _ := get(t, "http://"+r.endpoints[i]+"/status"); return status == 0 })
 }
 
 // all is the flag that names them.
@@ -161,10 +162,10 @@ func TestAHistoryTellsOfReplicasThatAreBehind(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	path := filepath.Join(t.TempDir(), "history.jsonl.gz")
-	timer := time.AfterFunc(700*time.Millisecond, func() {
-		_ = r.processes[0].Kill() // the test tells if it did not
-	})
-	defer timer.Stop()
+	go func() {
+		<-hang.Midway(700 * time.Millisecond)
+		_ = r.processes[0].Kill() // the test shows if it did not
+	}()
 	_, result, _ := callJSON(t, nil,
 		append(flags("mixed", common), "--verify", "--duration=2s", "--history", "--history-file="+path)...)
 	if result.Outcomes.Failed+result.Outcomes.Unknown == 0 || result.Done-result.Failed < 1000 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
@@ -42,19 +43,6 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// hangs is how long a plumbing test waits at most.
-const hangs = time.Minute
-
-// eventually waits until something holds.
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(hangs); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come")
-		}
-	}
-}
-
 // notDriven is a transport of a load that never begins.
 type notDriven struct{ t *testing.T }
 
@@ -69,17 +57,18 @@ func TestAWarmupOfPoissonStartsEndsWithItsContext(t *testing.T) {
 		s := spec.Default(spec.Put)
 		s.Rate, s.Arrival = spec.MaxRate, spec.Poisson
 		change(&s)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, ErrCancelled)
-		defer cancel()
+		ctx, cancel := context.WithCancelCause(t.Context())
 		b := &benchmark{spec: &s}
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
 			b.run(ctx, notDriven{t})
 		}()
+		<-hang.Midway(50 * time.Millisecond)
+		cancel(ErrCancelled)
 		select {
 		case <-over:
-		case <-time.After(20 * time.Second):
+		case <-hang.Midway(hang.Limit):
 			t.Fatal("it goes on counting")
 		}
 		if b.setting.Reason != ErrCancelled.Error() || b.setting.Run != nil {

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
@@ -52,7 +52,7 @@ func contents(t *testing.T, endpoint string) string {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	all, err := etcdserverpb.NewKVClient(connection).Range(ctx,
 		&etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
@@ -242,7 +243,7 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 		_ = connection.Close() // all is answered
 	}()
 	auth := etcdserverpb.NewAuthClient(connection)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	wait := grpc.WaitForReady(true)
 	grant := func(from, before string) func() error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/store/zookeeper"
@@ -51,7 +52,7 @@ func startZooKeeper(t *testing.T, members int, lines ...string) (endpoints []str
 	for i := range members {
 		processes = append(processes, startZooKeeperMember(t, path, i, endpoints[i], servers, lines))
 	}
-	eventually(t, func() bool {
+	hang.Until(t, "a quorum", func() bool {
 		leads := 0
 		for _, endpoint := range endpoints {
 			if mode := zooKeeperMode(endpoint); mode == "leader" || mode == "standalone" {
@@ -90,12 +91,12 @@ func startZooKeeperMember(t *testing.T, path string, i int, endpoint string, ser
 
 // zooKeeperMode asks a server; empty: it does not say. The reference client does not understand these servers.
 func zooKeeperMode(endpoint string) string {
-	connection, err := net.DialTimeout("tcp", endpoint, time.Second)
+	connection, err := net.DialTimeout("tcp", endpoint, hang.Limit)
 	if err != nil {
 		return ""
 	}
 	defer connection.Close()
-	_ = connection.SetDeadline(time.Now().Add(time.Second))
+	_ = connection.SetDeadline(hang.Deadline())
 	_, _ = io.WriteString(connection, "srvr")
 	text, _ := io.ReadAll(connection)
 	_, mode, _ := strings.Cut(string(text), "Mode: ")
@@ -229,7 +230,7 @@ func TestSessionsOfZooKeeperExpire(t *testing.T) {
 			"--request-timeout=500ms", "--endpoints="+endpoints[0])
 		ended <- result
 	}()
-	<-time.After(2 * time.Second) // of the load
+	<-hang.Midway(2 * time.Second) // of the load
 	stop(t, processes[0], 2*time.Second)
 	result := <-ended
 	last := result.Timeline[len(result.Timeline)-1]
@@ -249,7 +250,7 @@ func stop(t *testing.T, process *os.Process, d time.Duration) {
 	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(d)
+	<-hang.Midway(d)
 	if err := process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +268,7 @@ func TestTheLeaderOfZooKeeperIsKilled(t *testing.T) {
 			"--endpoints="+strings.Join(endpoints, ","))
 		ended <- result
 	}()
-	<-time.After(2 * time.Second) // of the load
+	<-hang.Midway(2 * time.Second) // of the load
 	if err := processes[leader].Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +300,7 @@ func TestZooKeeperWithoutAQuorum(t *testing.T) {
 	servers := []string{"server.1=" + freePort(t) + ":" + portOf(freePort(t)), "server.2=" + freePort(t) + ":" +
 		portOf(freePort(t)), "server.3=" + freePort(t) + ":" + portOf(freePort(t))}
 	startZooKeeperMember(t, path, 0, endpoint, servers, nil)
-	eventually(t, func() bool {
+	hang.Until(t, "the end of the quorum", func() bool {
 		c, err := net.Dial("tcp", endpoint)
 		if err == nil {
 			_ = c.Close()

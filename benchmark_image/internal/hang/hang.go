@@ -12,9 +12,15 @@ const Limit = time.Minute
 // Until waits for a condition.
 func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Limit); !condition(); time.Sleep(5 * time.Millisecond) {
+	for deadline := Deadline(); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited %v for %s", Limit, what)
 		}
 	}
 }
+
+// Deadline is when what begins now hangs.
+func Deadline() time.Time { return time.Now().Add(Limit) }
+
+// Midway is readable in the middle of a real load that has lasted for d, or later: no test judges when.
+func Midway(d time.Duration) <-chan time.Time { return time.After(d) }

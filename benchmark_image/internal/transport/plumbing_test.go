@@ -4,6 +4,7 @@ package transport
 
 import (
 	"bytes"
+	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
@@ -150,22 +151,9 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 		}
 		transport.Close()
 	}
-	eventually(t, "files and goroutines to go", func() bool {
+	hang.Until(t, "files and goroutines to go", func() bool {
 		return count() <= files+2 && runtime.NumGoroutine() <= routines+2
 	})
-}
-
-// hangs is how long a plumbing test waits at most.
-const hangs = time.Minute
-
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(hangs); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s", what)
-		}
-	}
 }
 
 // TestHTTPRequestsDoNotAllocate counts what the whole process allocates while a member answers from memory.
@@ -283,7 +271,7 @@ func TestALeaderIsFollowedAfterAnExpiry(t *testing.T) {
 	go func() { ended <- run.Attack(t.Context(), transport) }()
 	users.Expire()
 	cluster.Elect(2)
-	eventually(t, "requests at the new leader", func() bool { return cluster.Members[1].Requests.Load() > 50 })
+	hang.Until(t, "requests at the new leader", func() bool { return cluster.Members[1].Requests.Load() > 50 })
 	run.Stop("enough")
 	if result := <-ended; result.Failed != 0 {
 		t.Errorf("%d failed: %v", result.Failed, result.Errors)

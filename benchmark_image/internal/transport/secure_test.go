@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/store"
@@ -127,8 +128,11 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 	}
 	defer transport.Close()
 	renewed.Store(&cluster.Members[1].Endpoint)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-hang.Midway(500 * time.Millisecond) // by then it is refused; it would be tried again for a minute
+		cancel()
+	}()
 	if transport.moveTo(ctx, cluster.Members[1].Endpoint) {
 		t.Error("the load moved to a member that is not trusted")
 	}

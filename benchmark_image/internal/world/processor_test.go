@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 func TestRunDelayIsThatOfAllThreads(t *testing.T) {
@@ -51,11 +50,10 @@ func TestRunDelayIsUnknownWithoutAccounts(t *testing.T) {
 
 func TestProcessorCountsTheWorkOfThisProcess(t *testing.T) {
 	before, work := processorNow(), 0
-	for begin := time.Now(); time.Since(begin) < 30*time.Millisecond || processorNow().used == before.used; {
+	for processorNow().used == before.used {
 		work++
 	}
-	used, _ := processorNow().Since(before)
-	if used <= 0 || used > 10*time.Second {
+	if used, _ := processorNow().Since(before); used <= 0 {
 		t.Errorf("%d turns took %v of CPU time", work, used)
 	}
 }
