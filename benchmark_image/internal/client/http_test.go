@@ -167,7 +167,7 @@ func TestAHistoryTellsOfReplicasThatAreBehind(t *testing.T) {
 		_ = r.processes[0].Kill() // the test shows if it did not
 	}()
 	_, result, _ := callJSON(t, nil,
-		append(flags("mixed", common), "--verify", "--duration=2s", "--history", "--history-file="+path)...)
+		append(flags("mixed", common), "--verify", "--total=3000", "--rate=1000", "--history", "--history-file="+path)...)
 	if result.Outcomes.Failed+result.Outcomes.Unknown == 0 || result.Done-result.Failed < 1000 {
 		t.Errorf("%d of %d failed: %v", result.Failed, result.Done, result.Errors)
 	}

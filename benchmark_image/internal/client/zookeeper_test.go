@@ -300,7 +300,7 @@ func TestZooKeeperWithoutAQuorum(t *testing.T) {
 	servers := []string{"server.1=" + freePort(t) + ":" + portOf(freePort(t)), "server.2=" + freePort(t) + ":" +
 		portOf(freePort(t)), "server.3=" + freePort(t) + ":" + portOf(freePort(t))}
 	startZooKeeperMember(t, path, 0, endpoint, servers, nil)
-	hang.Until(t, "the end of the quorum", func() bool {
+	hang.Until(t, "the member", func() bool {
 		c, err := net.Dial("tcp", endpoint)
 		if err == nil {
 			_ = c.Close()

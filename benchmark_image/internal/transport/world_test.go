@@ -84,6 +84,7 @@ type trial struct {
 	latency time.Duration
 	exact   bool // what is sent takes the latency and no more, and connections stay
 	hangs   bool
+	few     bool          // requests at a time on a connection
 	elected time.Duration // the last time, since the start of the load; 0: never
 	leader  uint64
 
@@ -124,6 +125,9 @@ func newTrial(t *testing.T, w *worldtest.World) *trial {
 	}
 	s.makeMembers()
 	s.makeLoad()
+	if s.users != nil {
+		s.addExpiries(s.ms(0, 150))
+	}
 	for range s.random.IntN(4) {
 		s.addFault()
 	}
@@ -149,6 +153,7 @@ func (s *trial) makeMembers() {
 	jitter, pieces, narrow := s.one(5), s.one(5), s.one(8)
 	s.exact = !jitter && !pieces && !narrow
 	slow, streams := s.ms(0, 12), s.one(6)
+	s.few = streams
 	for i, m := range s.cluster.Members {
 		m.Listener.Latency, m.Listener.Pieces = s.latency, pieces
 		if jitter {
@@ -273,11 +278,7 @@ func (s *trial) addFault() {
 		add(m.Endpoint+" closes its connections in order", m.Leave)
 	case 7:
 		if s.users != nil {
-			add("all tokens expire", s.users.Expire)
-			if s.one(2) {
-				at += s.ms(1, 25)
-				add("all tokens expire again", s.users.Expire)
-			}
+			s.addExpiries(at)
 			break
 		}
 		leader := uint64(1 + s.random.IntN(len(s.cluster.Members)))
@@ -293,6 +294,15 @@ func (s *trial) addFault() {
 			s.cancel = errors.New("cancelled")
 			s.run2.Stop("cancelled")
 		})
+	}
+}
+
+// addExpiries lets all tokens expire, once or shortly after each other, so that a request meets several expiries.
+func (s *trial) addExpiries(at time.Duration) {
+	for range 1 + s.random.IntN(4) {
+		s.faults = append(s.faults, fault{at, s.users.Expire})
+		s.note("at %v all tokens expire", at)
+		at += s.ms(1, 15)
 	}
 }
 
@@ -421,6 +431,10 @@ func (s *trial) judge() int {
 				s.problem("request %d has no outcome, and was sent", i)
 			}
 		}
+	}
+	if undisturbed := len(s.faults)+len(s.steps) == 0 && !s.few; undisturbed && s.result.Failed > 0 &&
+		s.options.RequestTimeout >= 250*time.Millisecond {
+		s.problem("%d requests failed, and nothing went wrong: %v", s.result.Failed, s.result.Errors)
 	}
 	s.judgePauses()
 	s.judgeEnd()

@@ -32,6 +32,7 @@ type Listener struct {
 	address  netip.AddrPort
 	serve    func(*Conn)
 	state    listening
+	attempts uint64
 	accepted []*Conn
 }
 
@@ -110,6 +111,7 @@ type Conn struct {
 	peer     *Conn
 	listener *Listener
 	random   *rand.Rand
+	number   uint64
 	inside   bool // of the process
 	fd       int  // 0: none
 
@@ -140,12 +142,13 @@ func (w *World) connect(to netip.AddrPort, silence time.Duration) *Conn {
 	w.all = append(w.all, client)
 	l := w.listeners[to]
 	if l == nil {
-		w.schedule(&w.outside, 0, func() { client.fail(unix.ECONNREFUSED) })
+		w.schedule(&w.outside, 0, 4, func() { client.fail(unix.ECONNREFUSED) })
 		return client
 	}
-	number := uint64(len(l.accepted))<<32 | uint64(l.address.Addr().As4()[3]) | 1<<63
-	server := &Conn{w: w, listener: l, peer: client, random: w.Random(number), ready: true, room: window}
-	client.peer, client.listener, client.random = server, l, w.Random(number|1<<62)
+	l.attempts++
+	number := l.attempts<<32 | uint64(l.address.Addr().As4()[3])<<8 | 1<<63
+	server := &Conn{w: w, listener: l, peer: client, number: number, random: w.Random(number), ready: true, room: window}
+	client.number, client.peer, client.listener, client.random = number|1<<62, server, l, w.Random(number|1<<62)
 	client.room = l.Window
 	if client.room == 0 {
 		client.room = window
@@ -159,13 +162,13 @@ func (w *World) connect(to netip.AddrPort, silence time.Duration) *Conn {
 func (w *World) attempt(c *Conn, again time.Duration) {
 	l := c.listener
 	there := l.Latency
-	w.schedule(&w.outside, there, func() {
+	w.schedule(&w.outside, there, c.number, func() {
 		switch {
 		case c.closed && again > time.Second: // it is not sent again
 		case l.state == drops:
-			w.schedule(&w.outside, again-there, func() { w.attempt(c, 2*again) })
+			w.schedule(&w.outside, again-there, c.number, func() { w.attempt(c, 2*again) })
 		case l.state == refuses:
-			w.schedule(&w.outside, l.Latency, func() { c.fail(unix.ECONNREFUSED) })
+			w.schedule(&w.outside, l.Latency, c.number, func() { c.fail(unix.ECONNREFUSED) })
 		default:
 			l.accepted = append(l.accepted, c.peer)
 			if l.serve != nil {
@@ -174,7 +177,7 @@ func (w *World) attempt(c *Conn, again time.Duration) {
 					_ = c.peer.Close()
 				}()
 			}
-			w.schedule(&w.outside, l.Latency, func() {
+			w.schedule(&w.outside, l.Latency, c.number, func() {
 				if !c.closed && c.err == nil {
 					c.ready = true
 					c.changed()
@@ -209,7 +212,7 @@ func (c *Conn) after(do func()) {
 	}
 	from.arrives = max(c.w.now+latency, from.arrives)
 	from.flight = append(from.flight, do)
-	c.w.schedule(&c.w.outside, from.arrives-c.w.now, func() {
+	c.w.schedule(&c.w.outside, from.arrives-c.w.now, from.number, func() {
 		first := from.flight[0] // events of the same time have no order
 		from.flight = from.flight[1:]
 		first()
@@ -229,7 +232,7 @@ func (c *Conn) changed() {
 		if c.inside {
 			to = &c.w.process
 		}
-		c.w.schedule(to, 0, func() { close(waiting) }).late = true
+		c.w.schedule(to, 0, c.number+1, func() { close(waiting) }).late = true
 	}
 }
 
@@ -243,7 +246,7 @@ func (c *Conn) send(b []byte) int {
 	}
 	if c.cut {
 		if c.expires == nil && c.silence > 0 {
-			c.expires = c.w.schedule(&c.w.outside, c.silence, func() { c.fail(unix.ETIMEDOUT) })
+			c.expires = c.w.schedule(&c.w.outside, c.silence, c.number, func() { c.fail(unix.ETIMEDOUT) })
 		}
 		return n
 	}
@@ -410,7 +413,7 @@ func (c *Conn) SetReadDeadline(at time.Time) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	if c.deadline = at; !at.IsZero() {
-		c.w.schedule(&c.w.outside, at.Sub(epoch.Add(c.w.now)), c.changed)
+		c.w.schedule(&c.w.outside, at.Sub(epoch.Add(c.w.now)), c.number, c.changed)
 	}
 	return nil
 }
@@ -556,6 +559,7 @@ func (noSocket) Write(func(uintptr) bool) error { return nil }
 // poller implements world.Poller.
 type poller struct {
 	w       *World
+	number  uint64
 	ready   []*Conn
 	fired   bool
 	woken   bool
@@ -569,14 +573,15 @@ func (w *World) NewPoller() (world.Poller, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open++
-	return &poller{w: w}, nil
+	w.pollers++
+	return &poller{w: w, number: 1<<60 + w.pollers}, nil
 }
 
 // rouse wakes the one that waits, once the process runs.
 func (p *poller) rouse() {
 	if waiting := p.waiting; waiting != nil {
 		p.waiting = nil
-		p.w.schedule(&p.w.process, 0, func() { close(waiting) })
+		p.w.schedule(&p.w.process, 0, p.number, func() { close(waiting) })
 	}
 }
 
@@ -656,7 +661,7 @@ func (p *poller) SetTimer(d time.Duration) error {
 	defer p.w.mu.Unlock()
 	callOff(&p.w.outside, p.timer)
 	p.fired = false
-	p.timer = p.w.schedule(&p.w.outside, max(d, 1), func() {
+	p.timer = p.w.schedule(&p.w.outside, max(d, 1), p.number, func() {
 		p.fired = true
 		p.rouse()
 	})

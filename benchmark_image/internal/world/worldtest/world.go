@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -30,10 +31,11 @@ type World struct {
 
 	mu        sync.Mutex
 	now       time.Duration
-	random    *rand.Rand
 	outside   events        // of the network and the members
 	process   events        // what the process is woken by
 	resumes   time.Duration // the process is stopped until then
+	draws     uint64
+	pollers   uint64
 	steps     int
 	step      func(number int) time.Duration
 	stops     []Stop
@@ -64,7 +66,7 @@ func Run(t *testing.T, seed uint64, test func(t *testing.T, w *World)) {
 	// What one event wakes runs one after the other then, always in the same order.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
-		w := &World{T: t, seed: seed, now: begin, random: rand.New(rand.NewPCG(seed, 0)),
+		w := &World{T: t, seed: seed, now: begin,
 			listeners: make(map[netip.AddrPort]*Listener), sockets: make(map[int]*Conn)}
 		done := make(chan struct{})
 		go func() {
@@ -147,7 +149,7 @@ func (w *World) next() *event {
 			missed = append(missed, heap.Pop(&w.process).(*event))
 		}
 		for _, e := range missed {
-			e.at, e.order = w.resumes, w.random.Uint64()
+			e.at, e.order = w.resumes, w.draw(w.resumes, e.from)
 			heap.Push(&w.process, e)
 		}
 	}
@@ -166,14 +168,19 @@ func (w *World) next() *event {
 // event is something that happens. do is called with the lock held and must not block.
 type event struct {
 	at    time.Duration
+	from  uint64 // what it is of
 	order uint64 // among those of the same time
+	tie   int    // among those of the same order
 	index int    // in its heap; -1: it has happened, or was called off
 	late  bool   // it happens also after the end, so that members see it
 	do    func()
 }
 
 func (e *event) before(other *event) bool {
-	return e.at < other.at || e.at == other.at && e.order < other.order
+	if e.at != other.at {
+		return e.at < other.at
+	}
+	return e.order < other.order || e.order == other.order && e.tie < other.tie
 }
 
 type events []*event
@@ -196,11 +203,42 @@ func (e *events) Pop() any {
 	return last
 }
 
-// schedule lets something happen after d. The caller holds the lock.
-func (w *World) schedule(to *events, d time.Duration, do func()) *event {
-	e := &event{at: w.now + max(d, 0), order: w.random.Uint64(), do: do}
+// schedule lets something happen after d. Its order among what happens at the same time is drawn by what it is of, and
+// not in the order in which goroutines happen to come here, which a busy machine changes. The caller holds the lock.
+func (w *World) schedule(to *events, d time.Duration, from uint64, do func()) *event {
+	e := &event{at: w.now + max(d, 0), from: from, do: do}
+	e.order = w.draw(e.at, from)
 	heap.Push(to, e)
 	return e
+}
+
+// draw is a number that depends on the seed, the time and what it is for.
+func (w *World) draw(at time.Duration, from uint64) uint64 {
+	x := w.seed
+	for _, y := range []uint64{uint64(at), from} { // splitmix64
+		x = (x ^ y) + 0x9e3779b97f4a7c15
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		x ^= x >> 31
+	}
+	return x
+}
+
+// caller is the function from which a method is called.
+func caller() uint64 {
+	var at [1]uintptr
+	runtime.Callers(3, at[:])
+	frame, _ := runtime.CallersFrames(at[:]).Next()
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(frame.Function)) // it cannot fail
+	return name.Sum64()
+}
+
+// routine is the number of this goroutine: later ones have larger numbers.
+func routine() (number int) {
+	var text [32]byte
+	_, _ = fmt.Sscanf(string(text[:runtime.Stack(text[:], false)]), "goroutine %d", &number)
+	return number
 }
 
 // callOff keeps an event from happening; false: it has happened.
@@ -216,14 +254,15 @@ func callOff(from *events, e *event) bool {
 func (w *World) After(d time.Duration, f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.schedule(&w.outside, d, func() { go f() })
+	w.schedule(&w.outside, d, caller(), func() { go f() })
 }
 
 // Sleep blocks a goroutine that is not one of the process.
 func (w *World) Sleep(d time.Duration) {
 	over := make(chan struct{})
 	w.mu.Lock()
-	w.schedule(&w.outside, d, func() { close(over) }).late = true
+	e := w.schedule(&w.outside, d, caller(), func() { close(over) })
+	e.late, e.tie = true, routine()
 	w.mu.Unlock()
 	<-over
 }
@@ -231,8 +270,9 @@ func (w *World) Sleep(d time.Duration) {
 // Await blocks a goroutine of the process, as one that waits for an answer does.
 func (w *World) Await(d time.Duration) {
 	over := make(chan struct{})
+	number := routine()
 	w.mu.Lock()
-	w.schedule(&w.process, d, func() { close(over) })
+	w.schedule(&w.process, d, 1, func() { close(over) }).tie = number
 	w.mu.Unlock()
 	<-over
 }
@@ -298,7 +338,7 @@ func (w *World) called() {
 	}
 	over := make(chan struct{})
 	w.stop(d)
-	w.schedule(&w.process, d, func() { close(over) })
+	w.schedule(&w.process, d, 2, func() { close(over) })
 	w.mu.Unlock()
 	<-over
 }
@@ -317,7 +357,8 @@ func (w *World) Wall() time.Time { return epoch.Add(w.Now()) }
 func (w *World) Uint64() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.random.Uint64()
+	w.draws++
+	return w.draw(w.now, w.draws)
 }
 
 // Processor implements world.World: nothing is known of it.
@@ -325,14 +366,16 @@ func (w *World) Processor() world.Processor { return world.Processor{} }
 
 // timer implements world.Timer.
 type timer struct {
-	w     *World
-	c     chan time.Time
-	event *event
+	w      *World
+	c      chan time.Time
+	event  *event
+	from   uint64
+	number int // of the goroutine that made it
 }
 
 // NewTimer implements world.World.
 func (w *World) NewTimer(d time.Duration) world.Timer {
-	t := &timer{w: w, c: make(chan time.Time, 1)}
+	t := &timer{w: w, c: make(chan time.Time, 1), from: caller(), number: routine()}
 	t.Reset(d)
 	return t
 }
@@ -343,7 +386,7 @@ func (t *timer) Reset(d time.Duration) bool {
 	was := t.Stop()
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
-	t.event = t.w.after(d, func() { t.c <- time.Time{} })
+	t.event = t.w.after(d, t.from, t.number, func() { t.c <- time.Time{} })
 	return was
 }
 
@@ -358,12 +401,14 @@ func (t *timer) Stop() bool {
 }
 
 // after sets a timer of the process, and forget calls it off.
-func (w *World) after(d time.Duration, do func()) *event {
+func (w *World) after(d time.Duration, from uint64, number int, do func()) *event {
 	w.timers++
-	return w.schedule(&w.process, d, func() {
+	e := w.schedule(&w.process, d, from, func() {
 		w.timers--
 		do()
 	})
+	e.tie = number
+	return e
 }
 
 func (w *World) forget(e *event) bool {
@@ -376,9 +421,10 @@ func (w *World) forget(e *event) bool {
 
 // AfterFunc implements world.World.
 func (w *World) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	from, number := caller(), routine()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := w.after(d, func() { go f() })
+	e := w.after(d, from, number, func() { go f() })
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -433,7 +479,7 @@ func (a *alarm) Set(d time.Duration) {
 	case <-a.fired:
 	default:
 	}
-	a.event = a.w.schedule(&a.w.process, max(d, 1), func() { a.fired <- struct{}{} })
+	a.event = a.w.schedule(&a.w.process, max(d, 1), 3, func() { a.fired <- struct{}{} })
 }
 
 func (a *alarm) Wait() error {
