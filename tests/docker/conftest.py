@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
-COMMAND = PROJECT / ".venv" / "bin" / "containernet-env"
+from tests.docker.machine_state import left_over, snapshot
+from tests.docker.runs import COMMAND
 
 TINY_SCENARIOS = {
     "dataset": {"keySize": 8, "valSize": 256, "keys": 100},
@@ -68,3 +69,21 @@ def long(tmp_path: Path) -> Path:
     path = tmp_path / "long.json"
     path.write_text(json.dumps(LONG_SCENARIOS))
     return path
+
+
+@pytest.fixture
+def unchanged_machine() -> Iterator[None]:
+    """Fails the test if anything is on the machine afterwards that was not there before."""
+    before = snapshot()
+    yield
+    assert left_over(before) == {}
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """The newest base image that the set-up has made."""
+    from containernet_env.hosts import engine
+
+    images = engine.client().images.list(name="containernet-env/base")
+    assert images, "./build.sh makes it"
+    return str(max(images, key=lambda entry: str(entry.attrs["Created"])).tags[0])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
 
 from containernet_env.hosts import engine
 from containernet_env.network.kernel import ovs
+from tests.deadline import eventually
 
 
 def _output(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 # Programs that only runs start; and those that count where they are in a network namespace of their own, since
@@ -77,12 +78,13 @@ def snapshot() -> dict[str, set[str]]:
     }
 
 
-def left_over(before: dict[str, set[str]], deadline_s: float = 5.0) -> dict[str, set[str]]:
-    """What is there now and was not in `before`, once the kernel had `deadline_s` to finish what it does lazily."""
-    deadline = time.monotonic() + deadline_s
-    while True:
-        now = snapshot()
-        more = {kind: now[kind] - before[kind] for kind in now if now[kind] - before[kind]}
-        if not more or time.monotonic() > deadline:
-            return more
-        time.sleep(0.1)
+def left_over(before: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What is there now and was not in `before`, once the kernel has finished what it does lazily."""
+    with suppress(AssertionError):  # the caller shows what is left
+        eventually(lambda: not _more_than(before), "nothing is left")
+    return _more_than(before)
+
+
+def _more_than(before: dict[str, set[str]]) -> dict[str, set[str]]:
+    now = snapshot()
+    return {kind: now[kind] - before[kind] for kind in now if now[kind] - before[kind]}

@@ -1,13 +1,17 @@
-"""ZooKeeper and Consul on loopback, as clusters that somebody else runs. Left out where they are not set up yet."""
+"""Clusters of ZooKeeper, Consul and etcd that others run: processes, containers and Compose, measured through URLs.
+
+ZooKeeper and Consul are left out where they have not been set up, Compose where the engine has no bridge.
+"""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
+import shutil
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +29,8 @@ from containernet_env.setup import binaries, missing
 from containernet_env.setup.images import required_images
 from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.zookeeper import session, words
-from tests.docker.conftest import COMMAND
+from tests.deadline import HANG_S, eventually
+from tests.docker.runs import PROJECT, call, rows
 
 pytestmark = pytest.mark.docker
 LOAD = {"total": 60, "clients": 6, "conns": 3}
@@ -39,6 +44,21 @@ SCENARIOS = {
         {"type": "read", "load": LOAD, "consistency": ["l", "s"]},
     ],
 }
+
+
+@dataclass
+class Cluster:
+    """A cluster that others run: how a file names it, who can lead, and a check that it holds what it held before."""
+
+    endpoints: list[str]
+    leaders: set[str]
+    assert_as_it_was: Callable[[], None] = lambda: None
+    token: str | None = None
+
+    def file(self, folder: Path, store: str, **more: Any) -> Path:
+        path = folder / "endpoints.json"
+        path.write_text(json.dumps({"store": store, "endpoints": self.endpoints, **more}))
+        return path
 
 
 def set_up(kind: str) -> Any:
@@ -55,14 +75,19 @@ def consuls_program() -> Path:
     return found / "consul"
 
 
-@pytest.fixture(scope="module")
-def consul(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(CONSUL, consuls_program(), 3, tmp_path_factory.mktemp("consul")) as members:
-        yield members
+@contextmanager
+def consul(folder: Path) -> Iterator[Cluster]:
+    with Service(CONSUL, consuls_program(), 3, folder) as members:
+
+        def check() -> None:
+            assert members.ask("GET", 0, "/v1/kv/containernet-env/?keys") == 404
+
+        urls = [f"http://{endpoint}" for endpoint in members.endpoints]
+        yield Cluster(urls, {"consul1", "consul2", "consul3"}, check)
 
 
 class WithAcls(Service):
-    """One agent that nobody may ask without a token."""
+    """One agent that answers nobody without a token."""
 
     token = "3f1a2b4c-0000-4000-8000-000000000001"
 
@@ -79,125 +104,169 @@ class WithAcls(Service):
         asked = TcpConnection("127.0.62.1", 8500)
         try:
             headers = {"X-Consul-Token": self.token}
-            return asked.request_json(0, "PUT", "/v1/kv/ready", "", timeout_s=2.0, headers=headers) is True
+            return asked.request_json(0, "PUT", "/v1/kv/ready", "", timeout_s=HANG_S, headers=headers) is True
         except RunError:
             return False
 
 
-@pytest.fixture(scope="module")
-def zookeeper() -> Iterator[list[int]]:
-    """The client ports of three members, each in a container on this machine's own network."""
+@contextmanager
+def consul_with_acls(folder: Path) -> Iterator[Cluster]:
+    with WithAcls(consuls_program(), folder) as agent:
+        yield Cluster([f"http://{agent.endpoints[0]}"], {"consul1"}, token=agent.token)
+
+
+@contextmanager
+def zookeeper(_folder: Path) -> Iterator[Cluster]:
+    """Three members, each in a container on this machine's own network."""
     image = required_images(set_up("zookeeper")).member
     ports = free_ports(9)
     clients, peers = ports[:3], list(zip(ports[3:6], ports[6:], strict=True))
     servers = [f"server.{number}=127.0.0.1:{one}:{two}" for number, (one, two) in enumerate(peers, 1)]
     settings = ["tickTime=500", "initLimit=20", "syncLimit=10", "dataDir=/var/lib/zookeeper", "maxClientCnxns=0"]
     settings += ["clientPortAddress=127.0.0.1", "admin.enableServer=false", "forceSync=no", *servers]
-    made = []
+    made: list[Any] = []
+
+    def mode(port: int) -> str:
+        try:
+            return words.parse_srvr(words.ask(TcpConnection("127.0.0.1", port), "srvr", HANG_S)).mode
+        except RunError:
+            return ""
+
+    def check() -> None:
+        with session.synced(TcpConnection("127.0.0.1", clients[1]), HANG_S) as opened:
+            assert opened.children("/") == ["zookeeper"] and opened.voters() == {"1", "2", "3"}
+
     try:
         for number, port in enumerate(clients, 1):
             command = [f"--id={number}", "--java=-Xmx96m", "--java=-XX:+UseSerialGC", *settings, f"clientPort={port}"]
             name = f"cnenv-test-zookeeper{number}-{os.getpid()}"
-            container = engine.client().containers.run(image, command, name=name, network_mode="host", detach=True)
-            made.append(container)
-            wait_until(lambda of=container: of.exec_run(["sh", "-c", "echo go >/run/gate"]).exit_code == 0)
-        wait_until(lambda: sorted(map(mode, clients)) == ["follower", "follower", "leader"], 60.0)
-        yield clients
+            made.append(engine.client().containers.run(image, command, name=name, network_mode="host", detach=True))
+            gate = ["sh", "-c", "echo go >/run/gate"]
+            eventually(lambda of=made[-1], gate=gate: of.exec_run(gate).exit_code == 0, "its gate")
+        eventually(lambda: sorted(map(mode, clients)) == ["follower", "follower", "leader"], "a leader")
+        yield Cluster([f"127.0.0.1:{port}" for port in clients], {"zookeeper1", "zookeeper2", "zookeeper3"}, check)
     finally:
         for container in made:
             container.remove(force=True, v=True)
 
 
-def mode(port: int) -> str:
-    try:
-        return words.parse_srvr(words.ask(TcpConnection("127.0.0.1", port), "srvr", 2.0)).mode
-    except RunError:
-        return ""
+MAKERS: dict[str, Callable[[Path], AbstractContextManager[Cluster]]] = {
+    "consul": consul,
+    "consul-with-acls": consul_with_acls,
+    "zookeeper": zookeeper,
+}
 
 
-def wait_until(holds: Any, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.1)
-
-
-def endpoints(folder: Path, store: str, values: list[str]) -> Path:
-    path = folder / "endpoints.json"
-    path.write_text(json.dumps({"store": store, "endpoints": values}))
-    (folder / "scenarios.json").write_text(json.dumps(SCENARIOS))
-    return path
-
-
-def command(*words_: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *map(str, words_)], capture_output=True, text=True, timeout=120, check=False)
-
-
-def rows_in(out: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(out.read_text().splitlines()))
-
-
-def rows_of(file: Path) -> list[dict[str, str]]:
-    """The rows of a run; that nothing is on record afterwards is looked at, too."""
-    out = file.with_name("out.csv")
-    done = command("run", file, out, "--scenarios", file.with_name("scenarios.json"), "--yes-load-this-cluster")
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = rows_in(out)
-    assert [row["Error"] for row in found] == ["-"] * 6, found
-    assert {row["Hosts"] for row in found} == {"external"}
-    judged = command("verify", out)
-    assert judged.returncode == 0 and ": ok" in judged.stdout, judged.stdout + judged.stderr
-    assert not list(records())
-    return found
-
-
-def test_consul_is_measured_and_keeps_nothing(consul: Service, tmp_path: Path) -> None:
-    listing = "/v1/kv/containernet-env/?keys"
-    found = rows_of(endpoints(tmp_path, "consul", [f"http://{endpoint}" for endpoint in consul.endpoints]))
-    assert {row["ClusterSize"] for row in found} == {"3"}
-    assert {row["StoreVersion"] for row in found} == {programs_version("consul")}
-    assert {row["Leader"] for row in found} <= {"consul1", "consul2", "consul3"}
-    assert consul.ask("GET", 0, listing) == 404
-
-
-def test_consul_with_acls_is_measured_with_a_token_alone(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    with WithAcls(consuls_program(), tmp_path_factory.mktemp("acls")) as agent:
-        file = endpoints(tmp_path, "consul", [f"http://{agent.endpoints[0]}"])
-        refused = command("check", file)
-        assert refused.returncode == 1 and "asks for a token (ACLs)" in refused.stdout, refused.stdout + refused.stderr
-        (tmp_path / "token").write_text(f"{agent.token}\n")
-        file.write_text(json.dumps({**json.loads(file.read_text()), "token_file": "token"}))
-        found = rows_of(file)
-        assert {row["Leader"] for row in found} == {"consul1"}
+@pytest.mark.parametrize("name", MAKERS)
+def test_it_is_measured_and_keeps_nothing(name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    kind = name.partition("-")[0]
+    with MAKERS[name](tmp_path_factory.mktemp(name)) as cluster:
+        file, out, scenarios = cluster.file(tmp_path, kind), tmp_path / "out.csv", tmp_path / "scenarios.json"
+        scenarios.write_text(json.dumps(SCENARIOS))
+        if cluster.token is not None:
+            refused = call("check", file)
+            assert refused.returncode == 1 and "asks for a token (ACLs)" in refused.stdout, refused.stdout
+            (tmp_path / "token").write_text(f"{cluster.token}\n")
+            file = cluster.file(tmp_path, kind, token_file="token")
+        done = call("run", file, out, "--scenarios", scenarios, "--yes-load-this-cluster")
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = rows(out)
+        assert [row["Error"] for row in found] == ["-"] * 6, found
+        version = str(KINDS[kind].make(StoreChoice(kind)).version)
+        size = str(len(cluster.endpoints))
+        assert {(row["Hosts"], row["ClusterSize"], row["StoreVersion"]) for row in found} == {
+            ("external", size, version)
+        }
+        assert kind == "zookeeper" or {row["Leader"] for row in found} <= cluster.leaders
+        if kind == "zookeeper":
+            assert {row["Consistency"] for row in found if row["TestType"] == "read"} == {"sync+read", "s"}
+        judged = call("verify", out)
+        assert judged.returncode == 0 and ": ok" in judged.stdout, judged.stdout + judged.stderr
+        assert not list(records())
+        cluster.assert_as_it_was()
+        checked = call("check", file)
+        assert checked.returncode == 0 and checked.stdout.count("leads") == 1, checked.stdout + checked.stderr
         for path in (tmp_path / "out.runs").rglob("*"):
-            assert path.is_dir() or agent.token.encode() not in path.read_bytes(), path
-
-
-def programs_version(kind: str) -> str:
-    return str(KINDS[kind].make(StoreChoice(kind)).version)
-
-
-def test_zookeeper_is_measured_and_keeps_nothing(zookeeper: list[int], tmp_path: Path) -> None:
-    file = endpoints(tmp_path, "zookeeper", [f"127.0.0.1:{port}" for port in zookeeper])
-    found = rows_of(file)
-    assert {row["ClusterSize"] for row in found} == {"3"}
-    assert {row["StoreVersion"] for row in found} == {programs_version("zookeeper")}
-    assert {row["Consistency"] for row in found if row["TestType"] == "read"} == {"sync+read", "s"}
-    with session.synced(TcpConnection("127.0.0.1", zookeeper[1]), 5.0) as opened:
-        assert opened.children("/") == ["zookeeper"] and opened.voters() == {"1", "2", "3"}
-    checked = command("check", file)
-    assert checked.returncode == 0 and checked.stdout.count("leads") == 1, checked.stdout + checked.stderr
+            assert cluster.token is None or path.is_dir() or cluster.token.encode() not in path.read_bytes(), path
 
 
 def test_endpoints_of_two_clusters_are_refused_and_nothing_stays(
-    zookeeper: list[int], consul: Service, tmp_path: Path
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    file = endpoints(tmp_path, "zookeeper", [f"127.0.0.1:{zookeeper[0]}", consul.endpoints[0]])
-    done = command("run", file, tmp_path / "out.csv", "--quick", "--yes-load-this-cluster")
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert f"{consul.endpoints[0]} is no voting member of ZooKeeper" in done.stderr, done.stderr
-    assert all(row["Error"].startswith("not run") for row in rows_in(tmp_path / "out.csv"))
-    with session.synced(TcpConnection("127.0.0.1", zookeeper[0]), 5.0) as opened:
-        assert opened.children("/") == ["zookeeper"]
+    with zookeeper(tmp_path) as one, consul(tmp_path_factory.mktemp("other")) as other:
+        stranger = other.endpoints[0].removeprefix("http://")
+        mixed = Cluster([one.endpoints[0], stranger], set())
+        done = call(
+            "run", mixed.file(tmp_path, "zookeeper"), tmp_path / "out.csv", "--quick", "--yes-load-this-cluster"
+        )
+        assert done.returncode == 1 and "Traceback" not in done.stderr
+        assert f"{stranger} is no voting member of ZooKeeper" in done.stderr, done.stderr
+        assert all(row["Error"].startswith("not run") for row in rows(tmp_path / "out.csv"))
+        one.assert_as_it_was()
+
+
+# --- the cluster of etcd_image/compose.yaml ----------------------------------------------------------------------
+
+COMPOSE = PROJECT / "etcd_image" / "compose.yaml"
+PACKAGE = "docker-compose"
+PROJECT_NAME = f"cnenv-compose-{os.getpid()}"
+# As the seed's README has them: the address is the first member's.
+READ = {"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3"}
+WRITE = {"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64}
+CALLS = {
+    "read": {**READ, "consistency": "l"},
+    "write": {**WRITE, "targetLeader": True, "sequentialKeys": True},
+}
+
+
+def compose(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    images = required_images()
+    return subprocess.run(
+        ["docker-compose", "--project-name", PROJECT_NAME, "--file", str(COMPOSE), *arguments],
+        env={**os.environ, "ETCD_IMAGE": images.member, "BENCHMARK_IMAGE": images.benchmark},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=check,
+    )
+
+
+@pytest.fixture(scope="module")
+def composed() -> Iterator[None]:
+    if not engine.client().networks.list(names=["bridge"]):  # see setup/dockerd.py
+        pytest.skip("this engine runs without a bridge, so it can publish no ports")
+    if shutil.which("docker-compose") is None:
+        argv = ["apt-get", "install", "--yes", "--no-install-recommends", PACKAGE]
+        subprocess.run(argv, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=True, timeout=600)
+    try:
+        done = compose("up", "--detach", check=False)
+        assert done.returncode == 0, done.stderr
+        yield
+    finally:
+        compose("down", "--volumes", "--timeout", "5")
+
+
+def test_a_cluster_of_compose_is_measured_through_its_endpoints(composed: None, tmp_path: Path, tiny: Path) -> None:
+    out = tmp_path / "out.csv"
+    done = call("run", "compose", out, "--scenarios", tiny, "--yes-load-this-cluster")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [(row["Error"], row["Hosts"]) for row in rows(out)] == [("-", "external")] * 4
+    assert {row["Leader"] for row in rows(out)} <= {"etcd1", "etcd2", "etcd3"}
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_the_calls_of_the_seed_work(composed: None, path: str) -> None:
+    argv = ["curl", "--silent", "-d", json.dumps(CALLS[path]), f"http://localhost:8080/benchmark/{path}"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert (answer.get("requests"), answer.get("ok"), answer.get("failed")) == (1000, 1000, 0), answer
+
+
+def test_nothing_is_privileged_and_ports_are_of_this_machine_alone(composed: None) -> None:
+    held = [container.attrs for container in engine.client().containers.list(filters={"name": PROJECT_NAME})]
+    assert len(held) == 4
+    for container in held:
+        host = container["HostConfig"]
+        assert not host["Privileged"] and host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+        bound = [place for places in host["PortBindings"].values() for place in places]
+        assert bound and {place["HostIp"] for place in bound} == {"127.0.0.1"}

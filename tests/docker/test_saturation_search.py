@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from containernet_env.results.run_directory import read_run
-from tests.docker.conftest import COMMAND
 from tests.docker.machine_state import left_over, snapshot
+from tests.docker.runs import run
 
 pytestmark = pytest.mark.docker
 
@@ -42,8 +41,7 @@ def test_a_search_finds_what_the_link_carries(tmp_path: Path) -> None:
     config, scenarios, out = tmp_path / "config.json", tmp_path / "search.json", tmp_path / "out.csv"
     config.write_text(json.dumps(CONFIG))
     scenarios.write_text(json.dumps(SCENARIOS))
-    argv = [str(COMMAND), "run", str(config), str(out), "--scenarios", str(scenarios), "--port", "18080"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    done = run(config, out, "--scenarios", scenarios)
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     (row,) = csv.DictReader(out.read_text().splitlines())

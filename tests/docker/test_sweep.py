@@ -14,10 +14,9 @@ import pytest
 from containernet_env.results.csv_file import rows_after
 from containernet_env.results.run_directory import read_run, runs_folder
 from containernet_env.sweep.journal import journal_of
-from tests.docker.conftest import COMMAND
+from tests.deadline import eventually
 from tests.docker.machine_state import left_over, snapshot
-from tests.docker.test_endings import CONFIG, end
-from tests.docker.test_network_failures import wait_for
+from tests.docker.runs import COMMAND, CONFIG, END_S
 
 pytestmark = pytest.mark.docker
 
@@ -56,10 +55,10 @@ def struck(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **process
     )
     try:
-        wait_for(lambda: sweep.poll() is not None or len(rows_after(out)) >= rows)
+        eventually(lambda: sweep.poll() is not None or len(rows_after(out)) >= rows, f"{rows} rows", END_S)
         strike(sweep)
     finally:
-        output = end(sweep)
+        output, _ = sweep.communicate(timeout=END_S)
     assert len(rows_after(out)) >= rows, output
     return sweep.returncode
 
@@ -114,7 +113,7 @@ def test_a_sweep_that_is_ended_and_killed_measures_each_cell_once(tmp_path: Path
     first = rows_after(out)
     assert struck(command, out, len(first) + 1, by(signal.SIGKILL)) == -signal.SIGKILL
     killed = len(rows_after(out))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, check=False)
     assert left_over(before) == {}, done.stdout
     found = assert_each_cell_once(out, CELLS)
     assert_changed_as_planned(out, found)

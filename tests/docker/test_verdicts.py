@@ -1,4 +1,7 @@
-"""Sabotaged runs: every row that is affected says so, with the right reason; a member's own limits leave it valid."""
+"""A run whose scenarios are sabotaged, each in its way: every row that is affected says so, with the right reason.
+
+Where the thresholds are is shown in ``tests/unit/test_verdict.py``, on figures that a run of this kind has recorded.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,120 +20,89 @@ import pytest
 
 from containernet_env import measure
 from containernet_env.hosts import engine
-from containernet_env.hosts.engine import LABEL_HOST
+from containernet_env.hosts.limits import cgroups_of
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.verdict import Verdict
 from containernet_env.plan.plan import PlannedScenario
+from containernet_env.results.run_result import RunResult
 from containernet_env.runs.progress import Silent
-from tests.docker.conftest import PROJECT
-from tests.docker.test_network_failures import wait_for
-from tests.faults.harness import below, children, program_of, words_of
+from tests.deadline import HANG_S, eventually
+from tests.docker.runs import CONFIG, child, host_pid, requests_are_answered, topology
 
 pytestmark = pytest.mark.docker
 
-CONFIG = PROJECT / "configs" / "3node-3ms.json"
-SECONDS = 3.0
-_STRIKE_S = 0.5
-"""How far into the scenario something is done to it."""
-
-Strike = Callable[[], Any]
-
-
-def scenarios(folder: Path, clients: int = 1, seconds: float = SECONDS) -> Path:
-    """One write of so many clients."""
-    path = folder / "load.json"
-    load = {"duration": f"{seconds:g}s", "clients": clients, "conns": clients}
-    block = {"type": "write", "load": load, "data": {"keySize": 8, "valSize": 64}, "target": "leader"}
-    path.write_text(json.dumps({"dataset": {"keySize": 8, "valSize": 64, "keys": 100}, "scenarios": [block]}))
-    return path
-
-
-def config(folder: Path, **changes: Any) -> Path:
-    """Three members with ``changes``."""
-    path = folder / "config.json"
-    node = {"mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"} | changes
-    path.write_text(json.dumps([{"ip": f"10.0.0.{251 + number}", **node} for number in range(3)]))
-    return path
+MEMBERS = ("etcd1", "etcd2", "etcd3")
+OF_THE_MACHINE = {
+    "generator_late",
+    "generator_paused",
+    "generator_waited",
+    "ingress_poll_delay",
+    "leader_changed",
+    "link_lateness",
+    "links_paused",
+    "machine_full",
+    "machine_shared",
+    "machine_stolen",
+    "member_silent",
+    "member_waited",
+    "network_unknown",
+}
+"""What may be found on a machine that others disturb, too."""
 
 
-class Saboteur(Silent):
-    """Does something to the run once its scenario has begun."""
+@dataclass(frozen=True)
+class Sabotage:
+    """What is done to a scenario, within a context; the findings that it has to have, and whether they spoil it."""
 
-    def __init__(self, strike: Strike) -> None:
-        self._strike = strike
-        self._thread: threading.Thread | None = None
-        self.failed: list[BaseException] = []
-
-    def scenario_started(self, planned: PlannedScenario) -> None:
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        time.sleep(_STRIKE_S)
-        try:
-            self._strike()
-        except Exception as error:  # noqa: BLE001 - told by the test
-            self.failed.append(error)
-
-    def join(self) -> None:
-        if self._thread is not None:
-            self._thread.join(30)
-
-
-def measured(folder: Path, strike: Strike, clients: int = 1, **changes: Any) -> ScenarioOutcome:
-    """The outcome of a run that something is done to."""
-    saboteur = Saboteur(strike)
-    result = measure(config(folder, **changes), scenarios(folder, clients), folder / "out.csv", progress=saboteur)
-    saboteur.join()
-    assert not saboteur.failed, saboteur.failed
-    (outcome,) = result.outcomes
-    assert outcome.verdict is not None, outcome.error
-    print(outcome.verdict, [finding.text for finding in outcome.findings])
-    return outcome
-
-
-def of_three(folder: Path, strike: Strike, **changes: Any) -> ScenarioOutcome:
-    """The first outcome of three runs of whose machine a hypervisor took nothing; the last, if it did of all."""
-    for _ in range(3):
-        outcome = measured(folder, strike, **changes)
-        if outcome.verdict is None or "machine_stolen" not in outcome.verdict.reasons:
-            break
-    return outcome
-
-
-def emulator() -> int:
-    return next(pid for pid in children(os.getpid()) if "link-emulator serve" in words_of(pid))
-
-
-def host(name: str) -> int:
-    """The first process of one of our hosts."""
-    done = subprocess.run(
-        ["docker", "ps", "--quiet", "--filter", f"label={LABEL_HOST}={name}"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=20,
-    )
-    (container,) = done.stdout.split()
-    command = ["docker", "inspect", "--format", "{{.State.Pid}}", container]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout)
+    begin: Callable[[str], AbstractContextManager[None]]
+    kinds: frozenset[str]
+    spoils: bool = True
 
 
 def client() -> int | None:
     """The running benchmark's client."""
-    return next((pid for pid in below(host("benchmark")) if program_of(pid) == "benchmark-client"), None)
+    return child(host_pid("benchmark"), "benchmark-client")
 
 
-def stop_for(pid: int, seconds: float) -> None:
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(seconds)
-    os.kill(pid, signal.SIGCONT)
+def emulator() -> int:
+    found = child(os.getpid(), "link-emulator", "serve")
+    assert found is not None
+    return found
+
+
+def stuttering(pid: int, times: int, stopped_s: float, running_s: float) -> None:
+    """Stop a process so often, each time for so long; return when it runs again."""
+    script = "for i in $(seq $2); do kill -STOP $1; sleep $3; kill -CONT $1; sleep $4; done"
+    words = map(str, (pid, times, stopped_s, running_s))
+    subprocess.run(["sh", "-c", script, "sh", *words], check=True, timeout=HANG_S)
+
+
+def struck(strike: Callable[[str], None]) -> Callable[[str], AbstractContextManager[None]]:
+    """Strike once, while the load runs; ``strike`` is given the leader."""
+
+    @contextmanager
+    def within(leader: str) -> Iterator[None]:
+        failures: list[BaseException] = []
+
+        def act() -> None:
+            try:
+                eventually(requests_are_answered, "the first answer")
+                strike(leader)
+            except BaseException as error:  # noqa: BLE001 - shown by the test
+                failures.append(error)
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        yield
+        thread.join()
+        assert not failures, failures
+
+    return within
 
 
 @contextmanager
-def busy(count: int) -> Iterator[None]:
-    """Programs of somebody else that take all that they get of so many cores."""
-    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(count)]
+def others_busy(_: str) -> Iterator[None]:
+    """Programs of others that take all that they get of each core."""
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
     finally:
@@ -139,125 +111,176 @@ def busy(count: int) -> Iterator[None]:
             loop.wait()
 
 
-def test_a_run_that_nothing_is_done_to_is_valid(tmp_path: Path) -> None:
-    outcome = of_three(tmp_path, lambda: None)
-    assert outcome.verdict == Verdict("yes"), outcome.findings
-
-
-def test_a_client_that_is_stopped_ten_times_for_150_ms(tmp_path: Path) -> None:
-    def strike() -> None:
-        # Looked for once: to ask the engine each time took longer than the load on a slow machine.
-        pid = wait_for(client, deadline_s=10)
-        for _ in range(10):
-            stop_for(pid, 0.15)
-            time.sleep(0.05)
-
-    outcome = measured(tmp_path, strike)
-    assert outcome.verdict is not None and outcome.verdict.valid == "no"
-    assert "generator_paused" in outcome.verdict.reasons
-
-
-def test_an_emulator_that_gets_a_fifth_of_a_core(tmp_path: Path) -> None:
-    def strike() -> None:
-        for _ in range(20):
-            stop_for(emulator(), 0.08)
-            time.sleep(0.02)
-
-    outcome = measured(tmp_path, strike)
-    assert outcome.verdict is not None and outcome.verdict.valid == "no"
-    assert "link_lateness" in outcome.verdict.reasons
-
-
-@pytest.fixture
-def tenth_of_a_core() -> Iterator[Callable[[int], None]]:
-    """Holds a process to a tenth of a core by a cgroup's quota; the cgroup is removed afterwards."""
-    v1 = Path("/sys/fs/cgroup/cpu")
-    group = (v1 if v1.is_dir() else Path("/sys/fs/cgroup")) / f"cnenv-test-{os.getpid()}"
-    group.mkdir()
-
-    def hold(pid: int) -> None:
-        if v1.is_dir():
-            (group / "cpu.cfs_period_us").write_text("100000")
-            (group / "cpu.cfs_quota_us").write_text("10000")
-        else:
-            (group / "cpu.max").write_text("10000 100000")
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            # No quota holds a thread that has a real-time priority.
-            os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
-        (group / "cgroup.procs").write_text(str(pid))
-
-    yield hold
-    group.rmdir()
-
-
-def test_an_emulator_that_a_quota_holds_to_a_tenth_of_a_core(
-    tmp_path: Path, tenth_of_a_core: Callable[[int], None]
-) -> None:
-    outcome = measured(tmp_path, lambda: tenth_of_a_core(emulator()), clients=100)
-    assert outcome.verdict is not None and outcome.verdict.valid == "no"
-    assert {"link_lateness", "links_throttled"} <= set(outcome.verdict.reasons), outcome.findings
-
-
-def test_a_follower_that_is_frozen(tmp_path: Path) -> None:
-    def strike() -> None:
-        followers = [name for name in ("etcd1", "etcd2", "etcd3") if name != leader_of(tmp_path)]
-        stop_for(host(followers[0]), 1.8)
-
-    outcome = of_three(tmp_path, strike)
-    assert outcome.verdict == Verdict("no", ("member_silent",)), outcome.findings
-
-
-def leader_of(folder: Path) -> str:
-    """Who led at the start of the newest run."""
-    run = max((folder / "out.runs").iterdir())
-    leader: str = json.loads((run / "manifest.json").read_text())["store"]["leader_at_start"]
-    return leader
-
-
-def test_a_leader_that_is_killed(tmp_path: Path) -> None:
-    outcome = measured(tmp_path, lambda: os.kill(host(leader_of(tmp_path)), signal.SIGKILL), clients=2)
-    assert outcome.verdict is not None and outcome.verdict.valid == "no"
-    assert {"member_died", "leader_changed"} <= set(outcome.verdict.reasons)
-
-
-def test_a_machine_that_somebody_else_uses(tmp_path: Path) -> None:
-    with busy(os.cpu_count() or 1):
-        outcome = measured(tmp_path, lambda: None)
-    assert outcome.verdict is not None and outcome.verdict.valid == "no"
-    assert "machine_shared" in outcome.verdict.reasons
-
-
-def test_members_whose_disk_is_slow_say_so_and_stay_valid(tmp_path: Path) -> None:
-    """It is true of them; that is not what the configuration says, nor against it."""
-
-    def strike() -> None:
-        for name in ("etcd1", "etcd2", "etcd3"):
-            slow_down(host(name), 20)
-
-    outcome = of_three(tmp_path, strike, clients=4)
-    slow = {finding.subject for finding in outcome.findings if finding.kind == "slow_disk"}
-    assert slow == {"etcd1", "etcd2", "etcd3"}, outcome.store
-    assert outcome.verdict == Verdict("yes"), outcome.findings
-
-
-def slow_down(pid: int, writes_per_s: int) -> None:
-    """Limit the writes of a host's cgroup to the disk that holds the engine's data."""
+@contextmanager
+def slow_disks(_: str) -> Iterator[None]:
+    """Twenty writes a second of each member to the disk that holds the engine's data."""
     device = os.stat(engine.client().info()["DockerRootDir"]).st_dev
     whole = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
     if (whole / "partition").exists():
         whole = whole.parent
-    number = (whole / "dev").read_text().strip()
-    groups = dict(line.split(":", 2)[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
-    if "blkio" in groups:
-        place = Path("/sys/fs/cgroup/blkio") / groups["blkio"].lstrip("/") / "blkio.throttle.write_iops_device"
-        place.write_text(f"{number} {writes_per_s}")
+    number, places = (whole / "dev").read_text().strip(), []
+    for name in MEMBERS:
+        groups = cgroups_of(host_pid(name))
+        if (v1 := groups.v1.get("blkio")) is not None:
+            places.append((v1 / "blkio.throttle.write_iops_device", "20", "0"))
+        else:
+            assert groups.v2 is not None
+            places.append((groups.v2 / "io.max", "wiops=20", "wiops=max"))
+    for place, limit, _none in places:
+        place.write_text(f"{number} {limit}")
+    yield
+    for place, _limit, none in places:
+        place.write_text(f"{number} {none}")
+
+
+@contextmanager
+def emulator_with_a_quota(_: str) -> Iterator[None]:
+    """A tenth of a core for the link emulator, by a cgroup that is removed afterwards."""
+    pid, groups = emulator(), cgroups_of(os.getpid())
+    home = groups.v1.get("cpu") or groups.v2
+    assert home is not None
+    group = home / f"cnenv-test-{os.getpid()}"
+    group.mkdir()
+    if "cpu" in groups.v1:
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text("10000")
     else:
-        place = Path("/sys/fs/cgroup") / groups[""].lstrip("/") / "io.max"
-        place.write_text(f"{number} wiops={writes_per_s}")
+        (group / "cpu.max").write_text("10000 100000")
+    policies = {int(thread): os.sched_getscheduler(int(thread)) for thread in os.listdir(f"/proc/{pid}/task")}
+    priorities = {thread: os.sched_getparam(thread) for thread in policies}
+    try:
+        for thread in policies:
+            os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))  # no quota holds a real-time priority
+        (group / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        (home / "cgroup.procs").write_text(str(pid))
+        for thread, policy in policies.items():
+            os.sched_setscheduler(thread, policy, priorities[thread])
+        group.rmdir()
 
 
-def test_members_that_their_own_cpus_throttle_are_valid(tmp_path: Path) -> None:
-    outcome = of_three(tmp_path, lambda: None, clients=10, cpus=0.1)
-    kinds = {finding.kind for finding in outcome.findings}
-    assert "member_throttled" in kinds
-    assert outcome.verdict == Verdict("yes"), outcome.findings
+def follower_of(leader: str) -> int:
+    return host_pid(next(name for name in MEMBERS if name != leader))
+
+
+SABOTAGES = {
+    "nothing": Sabotage(lambda _: nullcontext(), frozenset(), spoils=False),
+    "client-stopped": Sabotage(
+        # A pause of more than 100 ms each, of an event loop that has requests on their way.
+        struck(lambda _: stuttering(client() or 0, 10, 0.15, 0.05)),
+        frozenset({"generator_paused"}),
+    ),
+    "emulator-stopped": Sabotage(
+        struck(lambda _: stuttering(emulator(), 20, 0.08, 0.02)), frozenset({"link_lateness"})
+    ),
+    "follower-frozen": Sabotage(
+        struck(lambda leader: stuttering(follower_of(leader), 1, 1.8, 0)), frozenset({"member_silent"})
+    ),
+    "others-busy": Sabotage(others_busy, frozenset({"machine_shared"})),
+    "slow-disks": Sabotage(slow_disks, frozenset({"slow_disk"}), spoils=False),
+    "emulator-with-a-quota": Sabotage(emulator_with_a_quota, frozenset({"link_lateness", "links_throttled"})),
+    "leader-killed": Sabotage(
+        struck(lambda leader: os.kill(host_pid(leader), signal.SIGKILL)),
+        frozenset({"member_died", "leader_changed"}),
+    ),
+}
+NAMES = tuple(SABOTAGES)
+
+
+class Saboteur(Silent):
+    """Sabotages the scenarios of a run in the order of ``SABOTAGES``."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.left = list(SABOTAGES.values())
+        self.within = ExitStack()
+        self.failures: list[BaseException] = []
+
+    def scenario_started(self, planned: PlannedScenario) -> None:
+        manifest = json.loads(next(self.out.with_suffix(".runs").glob("*/manifest.json")).read_text())
+        try:
+            self.within.enter_context(self.left.pop(0).begin(manifest["store"]["leader_at_start"]))
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            self.failures.append(error)
+
+    def scenario_ended(self, outcome: ScenarioOutcome) -> None:
+        try:
+            self.within.close()
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            self.failures.append(error)
+
+
+@pytest.fixture(scope="module")
+def sabotaged(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    folder = tmp_path_factory.mktemp("sabotaged")
+    scenarios, out = folder / "scenarios.json", folder / "out.csv"
+    # Loads that differ in the size of their values, so that each is a scenario of its own. For its quota to stop it the
+    # emulator needs work, and slow disks need clients that share a write of the log, or there are few answers.
+    clients = {"emulator-with-a-quota": 100, "slow-disks": 16}
+    blocks = [
+        {
+            "type": "write",
+            "load": {"duration": "3s", "clients": clients.get(name, 2), "conns": 2},
+            "data": {"keySize": 8, "valSize": 64 + number},
+            "target": "leader",
+        }
+        for number, name in enumerate(NAMES)
+    ]
+    scenarios.write_text(json.dumps({"scenarios": blocks}))
+    saboteur = Saboteur(out)
+    result = measure(CONFIG, scenarios, out, port=18080, progress=saboteur)
+    assert not saboteur.failures and not saboteur.left, saboteur.failures
+    return result
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sabotaged_row_says_so(sabotaged: RunResult, name: str) -> None:
+    number, sabotage = NAMES.index(name), SABOTAGES[name]
+    outcome, row = sabotaged.outcomes[number], sabotaged.rows[number]
+    assert outcome.verdict is not None, outcome.error
+    assert sabotage.kinds <= {finding.kind for finding in outcome.findings}, outcome.findings
+    if sabotage.spoils:
+        assert row["Valid"] == "no" and sabotage.kinds <= set(row["Reasons"].split(";")), row
+    elif outcome.verdict.valid != "yes":
+        assert set(outcome.verdict.reasons) <= OF_THE_MACHINE, outcome.findings
+        pytest.skip(f"disturbed: {row['Reasons']}")
+
+
+def test_slow_disks_are_those_of_the_members(sabotaged: RunResult) -> None:
+    findings = sabotaged.outcomes[NAMES.index("slow-disks")].findings
+    assert {finding.subject for finding in findings if finding.kind == "slow_disk"} == set(MEMBERS), findings
+
+
+@pytest.fixture(scope="module")
+def throttled(tmp_path_factory: pytest.TempPathFactory) -> ScenarioOutcome:
+    """A load on members of a tenth of a core."""
+    folder = tmp_path_factory.mktemp("throttled")
+    scenarios = folder / "scenarios.json"
+    load: dict[str, Any] = {"duration": "3s", "clients": 50, "conns": 10}
+    write = {"type": "write", "load": load, "data": {"keySize": 8, "valSize": 256}, "target": "leader"}
+    scenarios.write_text(json.dumps({"scenarios": [write]}))
+    config = topology(folder / "config.json", cpus=0.1)
+    (outcome,) = measure(config, scenarios, folder / "out.csv", port=18080).outcomes
+    return outcome
+
+
+def test_members_that_their_own_limit_stops_show_it(throttled: ScenarioOutcome) -> None:
+    usage = throttled.machine
+    assert usage is not None and throttled.leader_at_start is not None
+    # The leader has the most to do; a follower that waits for it may need less than its limit.
+    assert usage.used.members[throttled.leader_at_start].throttled_ns, usage.used.members
+    for name, member in usage.used.members.items():
+        # What each core has taken of a quota in advance comes on top (Documentation/scheduler/sched-bwc.rst).
+        assert member.cpu_ns is not None and member.cpu_ns < 0.15 * usage.window_ns, (name, member)
+    assert usage.client_throttled_ns == 0
+
+
+def test_members_that_their_own_limit_stops_are_valid(throttled: ScenarioOutcome) -> None:
+    """It is true of them; that is what the configuration says."""
+    assert throttled.verdict is not None, throttled.error
+    stopped = [finding for finding in throttled.findings if finding.kind == "member_throttled"]
+    assert stopped and {finding.effect for finding in stopped} == {"told"}
+    if throttled.verdict.valid != "yes":
+        assert set(throttled.verdict.reasons) <= OF_THE_MACHINE, throttled.findings
+        pytest.skip(f"disturbed: {throttled.verdict.reasons}")

@@ -6,12 +6,14 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.fidelity.rtt import RttTable
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.link import LinkSpec
@@ -20,6 +22,7 @@ from containernet_env.network.emulator.process import LinkEmulator, default_bina
 from containernet_env.network.interface import Interface
 from containernet_env.network.kernel.tc import VethLink
 from containernet_env.network.select import kernel_has_netem, ovs_problem
+from tests.deadline import eventually
 
 ADDRESSES = ("10.9.0.1", "10.9.0.2")
 INTERFACES = ("tst0e0", "tst0e1")
@@ -29,7 +32,7 @@ MACS = ("02:00:00:00:09:01", "02:00:00:00:09:02")
 # Set where the processor is emulated (the vm ring): what this machine does takes 20 times as long there, so that
 # everything is late by milliseconds, and the link emulator, which keeps real time, cannot be judged.
 COARSE = "CONTAINERNET_ENV_COARSE_TIMES" in os.environ
-RTT_TOLERANCE = Tolerance(3_900_000, 0.32) if COARSE else Tolerance()
+
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root")
 
@@ -135,11 +138,35 @@ def machine_interfaces() -> set[str]:
     return {entry.name for entry in Path("/sys/class/net").iterdir()}
 
 
-def answers(sender_pid: int, receiver_pid: int, address: str, deadline_s: float = 1.0) -> bool:
-    """Whether a datagram from one namespace reaches ``address`` in the other, and its answer comes back.
+def answers(sender_pid: int, receiver_pid: int, address: str) -> bool:
+    """True once a datagram from one namespace has reached ``address`` in the other, and its answer has come back."""
+    with _pair(sender_pid, receiver_pid, address) as (here, there):
+        return eventually(lambda: _answered(here, there), f"an answer of {address}")
 
-    It tries once in 50 ms, so often that ``deadline_s`` passes.
-    """
+
+def silent(sender_pid: int, receiver_pid: int, address: str) -> bool:
+    """Whether none of ten datagrams is answered, each given ``_TRY_S``: links of a few milliseconds would carry them all."""
+    with _pair(sender_pid, receiver_pid, address) as (here, there):
+        return not any(_answered(here, there) for _ in range(10))
+
+
+def reach(*hosts: Any) -> bool:
+    """Whether every two of the hosts reach each other."""
+    return all(answers(a.pid, b.pid, b.IP()) for a, b in combinations(hosts, 2))
+
+
+def apart(one: Any, other: Any) -> bool:
+    """Whether no datagram comes from one host to the other and back."""
+    return silent(one.pid, other.pid, other.IP())
+
+
+def never_early(table: RttTable, propagation_ns: int) -> bool:
+    """Whether each pair has answers, and none of these came sooner than the delays of the links there and back."""
+    return all(pair.samples_ns and min(pair.samples_ns) >= propagation_ns for pair in table.pairs)
+
+
+@contextmanager
+def _pair(sender_pid: int, receiver_pid: int, address: str) -> Iterator[tuple[socket.socket, socket.socket]]:
     with (
         netns.socket_in(receiver_pid, socket.AF_INET, socket.SOCK_DGRAM) as there,
         netns.socket_in(sender_pid, socket.AF_INET, socket.SOCK_DGRAM) as here,
@@ -148,11 +175,14 @@ def answers(sender_pid: int, receiver_pid: int, address: str, deadline_s: float 
         here.connect(there.getsockname())
         for side in (here, there):
             side.settimeout(_TRY_S)
-        for _ in range(round(deadline_s / _TRY_S)):
-            with suppress(OSError):  # no route yet, or lost
-                here.send(b"ask")
-                _, asker = there.recvfrom(10)
-                there.sendto(b"answer", asker)
-                here.recv(10)
-                return True
+        yield here, there
+
+
+def _answered(here: socket.socket, there: socket.socket) -> bool:
+    with suppress(OSError):  # no route yet, or lost
+        here.send(b"ask")
+        _, asker = there.recvfrom(10)
+        there.sendto(b"answer", asker)
+        here.recv(10)
+        return True
     return False

@@ -8,7 +8,7 @@ import platform
 import pytest
 
 from containernet_env.hosts import netns
-from tests.docker.conftest import PROJECT
+from tests.docker.runs import PROJECT
 from tests.recorded import specs
 
 pytestmark = pytest.mark.root

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.docker.conftest import COMMAND, PROJECT
+from tests.deadline import eventually
 from tests.docker.machine_state import left_over, snapshot
+from tests.docker.runs import COMMAND, PROJECT
 
 OUT = PROJECT / "out"
 CONFIG = PROJECT / "configs" / "3node-3ms.json"
 SCENARIOS = PROJECT / "tests" / "vm" / "scenarios.json"
 RUN_LIMIT_S = 500.0
-# The kernel frees namespaces when it has the time, and here it has little.
-SETTLE_S = 60.0
 
 
 def run_command(switches: str, out: Path, *options: str) -> list[str]:
@@ -36,7 +34,7 @@ def run_and_leave_nothing(name: str, switches: str, *options: str) -> None:
             timeout=RUN_LIMIT_S,
         )
     assert done.returncode == 0, (OUT / f"run-{name}.log").read_text()
-    assert left_over(before, SETTLE_S) == {}
+    assert left_over(before) == {}
 
 
 def kill_and_clean(out: Path, *options: str) -> None:
@@ -45,9 +43,7 @@ def kill_and_clean(out: Path, *options: str) -> None:
     log = OUT / f"{out.stem}.log"
     with log.open("wb") as output:
         run = subprocess.Popen(run_command("ovs", out, *options), stdout=output, stderr=output, start_new_session=True)
-        deadline = time.monotonic() + RUN_LIMIT_S
-        while "cluster" not in log.read_text() and run.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.2)
+        eventually(lambda: "cluster" in log.read_text() or run.poll() is not None, "its cluster", RUN_LIMIT_S)
         was_running = run.poll() is None
         run.kill()
         run.wait()
@@ -56,7 +52,7 @@ def kill_and_clean(out: Path, *options: str) -> None:
     removed = subprocess.run([str(COMMAND), "clean"], capture_output=True, text=True, check=True, timeout=180).stdout
     assert removed.count("removed container cnenv-") == 4, removed
     assert removed.count("removed bridge ") == 1, removed
-    assert left_over(before, SETTLE_S) == {}
+    assert left_over(before) == {}
 
 
 @pytest.mark.parametrize("switches", ["ovs", "bridge"])

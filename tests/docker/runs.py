@@ -1,0 +1,171 @@
+"""Runs of the command as processes: their files, how they are started, followed and ended, and whom a test strikes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from containernet_env.base.errors import UsageError
+from containernet_env.hosts import engine
+from containernet_env.results.run_directory import find_run
+from tests.deadline import HANG_S, eventually
+
+PROJECT = Path(__file__).resolve().parents[2]
+COMMAND = PROJECT / ".venv" / "bin" / "containernet-env"
+CONFIG = PROJECT / "configs" / "3node-3ms.json"
+PORT = 18080
+END_S = 3 * HANG_S
+"""A whole run that takes longer hangs."""
+
+
+def call(*words: object, timeout_s: float = END_S) -> subprocess.CompletedProcess[str]:
+    """Carry out a command of the tool to its end."""
+    argv = [str(COMMAND), *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def run(config: Path, out: Path, *options: object) -> subprocess.CompletedProcess[str]:
+    """A run to its end."""
+    return call("run", config, out, "--port", PORT, *options)
+
+
+def rows(out: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(out.read_text().splitlines())) if out.exists() else []
+
+
+def topology(path: Path, members: int = 3, store: dict[str, Any] | None = None, **changes: Any) -> Path:
+    """Members like those of ``CONFIG``, with ``changes`` to every node, as a file; ``store`` adds keys beside them."""
+    node = {"mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"} | changes
+    nodes = [{"ip": f"10.0.0.{251 + i}", **node} for i in range(members)]
+    path.write_text(json.dumps({**store, "nodes": nodes} if store else nodes))
+    return path
+
+
+def near_and_far(path: Path, **etcd: Any) -> Path:
+    """Two members 1 ms from the switch and one 10 ms from it, as a file."""
+    near = {"mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "1ms"}
+    kinds = {"near1": near, "near2": near, "far1": near | {"link_delay": "10ms"}}
+    nodes = [{"name": name, "ip": f"10.0.0.{i}", **kind} for i, (name, kind) in enumerate(kinds.items(), start=1)]
+    path.write_text(json.dumps({"nodes": nodes, "etcd": etcd}))
+    return path
+
+
+def host_pid(name: str) -> int:
+    """The first process of a host of the run that is on."""
+    (host,) = [container for container in engine.list_ours() if container.host == name]
+    return int(engine.client().api.inspect_container(host.id)["State"]["Pid"])
+
+
+def child(parent: int, *words: str) -> int | None:
+    """The process that ``parent`` has started with these words in its command line, while it runs."""
+    for thread in Path(f"/proc/{parent}/task").glob("*/children"):
+        for pid in _text(thread).split():
+            command = _text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ")
+            if all(word in command for word in words):
+                return int(pid)
+    return None
+
+
+def _text(path: Path) -> str:
+    """What a file of /proc says; nothing where its thread or process has ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def requests_are_answered() -> bool:
+    """Whether the benchmark server of the run that is on is in the middle of a scenario."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/progress", timeout=HANG_S) as answer:
+            progress = json.load(answer)
+    except OSError:  # there is no server yet
+        return False
+    return bool(progress["running"]) and progress["done"] > 0
+
+
+class Run:
+    """A run in a process group of its own, as a shell starts it; the ``with`` block ends it, whatever becomes of it."""
+
+    command: tuple[str, ...] = (str(COMMAND),)
+
+    def __init__(self, scenarios: Path, out: Path, *options: object, config: Path = CONFIG) -> None:
+        self.out = out
+        words = ["run", config, out, "--scenarios", scenarios, "--port", PORT, *options]
+        self.process = subprocess.Popen(
+            [*self.command, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.pid = self.process.pid
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.strike(signal.SIGTERM)
+            self.end()
+
+    def events(self) -> list[str]:
+        """The kinds of its events so far, in their order."""
+        try:
+            lines = (find_run(self.out) / "events.jsonl").read_text().splitlines(keepends=True)
+        except (UsageError, OSError):  # it has no directory yet, or no events
+            return []
+        return [json.loads(line)["kind"] for line in lines if line.endswith("\n")]
+
+    def reach(self, kind: str, count: int = 1) -> None:
+        """Return once it has had so many events of a kind."""
+
+        def reached() -> bool:
+            assert self.process.poll() is None, self.process.communicate()[0]
+            return self.events().count(kind) >= count
+
+        eventually(reached, f"the run's {kind}", END_S)
+
+    def reach_child(self, *words: str) -> int:
+        """The process of it with these words in its command line, once there is one."""
+
+        def found() -> int | None:
+            assert self.process.poll() is None, self.process.communicate()[0]
+            return child(self.pid, *words)
+
+        return eventually(found, f"the run's {' '.join(words)}") or 0
+
+    def reach_request(self) -> None:
+        """Return once a scenario's first request has been answered."""
+
+        def answered() -> bool:
+            assert self.process.poll() is None, self.process.communicate()[0]
+            return requests_are_answered()
+
+        eventually(answered, "the first answer", END_S)
+
+    def strike(self, signum: int, group: bool = False) -> None:
+        (os.killpg if group else os.kill)(self.pid, signum)
+
+    def end(self) -> str:
+        """Wait for it, which should be ending; its output."""
+        try:
+            return self.process.communicate(timeout=END_S)[0]
+        except subprocess.TimeoutExpired:
+            self.strike(signal.SIGKILL, group=True)
+            raise
+
+    @property
+    def status(self) -> int:
+        assert self.process.returncode is not None, "it has not ended"
+        return self.process.returncode
+
+    def errors(self) -> list[str]:
+        """The Error of each of its rows."""
+        return [row["Error"] for row in rows(self.out)]
