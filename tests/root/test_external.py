@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +28,7 @@ from containernet_env.runs.external_left import records
 from containernet_env.runs.measure import carry_out, measure
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
+from tests.deadline import eventually
 from tests.root.etcd_processes import endpoints_file, keys_below, other_authority
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -125,37 +125,6 @@ def started_servers() -> list[str]:
     return found
 
 
-def wait_until(holds: Any, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
-
-
-def test_rows_say_what_was_seen_and_no_key_is_left(plain: Cluster, tmp_path: Path) -> None:
-    revision, keys = plain.revision_and_keys()
-    result = run(endpoints_file(tmp_path, plain), tmp_path)
-    found = rows(tmp_path / "out.csv")
-    assert [row["Error"] for row in found] == ["-"] * 4
-    assert [row["TestType"] for row in found] == ["write", "write", "mixed", "read"]
-    for row in found:
-        assert row["Hosts"] == "external" and row["ClusterSize"] == "3" and row["StoreVersion"].startswith("3.")
-        assert row["NetworkProof"].startswith("RTT ") and row["NetworkProof"].endswith(" ms: medians of 20 each")
-        assert 0 < float(row["RttMeasured_ms"]) < 100
-        assert row["Valid"] != "yes" and "unseen" in row["Reasons"]
-        assert row["Leader"] in ("etcd1", "etcd2", "etcd3")
-        unknown = ("LinkDelay_ms", "Bandwidth_mbps", "Links", "Cpus", "Memory_bytes", "ClientLink", "Heartbeat_ms")
-        assert {row[name] for name in (*unknown, "Data", "RttExpected_ms", "CongestionControl")} == {"-"}
-    after, left = plain.revision_and_keys()
-    # 500 writes and some of the mixed load, the data set of the reads, and what removed them.
-    assert left == keys and after > revision + 400
-    manifest = json.loads((result.directory / "manifest.json").read_text())
-    assert manifest["images"] == {} and manifest["machine"]["engine"] is None
-    assert manifest["hosts"]["etcd2"]["member"] == "m1"
-    assert len(list((result.directory / "history").iterdir())) == 2
-    assert not [record for _, record in records() if record.run_id in result.run_id]
-
-
 class Watching(Silent):
     """Looks at all command lines, and at the keys, when a scenario has ended."""
 
@@ -170,13 +139,33 @@ class Watching(Silent):
             self.keys += keys_below(self.cluster)
 
 
-def test_every_key_is_under_the_prefix_of_the_run(plain: Cluster, tmp_path: Path) -> None:
-    _, others = plain.revision_and_keys()
+def test_rows_say_what_was_seen_and_keys_are_under_the_prefix_of_the_run_until_its_end(
+    plain: Cluster, tmp_path: Path
+) -> None:
+    revision, keys = plain.revision_and_keys()
     seen = Watching(plain)
     result = run(endpoints_file(tmp_path, plain), tmp_path, progress=seen)
+    found = rows(tmp_path / "out.csv")
+    assert [row["Error"] for row in found] == ["-"] * 4
+    assert [row["TestType"] for row in found] == ["write", "write", "mixed", "read"]
+    for row in found:
+        assert row["Hosts"] == "external" and row["ClusterSize"] == "3" and row["StoreVersion"].startswith("3.")
+        assert row["NetworkProof"].startswith("RTT ") and row["NetworkProof"].endswith(" ms: medians of 20 each")
+        assert 0 < float(row["RttMeasured_ms"]) < 100
+        assert row["Valid"] != "yes" and "unseen" in row["Reasons"]
+        assert row["Leader"] in ("etcd1", "etcd2", "etcd3")
+        unknown = ("LinkDelay_ms", "Bandwidth_mbps", "Links", "Cpus", "Memory_bytes", "ClientLink", "Heartbeat_ms")
+        assert {row[name] for name in (*unknown, "Data", "RttExpected_ms", "CongestionControl")} == {"-"}
     own = f"{PREFIX}{result.run_id.rpartition('-')[2]}/"
     assert len(set(seen.keys)) >= 200 and all(key.startswith(own) for key in seen.keys)
-    assert keys_below(plain) == [] and plain.revision_and_keys()[1] == others
+    after, left = plain.revision_and_keys()
+    # 500 writes and some of the mixed load, the data set of the reads, and what removed them.
+    assert left == keys and after > revision + 400
+    manifest = json.loads((result.directory / "manifest.json").read_text())
+    assert manifest["images"] == {} and manifest["machine"]["engine"] is None
+    assert manifest["hosts"]["etcd2"]["member"] == "m1"
+    assert len(list((result.directory / "history").iterdir())) == 2
+    assert not [record for _, record in records() if record.run_id in result.run_id]
 
 
 def test_tls_and_users_and_the_password_is_nowhere(secured: Cluster, tmp_path: Path) -> None:
@@ -343,41 +332,41 @@ def test_check_looks_and_writes_nothing(plain: Cluster, secured: Cluster, tmp_pa
     assert status == 1 and "connection refused" in said, said
 
 
+def under_way(plain: Cluster, config: Path, folder: Path) -> subprocess.Popen[str]:
+    """A run of a minute that has written keys."""
+    wanted = scenarios(folder, LONG)
+    process = command("run", config, folder / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster")
+    eventually(lambda: len(keys_below(plain)) > 100, "keys of the run")
+    return process
+
+
 def test_ctrl_c_leaves_no_keys_and_no_server(plain: Cluster, tmp_path: Path) -> None:
-    config, wanted = endpoints_file(tmp_path, plain), scenarios(tmp_path, LONG)
     before = started_servers()
-    process = command("run", config, tmp_path / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster")
-    wait_until(lambda: len(keys_below(plain)) > 100)
+    process = under_way(plain, endpoints_file(tmp_path, plain), tmp_path)
     process.send_signal(signal.SIGINT)
     status, said = ended(process)
     assert status == 130 and "keys removed" in said, said
     assert keys_below(plain) == [] and started_servers() == before
 
 
-def test_after_kill_9_the_server_ends_and_clean_removes_the_keys(plain: Cluster, tmp_path: Path) -> None:
-    config, wanted = endpoints_file(tmp_path, plain), scenarios(tmp_path, LONG)
-    before = started_servers()
-    process = command("run", config, tmp_path / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster")
-    wait_until(lambda: len(keys_below(plain)) > 100)
+@pytest.mark.parametrize("by", ["clean", "next run"])
+def test_after_kill_9_the_server_ends_and_what_follows_removes_the_keys(
+    plain: Cluster, tmp_path: Path, by: str
+) -> None:
+    config, before = endpoints_file(tmp_path, plain), started_servers()
+    process = under_way(plain, config, tmp_path)
     process.kill()
     ended(process)
-    wait_until(lambda: started_servers() == before)
+    eventually(lambda: started_servers() == before, "the server ends")
     left = keys_below(plain)
     assert len(left) > 100
-    status, said = ended(command("clean", config))
-    prefix = left[0].rpartition("/")[0] + "/"
-    assert status == 0 and f"removed {len(left):,} keys under {prefix}" in said, said
-    assert keys_below(plain) == []
-    assert "nothing was left behind" in ended(command("clean", config))[1]
-
-
-def test_the_next_run_cleans_up_after_a_killed_one(plain: Cluster, tmp_path: Path) -> None:
-    config, wanted = endpoints_file(tmp_path, plain), scenarios(tmp_path, LONG)
-    process = command("run", config, tmp_path / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster")
-    wait_until(lambda: len(keys_below(plain)) > 100)
-    process.kill()
-    ended(process)
-    run(config, tmp_path)
+    if by == "clean":
+        status, said = ended(command("clean", config))
+        prefix = left[0].rpartition("/")[0] + "/"
+        assert status == 0 and f"removed {len(left):,} keys under {prefix}" in said, said
+        assert "nothing was left behind" in ended(command("clean", config))[1]
+    else:
+        run(config, tmp_path, only=["write"])
     assert keys_below(plain) == []
 
 

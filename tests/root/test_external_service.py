@@ -14,9 +14,10 @@ from containernet_env.base.errors import RunError
 from containernet_env.runs.external_left import Record, records
 from containernet_env.runs.measure import measure
 from containernet_env.runs.progress import Silent
+from tests.deadline import eventually
 from tests.local.real_service import services
 from tests.root.replica_processes import Replicas, built
-from tests.root.test_external import command, ended, rows, scenarios, started_servers, wait_until
+from tests.root.test_external import command, ended, rows, scenarios, started_servers
 
 TEN = {"total": 200, "clients": 10, "conns": 2}
 WRITE = {"type": "write", "load": TEN, "data": {"keySize": 4, "valSize": 64}, "target": ["leader", "cluster"]}
@@ -146,12 +147,12 @@ def killed_run(three: Replicas, config: Path, folder: Path) -> str:
         return next((f"{record.prefix}00mN" for record in left(three.urls)), None)  # number 2999
 
     try:
-        wait_until(lambda: (key := last_key()) is not None and three.status(key) == 200)
+        eventually(lambda: (key := last_key()) is not None and three.status(key) == 200, "the last key of the run")
     finally:
         process.kill()
         said = ended(process)
     key = last_key()
-    wait_until(lambda: started_servers() == before)
+    eventually(lambda: started_servers() == before, "the server ends")
     assert key is not None and three.status(key) == 200, said
     return key
 
