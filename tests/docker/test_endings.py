@@ -6,18 +6,55 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from containernet_env.hosts import engine, netns
 from containernet_env.results.run_directory import find_run, read_run
-from tests.deadline import eventually
 from tests.docker.runs import COMMAND, CONFIG, PROJECT, Run, call, host_pid, near_and_far, rows, run, topology
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("unchanged_machine")]
 
 NOT_RUN = "not run: interrupted by SIGINT"
+# Moments of a run: the first call of each of these functions on its main thread, in their order.
+MOMENTS = (
+    "main",  # Ctrl-C is heard, the command is not imported yet
+    "LazyGroup.get_command",
+    "prepare",
+    "RunLock.__enter__",
+    "remove_leftovers",
+    "Testbed._start_hosts",
+    "Testbed._connect",
+    "Follower.follow",
+)
+PRESSED = """
+import os, signal, sys
+
+heard = False
+
+def press(frame, event, arg):
+    global heard
+    name = frame.f_code.co_qualname
+    heard = heard or (name, event) == ("hear_ctrl_c", "return")
+    if heard and (name, event) == ({moment!r}, "call"):
+        sys.setprofile(None)
+        os.killpg(0, signal.SIGINT)
+
+sys.setprofile(press)
+from containernet_env.__main__ import main
+sys.exit(main())
+"""
+"""A program that is the command, and presses Ctrl-C for its process group at a moment."""
+
+
+class Struck(Run):
+    """A run whose process group is interrupted at one of ``MOMENTS``."""
+
+    def __init__(self, moment: str, scenarios: Path, out: Path) -> None:
+        self.command = (sys.executable, "-c", PRESSED.format(moment=moment))
+        super().__init__(scenarios, out)
 
 
 def test_a_run_has_the_machine_for_itself_and_ends_by_sigterm(long: Path, tiny: Path, tmp_path: Path) -> None:
@@ -30,21 +67,20 @@ def test_a_run_has_the_machine_for_itself_and_ends_by_sigterm(long: Path, tiny: 
         assert f"a run is measuring on this machine (process {first.pid}); a lab would disturb it" in lab.stderr
         assert call("clean").stdout.count("kept container") == 4
         first.strike(signal.SIGTERM)
-        eventually(first.errors, "the row of what was interrupted")
-        if first.process.poll() is None:
-            first.strike(signal.SIGINT)  # an impatient second one changes nothing in the tear-down
+        first.reach("run_interrupted")  # pending together, the lower one would come first
+        first.strike(signal.SIGINT)  # an impatient second one changes nothing
         output = first.end()
     assert first.status == 128 + signal.SIGTERM, output
     assert first.errors() == ["interrupted", "not run: interrupted by SIGTERM"], output
 
 
-def test_ctrl_c_while_hosts_come_up(long: Path, tmp_path: Path) -> None:
-    with Run(long, tmp_path / "out.csv") as stopped:
-        eventually(engine.list_ours, "the first container")
-        stopped.strike(signal.SIGINT, group=True)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_ctrl_c_at_any_moment(moment: str, long: Path, tmp_path: Path) -> None:
+    with Struck(moment, long, tmp_path / "out.csv") as stopped:
         output = stopped.end()
-    assert stopped.status == 128 + signal.SIGINT and "Traceback" not in output and "ignored" not in output, output
-    assert stopped.errors() in ([], [NOT_RUN, NOT_RUN])
+    assert stopped.status == 128 + signal.SIGINT, output
+    assert "Traceback" not in output and "ignored" not in output, output
+    assert stopped.errors() == (["interrupted", NOT_RUN] if moment == MOMENTS[-1] else [])
 
 
 def test_ctrl_c_in_the_second_repetition_leaves_every_row(tiny: Path, tmp_path: Path) -> None:

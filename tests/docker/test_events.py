@@ -66,7 +66,7 @@ def test_a_killed_leader_comes_back_on_its_data_and_is_no_failure(result: RunRes
     assert kill["members"] == restart["members"] == [kill["leader"]]
     # Never before the time that is configured, and the restart never sooner after the kill.
     assert kill["since_start_ns"] >= 1000 * MS
-    assert restart["asked_ns"] - kill["asked_ns"] == 2000 * MS and restart["since_start_ns"] >= 3000 * MS
+    assert restart["since_start_ns"] >= restart["asked_ns"] >= kill["asked_ns"] + 2000 * MS
     assert restart["answered_ns"] > restart["at_ns"] > kill["at_ns"]
     assert outcome.verdict is not None
     assert not {"member_died", "leader_changed", "event_missed", "frames_lost"} & set(outcome.verdict.reasons)

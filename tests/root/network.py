@@ -145,7 +145,7 @@ def answers(sender_pid: int, receiver_pid: int, address: str) -> bool:
 
 
 def silent(sender_pid: int, receiver_pid: int, address: str) -> bool:
-    """Whether none of ten datagrams is answered, each given ``_TRY_S``: links of a few milliseconds would carry them all."""
+    """Whether none of ten datagrams is answered, each in ``_TRY_S``: links of a few ms would carry them all."""
     with _pair(sender_pid, receiver_pid, address) as (here, there):
         return not any(_answered(here, there) for _ in range(10))
 

@@ -27,11 +27,6 @@ class Replicas(Service):
     def urls(self) -> list[str]:
         return [f"http://{endpoint}" for endpoint in self.endpoints]
 
-    def end(self, number: int) -> None:
-        """End one of them for good."""
-        self._processes[number].kill()
-        self._processes[number].wait()
-
     def status(self, key: str) -> int:
         """Of a GET of a key, at the first replica, with the newest version of all."""
         return self.ask("GET", 0, f"/v0/entity?id={key.replace('/', '%2F')}&from={COUNT}")

@@ -127,17 +127,6 @@ def test_keys_that_stay_are_told(three: Replicas, tmp_path: Path) -> None:
     assert not left(three.urls)
 
 
-def test_check_looks_and_writes_nothing(tmp_path: Path) -> None:
-    with services(2) as (one, other):
-        config, wanted = endpoints_file(tmp_path, [one.url, other.url]), writes(tmp_path)
-        status, said = ended(command("check", config, "--scenarios", wanted))
-        assert status == 0 and said.count("  answers\n") == 2 and "keys under" not in said, said
-        other.statuses["GET"] = 503
-        status, said = ended(command("check", config, "--scenarios", wanted))
-        assert status == 1 and f"{other.url}  is no such service: HTTP 503: GET " in said, said
-        assert all(request.startswith("GET ") for request in one.requests + other.requests)
-
-
 def killed_run(three: Replicas, config: Path, folder: Path) -> str:
     """The last key of a run that is killed once it has written that."""
     wanted, before = scenarios(folder, LONG), started_servers()
@@ -164,23 +153,3 @@ def test_after_kill_9_clean_removes_the_keys(three: Replicas, tmp_path: Path) ->
     assert status == 0 and f"removed 3,000 keys under {key[:-4]}" in said, said
     assert three.status(key) == 404
     assert "nothing was left behind" in ended(command("clean", config))[1]
-
-
-def test_after_kill_9_and_the_end_of_a_replica_clean_removes_the_keys(tmp_path: Path) -> None:
-    """The run's deletes wait for all three: only others can be carried out then."""
-    if (program := built(tmp_path)) is None:
-        pytest.skip("there is no Go to build the replicas with")
-    with Replicas(program, tmp_path) as found:
-        config = endpoints_file(tmp_path, found.urls)
-        key = killed_run(found, config, tmp_path)
-        found.end(2)
-        status, said = ended(command("clean", config))
-        assert status == 1 and f"left out: {found.urls[2]} answers nothing" in said and "HTTP 504: DELETE" in said, said
-        (record,) = left(found.urls)
-        status, said = ended(command("clean", endpoints_file(tmp_path, found.urls, delete="/v0/entity?id={key}&ack=2")))
-        assert status == 0 and f"keys under {record.prefix}" in said and not left(found.urls), said
-        missing = [
-            found.ask("GET", 0, f"/v0/entity?id={record.prefix.replace('/', '%2F')}{last}&from=2")
-            for last in ("0000", key[-4:])
-        ]
-        assert missing == [404, 404]
