@@ -163,7 +163,7 @@ class Session:
         return True
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def session() -> Iterator[Session]:
     before = snapshot()
     # The document's own way in, with a Python that has none of our packages.
