@@ -24,10 +24,18 @@ _NO_THREAD = "can't start new thread"
 _RESERVED = 32
 
 
-def shortage(error: BaseException) -> RunError | None:
+class ShortageError(RunError):
+    """This process gets no more of something; ``what``, with the remedy."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"the machine gives this process no more {what}")
+
+
+def shortage(error: BaseException) -> ShortageError | None:
     """The error to raise where ``error`` comes of something that has run out; libraries wrap that at will."""
     what = _what_ran_out(error)
-    return None if what is None else RunError(f"the machine gives this process no more {what}")
+    return None if what is None else ShortageError(what)
 
 
 def _what_ran_out(error: BaseException) -> str | None:
@@ -40,6 +48,8 @@ def _what_ran_out(error: BaseException) -> str | None:
         if not isinstance(item, BaseException) or id(item) in seen:
             continue
         seen.add(id(item))
+        if isinstance(item, ShortageError):
+            return item.what
         if isinstance(item, RuntimeError) and _NO_THREAD in str(item):
             return _PROCESSES
         if isinstance(item, MemoryError):

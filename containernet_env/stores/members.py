@@ -15,6 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
+from containernet_env.base.exhausted import shortage
 from containernet_env.base.side_by_side import answers_within
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.leadership import Leadership
@@ -184,7 +185,7 @@ class MemberCluster(Generic[M]):
         self._open_gates(deadline, broken)
         while True:
             self._check_start(self.members, broken)
-            statuses = self.statuses()
+            statuses = self.statuses(starting=True)
             leadership = self._leadership(statuses, required=len(self.members))
             if leadership is not None and self._is_ready(statuses):
                 return leadership
@@ -215,13 +216,18 @@ class MemberCluster(Generic[M]):
         what = f"no answer from {', '.join(m.name for m in silent)}" if silent else self.lacks
         return f"the cluster was not ready after {timeout_s:g} s: {what}; last lines of {worst.name}:\n{worst.tail()}"
 
-    def statuses(self) -> dict[M, MemberStatus | None]:
-        """Every member's state, queried in parallel; None where a member does not answer."""
+    def statuses(self, starting: bool = False) -> dict[M, MemberStatus | None]:
+        """Every member's state, queried in parallel; None where a member does not answer.
+
+        ``starting``: raises RunError where this process lacks what it takes to ask, which is no member's silence.
+        """
 
         def ask(member: M) -> MemberStatus | None:
             try:
                 return member.status()
-            except RunError:
+            except RunError as error:
+                if starting and (lacking := shortage(error)) is not None:
+                    raise lacking from error
                 return None
 
         return dict(zip(self.members, self._pool.map(ask, self.members), strict=True))

@@ -40,61 +40,6 @@ _FROZEN_TARGET_DEADLINE_S = 0.2
 # How far into a scenario a fault strikes: its requests are under way, and enough are still to come.
 _INTO_SCENARIO_S = 0.15
 
-_MEMBER = {"mem": "256m", "cpus": 1, "bandwidth": 1000, "link_delay": "500us"}
-MEMBERS = ("etcd1", "etcd2", "etcd3")
-
-
-def topology(**changes: Any) -> list[dict[str, Any]]:
-    """Three members; an RTT of 2 ms, so that two hundred requests one after the other take a second."""
-    return [{"ip": f"10.0.0.{251 + number}", **_MEMBER, **changes} for number in range(3)]
-
-
-def scenarios(timeout: str, factor: int = 1) -> dict[str, Any]:
-    """The three scenarios of ``table.SCENARIOS``, two thirds of a second each, whose requests have this deadline.
-
-    ``factor`` times as many requests of the heavy write, whose time is the machine's and not the network's.
-    """
-    size = {"keySize": 8, "valSize": 64}
-    one, many = {"clients": 1, "conns": 1, "timeout": timeout}, {"clients": 100, "conns": 10, "timeout": timeout}
-    by_moment = {
-        WRITE: {"type": "write", "load": {"total": 120, **one}, "data": size, "target": "leader"},
-        HEAVY: {"type": "write", "load": {"total": 3000 * factor, **many}, "data": size, "target": "cluster"},
-        READ: {"type": "read", "load": {"total": 120, **one}, "consistency": "l"},
-    }
-    return {"dataset": {**size, "keys": 100}, "scenarios": [by_moment[moment] for moment in SCENARIOS]}
-
-
-@dataclass
-class Files:
-    """What a run reads and writes. ``out`` may be moved before the run starts. ``factor``: see ``scenarios``."""
-
-    folder: Path
-    factor: int = 1
-    out: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.config, self.scenarios = self.folder / "config.json", self.folder / "scenarios.json"
-        self.said, self.out = self.folder / "said.txt", self.folder / "results" / "out.csv"
-        self.out.parent.mkdir(exist_ok=True)
-        self.config.write_text(json.dumps(topology()))
-        self.set_deadline("1s")
-
-    def set_deadline(self, timeout: str) -> None:
-        """Write the scenarios anew, with another deadline of their requests."""
-        self.scenarios.write_text(json.dumps(scenarios(timeout, self.factor)))
-
-    def only(self, count: int) -> None:
-        """Leave out all scenarios but the first ones."""
-        held = json.loads(self.scenarios.read_text())
-        self.scenarios.write_text(json.dumps({**held, "scenarios": held["scenarios"][:count]}))
-
-    @property
-    def runs(self) -> Path:
-        """Where its run directories are."""
-        return self.out.with_suffix(".runs")
-
-
 class Run:
     """A run as a process, on an engine of the tests' ``own`` where there is one.
 
@@ -252,27 +197,6 @@ class Run:
 
     def _child(self, *words: str) -> int | None:
         return next((pid for pid in children(self.driver) if all(word in words_of(pid) for word in words)), None)
-
-    # --- what it left ------------------------------------------------------------------------------------------
-
-    def rows(self, path: Path | None = None) -> list[dict[str, str]]:
-        """The rows of OUT (or of ``path``), read strictly: our header, whole lines, a value for each column."""
-        path = path or self.files.out
-        if not path.exists():
-            return []
-        text = path.read_text(encoding="utf-8")
-        assert text.endswith("\n"), f"{path.name} ends within a line: {text[-80:]!r}"
-        header, *lines = csv.reader(text.splitlines(), strict=True)
-        assert tuple(header) == COLUMNS, header
-        assert all(len(line) == len(COLUMNS) for line in lines), [len(line) for line in lines]
-        return [dict(zip(COLUMNS, line, strict=True)) for line in lines]
-
-    def record(self) -> list[dict[str, Any]]:
-        """The lines of scenarios.jsonl of all run directories."""
-        lines = []
-        for path in sorted(self.files.runs.glob("*/scenarios.jsonl")):
-            lines += [json.loads(line) for line in path.read_text().splitlines()]
-        return lines
 
 
 def tool(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from tests.faults.table import BRING_UP, HEAVY, PROOF, READ, TEAR_DOWN, WRITE
 
 _POLL_S = 0.001
 # How a moment begins: the kind of an event, and which one of that kind.
-_BEGINNINGS = {
+BEGINNINGS = {
     BRING_UP: ("run_began", 1),
     PROOF: ("hosts_up", 1),
     WRITE: ("scenario_began", 1),
@@ -20,7 +20,7 @@ _BEGINNINGS = {
     TEAR_DOWN: ("tear_down_began", 1),
 }
 # What is over when it begins: a fault that comes later has missed its moment.
-_ENDS = {
+ENDS = {
     BRING_UP: ("network_proved", 1),
     PROOF: ("network_proved", 1),
     WRITE: ("scenario_ended", 1),
@@ -55,11 +55,11 @@ class Course:
 
     def has_begun(self, moment: str) -> bool:
         """Whether it has begun; it may be over."""
-        return self._happened(*_BEGINNINGS[moment])
+        return self._happened(*BEGINNINGS[moment])
 
     def is_over(self, moment: str) -> bool:
         """Whether it is over."""
-        return self._happened(*_ENDS[moment])
+        return self._happened(*ENDS[moment])
 
     def _happened(self, kind: str, times: int) -> bool:
         return sum(event["kind"] == kind for event in self.events()) >= times

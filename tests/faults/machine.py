@@ -1,0 +1,1005 @@
+"""A simulated machine under the real driver: processes, namespaces, the engine, the link emulator, members, a client.
+
+Nothing of it is real but files below a test's own folder. What the product asks the operating system for is answered
+here (``Machine.patches`` lists each name), in the simulated time of a ``World``; the product's own code is whole, from
+the command line to the requests of Docker's SDK, the control protocol of the emulator, and HTTP.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import docker
+import requests.exceptions
+from docker.errors import APIError, NotFound
+
+from containernet_env.analysis.gate_plan import EMULATOR_PACE, plan_gate
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import engine
+from containernet_env.hosts.limits import Limits
+from containernet_env.model import load_contract as contract
+from containernet_env.model.topology import Topology
+from containernet_env.model.usage import Consumers, Consumption
+from tests.simulated_time import World
+from tests.unit.answers import closed_loop
+from tests.unit.gate_network import carry
+
+ELECTION_S = 1.0
+"""After so long without its leader a cluster has another one, as with etcd's default timeouts."""
+SCENARIO_S = 2.0
+"""How long the load of a scenario takes where nothing disturbs it."""
+_TICK_S = 0.1
+_CALL_S = 0.02
+_CONTAINERD_S = 10.0
+_PROBE_S = 2.0
+_FIRST_PID = 1 << 23
+"""Above the kernel's own limit (PID_MAX_LIMIT, 2^22), so that it is never the number of a real process."""
+
+
+class Process:
+    """A process of the machine. ``status`` is as of ``subprocess``: ``None`` while it lives."""
+
+    def __init__(self, machine: Machine, name: str, parent: Process | None = None) -> None:
+        self.machine, self.name, self.parent = machine, name, parent
+        self.pid = next(machine.pids)
+        self.status: int | None = None
+        self.stopped_s: float | None = None
+        self.pauses: list[tuple[float, float]] = []
+        self.log = ""
+        # Whoever holds a pidfd has a copy of the reading end, which becomes readable once the other one is closed.
+        self.end, self._alive = os.pipe()
+        self.at_end: list[Callable[[], None]] = []
+        machine.processes[self.pid] = self
+
+    @property
+    def alive(self) -> bool:
+        return self.status is None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it lives and is not stopped."""
+        return self.alive and self.stopped_s is None
+
+    def signal(self, signum: int) -> None:
+        if not self.alive:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        now_s = self.machine.now_s
+        if signum == signal.SIGSTOP:
+            self.stopped_s = now_s if self.stopped_s is None else self.stopped_s
+        elif signum == signal.SIGCONT and self.stopped_s is not None:
+            self.pauses.append((self.stopped_s, now_s))
+            self.stopped_s = None
+        elif signum in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+            self.exit(-signum)
+
+    def exit(self, status: int) -> None:
+        if self.alive:
+            self.status = status
+            os.close(self._alive)
+            for child in [other for other in self.machine.processes.values() if other.parent is self]:
+                child.exit(-signal.SIGKILL)
+            for call in self.at_end:
+                call()
+
+    def descriptors(self) -> list[int]:
+        return [self.end, *([self._alive] if self.alive else [])]
+
+    def paused_since(self, began_s: float) -> float:
+        """The longest pause that ended after a moment, or goes on."""
+        pauses = [*self.pauses, *([] if self.stopped_s is None else [(self.stopped_s, self.machine.now_s)])]
+        return max((end_s - max(begin_s, began_s) for begin_s, end_s in pauses if end_s > began_s), default=0.0)
+
+
+@dataclass
+class Container:
+    """What the engine knows of one."""
+
+    id: str
+    name: str
+    labels: dict[str, str]
+    image: str
+    command: list[str]
+    host_config: dict[str, Any]
+    process: Process | None = None
+    known_dead: bool = False
+
+    @property
+    def host(self) -> str:
+        return self.labels.get(engine.LABEL_HOST, "")
+
+
+class Popen:
+    """``subprocess.Popen`` of the programs that the driver starts; any other one fails the test."""
+
+    def __init__(self, machine: Machine, argv: list[str], **options: Any) -> None:
+        self.machine = machine
+        machine.may_start()
+        self.machine.takes(0.002)
+        self.argv, self._options = argv, options
+        program, verb = os.path.basename(argv[0]), argv[1] if len(argv) > 1 else ""
+        kinds = {"serve": self._serve, "probe": self._probe}
+        if verb in kinds:
+            self.process = Process(self.machine, f"link-emulator {verb}")
+            kinds[verb]()
+        else:
+            assert program in ("ip", "tc"), f"an exact test starts no process: {argv}"
+            self.process = Process(self.machine, program)
+            self._output = "[]" if "-j" in argv else ""
+            self.process.exit(0)
+        self.pid = self.process.pid
+
+    def _serve(self) -> None:
+        number = int(self.argv[self.argv.index("--control-fd") + 1])
+        self.machine.emulator = Emulator(self.machine, self.process, self.machine.connections.pop(number))
+        self.stderr = _Lines(self.process)
+
+    def _probe(self) -> None:
+        self.machine.prober = self.process
+        self._began_s, self._until_s = self.machine.now_s, self.machine.now_s + _PROBE_S
+        self._wall_offset_ns = self.machine.wall_offset_ns
+        self._request: dict[str, Any] | None = None
+
+    def poll(self) -> int | None:
+        return self.process.status
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.status
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self.machine.world.wait(lambda: not self.process.alive, timeout):
+            raise subprocess.TimeoutExpired(self.argv, timeout or 0)
+        assert self.process.status is not None
+        return self.process.status
+
+    def kill(self) -> None:
+        if self.process.alive:
+            self.process.signal(signal.SIGKILL)
+
+    def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
+        if not hasattr(self, "_until_s"):
+            return self._output, ""
+        if input is not None:
+            self._request = json.loads(input)
+        machine = self.machine
+        self.wait_probe(timeout)
+        if self.process.alive:
+            self.process.exit(0)
+        return machine.probed(self._request or {}, self._began_s, self._wall_offset_ns), ""
+
+    def wait_probe(self, timeout: float | None) -> None:
+        machine = self.machine
+        left_s = self._until_s - machine.now_s
+        machine.world.wait(lambda: not self.process.alive, min(left_s, timeout or left_s))
+        if self.process.alive and machine.now_s < self._until_s:
+            raise subprocess.TimeoutExpired(self.argv, timeout or 0)
+
+    def __enter__(self) -> Popen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not hasattr(self, "_until_s"):
+            return
+        self.machine.world.wait(lambda: not self.process.alive)
+
+
+class _Lines:
+    """Standard error of a process that prints nothing: it ends with it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def __enter__(self) -> Iterator[bytes]:
+        self._process.machine.world.wait(lambda: not self._process.alive)
+        return iter(())
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+# --- the link emulator -------------------------------------------------------------------------------------------
+
+_NO_TIMES = {"count": 0, "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "early_max_ns": 0, "too_early": 0}
+_DROPS = dict.fromkeys(("buffers", "cut", "device", "down", "error", "loss", "oversize", "partition", "queue"), 0)
+_IDLE = {
+    "offered": 0, "unmatched": 0, "frames": 0, "bytes": 0, "in_flight": 0, "queue_high_water": 0,
+    "queue_high_water_bytes": 0, "drops": _DROPS, "wire_delay": {"count": 0, "mean_ns": 0, "deviation_ns": 0},
+    "lateness": _NO_TIMES,
+}  # fmt: skip
+_HELLO = {
+    "version": "simulated", "realtime": True, "realtime_reason": "", "kept_awake": True, "kept_awake_reason": "",
+    "stamps": "kernel", "stamps_reason": "", "core": None, "latencies": {"timer_ns": 21_000, "wake_ns": 0},
+    "self_test": {"passed": True, "reason": ""},
+}  # fmt: skip
+
+
+class Connection:
+    """The driver's end of the control connection; ``other`` is what the emulator has sent and nobody has read."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._fd = os.open(os.devnull, os.O_RDWR)
+        self.incoming: deque[bytes] = deque()
+        self.emulator: Emulator | None = None
+        self.is_over = False
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        if self.is_over:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        assert self.emulator is not None
+        self.emulator.take(bytes(data))
+        return len(data)
+
+    def makefile(self, mode: str) -> Connection:
+        return self
+
+    def readline(self, limit: int) -> bytes:
+        self._machine.world.wait(lambda: bool(self.incoming) or self.is_over)
+        return self.incoming.popleft() if self.incoming else b""
+
+    def shutdown(self, how: int) -> None:
+        self.is_over = True
+        if self.emulator is not None:
+            self.emulator.end_if_alone()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Emulator:
+    """The link emulator: its TAPs and links are there as long as its process."""
+
+    def __init__(self, machine: Machine, process: Process, connection: Connection) -> None:
+        self.machine, self.process, self._connection = machine, process, connection
+        connection.emulator = self
+        self.ports: dict[str, Process] = {}
+        self.links: dict[str, dict[str, Any]] = {}
+        self.switches: set[str] = set()
+        self._counted_s = machine.now_s
+        self._waiting: deque[bytes] = deque()
+        process.at_end.append(self._ended)
+
+    def _ended(self) -> None:
+        self._connection.is_over = True
+        self.ports.clear()
+        self.links.clear()
+
+    def end_if_alone(self) -> None:
+        """Without its driver it ends, unless it is stopped."""
+        if self.process.runs:
+            self.process.exit(0)
+
+    def take(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Answer what waits; also called when a stopped emulator is let go."""
+        if self.process.runs and self._connection.is_over:
+            self.process.exit(0)
+        while self.process.runs and self._waiting:
+            request = json.loads(self._waiting.popleft())
+            try:
+                result, problem = getattr(self, f"_{request['op']}")(request), None
+            except KeyError as error:
+                result, problem = None, f"there is no {error}"
+            at_ns = self.machine.world.now_ns
+            reply = {"id": request["id"], "ok": problem is None, "at_ns": at_ns, "result": result, "error": problem}
+            self._connection.incoming.append(json.dumps(reply).encode())
+
+    def host_ended(self, process: Process) -> None:
+        for name in [name for name, held in self.ports.items() if held is process]:
+            del self.ports[name]
+            if self.process.alive:
+                event = {"event": "port_down", "port": name, "reason": "", "at_ns": self.machine.world.now_ns}
+                self._connection.incoming.append(json.dumps(event).encode())
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def _hello(self, request: dict[str, Any]) -> dict[str, Any]:
+        return _HELLO | {"pid": self.process.pid}
+
+    def _add_switch(self, request: dict[str, Any]) -> None:
+        self.switches.add(request["name"])
+
+    def _add_port(self, request: dict[str, Any]) -> None:
+        process = self.machine.processes[request["pid"]]
+        if not process.alive:
+            raise KeyError("such process")
+        self.ports[request["name"]] = process
+
+    def _add_link(self, request: dict[str, Any]) -> None:
+        self.links[request["name"]] = {side: request[side] for side in ("a_to_b", "b_to_a")}
+
+    def _remove_port(self, request: dict[str, Any]) -> None:
+        del self.ports[request["name"]]
+
+    def _remove_link(self, request: dict[str, Any]) -> None:
+        del self.links[request["name"]]
+
+    def _remove_switch(self, request: dict[str, Any]) -> None:
+        self.switches.discard(request["name"])
+
+    def _read_link(self, request: dict[str, Any]) -> dict[str, Any]:
+        held = self.links[request["name"]]
+        return {"up": True, "admin_up": True, "stamps": "kernel", **{side: _IDLE | held[side] for side in held}}
+
+    def _stats(self, request: dict[str, Any]) -> dict[str, Any]:
+        pause_ns = round(self.process.paused_since(self._counted_s) * 1e9)
+        if request.get("reset"):
+            self._counted_s = self.machine.now_s
+        times = _NO_TIMES | {"count": 1000, "p50_ns": 5_000, "p99_ns": 20_000, "max_ns": max(90_000, pause_ns)}
+        links = {name: self._read_link({"name": name}) for name in self.links}
+        return {
+            "links": links, "ports": {}, "switches": {}, "partition": None, "stamps": "kernel", "unmatched": 0,
+            "lateness": times, "ingress_poll_delay": None, "latencies": _HELLO["latencies"],
+        }  # fmt: skip
+
+
+# --- members and the load ----------------------------------------------------------------------------------------
+
+
+class Member:
+    """An etcd behind its gate. ``serving_s``: from when on it answers."""
+
+    def __init__(self, host: Process) -> None:
+        self.host, self.serving_s, self.disk_full = host, float("inf"), False
+
+    @property
+    def runs(self) -> bool:
+        return self.host.runs and self.host.machine.now_s >= self.serving_s
+
+
+class Store:
+    """The cluster: who leads follows from which members run, and from when on."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.members: dict[str, Member] = {}
+        self.leader: str | None = None
+        self.term = 1
+        self._lost_s: float | None = None
+
+    def started(self, name: str) -> None:
+        member = self.members[name]
+        if member.disk_full:
+            self.fail_of_disk(member)
+        member.serving_s = self._machine.now_s + 0.05
+
+    def fail_of_disk(self, member: Member) -> None:
+        member.host.log += "panic: write /var/lib/etcd/member/wal: no space left on device\n"
+        member.host.exit(2)
+
+    def look(self) -> None:
+        """Have who should lead by now lead."""
+        running = [name for name, member in self.members.items() if member.runs]
+        if self.leader in running and len(running) * 2 > len(self.members):
+            self._lost_s = None
+            return
+        if self._lost_s is None:
+            self._lost_s = self._machine.now_s
+        wait_s = 0.1 if self.leader is None else ELECTION_S
+        if len(running) * 2 > len(self.members) and self._machine.now_s - self._lost_s >= wait_s:
+            self.leader, self.term = self._machine.world.random.choice(running), self.term + 1
+            self._lost_s = None
+
+    @property
+    def works(self) -> bool:
+        """Whether a quorum runs under a leader that runs."""
+        self.look()
+        return self._lost_s is None and self.leader is not None
+
+    def answer(self, name: str, port: int, method: str, path: str, body: Any) -> tuple[int, Any] | None:
+        """``None``: not yet."""
+        if path == "/v3/maintenance/status":
+            self.look()
+            names = list(self.members)
+            led = self.leader is not None and self._lost_s is None
+            leader = str(names.index(self.leader) + 1) if led and self.leader is not None else "0"
+            mine = str(names.index(name) + 1)
+            version = "3.7.3"
+            return 200, {"header": {"member_id": mine}, "leader": leader, "raftTerm": self.term, "version": version}
+        if path == "/v3/kv/range":
+            return (200, {}) if self.works else None
+        return 200, {}
+
+
+class Load:
+    """The running benchmark: a client below the server that sends requests as long as it can."""
+
+    def __init__(self, machine: Machine, server: Process, path: str, body: dict[str, Any]) -> None:
+        self.machine, self.body, self.writes = machine, body, path != contract.READ_PATH
+        self.client = Process(machine, "benchmark-client", server)
+        self.total = int(body["total"])
+        self.began_s = self.heard_s = machine.now_s
+        self.done = self.errors = self.failing = 0
+        self.cancelled_s: float | None = None
+        self._served_s = 0.0
+        self._stuck_s = 0.0
+
+    def run(self) -> tuple[int, Any] | None:
+        """The answer, once it has ended; ``None`` where the server ended before."""
+        world, server = self.machine.world, self.client.parent
+        assert server is not None
+        while True:
+            world.wait(lambda: not server.alive, _TICK_S)
+            if not server.alive:
+                return None
+            if not server.runs:
+                continue
+            if not self.client.alive:
+                return 500, {"error": "benchmark-client ended without a report (signal: killed)"}
+            if self.client.runs:
+                self.heard_s = self.machine.now_s
+                self._send()
+                if self.done >= self.total or self.cancelled_s is not None:
+                    return self._report()
+            elif self.cancelled_s is not None and self.machine.now_s - self.cancelled_s >= 5.0:
+                self.client.exit(-signal.SIGKILL)
+
+    def _send(self) -> None:
+        """What a tick of the client's time does."""
+        machine = self.machine
+        names = self.body["endpoints"].split(",")
+        wanted = [machine.store.members[machine.host_of_endpoint(end)] for end in names]
+        if self.body.get("targetLeader") and machine.store.leader is not None:
+            wanted = [machine.store.members[machine.store.leader]]
+        full = next((member for member in machine.store.members.values() if member.disk_full), None)
+        if self.writes and full is not None and full.host.alive:
+            machine.store.fail_of_disk(full)
+        refused = [member for member in wanted if not member.host.alive]
+        links = machine.emulator is not None and machine.emulator.process.runs
+        if not links or not machine.store.works or any(not member.runs for member in wanted):
+            self._stuck_s += _TICK_S
+            clients = int(self.body.get("clients", 1))
+            if refused and links:
+                self._fail(clients)
+            elif self._stuck_s >= float(self.body["requestTimeout"]):
+                self._stuck_s = 0.0
+                self._fail(clients)
+            return
+        self._stuck_s = 0.0
+        self.done = min(self.total, self.done + max(1, round(self.total * _TICK_S / SCENARIO_S)))
+
+    def _fail(self, requests_: int) -> None:
+        before = self.done
+        self.done = min(self.total, self.done + requests_)
+        self.errors += self.done - before
+
+    def _report(self) -> tuple[int, Any]:
+        made = dict(_report())
+        ok = self.done - self.errors
+        pause_s = self.client.paused_since(self.began_s)
+        made |= {
+            "ok": ok, "failed": self.errors, "done": self.done, "total_s": self.machine.now_s - self.began_s,
+            "outcomes": {"ok": ok, "failed": self.errors, "unknown": 0, "unsent": self.total - self.done},
+            "pause_s": pause_s, "paused_s": pause_s, "pauses": int(pause_s > 0),
+        }  # fmt: skip
+        self.client.exit(0)
+        if self.errors or self.cancelled_s is not None:
+            return 500, {"error": f"{self.errors} of {self.done} requests failed: Unavailable", "result": made}
+        return 200, made
+
+    def progress(self) -> dict[str, Any]:
+        return {
+            "running": True, "job": "1", "operation": "write", "done": self.done, "total": self.total,
+            "errors": self.errors, "warmup_done": 0, "began_ns": round(self.began_s * 1e9),
+            "client_silent_s": self.machine.now_s - self.heard_s,
+        }  # fmt: skip
+
+
+@cache
+def _report() -> dict[str, Any]:
+    return closed_loop()
+
+
+_NO_PROGRESS = {
+    "running": False, "job": None, "operation": None, "done": 0, "total": 0, "errors": 0, "warmup_done": 0,
+    "began_ns": None, "elapsed_s": 0, "client_silent_s": 0,
+}  # fmt: skip
+
+
+class Socket:
+    """A TCP socket in the namespace of a process: HTTP requests one at a time, or pings that a selector waits for."""
+
+    def __init__(self, machine: Machine, process: Process) -> None:
+        self._machine, self._process = machine, process
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self._timeout_s: float | None = None
+        self._port, self._sent = 0, b""
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._timeout_s = seconds
+
+    def setblocking(self, flag: bool) -> None:
+        pass
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def connect(self, address: tuple[str, int]) -> None:
+        self._machine.takes(0.0005)
+        self._port = address[1]
+        if not self._machine.listens(self._process, self._port):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    def sendall(self, data: bytes) -> None:
+        self._sent += data
+
+    def send(self, data: bytes) -> int:
+        """A ping."""
+        if not self._process.alive:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        self._machine.answer_or_keep(self._process, self._theirs)
+        return len(data)
+
+    def recv(self, size: int) -> bytes:
+        return self._ours.recv(size)
+
+    def makefile(self, mode: str, *_: Any, **__: Any) -> io.BytesIO:
+        head, _, payload = self._sent.partition(b"\r\n\r\n")
+        method, path, _ = head.split(b"\r\n")[0].decode().split(" ")
+        body = json.loads(payload) if payload else None
+        answer = self._machine.request(self._process, self._port, method, path, body, self._timeout_s)
+        status, value = answer
+        text = json.dumps(value).encode()
+        return io.BytesIO(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(text)) + text)
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+    def __enter__(self) -> Socket:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# --- the engine --------------------------------------------------------------------------------------------------
+
+
+class Api(engine._Api):
+    """Docker's SDK as far as the product calls it. What goes wrong on the way is the product's own to tell."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._found, self._silent = True, False
+
+    def _ask(self, call: Callable[[], Any], takes_s: float = _CALL_S) -> Any:
+        self._machine.takes(takes_s)
+        self.send(None, timeout=engine._CALL_TIMEOUT_S)
+        return call()
+
+    def containers(self, all: bool = False, filters: Any = None) -> Any:  # noqa: A002
+        return self._ask(partial(self._machine.rows, (filters or {}).get("label", ())))
+
+    def inspect_container(self, container: str) -> Any:
+        return self._ask(partial(self._machine.inspect, container))
+
+    def inspect_image(self, image: str) -> Any:
+        return self._ask(lambda: {"Id": f"sha256:{image}", "Config": {}})
+
+    def create_host_config(self, **options: Any) -> dict[str, Any]:
+        return options
+
+    def create_container(self, **options: Any) -> Any:
+        return self._ask(partial(self._machine.create, options), 0.05)
+
+    def start(self, container: str) -> Any:
+        return self._ask(partial(self._machine.start, container), 0.1)
+
+    def remove_container(self, container: str, **options: Any) -> Any:
+        return self._ask(partial(self._machine.remove, container), 0.1)
+
+    def logs(self, container: str, **options: Any) -> bytes:
+        return self._ask(partial(self._machine.logs, container))
+
+    def events(self, since: Any = None, **options: Any) -> Any:
+        return self._ask(lambda: iter(()) if since is not None else self._machine.follow_events())
+
+
+class Events:
+    """A connection to the engine's events."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.waiting: deque[dict[str, Any]] = deque()
+        self.is_over = False
+
+    def __iter__(self) -> Events:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        self._machine.world.wait(lambda: bool(self.waiting) or self.is_over)
+        if not self.waiting:
+            raise StopIteration
+        return self.waiting.popleft()
+
+    def close(self) -> None:
+        self.is_over = True
+
+
+@dataclass
+class Engine:
+    """The state of the engine; ``containerd_s``: until when it has none."""
+
+    state: str = "runs"
+    containerd_s: float = 0.0
+    containers: dict[str, Container] = field(default_factory=dict)
+    events: list[Events] = field(default_factory=list)
+
+
+# --- all of it ---------------------------------------------------------------------------------------------------
+
+
+class Machine:
+    """See the module. ``driver`` is the name of the driver that runs, for the owner's label of its containers."""
+
+    def __init__(self, world: World, topology: Topology) -> None:
+        self.world, self._topology = world, topology
+        self.pids = itertools.count(_FIRST_PID)
+        self.processes: dict[int, Process] = {}
+        self.engine, self.store = Engine(), Store(self)
+        self.emulator: Emulator | None = None
+        self.prober: Process | None = None
+        self.load: Load | None = None
+        self.connections: dict[int, Connection] = {}
+        self.relays = 0
+        self.wall_offset_ns = 0
+        self.no_threads = False
+        self.dead_owners: set[str] = set()
+        self._drivers = itertools.count(1)
+        self.owner = ""
+        self._ids = itertools.count(1)
+        self._unanswered: list[tuple[Process, socket.socket]] = []
+        self.users: list[str] = []
+        self.use = SimpleNamespace(read=lambda: _NOTHING_USED, close=lambda: None)
+        self.begin_driver()
+
+    @property
+    def now_s(self) -> float:
+        return self.world.now_ns / 1e9
+
+    def takes(self, seconds: float) -> None:
+        """A call of the system takes about so long."""
+        self.world.wait(lambda: False, seconds * self.world.random.uniform(0.5, 2.0))
+
+    def may_start(self) -> None:
+        if self.no_threads:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    # --- drivers -------------------------------------------------------------------------------------------------
+
+    def begin_driver(self) -> None:
+        self.owner = f"{'0' * 8}-0000-0000-0000-{'0' * 12}/{next(self._drivers)}/1"
+
+    def driver_killed(self) -> None:
+        """The kernel closes what the driver had open; what watches that ends."""
+        self.dead_owners.add(self.owner)
+        for connection in [held._connection for held in (self.emulator,) if held is not None]:
+            connection.shutdown(socket.SHUT_RDWR)
+        if self.prober is not None and self.prober.alive:
+            self.prober.exit(1)
+        for events in self.engine.events:
+            events.close()
+        self.relays = 0
+
+    def host(self, name: str) -> Process | None:
+        """The first process of a living host of the running driver."""
+        for container in self.engine.containers.values():
+            if container.host == name and container.process is not None and container.process.alive:
+                return container.process
+        return None
+
+    def host_of_endpoint(self, endpoint: str) -> str:
+        ip = endpoint.rpartition(":")[0]
+        return next(host.name for host in self._topology.members if str(host.ip) == ip)
+
+    def name_of(self, process: Process) -> str:
+        return next(held.host for held in self.engine.containers.values() if held.process is process)
+
+    def cont(self, process: Process) -> None:
+        """Let a stopped process go on, and whatever waits for it."""
+        if process.alive:
+            process.signal(signal.SIGCONT)
+        if self.emulator is not None and process is self.emulator.process:
+            self.emulator.go_on()
+        for held, theirs in [entry for entry in self._unanswered if entry[0] is process]:
+            self._unanswered.remove((held, theirs))
+            _answer(theirs)
+
+    def answer_or_keep(self, process: Process, theirs: socket.socket) -> None:
+        if process.runs:
+            _answer(theirs)
+        else:
+            self._unanswered.append((process, theirs))
+
+    # --- HTTP ----------------------------------------------------------------------------------------------------
+
+    def listens(self, process: Process, port: int) -> bool:
+        if not process.alive:
+            return False
+        name = self.name_of(process)
+        return name not in self.store.members or self.now_s >= self.store.members[name].serving_s
+
+    def request(
+        self, process: Process, port: int, method: str, path: str, body: Any, timeout_s: float | None
+    ) -> tuple[int, Any]:
+        """One request to a host. Raises as a socket does."""
+        name, until_s = self.name_of(process), self.now_s + (timeout_s or 1e9)
+        answer: Callable[[], tuple[int, Any] | None]
+        if name in self.store.members:
+            answer = partial(self.store.answer, name, port, method, path, body)
+        else:
+            answer = partial(self._serve, process, method, path, body)
+        while True:
+            self.world.wait(lambda: process.runs or not process.alive, until_s - self.now_s)
+            if not process.alive:
+                raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+            if process.runs:
+                self.takes(0.001)
+                found = answer()
+                if not process.alive:
+                    raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+                if found is not None and process.runs:
+                    return found
+                self.world.wait(lambda: not process.alive, 0.05)
+            if self.now_s >= until_s:
+                raise TimeoutError("timed out")
+
+    def _serve(self, server: Process, method: str, path: str, body: Any) -> tuple[int, Any] | None:
+        if path == "/healthz":
+            return 200, {"ok": True}
+        if path == "/progress":
+            return 200, _NO_PROGRESS if self.load is None else self.load.progress()
+        if path == "/benchmark/cancel":
+            if self.load is not None and self.load.cancelled_s is None:
+                self.load.cancelled_s = self.now_s
+            return 200, {}
+        if path.startswith(contract.RESULT_PATH):
+            return 404, {"error": "no such benchmark"}
+        self.load = Load(self, server, path, body)
+        try:
+            return self.load.run()
+        finally:
+            self.load = None
+
+    def probed(self, request: dict[str, Any], began_s: float, wall_offset_ns: int) -> str:
+        """The key of what the prober found; see ``loads``."""
+        names = tuple(host["name"] for host in request.get("hosts", ()))
+        paused = self.emulator is None or not self.emulator.process.runs
+        paused = paused or self.emulator is None or self.emulator.process.paused_since(began_s) > 0
+        return json.dumps([names, paused, self.wall_offset_ns - wall_offset_ns])
+
+    def loads(self, text: str) -> Any:
+        names, paused, step_ns = json.loads(text)
+        streams = _streams(self._topology, tuple(names), paused)
+        hosts = [{"name": name, "warm": True, "ring_lost": 0, "refused": 0} for name in names]
+        return {"streams": streams, "hosts": hosts, "warmup_ns": 12_000_000, "clock_step_ns": step_ns}
+
+    # --- the engine ----------------------------------------------------------------------------------------------
+
+    def send(self, request: Any, timeout: float) -> Any:
+        """``requests.Session.send``: whether the engine answers."""
+        if not self.world.wait(lambda: self.engine.state != "silent", timeout):
+            raise requests.exceptions.ReadTimeout("timed out")
+        if self.engine.state == "ended":
+            raise requests.exceptions.ConnectionError("no such file or directory")
+
+    def _containerd(self) -> None:
+        if self.now_s < self.engine.containerd_s:
+            answer = SimpleNamespace(status_code=500, reason="Internal Server Error", url="")
+            raise APIError("500", response=answer, explanation="containerd: connection refused")
+
+    def rows(self, labels: Any) -> list[dict[str, Any]]:
+        wanted = [label.partition("=") for label in labels]
+        return [
+            {"Id": held.id, "Names": [f"/{held.name}"], "Labels": held.labels, "State": "running", "Image": held.image}
+            for held in self.engine.containers.values()
+            if all(name in held.labels and (not sign or held.labels[name] == value) for name, sign, value in wanted)
+        ]
+
+    def _container(self, number: str) -> Container:
+        if number not in self.engine.containers:
+            raise NotFound("404", explanation=f"No such container: {number}")
+        return self.engine.containers[number]
+
+    def inspect(self, number: str) -> dict[str, Any]:
+        held = self._container(number)
+        process, status = held.process, held.process.status if held.process is not None else None
+        code = 0 if status is None else status if status >= 0 else 128 - status
+        running = process is not None and process.alive
+        pid = process.pid if running and process is not None else 0
+        state = {"Running": running, "ExitCode": code, "OOMKilled": False, "FinishedAt": "", "Pid": pid}
+        return {"Id": number, "State": state, "Config": {"Hostname": held.host}}
+
+    def create(self, options: dict[str, Any]) -> dict[str, Any]:
+        number = f"{next(self._ids):064x}"
+        self.engine.containers[number] = Container(
+            number, options["name"], options["labels"], options["image"], options["entrypoint"], options["host_config"]
+        )
+        return {"Id": number, "Warnings": []}
+
+    def start(self, number: str) -> None:
+        self._containerd()
+        held = self._container(number)
+        held.process = process = Process(self, held.command[0])
+        process.at_end += [partial(self._host_ended, process)]
+        if held.command[0] == "wait-at-gate":
+            self.store.members[held.host] = Member(process)
+
+    def _host_ended(self, process: Process) -> None:
+        if self.emulator is not None:
+            self.emulator.host_ended(process)
+        for held, theirs in list(self._unanswered):
+            if held is process:
+                self._unanswered.remove((held, theirs))
+
+    def remove(self, number: str) -> None:
+        self._containerd()
+        held = self._container(number)
+        if held.process is not None:
+            held.process.exit(-signal.SIGKILL)
+        del self.engine.containers[number]
+
+    def logs(self, number: str) -> bytes:
+        held = self._container(number)
+        return b"" if held.process is None else held.process.log.encode()
+
+    def follow_events(self) -> Events:
+        self.engine.events.append(Events(self))
+        return self.engine.events[-1]
+
+    def end_engine(self, kill: bool) -> None:
+        """By SIGKILL its containers run on; by SIGTERM it stops listening, ends them, and its connections last."""
+        self.engine.state = "ended"
+        if not kill:
+            for held in self.engine.containers.values():
+                event = {"Actor": {"ID": held.id, "Attributes": {"signal": "15"}}}
+                for events in self.engine.events:
+                    events.waiting.append(event)
+            self.takes(0.05)
+            for held in self.engine.containers.values():
+                if held.process is not None:
+                    held.process.exit(-signal.SIGTERM)
+        for events in self.engine.events:
+            events.close()
+
+    # --- what is left --------------------------------------------------------------------------------------------
+
+    def descriptors(self) -> set[int]:
+        """Those of this process that stand for something of the machine, and not of the driver."""
+        return {fd for process in self.processes.values() for fd in process.descriptors()}
+
+    def close(self) -> None:
+        """Let go of all descriptors; nothing of it is used any more."""
+        for process in self.processes.values():
+            for fd in process.descriptors():
+                os.close(fd)
+        self.processes.clear()
+
+    def left(self) -> dict[str, Any]:
+        """What a run has left on the machine; empty values where nothing is."""
+        return {
+            "containers": sorted(held.name for held in self.engine.containers.values() if held.id not in self.users),
+            "processes": sorted(process.name for process in self.processes.values() if process.alive),
+            "links": sorted(self.emulator.links) if self.emulator is not None else [],
+            "relays": self.relays,
+        }
+
+    def relay(self, pid: int, target_port: int, port: int) -> Any:
+        """``load.relay.Relay``, which takes no connection here."""
+
+        def start() -> None:
+            self.relays += 1
+
+        def close() -> None:
+            self.relays = 0
+
+        return SimpleNamespace(port_taken=False, port=port, start=start, close=close)
+
+    # --- what of the product it takes the place of ---------------------------------------------------------------
+
+    def pidfd_open(self, pid: int, flags: int = 0) -> int:
+        process = self.processes.get(pid)
+        if process is None:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        return os.dup(process.end)
+
+    def pidfd_send_signal(self, pidfd: int, signum: int) -> None:
+        held = os.fstat(pidfd).st_ino
+        next(process for process in self.processes.values() if os.fstat(process.end).st_ino == held).signal(signum)
+
+    def living(self, pid: int) -> Process:
+        process = self.processes.get(pid)
+        if process is None or not process.alive:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return process
+
+    def cgroups_of(self, pid: int) -> Limits:
+        process = self.processes.get(pid)
+        if process is None or not process.alive:
+            raise RunError(f"cannot find the cgroups of process {pid}: No such file or directory")
+        config = next(held for held in self.engine.containers.values() if held.process is process).host_config
+        period = config.get("cpu_period", 100_000)
+        memory, swap = config.get("mem_limit"), config.get("memswap_limit")
+        return Limits(config.get("cpu_quota"), period, memory, swap, config.get("cpuset_cpus"))
+
+    def open(self, real: Callable[..., int], path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
+        """``os.open``, where the gate of a member opens; all else is the system's."""
+        parts = str(path).split("/")
+        if parts[1:2] != ["proc"] or not parts[2].isdecimal() or int(parts[2]) < _FIRST_PID:
+            return real(path, flags, mode, **options)
+        process = self.living(int(parts[2]))
+        if parts[3:] != ["root", "run", "gate"]:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        self.store.started(self.name_of(process))
+        return real(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+    def socketpair(self) -> tuple[Connection, Any]:
+        ours, theirs = Connection(self), Connection(self)
+        self.connections[theirs.fileno()] = ours
+        return ours, theirs
+
+    def socket_in(self, pid: int, *_: Any) -> Socket:
+        from containernet_env.hosts import netns
+
+        try:
+            return Socket(self, self.living(pid))
+        except OSError as error:
+            raise netns.ProcessGoneError(f"cannot enter the network namespace of process {pid}") from error
+
+    def is_own(self, pid: int) -> bool:
+        try:
+            self.living(pid)
+        except OSError as error:
+            raise RunError(f"process {pid} has no network namespace: {error.strerror}") from error
+        return False
+
+
+_NOTHING_USED = Consumers(members={}, client=None, links=None, driver=Consumption(), machine=Consumption())
+
+
+def _answer(theirs: socket.socket) -> None:
+    if theirs.fileno() >= 0:
+        theirs.send(b"pong")
+
+
+@cache
+def _streams(topology: Topology, names: tuple[str, ...], paused: bool) -> list[dict[str, Any]]:
+    """What the prober finds between these hosts; where the emulator was ``paused``, nothing has arrived."""
+    times = carry(plan_gate(topology, list(names), pace=EMULATOR_PACE, tell_queues=True), 1)
+    found = []
+    for of in times:
+        delays = [-1] * len(of.delay_ns) if paused else of.delay_ns
+        received = 0 if paused else of.received
+        found.append({"sent": of.sent, "received": received, "sent_ns": of.sent_ns, "delay_ns": delays})
+    return found
