@@ -13,7 +13,7 @@ HANG_S = 60.0
 _INTERVAL_S = 0.02
 
 
-def eventually(check: Callable[[], T], what: str, deadline_s: float = HANG_S) -> T:
+def eventually(check: Callable[[], T], what: str, deadline_s: float = HANG_S, interval_s: float = _INTERVAL_S) -> T:
     """Poll ``check`` until its answer is true, and return that answer.
 
     AssertionError with ``what`` and the last answer after ``deadline_s``, which is at least ``HANG_S``: a test that
@@ -23,5 +23,10 @@ def eventually(check: Callable[[], T], what: str, deadline_s: float = HANG_S) ->
     end = time.monotonic() + deadline_s
     while not (answer := check()):
         assert time.monotonic() < end, f"{what}: still {answer!r} after {deadline_s:g} s"
-        time.sleep(_INTERVAL_S)
+        time.sleep(interval_s)
     return answer
+
+
+def let_pass(seconds: float) -> None:
+    """Let time pass that something is to be stopped for; nothing is judged by it."""
+    time.sleep(seconds)

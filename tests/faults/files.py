@@ -20,27 +20,29 @@ def topology(**changes: Any) -> list[dict[str, Any]]:
     return [{"ip": f"10.0.0.{251 + number}", **_MEMBER, **changes} for number in range(3)]
 
 
-def scenarios(timeout: str, factor: int = 1) -> dict[str, Any]:
-    """The three scenarios of ``table.SCENARIOS``, two thirds of a second each, whose requests have this deadline.
+def scenarios(timeout: str, struck: str = "") -> dict[str, Any]:
+    """The three scenarios of ``table.SCENARIOS``, about half a second each, whose requests have this deadline.
 
-    ``factor`` times as many requests of the heavy write, whose time is the machine's and not the network's.
+    The one that is ``struck`` is ten times as long, so that it goes on while its fault strikes.
     """
     size = {"keySize": 8, "valSize": 64}
     one, many = {"clients": 1, "conns": 1, "timeout": timeout}, {"clients": 100, "conns": 10, "timeout": timeout}
-    by_moment = {
+    by_moment: dict[str, dict[str, Any]] = {
         WRITE: {"type": "write", "load": {"total": 120, **one}, "data": size, "target": "leader"},
-        HEAVY: {"type": "write", "load": {"total": 3000 * factor, **many}, "data": size, "target": "cluster"},
+        HEAVY: {"type": "write", "load": {"total": 3000, **many}, "data": size, "target": "cluster"},
         READ: {"type": "read", "load": {"total": 120, **one}, "consistency": "l"},
     }
+    if struck in by_moment:
+        by_moment[struck]["load"]["total"] *= 10
     return {"dataset": {**size, "keys": 100}, "scenarios": [by_moment[moment] for moment in SCENARIOS]}
 
 
 @dataclass
 class Files:
-    """What a run reads and writes. ``out`` may be moved before the run starts. ``factor``: see ``scenarios``."""
+    """What a run reads and writes. ``out`` may be moved before the run starts. ``struck``: see ``scenarios``."""
 
     folder: Path
-    factor: int = 1
+    struck: str = ""
     out: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,7 +55,7 @@ class Files:
 
     def set_deadline(self, timeout: str) -> None:
         """Write the scenarios anew, with another deadline of their requests."""
-        self.scenarios.write_text(json.dumps(scenarios(timeout, self.factor)))
+        self.scenarios.write_text(json.dumps(scenarios(timeout, self.struck)))
 
     def only(self, count: int) -> None:
         """Leave out all scenarios but the first ones."""

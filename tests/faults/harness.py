@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import docker
+import pytest
 
 from containernet_env.hosts import engine, owner
-from containernet_env.results.columns import COLUMNS
-from tests.faults.moments import Course, Missed
+from tests.deadline import HANG_S, eventually
+from tests.faults.files import MEMBERS, Files
+from tests.faults.moments import Course
 from tests.faults.own_engine import OwnEngine
-from tests.faults.table import BRING_UP, HEAVY, PROOF, READ, SCENARIOS, TEAR_DOWN, WRITE
+from tests.faults.table import BRING_UP, PROOF, SCENARIOS
 
 PROJECT = Path(__file__).resolve().parents[2]
 # The command as it is installed, with the package of this clone.
@@ -31,23 +29,17 @@ COMMAND = (
 )
 LOCK = Path("/run/containernet-env.lock")
 
-MOMENT_DEADLINE_S = 60.0
-# Longer than any promised end but those of the slow cells, where a stopped process keeps a bring-up for its 60 s.
-RUN_DEADLINE_S, SLOW_RUN_DEADLINE_S = 45.0, 100.0
-_TARGET_DEADLINE_S = 10.0
-# Of a driver that is stopped: nothing appears any more.
-_FROZEN_TARGET_DEADLINE_S = 0.2
-# How far into a scenario a fault strikes: its requests are under way, and enough are still to come.
-_INTO_SCENARIO_S = 0.15
+_LOOK_S = 0.002
+
 
 class Run:
-    """A run as a process, on an engine of the tests' ``own`` where there is one.
+    """A run as a process, on an engine of the tests' ``own`` where there is one; ``struck``: at which moment.
 
     ``stdout`` is a file descriptor in place of the file that the output goes to.
     """
 
-    def __init__(self, folder: Path, own: OwnEngine | None = None, factor: int = 1) -> None:
-        self.files = Files(folder, factor)
+    def __init__(self, folder: Path, own: OwnEngine | None = None, struck: str = "") -> None:
+        self.files = Files(folder, struck)
         self.own_engine = own
         self.environment = dict(os.environ) if own is None else own.environment
         self.wrapper: Sequence[str] = ()
@@ -88,23 +80,29 @@ class Run:
         return self._process.poll() is None
 
     def reach(self, moment: str) -> None:
-        """Return within the moment. The driver is stopped at the tear-down, which is shorter than any look at it."""
+        """Return within the moment. But for the bring-up, where a fault waits for its target, the driver is stopped.
+
+        So the moment lasts until ``resume``. See ``check_within``.
+        """
         try:
-            self.course.wait_for(moment, MOMENT_DEADLINE_S, self.alive)
+            self.course.wait_for(moment, self.alive)
+            if moment == BRING_UP:
+                self.wait_for_target(lambda: self.host(MEMBERS[0]))
+            elif moment == PROOF:
+                self.wait_for_target(self.prober)
+            elif moment in SCENARIOS:
+                self.wait_for_target(self.client)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.said()}") from None
-        if moment == BRING_UP:
-            self.wait_for_target(lambda: self.host(MEMBERS[0]))
-        elif moment == TEAR_DOWN:
+        if moment != BRING_UP:
             os.kill(self.driver, signal.SIGSTOP)
             self._frozen = True
-        elif moment == PROOF:
-            self.wait_for_target(self.prober)
-        elif moment in SCENARIOS:
-            time.sleep(_INTO_SCENARIO_S)
+        self.check_within(moment)
+
+    def check_within(self, moment: str) -> None:
+        """Skip the test where the moment is over, as where this process was kept from running for seconds."""
         if self.course.is_over(moment):
-            self.resume()
-            raise Missed(moment)
+            pytest.skip(f"disturbed: the {moment} was over before the fault could strike")
 
     def resume(self) -> None:
         """Let a driver go on that ``reach`` has stopped."""
@@ -112,13 +110,13 @@ class Run:
         if self.alive():
             os.kill(self.driver, signal.SIGCONT)
 
-    def wait(self, deadline_s: float = RUN_DEADLINE_S) -> tuple[int, str]:
-        """Its exit status and what it printed. Raises AssertionError where it takes longer."""
+    def wait(self) -> tuple[int, str]:
+        """Its exit status and what it printed, once it has ended."""
         assert self._process is not None
         try:
-            status = self._process.wait(deadline_s)
+            status = self._process.wait(2 * HANG_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the run did not end within {deadline_s:g} s: {self.course.events()[-2:]}") from None
+            raise AssertionError(f"the run hangs: {self.course.events()[-2:]}\n{self.said()}") from None
         return status, self.said()
 
     def said(self) -> str:
@@ -132,28 +130,36 @@ class Run:
             self._client = None
 
     def stop(self) -> None:
-        """End it in any case, and remove what it leaves; for a cell that has failed, or missed its moment."""
+        """End it in any case, and remove what it leaves; for a cell that has failed."""
         self.close()
         if self._process is not None and self.alive():
             self.resume()
             os.kill(self.driver, signal.SIGTERM)
             try:
-                self._process.wait(15)
+                self._process.wait(HANG_S)
             except subprocess.TimeoutExpired:
                 os.kill(self.driver, signal.SIGKILL)
-                self._process.wait(10)
+                self._process.wait(HANG_S)
         tool("clean", environment=self.environment)
 
     # --- whom a fault can strike -------------------------------------------------------------------------------
 
-    def wait_for_target(self, find: Any) -> int:
-        """The process that ``find`` finds, as soon as there is one. Raises ``Missed`` where none appears."""
-        deadline = time.monotonic() + (_FROZEN_TARGET_DEADLINE_S if self._frozen else _TARGET_DEADLINE_S)
-        while time.monotonic() < deadline and self.alive():
-            if (pid := find()) is not None:
-                return int(pid)
-            time.sleep(0.002)
-        raise Missed(f"no {getattr(find, '__name__', find)}")
+    def wait_for_target(self, find: Callable[[], int | None]) -> int:
+        """The process that ``find`` finds, as soon as there is one; there is none to come while the driver is stopped.
+
+        Skips the test where there is none any more.
+        """
+
+        found: list[int | None] = []
+
+        def look() -> bool:
+            found[:] = [find()]
+            return found[0] is not None or self._frozen or not self.alive()
+
+        eventually(look, "there is a process to strike", interval_s=_LOOK_S)
+        if found[0] is None:
+            pytest.skip("disturbed: the process to strike has ended already")
+        return found[0]
 
     def emulator(self) -> int | None:
         """The link emulator."""
@@ -177,7 +183,7 @@ class Run:
         """The first process of a host's container."""
         if self._client is None:
             address = self.environment.get("DOCKER_HOST") or engine.address()
-            self._client = docker.DockerClient(base_url=address, version="auto", timeout=20)
+            self._client = docker.DockerClient(base_url=address, version="auto", timeout=HANG_S)
         api = self._client.api
         for row in api.containers(filters={"label": [f"{engine.LABEL_HOST}={name}"]}):
             if row["Labels"].get(owner.LABEL, "").split("/")[1:2] == [str(self.driver)]:
@@ -206,7 +212,7 @@ def tool(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=2 * HANG_S,
         check=False,
         cwd=PROJECT,
         env=environment,

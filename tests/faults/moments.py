@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.deadline import eventually
 from tests.faults.table import BRING_UP, HEAVY, PROOF, READ, TEAR_DOWN, WRITE
 
 _POLL_S = 0.001
@@ -28,10 +29,6 @@ ENDS = {
     READ: ("scenario_ended", 3),
     TEAR_DOWN: ("run_ended", 1),
 }
-
-
-class Missed(Exception):
-    """The moment was over before the fault could strike: the run is to be repeated."""
 
 
 class Course:
@@ -64,10 +61,11 @@ class Course:
     def _happened(self, kind: str, times: int) -> bool:
         return sum(event["kind"] == kind for event in self.events()) >= times
 
-    def wait_for(self, moment: str, deadline_s: float, alive: Any = lambda: True) -> None:
-        """Return as soon as the moment has begun. Raises AssertionError after ``deadline_s`` or once not ``alive``."""
-        deadline = time.monotonic() + deadline_s
-        while not self.has_begun(moment):
+    def wait_for(self, moment: str, alive: Callable[[], bool] = lambda: True) -> None:
+        """Return as soon as the moment has begun. Raises AssertionError where that never comes, or not ``alive``."""
+
+        def look() -> bool:
             assert alive() or self.has_begun(moment), f"the run ended before its {moment}"
-            assert time.monotonic() < deadline, f"no {moment} within {deadline_s:g} s: {self.events()[-1:]}"
-            time.sleep(_POLL_S)
+            return self.has_begun(moment)
+
+        eventually(look, f"the run's {moment} begins", interval_s=_POLL_S)

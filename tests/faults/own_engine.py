@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,10 +25,8 @@ from docker.errors import DockerException
 
 from containernet_env.hosts import engine
 from containernet_env.setup import dockerd, images
+from tests.deadline import HANG_S, eventually
 
-_START_DEADLINE_S = 60.0
-_END_DEADLINE_S = 60.0
-_KILL_DEADLINE_S = 10.0
 # containerd 1.6, runtime/v2/shim/util_unix.go: where the sockets of shims are, whatever the engine's own folders.
 _SHIM_SOCKETS = Path("/run/containerd/s")
 
@@ -84,11 +81,8 @@ class OwnEngine:
                 start_new_session=True,
                 cwd="/",
             )
-        deadline = time.monotonic() + _START_DEADLINE_S
-        while not self._answers():
-            if not self.runs or time.monotonic() > deadline:
-                raise AssertionError(f"the test's own engine did not start:\n{self.log.read_text()[-3000:]}")
-            time.sleep(0.05)
+        eventually(lambda: not self.runs or self._answers(), "the test's own engine answers")
+        assert self.runs, f"the test's own engine did not start:\n{self.log.read_text()[-3000:]}"
 
     @property
     def runs(self) -> bool:
@@ -125,12 +119,9 @@ class OwnEngine:
         """SIGKILL to containerd; see ``wait_containerd``."""
         os.kill(self.containerd_pid, signal.SIGKILL)
 
-    def wait_containerd(self, deadline_s: float = 60.0) -> None:
+    def wait_containerd(self) -> None:
         """Return once there is a containerd (again: dockerd 20.10 starts one 10 s after the end of its last)."""
-        deadline = time.monotonic() + deadline_s
-        while not self._containerd():
-            assert time.monotonic() < deadline, f"dockerd started no containerd:\n{self.log.read_text()[-3000:]}"
-            time.sleep(0.1)
+        eventually(self._containerd, "dockerd has started a containerd")
 
     def pause(self) -> None:
         """SIGSTOP to dockerd: it accepts connections and answers nothing."""
@@ -143,7 +134,7 @@ class OwnEngine:
     def wait_ended(self) -> None:
         """Return when dockerd has ended, by whatever signal."""
         assert self._process is not None
-        self._process.wait(_END_DEADLINE_S)
+        self._process.wait(HANG_S)
 
     # --- using it ----------------------------------------------------------------------------------------------
 
@@ -154,7 +145,7 @@ class OwnEngine:
 
     def client(self) -> docker.DockerClient:
         """A new client of it; the caller closes it."""
-        return docker.DockerClient(base_url=self.address, version="auto", timeout=30)
+        return docker.DockerClient(base_url=self.address, version="auto", timeout=HANG_S)
 
     def containers(self) -> set[str]:
         """The names of all its containers, in any state."""
@@ -186,7 +177,7 @@ class OwnEngine:
         # Not by the SDK, which leaves its sockets open where nobody answers.
         try:
             with socket.socket(socket.AF_UNIX) as caller:
-                caller.settimeout(1)
+                caller.settimeout(HANG_S)
                 caller.connect(self.address.removeprefix("unix://"))
                 caller.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
                 return b" 200 " in caller.recv(64)
@@ -221,7 +212,7 @@ class OwnEngine:
         folder = str(self.folder)
         mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         for mount in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), reverse=True):
-            subprocess.run(["umount", "--lazy", mount], check=True, timeout=20)
+            subprocess.run(["umount", "--lazy", mount], check=True, timeout=HANG_S)
         for container in (path.name for path in self.folder.glob("data/containers/*")):
             # containerd 1.6, runtime/v2/shim/util_unix.go: SocketAddress.
             place = f"{self.folder}/exec/containerd/containerd.sock/moby/{container}"
@@ -263,6 +254,6 @@ def _kill(pid: int) -> None:
         held = os.pidfd_open(pid)
         try:
             signal.pidfd_send_signal(held, signal.SIGKILL)
-            select.select([held], [], [], _KILL_DEADLINE_S)
+            select.select([held], [], [], HANG_S)
         finally:
             os.close(held)

@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -45,7 +46,8 @@ from tests.faults.files import Files, topology
 from tests.faults.machine import Api, Machine, Popen, Process
 from tests.faults.moments import BEGINNINGS, ENDS
 from tests.faults.promises import check_kept, check_next
-from tests.faults.table import BRIEF_S, BRING_UP, PROOF, TEAR_DOWN, Cell, Promise
+from tests.faults.table import BRIEF_S, BRING_UP, FINISHED, PROOF, SCENARIOS, TEAR_DOWN, Cell
+from tests import simulated_time
 from tests.simulated_time import EPOCH_NS, World
 from tests.unit.manifests import MACHINE, PROGRAM
 
@@ -64,8 +66,8 @@ Fault = Generator[None, None, None]
 class Simulation(World):
     """A world with one driver, which may get a signal, or be killed."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, preempt: float = 0.0) -> None:
+        super().__init__(seed, preempt)
         self.machine = Machine(self, _topology())
         self.driver: Any = None
         self._pending: Callable[[], None] | None = None
@@ -167,6 +169,10 @@ class Run:
         self.simulation.wait(lambda: False, self.simulation.random.uniform(0.0, most_s))
         kind, times = ENDS[moment]
         assert self.happened[kind] < times, f"{moment} is over"
+
+    def reach_any(self, steps: int) -> None:
+        """Return after that many steps of the whole simulation, or as the driver ends."""
+        self.until(lambda: self.simulation.steps >= steps)
 
     def until(self, ready: Callable[[], Any]) -> Any:
         """Wait for something, or for the end of the driver; what ``ready`` then answers."""
@@ -281,6 +287,10 @@ def _engine(strike: Callable[[Machine], None]) -> Callable[[Run], Fault]:
     return fault
 
 
+def _engine_stopped(machine: Machine) -> None:
+    machine.engine.state = "silent"
+
+
 def _containerd_killed(machine: Machine) -> None:
     machine.engine.containerd_s = machine.now_s + 10.0
 
@@ -291,11 +301,16 @@ def _out_refused(number: int) -> Callable[[Run], Fault]:
     def fault(run: Run) -> Fault:
         yield
         real_write, real_open, place = os.write, os.open, str(run.files.out)
+        room = 100 if number == errno.ENOSPC else 0  # what is left of the last page
 
         def write(fd: int, data: Any) -> int:
-            if os.readlink(f"/proc/self/fd/{fd}") == place:
+            nonlocal room
+            if os.readlink(f"/proc/self/fd/{fd}") != place:
+                return real_write(fd, data)
+            if room == 0:
                 raise OSError(number, os.strerror(number))
-            return real_write(fd, data)
+            room = 0
+            return real_write(fd, bytes(data)[:100])
 
         def opened(path: Any, flags: int, *args: Any, **more: Any) -> int:
             if str(path).startswith(place) and flags & os.O_CREAT:
@@ -438,6 +453,7 @@ FAULTS: dict[str, Callable[[Run], Fault]] = {
     "driver-kill": _driver(signal.SIGKILL),
     "engine-term": _engine(partial(Machine.end_engine, kill=False)),
     "engine-kill": _engine(partial(Machine.end_engine, kill=True)),
+    "engine-stop": _engine(_engine_stopped),
     "containerd-kill": _engine(_containerd_killed),
     "out-full": _out_refused(errno.ENOSPC),
     "out-immutable": _out_refused(errno.EPERM),
@@ -482,7 +498,7 @@ def carry_out(cell: Cell, folder: Path, seed: int) -> None:
     simulation.run(lambda: _struck(cell, simulation, folder))
     simulation.machine.close()
     # An engine that is gone keeps its containers, so the driver keeps what holds their processes.
-    if cell.fault not in ("driver-kill", "names-like-ours", "engine-kill", "engine-term"):
+    if cell.fault not in ("driver-kill", "names-like-ours", "engine-kill", "engine-term", "engine-stop"):
         still = [os.readlink(f"/proc/self/fd/{fd}") for fd in _descriptors() - before]
         assert still == [], f"descriptors stay open: {still}"
 
@@ -492,7 +508,7 @@ def _struck(cell: Cell, simulation: Simulation, folder: Path) -> None:
     assert promise is not None
     run = Run(simulation, folder)
     machine = simulation.machine
-    with closing(FAULTS[cell.fault](run)) as fault, patched(run):
+    with closing(FAULTS[cell.fault](run)) as fault, on_machine(run):
         next(fault)
         if run.stdout is not None:
             sys.stdout = run.stdout
@@ -502,7 +518,7 @@ def _struck(cell: Cell, simulation: Simulation, folder: Path) -> None:
         status = run.status if run.status is not None and run.status < 0 else run.end()
         check_kept(run.files, promise, cell.moment, status, run.said)
         if status == -signal.SIGKILL:
-            _next_run_cleans_up(run, cell)
+            _next_run_cleans_up(run)
         next(fault, None)
         status, text = run.tool("clean")
         assert status == 0 and ("nothing was left behind" in text or run.stdout), f"{text}\n{run.said}"
@@ -511,7 +527,7 @@ def _struck(cell: Cell, simulation: Simulation, folder: Path) -> None:
         assert (folder / "lock").read_bytes() == b"", "the lock is still held"
 
 
-def _next_run_cleans_up(run: Run, cell: Cell) -> None:
+def _next_run_cleans_up(run: Run) -> None:
     earlier = run.files.rows()
     left = run.machine.left()
     assert [name for name in left["processes"] if "link-emulator" in name] == [], "runs on without its driver"
@@ -526,7 +542,7 @@ def _next_run_cleans_up(run: Run, cell: Cell) -> None:
 
 
 @contextmanager
-def patched(run: Run) -> Iterator[None]:
+def on_machine(run: Run) -> Iterator[None]:
     """The product on the simulated machine: what it asks the system for is the machine's."""
     machine, stack = run.machine, ExitStack()
     client = SimpleNamespace(api=Api(machine), info=dict, close=lambda: None)
@@ -586,3 +602,39 @@ def _verdicts(plan: Any, times: Any, allowed: Any) -> Any:
     if key not in _known:
         _known[key] = tuple(_real_verdicts(plan, times, allowed))
     return _known[key]
+
+
+def strike_anywhere(signum: int, folder: Path, seed: int, preempt: float) -> None:
+    """Send the driver a signal at any step of a run: between any two lines of the product, as often as ``preempt``."""
+    simulation = Simulation(seed, preempt)
+
+    def struck() -> None:
+        run = Run(simulation, folder)
+        with on_machine(run):
+            run.start()
+            run.until(lambda: run.happened["run_began"])
+            run.reach_any(simulation.random.randrange(simulation.steps, simulation.steps + _STEPS[preempt > 0]))
+            if run.alive():
+                run.get_signal(signum)
+            status = run.status if run.status is not None and run.status < 0 else run.end()
+            assert "Traceback" not in run.said and "Exception ignored" not in run.said, run.said
+            assert status in (0, -signum if signum == signal.SIGKILL else 128 + signum), run.said
+            errors = [row["Error"] for row in run.files.rows()]
+            if signum == signal.SIGKILL:
+                assert errors == [FINISHED] * len(errors), errors
+                _next_run_cleans_up(run)
+            elif errors or run.happened["matrix_began"]:
+                finished = next((place for place, error in enumerate(errors) if error != FINISHED), len(errors))
+                rest = errors[finished:]
+                assert len(errors) == len(SCENARIOS), f"{errors}\n{run.said}"
+                assert all(re.search("^interrupted|^not run: .*interrupted", error) for error in rest), errors
+            assert run.tool("clean")[0] == 0
+            assert not any(machine_left := run.machine.left().values()), machine_left
+
+    with mock.patch.object(simulated_time, "STEPS_MAX", 1_000_000 if preempt else simulated_time.STEPS_MAX):
+        simulation.run(struck)
+    simulation.machine.close()
+
+
+_STEPS = {False: 2_500, True: 100_000}
+"""About as many as a run has, with and without those between lines."""

@@ -7,7 +7,7 @@ then, and what becomes of each scenario's row. A cell that makes no sense has th
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -53,7 +53,7 @@ class Promise:
 class Cell:
     """A fault at a moment. Exactly one of ``promise`` and ``senseless``, the reason why there is none, is set.
 
-    ``gate`` names the environment variable without which the cell is skipped; ``slow`` cells are in no short form.
+    ``gate`` names the environment variable without which the cell is skipped.
     """
 
     fault: str
@@ -61,7 +61,6 @@ class Cell:
     promise: Promise | None = None
     senseless: str = ""
     gate: str = ""
-    slow: bool = False
 
     @property
     def name(self) -> str:
@@ -410,14 +409,27 @@ FAULTS: Mapping[str, Moments] = {
 }
 ON_OWN_ENGINE = ("engine-term", "engine-kill", "containerd-kill")
 """Faults of runs that use an engine of the tests' own."""
-_SLOW: Mapping[str, tuple[str, ...]] = {
-    "follower-stop": (BRING_UP, HEAVY, READ),  # every third request waits for its deadline
-    "two-members-stop": SCENARIOS,
-    "server-stop": (BRING_UP, *SCENARIOS),
-    "leader-stop": SCENARIOS,
-    **dict.fromkeys(ON_OWN_ENGINE, (BRING_UP,)),
+REAL: Mapping[str, str] = {
+    "a stop signal in the driver's own handlers": "driver-int-at-heavy-write",
+    "what the kernel ends with a killed driver": "driver-kill-at-write",
+    "the emulator's control connection and its interfaces end with it": "emulator-kill-at-read",
+    "a stopped emulator": "emulator-stop-at-proof",
+    "a container's first process ends": "server-kill-at-bring-up",
+    "the client's exit status, by way of its server": "client-kill-at-write",
+    "the client notices its own pause": "client-stop-briefly-at-read",
+    "the cluster loses its leader": "leader-kill-at-heavy-write",
+    "a stopped member, by pings": "follower-stop-briefly-at-write",
+    "a member's own disk is full": "etcd-full-at-write",
+    "the engine ends its containers, then itself": "engine-term-at-read",
+    "a file system is full": "out-full-at-proof",
+    "a file takes no writes": "out-immutable-at-bring-up",
+    "the reader of a pipe is gone": "stdout-pipe-closed-at-bring-up",
+    "a terminal hangs up": "terminal-lost-at-proof",
+    "the limit of open files": "few-descriptors-at-heavy-write",
+    "the limit of processes": "few-processes-at-tear-down",
 }
-"""Cells that wait long, by fault."""
+"""Cells of the gate that strike real runs, by the mechanism of the system that each is about: what a simulated machine
+only says that it does. All other real cells run by name."""
 
 
 def cells() -> tuple[Cell, ...]:
@@ -427,27 +439,8 @@ def cells() -> tuple[Cell, ...]:
         assert set(moments) == set(MOMENTS), fault
         for moment in MOMENTS:
             entry, gate = moments[moment], GATES.get(fault, "")
-            slow = moment in _SLOW.get(fault, ())
             if isinstance(entry, str):
                 found.append(Cell(fault, moment, senseless=entry))
             else:
-                found.append(Cell(fault, moment, entry, gate=gate, slow=slow))
+                found.append(Cell(fault, moment, entry, gate=gate))
     return tuple(found)
-
-
-def short(table: Iterable[Cell] | None = None) -> tuple[Cell, ...]:
-    """The short form: each fault once, at that of its moments which the faults before it have used least.
-
-    Where two are used as little, the earlier one. So every fault is there, and the moments about equally often.
-    """
-    possible: dict[str, list[Cell]] = {}
-    for cell in cells() if table is None else table:
-        if cell.promise is not None and not cell.gate and not cell.slow:
-            possible.setdefault(cell.fault, []).append(cell)
-    used = dict.fromkeys(MOMENTS, 0)
-    chosen = []
-    for candidates in possible.values():
-        cell = min(candidates, key=lambda cell: used[cell.moment])
-        used[cell.moment] += 1
-        chosen.append(cell)
-    return tuple(chosen)

@@ -32,7 +32,7 @@ def test_twelve_cells_are_measured_once_whatever_ends_the_sweep(own_engine: OwnE
     assert struck(command, out, len(first) + 1, by(signal.SIGKILL), **place) == -signal.SIGKILL
     assert struck(command, out, len(rows_after(out)) + 5, lambda sweep: own_engine.terminate(), **place) in (1, 3)
     own_engine.start()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, **place)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, **place)
     assert "left behind by a killed run" in done.stdout, done.stdout
     found = assert_each_cell_once(out, 12)
     assert found[: len(first)] == first

@@ -1,8 +1,7 @@
-"""The table of faults: it is whole, its short form covers it, and the document fits it."""
+"""The table of faults: it is whole, what strikes real and simulated runs covers it, and the document fits it."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Literal
 
 import pytest
@@ -10,8 +9,9 @@ import pytest
 from tests.faults.document import DOCUMENT, between, fault_table, with_part
 from tests.faults.faults import FAULTS as STRIKES
 from tests.faults.results import Outcome, add, cell_of
+from tests.faults.simulated import FAULTS as SIMULATED
 from tests.faults.soak import QUANTITIES, TOPOLOGIES, growth
-from tests.faults.table import FAULTS, GATES, MOMENTS, SCENARIOS, Cell, cells, short
+from tests.faults.table import FAULTS, MOMENTS, REAL, SCENARIOS, Cell, cells
 
 
 def passed(outcome: str = "passed") -> Outcome:
@@ -35,11 +35,14 @@ def test_a_cell_has_a_promise_for_each_row_or_a_reason(cell: Cell) -> None:
         assert cell.promise.words and cell.promise.status
 
 
-def test_the_short_form_has_every_fault_once_and_every_moment_three_times() -> None:
-    chosen = short()
-    assert [cell.fault for cell in chosen] == [fault for fault in FAULTS if fault not in GATES]
-    assert min(Counter(cell.moment for cell in chosen)[moment] for moment in MOMENTS) >= 3
-    assert not [cell for cell in chosen if cell.slow or cell.gate or cell.promise is None]
+def test_the_gate_has_a_real_cell_for_each_mechanism() -> None:
+    chosen = [cell for cell in cells() if cell.name in REAL.values()]
+    assert len(chosen) == len(REAL)
+    assert not [cell.name for cell in chosen if cell.promise is None or cell.gate]
+
+
+def test_every_cell_but_those_of_the_whole_machine_is_simulated_too() -> None:
+    assert set(FAULTS) - set(SIMULATED) == {"memory-pressure"}
 
 
 def test_a_line_of_the_document_is_for_cells_of_the_table() -> None:
