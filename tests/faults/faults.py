@@ -194,7 +194,9 @@ def _out_removed(run: Run) -> Fault:
 
 def _out_immutable(run: Run) -> Fault:
     yield
-    done = subprocess.run(["chattr", "+i", str(run.files.out)], capture_output=True, text=True, timeout=HANG_S, check=False)
+    done = subprocess.run(
+        ["chattr", "+i", str(run.files.out)], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
     if done.returncode != 0:
         pytest.skip(f"this file system makes no file immutable: {done.stderr.strip()}")
     try:

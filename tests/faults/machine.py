@@ -19,11 +19,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import docker
 import requests.exceptions
 from docker.errors import APIError, NotFound
 

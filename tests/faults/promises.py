@@ -1,4 +1,4 @@
-"""What a run that was struck has to have kept of its promise: exit status, message, and the row of each scenario once."""
+"""What a run that was struck has to have kept of its promise: exit status, message, each scenario's row once."""
 
 from __future__ import annotations
 

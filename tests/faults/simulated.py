@@ -28,8 +28,8 @@ from unittest import mock
 
 import docker
 
-from containernet_env.cli import _status_of, output
 from containernet_env.base import clock, life
+from containernet_env.cli import _status_of, output
 from containernet_env.config import load_config
 from containernet_env.containernet import network as containernet
 from containernet_env.fidelity import gate, prober
@@ -42,12 +42,12 @@ from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.runs import lock, manifest, measure, testbed
 from containernet_env.setup.images import Images
+from tests import simulated_time
 from tests.faults.files import Files, topology
 from tests.faults.machine import Api, Machine, Popen, Process
 from tests.faults.moments import BEGINNINGS, ENDS
 from tests.faults.promises import check_kept, check_next
 from tests.faults.table import BRIEF_S, BRING_UP, FINISHED, PROOF, SCENARIOS, TEAR_DOWN, Cell
-from tests import simulated_time
 from tests.simulated_time import EPOCH_NS, World
 from tests.unit.manifests import MACHINE, PROGRAM
 
@@ -564,8 +564,11 @@ def on_machine(run: Run) -> Iterator[None]:
         (netns, {"_enter": machine.living, "socket_in": machine.socket_in, "is_own": machine.is_own}),
         (netns, {"read_sysctl": lambda pid, name: "cubic" if "congestion" in name else "0"}),
         (tcp, {"congestion_control_towards": lambda pid, address: "cubic"}),
-        (container, {"cgroups_of": machine.cgroups_of, "read_limits": lambda held: held, "limit_swap": lambda *_: None}),
-        (ovs, {"list_ours": lambda: []}),
+        (
+            container,
+            {"cgroups_of": machine.cgroups_of, "read_limits": lambda held: held, "limit_swap": lambda *_: None},
+        ),
+        (ovs, {"list_ours": list}),
         (owner, {"current": lambda: machine.owner, "is_alive": lambda text: text not in machine.dead_owners}),
         (lock, {"PATH": run.files.folder / "lock"}),
         (sys, {"stdout": run.text, "stderr": run.text}),
