@@ -38,8 +38,8 @@ from tests.unit.gate_network import carry
 
 ELECTION_S = 1.0
 """After so long without its leader a cluster has another one, as with etcd's default timeouts."""
-SCENARIO_S = 2.0
-"""How long the load of a scenario takes where nothing disturbs it."""
+SCENARIO_S = 2.5
+"""How long the load of a scenario takes where nothing disturbs it: a silence that begins in it is one of its own."""
 _TICK_S = 0.1
 _CALL_S = 0.02
 _CONTAINERD_S = 10.0

@@ -55,7 +55,7 @@ END_S = 400.0
 """Simulated seconds after which a run that was struck hangs."""
 # How far into its moment a fault strikes, at most: all of it is shorter than the moment.
 _INTO_S = {BRING_UP: 0.05, PROOF: 1.5, TEAR_DOWN: 0.05}
-_INTO_SCENARIO_S = 1.0
+_INTO_SCENARIO_S = 0.7
 
 FEW = 2
 """How many files a run may still open when the limit is lowered."""
