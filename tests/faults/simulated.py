@@ -19,7 +19,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,6 +75,10 @@ class Simulation(World):
     def signal(self, handle: Callable[[], None]) -> None:
         """Have the driver's main thread call ``handle`` where it is, or goes on next."""
         self._pending = handle
+
+    @property
+    def preempts(self) -> bool:
+        return self._preempt > 0
 
     def abandon(self) -> None:
         """No thread but this one ever goes on."""
@@ -212,7 +216,8 @@ class Run:
 
     def _target(self, find: Callable[[], Process | None]) -> Process:
         found: Process | None = self.until(find)
-        assert found is not None, f"there is nobody to strike\n{self.said}"
+        if found is None:
+            raise _NobodyThere
         return found
 
     @property
@@ -607,36 +612,51 @@ def _verdicts(plan: Any, times: Any, allowed: Any) -> Any:
     return _known[key]
 
 
-def strike_anywhere(signum: int, folder: Path, seed: int, preempt: float) -> None:
-    """Send the driver a signal at any step of a run: between any two lines of the product, as often as ``preempt``."""
+class _NobodyThere(Exception):
+    """What a fault strikes has ended, with the run for instance."""
+
+
+def strike_anywhere(fault: str, folder: Path, seed: int, preempt: float) -> None:
+    """Strike at any step of a run: where its threads wait, or between any two lines, as often as ``preempt``."""
     simulation = Simulation(seed, preempt)
-
-    def struck() -> None:
-        run = Run(simulation, folder)
-        with on_machine(run):
-            run.start()
-            run.until(lambda: run.happened["run_began"])
-            run.reach_any(simulation.random.randrange(simulation.steps, simulation.steps + _STEPS[preempt > 0]))
-            if run.alive():
-                run.get_signal(signum)
-            status = run.status if run.status is not None and run.status < 0 else run.end()
-            assert "Traceback" not in run.said and "Exception ignored" not in run.said, run.said
-            assert status in (0, -signum if signum == signal.SIGKILL else 128 + signum), run.said
-            errors = [row["Error"] for row in run.files.rows()]
-            if signum == signal.SIGKILL:
-                assert errors == [FINISHED] * len(errors), errors
-                _next_run_cleans_up(run)
-            elif errors or run.happened["matrix_began"]:
-                finished = next((place for place, error in enumerate(errors) if error != FINISHED), len(errors))
-                rest = errors[finished:]
-                assert len(errors) == len(SCENARIOS), f"{errors}\n{run.said}"
-                assert all(re.search("^interrupted|^not run: .*interrupted", error) for error in rest), errors
-            assert run.tool("clean")[0] == 0
-            assert not any(machine_left := run.machine.left().values()), machine_left
-
     with mock.patch.object(simulated_time, "STEPS_MAX", 1_000_000 if preempt else simulated_time.STEPS_MAX):
-        simulation.run(struck)
+        simulation.run(lambda: _struck_anywhere(fault, Run(simulation, folder)))
     simulation.machine.close()
+
+
+def _struck_anywhere(fault: str, run: Run) -> None:
+    simulation = run.simulation
+    by_signal = {f"driver-{name}": getattr(signal, f"SIG{name.upper()}") for name in ("int", "term", "hup", "quit")}
+    with closing(FAULTS[fault](run)) as striking, on_machine(run):
+        next(striking)
+        sys.stdout = run.stdout or sys.stdout
+        run.start()
+        run.until(lambda: run.happened["run_began"])
+        run.reach_any(simulation.random.randrange(simulation.steps, simulation.steps + _STEPS[simulation.preempts]))
+        struck = run.alive()
+        if struck:
+            with suppress(_NobodyThere):
+                next(striking)
+        killed = run.status == -signal.SIGKILL
+        status = -signal.SIGKILL if killed else run.end()
+        assert "Traceback" not in run.said and "Exception ignored" not in run.said, run.said
+        errors = [row["Error"] for row in run.files.rows()]
+        if killed:
+            assert errors == [FINISHED] * len(errors), errors
+            _next_run_cleans_up(run)
+        else:
+            assert status in (0, 128 + by_signal[fault]) if fault in by_signal else status in (0, 1, 3), run.said
+            assert len(errors) == len(SCENARIOS) if run.happened["matrix_began"] else not errors, errors
+            assert (errors == [FINISHED] * len(errors)) or status != 0, errors
+        if fault in by_signal:
+            finished = next((place for place, error in enumerate(errors) if error != FINISHED), len(errors))
+            rest = errors[finished:]
+            assert all(re.search("^interrupted|^not run: .*interrupted", error) for error in rest), errors
+        if struck:
+            next(striking, None)
+        assert run.tool("clean")[0] == 0
+        left = run.machine.left()
+        assert not any(left.values()), left
 
 
 _STEPS = {False: 2_500, True: 100_000}

@@ -21,8 +21,13 @@ from tests.unit.matrix_fakes import Bench, write
 SEEDS = 1
 """For each cell; ``CONTAINERNET_ENV_TEST_FIRST_SEED`` takes others."""
 
-ANYWHERE = 5
-"""Seeds of a signal that strikes at any step."""
+ANYWHERE = 1
+"""Likewise, of each fault that strikes at any step."""
+STRIKE_ANYWHERE = [
+    *(f"driver-{name}" for name in ("int", "term", "kill")),
+    *(f"{name}-kill" for name in ("emulator", "server", "client", "follower", "leader", "two-members", "engine")),
+    *("emulator-stop", "server-stop", "client-stop", "engine-term", "few-descriptors", "few-processes"),
+]
 
 _NO_ANSWER = r"Error: the Docker engine at \S+ does not answer \(waited \d+ s\).*Restart the engine, then run `contai"
 _ENDED = r"the Docker engine at \S+ has ended; "
@@ -54,12 +59,13 @@ def test_fault(cell: Cell, tmp_path: Path) -> None:
             raise
 
 
-@pytest.mark.parametrize("preempt", [0.0, 0.01], ids=["where it waits", "between lines"])
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
-def test_a_driver_that_is_struck_anywhere(signum: signal.Signals, preempt: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "preempt"), [*((fault, 0.0) for fault in STRIKE_ANYWHERE), ("driver-int", 0.01), ("driver-kill", 0.01)]
+)
+def test_a_run_is_struck_anywhere(fault: str, preempt: float, tmp_path: Path) -> None:
     for seed in chosen(ANYWHERE):
         try:
-            strike_anywhere(signum, tmp_path / str(seed), seed, preempt)
+            strike_anywhere(fault, tmp_path / str(seed), seed, preempt)
         except BaseException as error:
             error.add_note(f"seed {seed}: CONTAINERNET_ENV_TEST_SEED={seed} replays it")
             raise
