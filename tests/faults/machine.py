@@ -34,13 +34,13 @@ from containernet_env.model.topology import Topology
 from containernet_env.model.usage import Consumers, Consumption
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
-from tests.unit.gate_network import carry
 
 ELECTION_S = 1.0
 """After so long without its leader a cluster has another one, as with etcd's default timeouts."""
 SCENARIO_S = 2.5
 """How long the load of a scenario takes where nothing disturbs it: a silence that begins in it is one of its own."""
 _TICK_S = 0.1
+_LATE_NS = 15_000
 _CALL_S = 0.02
 _CONTAINERD_S = 10.0
 _PROBE_S = 2.0
@@ -993,11 +993,18 @@ def _answer(theirs: socket.socket) -> None:
 
 @cache
 def _streams(topology: Topology, names: tuple[str, ...], paused: bool) -> list[dict[str, Any]]:
-    """What the prober finds between these hosts; where the emulator was ``paused``, nothing has arrived."""
-    times = carry(plan_gate(topology, list(names), pace=EMULATOR_PACE, tell_queues=True), 1)
-    found = []
-    for of in times:
-        delays = [-1] * len(of.delay_ns) if paused else of.delay_ns
-        received = 0 if paused else of.received
-        found.append({"sent": of.sent, "received": received, "sent_ns": of.sent_ns, "delay_ns": delays})
+    """What the prober finds between these hosts: no link has a rate or loses frames, so each has the delay of its path.
+
+    Where the emulator was ``paused``, nothing has arrived.
+    """
+    plan, found = plan_gate(topology, list(names), pace=EMULATOR_PACE, tell_queues=True), []
+    for of in plan.streams:
+        apart_ns = max(of.interval_ns, 2_000)
+        sent_ns = [of.start_ns + number * apart_ns for number in range(of.count)]
+        sent_ns = [at_ns for at_ns in sent_ns if at_ns <= of.until_ns]
+        delay_ns = sum(hop.spec.delay_ns for hop in plan.paths[of.sender, of.receiver]) + _LATE_NS
+        answer: dict[str, Any] = {"sent": len(sent_ns), "received": 0 if paused else len(sent_ns)}
+        if not of.count_only:
+            answer |= {"sent_ns": sent_ns, "delay_ns": [-1 if paused else delay_ns] * len(sent_ns)}
+        found.append(answer)
     return found

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import errno
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import Interrupted, RunError
+from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import NoAnswerError
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from tests.faults.simulated import FAULTS, carry_out, strike_anywhere
 from tests.faults.table import FINISHED, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells
-from tests.simulated_time import chosen, simulated
-from tests.unit.matrix_fakes import Bench, write
+from tests.simulated_time import chosen
 
 SEEDS = 1
-"""For each cell; ``CONTAINERNET_ENV_TEST_FIRST_SEED`` takes others."""
+"""For each cell; ``CONTAINERNET_ENV_SEED`` takes others."""
 
 ANYWHERE = 1
 """Likewise, of each fault that strikes at any step."""
@@ -55,7 +53,7 @@ def test_fault(cell: Cell, tmp_path: Path) -> None:
         try:
             carry_out(cell, tmp_path / str(seed), seed)
         except BaseException as error:
-            error.add_note(f"seed {seed}: CONTAINERNET_ENV_TEST_SEED={seed} replays it")
+            error.add_note(f"seed {seed}: CONTAINERNET_ENV_SEED={seed} replays it")
             raise
 
 
@@ -67,28 +65,11 @@ def test_a_run_is_struck_anywhere(fault: str, preempt: float, tmp_path: Path) ->
         try:
             strike_anywhere(fault, tmp_path / str(seed), seed, preempt)
         except BaseException as error:
-            error.add_note(f"seed {seed}: CONTAINERNET_ENV_TEST_SEED={seed} replays it")
+            error.add_note(f"seed {seed}: CONTAINERNET_ENV_SEED={seed} replays it")
             raise
 
 
-@simulated()
-def test_a_stop_that_another_error_hides_leaves_an_interrupted_row() -> None:
-    """As where it strikes while a condition takes its lock again: what comes out is "release unlocked lock"."""
-    bench = Bench(write("w1"), write("w2"))
-
-    def struck() -> None:
-        try:
-            raise Interrupted(signal.SIGINT)
-        finally:
-            raise RuntimeError("release unlocked lock")
-
-    bench.cluster.leadership = struck  # type: ignore[method-assign]
-    with pytest.raises(Interrupted):
-        bench.matrix.run()
-    assert bench.errors() == ["interrupted"]
-
-
-@simulated()
+@pytest.mark.simulated
 def test_a_driver_without_descriptors_takes_no_member_for_silent_while_the_cluster_starts() -> None:
     def refused(*_: object, **__: object) -> None:
         raise NoAnswerError("POST on port 2379") from OSError(errno.EMFILE, "Too many open files")
