@@ -16,7 +16,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -339,7 +338,7 @@ def _clock_moved(seconds: float) -> Callable[[Run], Fault]:
 
 
 def _move_clock(seconds: float) -> None:
-    time.clock_settime(time.CLOCK_REALTIME, time.clock_gettime(time.CLOCK_REALTIME) + seconds)
+    subprocess.run(["date", "--set", f"{seconds:+.0f} seconds"], check=True, timeout=HANG_S, stdout=subprocess.DEVNULL)
 
 
 _PRESSURE_BYTES = 18 << 30
