@@ -113,7 +113,6 @@ class Container:
     command: list[str]
     host_config: dict[str, Any]
     process: Process | None = None
-    known_dead: bool = False
 
     @property
     def host(self) -> str:
@@ -226,7 +225,7 @@ _HELLO = {
 
 
 class Connection:
-    """The driver's end of the control connection; ``other`` is what the emulator has sent and nobody has read."""
+    """The driver's end of the control connection; ``incoming`` are lines of the emulator that were not read yet."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -659,7 +658,7 @@ class Engine:
 
 
 class Machine:
-    """See the module. ``driver`` is the name of the driver that runs, for the owner's label of its containers."""
+    """See the module. ``owner`` is what the running driver labels its containers with, as ``hosts.owner`` has it."""
 
     def __init__(self, world: World, topology: Topology) -> None:
         self.world, self._topology = world, topology

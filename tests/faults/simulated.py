@@ -138,14 +138,13 @@ class Run:
         self.stdout: Any = None
         self.text = io.StringIO()
         self.status: int | None = None
-        self.before_append: Callable[[], None] = lambda: None
-        self._open_before: set[str] = set()
+        self._open_before: set[int] = set()
 
     @property
     def said(self) -> str:
         return self.text.getvalue()
 
-    def start(self, *extra: str) -> None:
+    def start(self) -> None:
         """Start the driver."""
         self.machine.begin_driver()
         self._open_before = _descriptors()
@@ -352,17 +351,6 @@ def _etcd_full(run: Run) -> Fault:
     yield
     run.machine.store.members[run.followers[0]].disk_full = True
     yield
-
-
-def _output_of(run: Run, number: int) -> output.Output:
-    """Standard output on which every write fails."""
-    made = output.Output(run.dead_end, output.STDOUT)
-
-    def write(chunk: bytes) -> None:
-        made.error = OSError(number, os.strerror(number))
-
-    made.write_now = write  # type: ignore[method-assign]
-    return made
 
 
 def _stdout_ends(number: int, at_once: bool = False) -> Callable[[Run], Fault]:
