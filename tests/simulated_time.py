@@ -56,7 +56,8 @@ class _Task:
 
     def __init__(self, name: str, daemon: bool) -> None:
         self.name, self.daemon = name, daemon
-        self.baton = threading.Semaphore(0)
+        self.baton = threading.Lock()
+        self.baton.acquire()
         self.ready: Callable[[], bool] = lambda: True
         self.until_ns: int | None = None
         self.ident: int | None = None
