@@ -15,7 +15,7 @@ import pytest
 from tests.deadline import HANG_S
 
 TESTS = Path(__file__).resolve().parents[1]
-EXACT = ("unit", "input", "lint")
+EXACT = ("unit", "input", "lint", "recorded")
 """Folders whose tests run in simulated time, in this process alone."""
 PLUMBING = ("local", "root", "docker", "faults", "vm")
 """Folders whose tests meet the real kernel, engine and processes."""
