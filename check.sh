@@ -142,7 +142,7 @@ local_ring() {
     # Its emulator runs in real time. The fuzzer leaves its shared memory behind where it is stopped: not in /tmp.
     mkdir -p .build/fuzz
     step "go fuzz FuzzServe" env TMPDIR="$root/.build/fuzz" GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local \
-        "$go" -C link_emulator test ./control -run '^$' -fuzz '^FuzzServe$' -fuzztime 5000x -parallel 1
+        "$go" -C link_emulator test -tags plumbing ./control -run '^$' -fuzz '^FuzzServe$' -fuzztime 5000x -parallel 1
     rm -rf .build/fuzz
     pytest_step tests/local
 }
