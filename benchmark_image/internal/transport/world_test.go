@@ -2,12 +2,12 @@ package transport
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,22 +25,36 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// "go test ./internal/transport -run TestWorlds -args -seeds 100000" is the long form of the search, and with
-// "-args -seed N -seeds 1" it replays a failure.
-var (
-	seeds     = flag.Int("seeds", 2000, "how many simulated worlds TestWorlds runs")
-	firstSeed = flag.Uint64("seed", 1, "the first of their seeds")
-)
+// seeds are those of the worlds that are tried: CONTAINERNET_ENV_SEED is the first seed, CONTAINERNET_ENV_SEEDS how
+// many there are, or "long".
+func seeds() (first, many uint64) {
+	number := func(name string, usual uint64) uint64 {
+		switch text := os.Getenv(name); text {
+		case "":
+			return usual
+		case "long":
+			return 100_000
+		default:
+			n, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				panic(err)
+			}
+			return n
+		}
+	}
+	return number("CONTAINERNET_ENV_SEED", 1), number("CONTAINERNET_ENV_SEEDS", 2000)
+}
 
 // TestWorlds runs loads in simulated worlds, each with members, faults and stops of the process of its own, and checks
 // all outcomes and times against what the members did.
 func TestWorlds(t *testing.T) {
-	for seed := *firstSeed; seed < *firstSeed+uint64(*seeds) && !t.Failed(); seed++ {
+	first, many := seeds()
+	for seed := first; seed < first+many && !t.Failed(); seed++ {
 		worldtest.Run(t, seed, func(t *testing.T, w *worldtest.World) {
 			trial := newTrial(t, w)
 			if trial.run(); trial.judge() > 0 {
-				fmt.Fprintf(os.Stderr, "seed %d: %s\nreplay it: go test ./internal/transport -run TestWorlds -args -seed %d -seeds 1\n",
-					seed, strings.Join(trial.script, "; "), seed)
+				fmt.Fprintf(os.Stderr, "seed %d: %s\nreplay it: CONTAINERNET_ENV_SEED=%d CONTAINERNET_ENV_SEEDS=1 "+
+					"go test ./internal/transport -run TestWorlds\n", seed, strings.Join(trial.script, "; "), seed)
 			}
 		})
 	}
@@ -48,7 +62,8 @@ func TestWorlds(t *testing.T) {
 
 // TestASeedReplaysAWorld: nothing but the seed decides what happens.
 func TestASeedReplaysAWorld(t *testing.T) {
-	for seed := *firstSeed; seed < *firstSeed+100; seed++ {
+	first, _ := seeds()
+	for seed := first; seed < first+100; seed++ {
 		var before []string
 		for range 2 {
 			worldtest.Run(t, seed, func(t *testing.T, w *worldtest.World) {
