@@ -38,7 +38,7 @@ USAGE_COLUMNS = (
         "LinksCpu",
         "the same of the link emulator, in which the hosts' network stacks take the frames that it brings; '-' where "
         "the kernel carries the links",
-        lambda usage: usage.client_cores,
+        lambda usage: usage.links_cores,
     ),
     _cores("ClientCpu", "the same of the client's host", lambda usage: usage.client_cores),
     _cores("Steal", "the same of what a hypervisor took from this machine", lambda usage: usage.steal_cores),
