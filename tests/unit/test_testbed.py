@@ -296,7 +296,7 @@ def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyP
     host: Any = SimpleNamespace(name="etcd1", ending=lambda words: None)
     cluster = EtcdCluster([Member(MemberPlace(host, "10.0.0.1", SimpleNamespace()))])
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
-    monkeypatch.setattr(EtcdCluster, "statuses", lambda self: {})
+    monkeypatch.setattr(EtcdCluster, "statuses", lambda self, starting=False: {})
     news = iter([None, None, DIED])
     with pytest.raises(RunError, match=DIED):
         cluster.start(60, lambda: next(news))
