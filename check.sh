@@ -105,46 +105,64 @@ gofmt_is_clean() {
     [ -z "$unformatted" ] || { printf 'not formatted by gofmt:\n%s\n' "$unformatted" && return 1; }
 }
 
-lint() {
-    step "ruff check" .venv/bin/ruff check .
-    step "ruff format" .venv/bin/ruff format --check .
-    step "mypy" .venv/bin/mypy
-    step "shellcheck" .venv/bin/shellcheck "${SCRIPTS[@]}"
-    step "gofmt" gofmt_is_clean
-    for module in "${GO_MODULES[@]}"; do
-        step "go vet $module" go_in "$module" vet -tags plumbing,root ./...
-    done
-    pytest_step tests/lint
-    step "go test tests/lint" go_in tests/lint test clocks.go clocks_test.go
-    step "go tests judge no time" go_in tests/lint run clocks.go "${GO_MODULES[@]/#/../../}"
-}
-
-# The order of Python's sets follows its hash seed: with another one, a seed would not replay a failure.
-exact() {
-    export PYTHONHASHSEED=0
-    # The local ring runs Go's exact tests with its own.
-    chosen local || for module in "${GO_MODULES[@]}"; do step "go test $module" go_in "$module" test ./...; done
-    step "pytest tests/unit tests/input" "${PYTEST[@]}" -n 2 tests/unit tests/input
+go_lane() {
+    local module
+    if chosen lint; then
+        step "gofmt" gofmt_is_clean
+        for module in "${GO_MODULES[@]}"; do
+            step "go vet $module" go_in "$module" vet -tags plumbing,root ./...
+        done
+        step "go test tests/lint" go_in tests/lint test clocks.go clocks_test.go
+        step "go tests judge no time" go_in tests/lint run clocks.go "${GO_MODULES[@]/#/../../}"
+    fi
+    if chosen local; then # with those of the exact ring
+        find_servers
+        for module in "${GO_MODULES[@]}"; do
+            step "go test -tags plumbing $module" go_in "$module" test -tags plumbing ./...
+        done
+        # Its emulator runs in real time. The fuzzer leaves its shared memory behind where it is stopped: not in /tmp.
+        mkdir -p .build/fuzz
+        step "go fuzz FuzzServe" env TMPDIR="$root/.build/fuzz" GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local \
+            "$go" -C link_emulator test -tags plumbing ./control -run '^$' -fuzz '^FuzzServe$' -fuzztime 5000x -parallel 1
+        rm -rf .build/fuzz
+    elif chosen exact; then
+        for module in "${GO_MODULES[@]}"; do
+            step "go test $module" go_in "$module" test ./...
+        done
+    fi
+    if chosen seeds; then
+        export CONTAINERNET_ENV_SEEDS=long
+        for module in benchmark_image link_emulator; do
+            step "go test, many seeds, $module" go_in "$module" test -timeout 2h ./...
+        done
+    fi
 }
 
 # Some tests run the real servers; ZooKeeper's where Debian's package is installed (apt-get install zookeeper) or the
 # variable names another one.
-local_ring() {
+find_servers() {
     local find_etcd='from containernet_env.base import programs; print(programs.path("etcd"))'
     ETCD_BINARY=$(.venv/bin/python -c "$find_etcd") || exit 3
     export ETCD_BINARY
     if [ -z "${ZOOKEEPER_CLASSPATH:-}" ] && [ -e /usr/share/java/zookeeper.jar ]; then
         export ZOOKEEPER_CLASSPATH=/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar
     fi
-    for module in "${GO_MODULES[@]}"; do
-        step "go test -tags plumbing $module" go_in "$module" test -tags plumbing ./...
-    done
-    # Its emulator runs in real time. The fuzzer leaves its shared memory behind where it is stopped: not in /tmp.
-    mkdir -p .build/fuzz
-    step "go fuzz FuzzServe" env TMPDIR="$root/.build/fuzz" GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local \
-        "$go" -C link_emulator test -tags plumbing ./control -run '^$' -fuzz '^FuzzServe$' -fuzztime 5000x -parallel 1
-    rm -rf .build/fuzz
-    pytest_step tests/local
+}
+
+python_lane() {
+    if chosen lint; then
+        step "ruff check" .venv/bin/ruff check .
+        step "ruff format" .venv/bin/ruff format --check .
+        step "mypy" .venv/bin/mypy
+        step "shellcheck" .venv/bin/shellcheck "${SCRIPTS[@]}"
+        pytest_step tests/lint
+    fi
+    # The order of Python's sets follows its hash seed: with another one, a seed would not replay a failure.
+    ! chosen exact || step "pytest tests/unit tests/input" \
+        env PYTHONHASHSEED=0 "${PYTEST[@]}" -n 2 tests/unit tests/input
+    ! chosen local || pytest_step tests/local
+    ! chosen seeds || step "pytest, many seeds" \
+        env PYTHONHASHSEED=0 CONTAINERNET_ENV_SEEDS=long "${PYTEST[@]}" -n 2 tests/unit tests/input
 }
 
 # The ring proves some files: while none of them has changed since it passed, it need not run.
@@ -161,24 +179,9 @@ vm() {
     fi
 }
 
-seeds() {
-    export PYTHONHASHSEED=0 CONTAINERNET_ENV_SEEDS=long
-    for module in benchmark_image link_emulator; do
-        step "go test, many seeds, $module" go_in "$module" test -timeout 2h ./...
-    done
-    step "pytest, many seeds" "${PYTEST[@]}" -n 2 tests/unit tests/input
-}
-
-cores_lane() {
-    ! chosen lint || lint
-    ! chosen exact || exact
-    ! chosen local || local_ring
-    ! chosen seeds || seeds
-}
-
 engine_lane() {
     if chosen root; then
-        step "go test -tags root link_emulator" go_in link_emulator test -tags root -count=1 -p 1 ./...
+        step "go test -tags root link_emulator" go_in link_emulator test -tags root -count=1 -p 1 ./roottest ./stamp
         pytest_step tests/root
     fi
     if chosen docker-all; then pytest_step tests/docker; elif chosen docker; then pytest_step tests/docker -m "not long"; fi
@@ -216,7 +219,7 @@ fi
 go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find().path)') || exit 3
 
 set -m # each lane is a process group
-for lane in cores_lane engine_lane vm_lane; do
+for lane in go_lane python_lane engine_lane vm_lane; do
     "$lane" &
     lanes+=($!)
 done
