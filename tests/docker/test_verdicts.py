@@ -35,7 +35,6 @@ OF_THE_MACHINE = {
     "generator_late",
     "generator_paused",
     "generator_waited",
-    "ingress_poll_delay",
     "leader_changed",
     "link_lateness",
     "links_paused",

@@ -355,7 +355,7 @@ class Emulator:
         links = {name: self._read_link({"name": name}) for name in self.links}
         return {
             "links": links, "ports": {}, "switches": {}, "partition": None, "stamps": "kernel", "unmatched": 0,
-            "lateness": times, "ingress_poll_delay": None, "latencies": _HELLO["latencies"],
+            "lateness": times, "latencies": _HELLO["latencies"],
         }  # fmt: skip
 
 

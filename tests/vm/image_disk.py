@@ -80,11 +80,9 @@ def _engine(folder: Path, data: Path) -> Iterator[docker.DockerClient]:
     words = [f"--{name}={value}" for name, value in options.items()]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            # It ends with us, however we end.
+            # It ends with us, however we end. In a network of its own: --bridge=none removes docker0 where it runs.
             [
-                "setpriv",
-                "--pdeathsig",
-                "TERM",
+                *("setpriv", "--pdeathsig", "TERM", "unshare", "--net"),
                 binary,
                 *words,
                 "--bridge=none",

@@ -133,8 +133,7 @@ def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool 
         *_drive(results, "cache=unsafe"),
     ]
     command = [
-        # Before other work on this machine: what is emulated is slow enough, and its times are judged. It ends with us.
-        *("nice", "-n", "-10", "setpriv", "--pdeathsig", "KILL"),
+        *("setpriv", "--pdeathsig", "KILL"),  # it ends with us
         # Never KVM: what is proved has to hold where there is none.
         *(
             QEMU,

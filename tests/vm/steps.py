@@ -19,7 +19,7 @@ SERVICES = (
     Step("engine", "python3 -m tests.vm.inside.engine", 300),
 )
 
-_LINKS = ("links_contract", "links_switches", "live_links", "links_chance", "links_bandwidth", "ovs")
+_LINKS = ("links_contract", "links_switches", "live_links", "links_chance", "ovs")
 FILES = (
     *(f"tests/root/test_{name}.py" for name in _LINKS),
     "tests/docker/test_containernet_hosts.py",
@@ -29,7 +29,7 @@ FILES = (
 # bridges alone, is the same on each, and the root ring tests it natively.
 _KERNELS = (
     "not (mistakes or shell or topology or stopping or sysctls) and ("
-    "netem or ovs or goodput or (bridge and (rtts or partition)) or bring_up or limits "
+    "netem or ovs or (bridge and (rtts or partition)) or bring_up or limits "
     # How a first process ended: it, or another one in its container, was killed for its memory.
     "or (process_ended and (exec or client)) or recorded)"
 )
