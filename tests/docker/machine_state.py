@@ -81,10 +81,11 @@ def snapshot() -> dict[str, set[str]]:
 def left_over(before: dict[str, set[str]]) -> dict[str, set[str]]:
     """What is there now and was not in `before`, once the kernel has finished what it does lazily."""
     with suppress(AssertionError):  # the caller shows what is left
-        eventually(lambda: not _more_than(before), "nothing is left")
-    return _more_than(before)
+        eventually(lambda: not more_than(before), "nothing is left")
+    return more_than(before)
 
 
-def _more_than(before: dict[str, set[str]]) -> dict[str, set[str]]:
+def more_than(before: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What is there at this moment and was not in `before`."""
     now = snapshot()
     return {kind: now[kind] - before[kind] for kind in now if now[kind] - before[kind]}

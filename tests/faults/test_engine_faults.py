@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from containernet_env.hosts import engine
-from tests.deadline import HANG_S
 from tests.docker.machine_state import left_over, snapshot
 from tests.faults.files import MEMBERS
 from tests.faults.harness import Run, tool
@@ -26,7 +25,7 @@ def unchanged_machine(own_engine: OwnEngine) -> Iterator[None]:
     yield
     # The engine of the tests has a new one of its own where it was started again.
     before["namespaces"].add(own_engine.network_namespace())
-    assert left_over(before, HANG_S) == {}
+    assert left_over(before) == {}
 
 
 @pytest.mark.long

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.deadline import HANG_S, eventually
-from tests.docker.machine_state import left_over, snapshot
+from tests.deadline import eventually
+from tests.docker.machine_state import left_over, more_than, snapshot
 from tests.faults.faults import FAULTS
 from tests.faults.harness import LOCK, Run, tool
 from tests.faults.own_engine import OwnEngine
@@ -46,7 +46,7 @@ def test_fault(cell: Cell, tmp_path: Path, request: pytest.FixtureRequest) -> No
         elif own is not None:
             stack.callback(lambda: before["namespaces"].add(own.network_namespace()))  # it has been started again
         _strike(cell, tmp_path, own)
-    assert left_over(before, HANG_S) == {}
+    assert left_over(before) == {}
 
 
 def _strike(cell: Cell, folder: Path, own: OwnEngine | None) -> None:
@@ -87,7 +87,7 @@ def assert_only_containers_stay(before: dict[str, set[str]]) -> None:
     """Of a driver that was killed nothing runs on but its containers."""
 
     def only_they() -> bool:
-        left = left_over(before, deadline_s=0)
+        left = more_than(before)
         ours = {name for name in left.get("processes", ()) if "link-emulator" in name or "containernet-env" in name}
         return not ours and set(left) <= _CONTAINERS_ONLY
 
