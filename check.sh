@@ -37,6 +37,7 @@ readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/net
     tests/docker/small_proxy)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/wait-at-gate
     proxy_image/start-etcd-and-proxy zookeeper_image/start-zookeeper)
+readonly LANES=(go_lane python_lane engine_lane vm_lane) # side by side
 readonly OUTCOMES=.build/check-outcomes
 
 named=("$@")
@@ -62,7 +63,7 @@ seconds_since() { # START in the form of EPOCHREALTIME
     awk -v begin="${1/,/.}" -v end="${EPOCHREALTIME/,/.}" 'BEGIN { printf "%.1f", end - begin }'
 }
 
-outcome() { # passed|failed|skipped|disturbed TEXT
+outcome() { # passed|failed|skipped|disturbed|ended TEXT
     printf '%s\t%s\n' "$1" "$2" >>"$OUTCOMES"
 }
 
@@ -219,13 +220,16 @@ fi
 go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find().path)') || exit 3
 
 set -m # each lane is a process group
-for lane in go_lane python_lane engine_lane vm_lane; do
-    "$lane" &
+for lane in "${LANES[@]}"; do
+    { "$lane"; outcome ended "$lane"; } &
     lanes+=($!)
 done
 set +m
 wait "${lanes[@]}"
 lanes=()
+for lane in "${LANES[@]}"; do
+    grep -qx "ended	$lane" "$OUTCOMES" || outcome failed "$lane: it ended before its last step"
+done
 # Alone: nothing else may use the cores.
 if chosen measure; then
     if .venv/bin/python -m tests.measure; then outcome passed measure; else outcome failed measure; fi
