@@ -296,7 +296,7 @@ def _out_lost(words: str, says: str, kept: Kept, *moments: str) -> dict[str, Pro
 
 _NO_ROW_LEFT = _none("every row is written by then, and nothing of the fault meets it", TEAR_DOWN)
 _OUT_GONE = _out_lost(
-    "exit 1; says at once that OUT is gone and has every row in OUT.rescued", r"OUT|out\.csv", _RESCUED
+    "exit 1; says at once that OUT is gone and has every row in OUT.rescued", r"out\.csv\.rescued", _RESCUED
 )
 _OUT_FULL = {
     **_out_lost(
