@@ -266,31 +266,34 @@ func TestFrameThatIsOvertakenTooOften(t *testing.T) {
 }
 
 // Writers on several threads, a reader that follows: what is visible is complete. For the race detector, too. A writer
-// that the scheduler stops for long finds its stamp as well.
+// that the scheduler stops for long finds its stamp as well. A round has no more than ringStamps frames: a writer that
+// more of them overtake writes into the place of another stamp (see Ring).
 func TestConcurrentWriters(t *testing.T) {
-	const writers, each = 4, 20_000
-	r := NewInMemory(limit)
-	queue := make(chan int, 100)
-	var group sync.WaitGroup
-	for writer := range writers {
-		group.Go(func() {
-			for i := range each {
-				number := writer*each + i
-				for !r.Put(frameOf(number), int64(number)) {
+	const rounds, writers, each = 5, 4, ringStamps / 4
+	for range rounds {
+		r := NewInMemory(limit)
+		queue := make(chan int, 100)
+		var group sync.WaitGroup
+		for writer := range writers {
+			group.Go(func() {
+				for i := range each {
+					number := writer*each + i
+					for !r.Put(frameOf(number), int64(number)) {
+					}
+					queue <- number
 				}
-				queue <- number
-			}
-		})
+			})
+		}
+		go func() {
+			group.Wait()
+			close(queue)
+		}()
+		for number := range queue {
+			mustTake(t, r, frameOf(number), int64(number))
+			r.Release(0, false)
+		}
+		expectGivenUp(t, r, 0)
 	}
-	go func() {
-		group.Wait()
-		close(queue)
-	}()
-	for number := range queue {
-		mustTake(t, r, frameOf(number), int64(number))
-		r.Release(0, false)
-	}
-	expectGivenUp(t, r, 0)
 }
 
 func TestTakeDoesNotAllocate(t *testing.T) {
