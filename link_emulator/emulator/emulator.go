@@ -39,8 +39,9 @@ type PortDown struct {
 // Options of Start. Zero values are the defaults.
 type Options struct {
 	BufferBytes int64
-	Core        *int                                         // the only core of the data thread; default: any
-	Unstamped   string                                       // why the kernel shall not stamp frames; empty: it shall, if it can
+	Core        *int // the only core of the data thread; default: any
+	// why the kernel shall not stamp frames; empty: it shall, if it can
+	Unstamped   string
 	CheckStamps func() error                                 // whether it can; default: stamp.Check
 	OpenTap     func(device.TapSpec) (device.Device, error)  // default: a TAP of the kernel
 	OpenTest    func(stamps bool) ([2]device.TestEnd, error) // for the self-test; default: TAPs of the kernel
@@ -77,7 +78,8 @@ type PortSpec struct {
 	MTU    int
 }
 
-// Start maps the frame memory, tries the kernel's stamps, starts the data thread and runs the self-test, in some 100 ms. A failed self-test is not an error here; see SelfTest.
+// Start maps the frame memory, tries the kernel's stamps, starts the data thread and runs the self-test, in some 100 ms.
+// A failed self-test is not an error here; see SelfTest.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {
 		options.BufferBytes = DefaultBufferBytes

@@ -53,10 +53,11 @@ func (o Outcome) answer() (status int, body any) {
 
 // Runner runs benchmark-client, one at a time.
 type Runner struct {
-	Client  string                                                        // path of the program; loads over TLS are run by the one that spec.WithTLS names
-	Allow   string                                                        // members that loads may be sent to, as allow.Parse reads it
-	Start   func(context.Context, Program) (wait func() error, err error) // as Children.Start
-	Results *Results                                                      // gets every answer
+	Client string // path of the program; loads over TLS are run by the one that spec.WithTLS names
+	Allow  string // members that loads may be sent to, as allow.Parse reads it
+	// Start is as Children.Start.
+	Start   func(context.Context, Program) (wait func() error, err error)
+	Results *Results // gets every answer
 
 	mu      sync.Mutex
 	current *job

@@ -69,10 +69,10 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 // election is who leads, by what members have said: of two leaders, the one of the higher term does, and the other one
 // does not know it yet.
 type election struct {
-	leader, term uint64        // leader 0: nobody named one
+	leader, term uint64        // leader 0: none is known
 	from         *conn         // that named it
 	since        time.Duration // when it was named first
-	probes       int           // how many members are asked
+	probes       int           // how many members are queried
 	members      map[uint64]*conn
 }
 

@@ -78,7 +78,8 @@ func newLoop(w world.World, protocol store.Protocol, members []string, requestTi
 		return nil, err
 	}
 	l := &loop{
-		world: w, poller: &poller{Poller: p}, protocol: protocol, members: members, silence: newSilence(requestTimeout), permit: permit,
+		world: w, poller: &poller{Poller: p}, protocol: protocol, members: members, silence: newSilence(requestTimeout),
+		permit:    permit,
 		done:      make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, refused: make(chan struct{}),
