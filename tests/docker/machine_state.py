@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from containernet_env.hosts import engine
@@ -38,29 +39,51 @@ _OURS_IN_NAMESPACES = (
 )
 
 
-def _processes() -> set[str]:
-    """Processes of runs: pid and command line."""
-    here = os.readlink("/proc/self/ns/net")
-    found = set()
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    parent: int
+    words: list[str]
+    namespace: int
+    """The inode of its network namespace."""
+
+
+def _processes() -> list[_Process]:
+    """All but those of another ring that runs apart beside this one (``apart`` in check.sh)."""
+    found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
-        try:
+        with suppress(OSError):
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            elsewhere = os.readlink(entry / "ns" / "net") != here
-        except OSError:
-            continue
-        command = " ".join(words)
-        inside = elsewhere and os.path.basename(words[0]) in _OURS_IN_NAMESPACES
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            namespace = os.stat(entry / "ns" / "net").st_ino
+            found[int(entry.name)] = _Process(int(entry.name), parent, words, namespace)
+
+    def apart(process: _Process | None) -> bool:
+        return process is not None and (
+            (process.words[0] == "unshare" and "apart" in process.words) or apart(found.get(process.parent))
+        )
+
+    return [process for process in found.values() if not apart(process)]
+
+
+def _of_runs(processes: list[_Process]) -> set[str]:
+    """Processes of runs: pid and command line."""
+    here = os.stat("/proc/self/ns/net").st_ino
+    found = set()
+    for process in processes:
+        command = " ".join(process.words)
+        inside = process.namespace != here and os.path.basename(process.words[0]) in _OURS_IN_NAMESPACES
         if inside or any(name in command for name in _OURS):
-            found.add(f"{entry.name} {command[:120]}")
+            found.add(f"{process.pid} {command[:120]}")
     return found
 
 
 def snapshot() -> dict[str, set[str]]:
     """Kind of resource -> what there is of it. Namespaces and links are those of the whole machine."""
     links = {line.split(":")[1].strip() for line in _output("ip", "-o", "link").splitlines()}
-    namespaces = set(_output("lsns", "-n", "-o", "NS,TYPE", "-t", "net").split("\n"))
+    processes = _processes()
     cgroups = {str(path) for path in Path("/sys/fs/cgroup").glob("*/docker/*") if path.is_dir()}
     cgroups |= {str(path) for path in Path("/sys/fs/cgroup").glob("system.slice/docker-*") if path.is_dir()}
     mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
@@ -68,13 +91,13 @@ def snapshot() -> dict[str, set[str]]:
         "containers": {container.name for container in engine.list_ours()},
         "all containers": {c["Id"][:12] for c in engine.client().api.containers(all=True)},
         "named namespaces": set(_output("ip", "netns").split()),
-        "namespaces": namespaces,
+        "namespaces": {str(process.namespace) for process in processes},
         "links": links,
         "bridges of Open vSwitch": {f"{bridge.name} of {bridge.owner}" for bridge in ovs.list_ours()},
         "qdiscs": set(_output("tc", "qdisc").splitlines()),
         "cgroups": cgroups,
         "mounts": mounts,
-        "processes": _processes(),
+        "processes": _of_runs(processes),
     }
 
 
