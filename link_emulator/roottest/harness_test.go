@@ -6,6 +6,7 @@ package roottest
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -24,12 +24,6 @@ import (
 
 // hostRole marks a process that this test started to hold a network namespace.
 const hostRole = "LINK_EMULATOR_TEST_HOST"
-
-// Flags of struct arpreq (linux/if_arp.h: ATF_COM, ATF_PERM).
-const (
-	arpComplete  = 0x02
-	arpPermanent = 0x04
-)
 
 var binary string // the built emulator
 
@@ -76,6 +70,13 @@ type host struct {
 	process *exec.Cmd
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (h *host) pid() int { return h.process.Process.Pid }
 
 func startHost(t testing.TB, index int) *host {
@@ -90,12 +91,8 @@ func startHost(t testing.TB, index int) *host {
 	h.process.Env = append(os.Environ(), hostRole+"=1")
 	h.process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	life, err := h.process.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, h.process.Start())
 	t.Cleanup(func() {
 		life.Close()
 		_ = h.process.Wait() // some tests kill it
@@ -124,62 +121,14 @@ func (h *host) bringUp() {
 		if err != nil {
 			return err
 		}
-		if err := request.SetInet4Addr(h.ip.To4()); err != nil {
-			return err
-		}
-		if err := unix.IoctlIfreq(control, unix.SIOCSIFADDR, request); err != nil {
-			return fmt.Errorf("set the address: %w", err)
-		}
-		if err := request.SetInet4Addr([]byte{255, 255, 255, 0}); err != nil {
-			return err
-		}
-		if err := unix.IoctlIfreq(control, unix.SIOCSIFNETMASK, request); err != nil {
-			return fmt.Errorf("set the netmask: %w", err)
+		for _, step := range []struct {
+			number  uint
+			address []byte
+		}{{unix.SIOCSIFADDR, h.ip.To4()}, {unix.SIOCSIFNETMASK, []byte{255, 255, 255, 0}}} {
+			err = errors.Join(err, request.SetInet4Addr(step.address), unix.IoctlIfreq(control, step.number, request))
 		}
 		request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-		if err := unix.IoctlIfreq(control, unix.SIOCSIFFLAGS, request); err != nil {
-			return fmt.Errorf("bring the interface up: %w", err)
-		}
-		return nil
-	})
-}
-
-// know gives the host a permanent neighbour entry (arp(7)) for each of the others. Reason: the kernel bounds the
-// entries that it has resolved itself over all namespaces together (gc_thresh3, 1024), too few for all pairs of more
-// than 32 hosts.
-func (h *host) know(others []*host) {
-	h.t.Helper()
-	h.inside(func() error {
-		control, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(control)
-		for _, other := range others {
-			if other == h {
-				continue
-			}
-			var request struct { // struct arpreq
-				protocol, hardware struct {
-					family uint16
-					data   [14]byte
-				}
-				flags   int32
-				netmask [16]byte
-				device  [16]byte
-			}
-			request.protocol.family = unix.AF_INET
-			copy(request.protocol.data[2:], other.ip.To4())
-			request.hardware.family = unix.ARPHRD_ETHER
-			copy(request.hardware.data[:], other.mac)
-			request.flags = arpComplete | arpPermanent
-			copy(request.device[:], h.ifName)
-			_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(control), unix.SIOCSARP, uintptr(unsafe.Pointer(&request)))
-			if errno != 0 {
-				return fmt.Errorf("add a neighbour: %w", errno)
-			}
-		}
-		return nil
+		return errors.Join(err, unix.IoctlIfreq(control, unix.SIOCSIFFLAGS, request))
 	})
 }
 
@@ -214,9 +163,7 @@ func startEmulator(t testing.TB, arguments ...string) *emulator {
 func startProgram(t testing.TB, command *exec.Cmd) *emulator {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	far := os.NewFile(uintptr(fds[1]), "control of the emulator")
 	defer far.Close()
 	e := &emulator{
@@ -228,9 +175,7 @@ func startProgram(t testing.TB, command *exec.Cmd) *emulator {
 	}
 	e.process.ExtraFiles = []*os.File{far}
 	e.process.Stderr = os.Stderr
-	if err := e.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.process.Start())
 	go func() { e.ended <- e.process.Wait() }()
 	go func() {
 		defer close(e.lines)
@@ -300,9 +245,7 @@ func (e *emulator) ask(op string, more fields) map[string]any {
 		request[name] = value
 	}
 	line, err := json.Marshal(request)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	if _, err := e.control.Write(append(line, '\n')); err != nil {
 		e.t.Fatal(err)
 	}
@@ -322,31 +265,29 @@ func (e *emulator) addPort(h *host) {
 	}
 }
 
-func (e *emulator) addLink(h *host, delay time.Duration, rateBPS any) {
+func (e *emulator) addLink(h *host, delay time.Duration) {
 	e.t.Helper()
-	direction := fields{"delay_ns": delay.Nanoseconds(), "rate_bps": rateBPS}
+	direction := fields{"delay_ns": delay.Nanoseconds()}
 	e.ask("add_link", fields{"name": h.name, "a": fields{"port": h.name}, "b": fields{"switch": "s1"},
 		"a_to_b": direction, "b_to_a": direction})
 }
 
 // star starts an emulator with one switch, and hosts that are up, one for each delay.
-func star(t testing.TB, rateBPS any, delays ...time.Duration) (*emulator, []*host) {
+func star(t testing.TB, delays ...time.Duration) (*emulator, []*host) {
 	t.Helper()
-	e := startEmulator(t)
-	return e, e.star(rateBPS, delays...)
+	return starOf(startEmulator(t), delays...)
 }
 
-func (e *emulator) star(rateBPS any, delays ...time.Duration) []*host {
-	t := e.t
-	t.Helper()
+func starOf(e *emulator, delays ...time.Duration) (*emulator, []*host) {
+	e.t.Helper()
 	e.ask("add_switch", fields{"name": "s1"})
 	var hosts []*host
 	for i, delay := range delays {
-		h := startHost(t, i)
+		h := startHost(e.t, i)
 		e.addPort(h)
-		e.addLink(h, delay, rateBPS)
+		e.addLink(h, delay)
 		h.bringUp()
 		hosts = append(hosts, h)
 	}
-	return hosts
+	return e, hosts
 }
