@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 func serveFakes() int {
 	server := New("dev", os.Stdout)
 	var far io.Closer
-	options := fakes(func(opened io.Closer) { far = opened })
+	options := fakes(server, func(opened io.Closer) { far = opened })
 	open := options.OpenTap
 	options.OpenTap = func(spec device.TapSpec) (device.Device, error) {
 		near, err := open(spec)
@@ -41,7 +41,6 @@ func serveFakes() int {
 		}
 		return &pair{near, far}, nil
 	}
-	options.PortDown = server.PortDown
 	options.Failed = func(err error) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -87,10 +86,9 @@ func FuzzServe(f *testing.F) {
 		"{\"id\":1,\"op\":\"remove_port\",\"name\":\"p\"}\n{\"id\":1,\"op\":\"remove_switch\",\"name\":\"s\"}\n"))
 	f.Add(append(bytes.Repeat([]byte("x"), maxLineBytes+1), "\n{\"id\":9223372036854775808,\"op\":\"hello\"}\n"...))
 	f.Add(append([]byte("\xef\xbb\xbf{\"id\":1}\x00\n"), bytes.Repeat([]byte("["), 20_000)...))
+	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"\\u0000\xff\"}"))
 	self, err := os.Executable()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	c := child{command: exec.Command(self)}
 	c.command.Env = append(os.Environ(), asEmulator+"=1")
 	c.command.Stderr = os.Stderr
@@ -98,13 +96,9 @@ func FuzzServe(f *testing.F) {
 		f.Fatal(err)
 	}
 	replies, err := c.command.StdoutPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	c.output, c.lines = replies.(*os.File), bufio.NewReader(replies)
-	if err := c.command.Start(); err != nil {
-		f.Fatal(err)
-	}
+	must(f, c.command.Start())
 	f.Cleanup(func() {
 		c.requests.Close()
 		if err := c.command.Wait(); err != nil {
@@ -124,9 +118,7 @@ func FuzzServe(f *testing.F) {
 		c.clear(t)
 		var pages, resident int64
 		statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", c.command.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := fmt.Sscan(string(statm), &pages, &resident); err != nil {
 			t.Fatal(err)
 		}
@@ -162,9 +154,7 @@ func (c *child) ask(t *testing.T, input []byte) (replies []answered) {
 		// When this fails, no reply comes.
 		_, _ = c.requests.Write(fmt.Appendf(input[:len(input):len(input)], "\n{\"id\":%d,\"op\":\"heal\"}\n", last))
 	}()
-	if err := c.output.SetReadDeadline(hang.Until()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.output.SetReadDeadline(hang.Until()))
 	for {
 		line, err := c.lines.ReadBytes('\n')
 		if err != nil {
@@ -201,9 +191,7 @@ func (c *child) clear(t *testing.T) {
 	}{{"remove_link", held.Links}, {"remove_port", held.Ports}, {"remove_switch", held.Switches}} {
 		for name := range kind.names {
 			line, err := json.Marshal(map[string]any{"id": 1, "op": kind.op, "name": name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			requests = append(append(requests, line...), '\n')
 		}
 	}
