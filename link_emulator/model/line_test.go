@@ -2,7 +2,8 @@ package model
 
 import (
 	"math"
-	"slices"
+	"math/big"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -21,197 +22,133 @@ func offer(t *testing.T, l *Line, nowNS int64, bytes int) {
 	}
 }
 
-func popDue(t *testing.T, l *Line, wantNS int64) {
-	t.Helper()
-	due, ok := l.Next()
-	if !ok || due != wantNS {
-		t.Fatalf("next due: got %d (%v), want %d", due, ok, wantNS)
-	}
-	l.Pop()
+// reference is the same line without jitter, in fractions, that looks at all frames each time.
+type reference struct {
+	params         Params
+	offeredNS      int64
+	depart, last   *big.Rat // of the last accepted frame
+	frames         []timed  // since the last cut
+	out            int      // of them came out
+	most, mostSize int      // that waited at once
 }
 
-func TestDelayOnly(t *testing.T) {
-	line := newLine(Params{DelayNS: 3 * ms})
-	offer(t, line, 100, 1514)
-	offer(t, line, 100, 60)
-	offer(t, line, 170, 60)
-	for _, want := range []int64{3*ms + 100, 3*ms + 100, 3*ms + 170} {
-		popDue(t, line, want)
-	}
-	if _, ok := line.Next(); ok {
-		t.Error("an empty line has a next frame")
-	}
+type timed struct {
+	startNS, dueNS int64
+	bytes          int
 }
 
-// 1250 bytes at 1 Mbit/s are 10 ms; the second frame starts when the first has left.
-func TestRateSerializes(t *testing.T) {
-	line := newLine(Params{DelayNS: ms, RateBPS: 1e6})
-	offer(t, line, 0, 1250)
-	offer(t, line, 4*ms, 1250)
-	offer(t, line, 50*ms, 1250) // the serializer is idle again: no credit for the idle time, no debt
-	for _, want := range []int64{11 * ms, 21 * ms, 61 * ms} {
-		popDue(t, line, want)
-	}
+func ceil(r *big.Rat) int64 {
+	up := new(big.Int).Add(r.Num(), r.Denom())
+	return up.Sub(up, big.NewInt(1)).Div(up, r.Denom()).Int64()
 }
 
-// 1226 bytes and 24 of overhead at 1 Mbit/s are 10 ms; the queue limit in bytes counts the frames alone.
-func TestOverheadTakesItsTimeAtTheRate(t *testing.T) {
-	line := newLine(Params{RateBPS: 1e6, Overhead: 24, QueueBytes: 1226})
-	offer(t, line, 0, 1226)
-	offer(t, line, 0, 1226)
-	popDue(t, line, 10*ms)
-	popDue(t, line, 20*ms)
+func whole(ns int64) *big.Rat { return new(big.Rat).SetInt64(ns) }
+
+// waiting are the frames that have not started by a time, the last ones of all.
+func (r *reference) waiting(nowNS int64) (frames []timed, bytes int) {
+	first := len(r.frames)
+	for ; first > 0 && r.frames[first-1].startNS > nowNS; first-- {
+		bytes += r.frames[first-1].bytes
+	}
+	return r.frames[first:], bytes
 }
 
-// At 3 bit/ns, so to speak, a frame of 1 byte takes 2.67 ns. Rounded each on its own, a million of them would be 0.33
-// ms late.
-func TestRoundingNeverAddsUp(t *testing.T) {
-	line := newLine(Params{RateBPS: 3e9, QueueFrames: MaxQueueFrames})
-	const frames = 1000
-	for range frames {
-		offer(t, line, 0, 1)
-	}
-	var last Frame
-	for range frames {
-		last = line.Pop()
-	}
-	if want := int64(2667); last.DueNS != want { // ceil(8000/3)
-		t.Errorf("the last of %d frames: got due %d, want %d", frames, last.DueNS, want)
-	}
-}
-
-func TestQueueLimitCountsFramesThatWait(t *testing.T) {
-	line := newLine(Params{DelayNS: 1000 * ms, RateBPS: 1e6, QueueFrames: 2})
-	for range 3 { // one in service, two waiting
-		offer(t, line, 0, 1250)
-	}
-	if verdict := line.Offer(0, 0, 1250); verdict != QueueFull {
-		t.Fatalf("the fourth frame: got verdict %d, want QueueFull", verdict)
-	}
-	if frames, bytes := line.HighWater(); frames != 2 || bytes != 2500 {
-		t.Errorf("high water: got %d frames and %d bytes, want 2 and 2500", frames, bytes)
-	}
-	// At 10 ms the first has left into the delay line, which has no limit of its own, and the second is in service.
-	offer(t, line, 10*ms, 1250)
-	if line.Len() != 4 {
-		t.Errorf("on the line: got %d, want 4", line.Len())
-	}
-}
-
-func TestUnlimitedRateNeverQueues(t *testing.T) {
-	line := newLine(Params{DelayNS: ms, QueueFrames: 1})
-	for range 10_000 {
-		offer(t, line, 5, 1514)
-	}
-	if frames, bytes := line.HighWater(); frames != 0 || bytes != 0 {
-		t.Errorf("high water: got %d frames and %d bytes, want none", frames, bytes)
-	}
-}
-
-func TestSmallerDelayKeepsOrder(t *testing.T) {
-	line := newLine(Params{DelayNS: 50 * ms})
-	offer(t, line, 0, 100)
-	line.Set(ms, Params{DelayNS: 3 * ms})
-	offer(t, line, 2*ms, 100)
-	offer(t, line, 60*ms, 100)
-	for _, want := range []int64{50 * ms, 50 * ms, 63 * ms} {
-		popDue(t, line, want)
-	}
-}
-
-// On a link that is offered exactly what it carries, a shorter delay, or less jitter, takes effect when the last frame
-// that was on the longer wire has come.
-func TestShorterDelayTakesEffectOnASaturatedLink(t *testing.T) {
-	const rate, bytes = 100_000_000, 1250 // 100 us each
-	const serialization = int64(100_000)
-	for _, change := range []struct {
-		name      string
-		from, to  Params
-		longest   int64 // that a frame takes beyond the serializer, before and after
-		afterward int64
-	}{
-		{"delay", Params{DelayNS: 100 * ms, RateBPS: rate}, Params{DelayNS: ms, RateBPS: rate}, 100 * ms, ms},
-		{"jitter", Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: 80 * ms}},
-			Params{DelayNS: 100 * ms, RateBPS: rate}, 180 * ms, 100 * ms},
-		{"delay with jitter", Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Normal, NS: 20 * ms}},
-			Params{DelayNS: 5 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: ms}}, 180 * ms, 6 * ms},
-		{"overtaking",
-			Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: 80 * ms, Reorder: true}},
-			Params{DelayNS: 100 * ms, RateBPS: rate}, 180 * ms, 100 * ms},
-	} {
-		r := &run{Line: newLine(change.from)}
-		step := func() {
-			r.advance()
-			r.offer(bytes)
-			r.now += serialization
+func (r *reference) offer(nowNS int64, bytes int) Verdict {
+	r.offeredNS = max(r.offeredNS, nowNS)
+	f := timed{r.offeredNS, 0, bytes}
+	if busyNS := ceil(r.depart); busyNS > r.offeredNS {
+		f.startNS = busyNS
+		frames, size := r.waiting(r.offeredNS)
+		if r.params.QueueFrames > 0 && len(frames) >= r.params.QueueFrames ||
+			r.params.QueueBytes > 0 && size+bytes > int(r.params.QueueBytes) {
+			return QueueFull
 		}
-		for range 5000 {
-			step()
-		}
-		changed := r.now
-		r.Set(changed, change.to)
-		for range 10_000 {
-			step()
-		}
-		r.drain()
-		before := int64(0)
-		for i, f := range r.popped {
-			offered := r.accepted[f.handle].offeredNS
-			took := f.dueNS - offered - serialization
-			if took > change.longest || offered >= changed+change.longest-change.afterward && took > change.afterward {
-				t.Fatalf("%s: a frame offered %d ns after the change takes %d ns", change.name, offered-changed, took)
+		r.most, r.mostSize = max(r.most, len(frames)+1), max(r.mostSize, size+bytes)
+	} else {
+		r.depart = whole(r.offeredNS)
+	}
+	r.time(&f)
+	r.frames = append(r.frames, f)
+	return Accepted
+}
+
+// time says when a frame is due that departs next.
+func (r *reference) time(f *timed) {
+	if r.params.RateBPS > 0 {
+		bits := big.NewRat(int64(f.bytes+r.params.Overhead)*8e9, r.params.RateBPS)
+		r.depart = bits.Add(bits, r.depart)
+	}
+	if due := new(big.Rat).Add(r.depart, whole(r.params.DelayNS)); due.Cmp(r.last) > 0 {
+		r.last = due
+	}
+	f.dueNS = ceil(r.last)
+}
+
+// set has the frames that wait follow the new rate and delay, after the one in service.
+func (r *reference) set(nowNS int64, p Params) {
+	r.params = p
+	r.depart, r.last = whole(ceil(r.depart)), whole(ceil(r.last))
+	waiting, _ := r.waiting(nowNS)
+	for i := range waiting {
+		if i == 0 {
+			r.depart, r.last = whole(waiting[0].startNS), whole(0)
+			if started := len(r.frames) - len(waiting); started > 0 {
+				r.last = whole(r.frames[started-1].dueNS)
 			}
-			if !change.from.Jitter.Reorder && int(f.handle) != i || f.dueNS < before {
-				t.Fatalf("%s: frame %d came out as number %d", change.name, f.handle, i)
-			}
-			before = f.dueNS
 		}
-		// What the longer wire held back comes together; after it, the rate holds again.
-		checkRate(t, 0, change.to, r.popped[len(r.popped)-1500:])
+		waiting[i].startNS = ceil(r.depart)
+		r.time(&waiting[i])
 	}
 }
 
-func TestNewRateAppliesToFramesThatWait(t *testing.T) {
-	line := newLine(Params{RateBPS: 1e6})
-	for range 3 { // due at 10, 20, 30 ms
-		offer(t, line, 0, 1250)
-	}
-	line.Set(5*ms, Params{RateBPS: 10e6}) // the first is in service until 10 ms, the others take 1 ms each
-	offer(t, line, 5*ms, 1250)
-	for _, want := range []int64{10 * ms, 11 * ms, 12 * ms, 13 * ms} {
-		popDue(t, line, want)
-	}
-}
-
-func TestUnlimitingReleasesTheQueueAfterTheFrameInService(t *testing.T) {
-	line := newLine(Params{RateBPS: 1e6})
-	offer(t, line, 0, 1250)
-	offer(t, line, 0, 1250)
-	line.Set(ms, Params{})
-	offer(t, line, 2*ms, 1250)
-	for _, want := range []int64{10 * ms, 10 * ms, 10 * ms} {
-		popDue(t, line, want)
-	}
-}
-
-func TestCutLosesWhatTravelsAndFreesTheSerializer(t *testing.T) {
-	line := newLine(Params{DelayNS: ms, RateBPS: 1e6, QueueFrames: 2})
-	for range 3 {
-		offer(t, line, 0, 1250)
-	}
-	lost := 0
-	line.Cut(2*ms, func(Frame) { lost++ })
-	if lost != 3 || line.Len() != 0 {
-		t.Errorf("lost %d and %d left, want 3 and 0", lost, line.Len())
-	}
-	for range 3 { // the queue is empty, too
-		offer(t, line, 3*ms, 1250)
-	}
-	popDue(t, line, 14*ms)
-	line.Set(3*ms, Params{RateBPS: 1e6, QueueBytes: 2500})
-	line.Cut(4*ms, func(Frame) {})
-	for range 3 {
-		offer(t, line, 5*ms, 1250)
+// TestTimesAreExact compares with the reference: what finds room and when it is due, while rates, delays and limits
+// change, cables are cut, and frames are offered with earlier times than those before them.
+func TestTimesAreExact(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 6))
+		draw := func() Params {
+			p := randomParams(random)
+			p.Jitter, p.Overhead = Jitter{}, random.IntN(2)*24
+			return p
+		}
+		params := draw()
+		line := newLine(params)
+		want := &reference{params: params, depart: whole(0), last: whole(0)}
+		nowNS, gapNS := int64(0), 1+random.Int64N(40_000)
+		expect := func(untilNS int64) {
+			t.Helper()
+			for ; want.out < len(want.frames) && want.frames[want.out].dueNS <= untilNS; want.out++ {
+				due, some := line.Next()
+				if f, w := line.Pop(), want.frames[want.out]; !some || due != w.dueNS || f.DueNS != due || int(f.Bytes) != w.bytes {
+					t.Fatalf("seed %d: a frame of %d bytes is due at %d, want %+v: %+v", seed, f.Bytes, due, w, params)
+				}
+			}
+			if due, some := line.Next(); some && due <= untilNS || line.Len() != len(want.frames)-want.out {
+				t.Fatalf("seed %d: %d frames are left, the next is due at %d, want %d", seed, line.Len(), due, len(want.frames))
+			}
+		}
+		for range 300 {
+			nowNS += random.Int64N(gapNS)
+			expect(nowNS)
+			switch random.IntN(60) {
+			case 0:
+				params = draw()
+				line.Set(nowNS, params)
+				want.set(nowNS, params)
+			case 1:
+				line.Cut(nowNS, func(Frame) { want.out++ })
+				expect(math.MaxInt64)
+				want.frames, want.out, want.depart, want.last = nil, 0, whole(nowNS), whole(nowNS)
+			}
+			atNS, bytes := max(nowNS-random.Int64N(1000), 0), 1+random.IntN(1514)
+			if got, verdict := line.Offer(atNS, 0, bytes), want.offer(atNS, bytes); got != verdict {
+				t.Fatalf("seed %d: a frame of %d bytes at %d: verdict %d, want %d: %+v", seed, bytes, atNS, got, verdict, params)
+			}
+		}
+		if frames, bytes := line.HighWater(); frames != want.most || int(bytes) != want.mostSize {
+			t.Errorf("seed %d: %d frames, %d bytes waited, want %d, %d", seed, frames, bytes, want.most, want.mostSize)
+		}
+		expect(math.MaxInt64)
 	}
 }
 
@@ -233,7 +170,9 @@ func TestFramesThatLeftWaitForThoseThatCameBefore(t *testing.T) {
 	if frames, bytes := line.HighWater(); frames != 0 || bytes != 0 {
 		t.Errorf("high water after a reset: got %d frames and %d bytes, want none", frames, bytes)
 	}
-	popDue(t, line, MaxInFlight*1000+1000)
+	if f := line.Pop(); f.DueNS != MaxInFlight*1000+1000 {
+		t.Errorf("due at %d, want %d", f.DueNS, MaxInFlight*1000+1000)
+	}
 }
 
 func TestDefaultQueueCoversTheBandwidthDelayProduct(t *testing.T) {
@@ -269,6 +208,9 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms + 1}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms/4 + 1}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: math.MaxInt64}},
+		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Normal, NS: ms, CorrelationNS: leastCorrelation*ms - 1}},
+		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms, CorrelationNS: MaxCorrelationNS + 1}},
+		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms, CorrelationNS: 10 * ms, Reorder: true}},
 		{Loss: Loss{Model: Independent, Ratio: -0.1}}, {Loss: Loss{Model: Independent, Ratio: math.NaN()}},
 		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1.1}}, {Loss: Loss{Model: GilbertElliott, BadLoss: 2}},
 	} {
@@ -281,6 +223,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{RateBPS: MinRateBPS, QueueFrames: 1, QueueBytes: 1},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms / 4}},
+		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Normal, NS: ms, CorrelationNS: leastCorrelation * ms}},
 		{Loss: Loss{Model: Independent, Ratio: 1}},
 		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
 		{Seed: MaxSeed},
@@ -291,20 +234,8 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 	}
 }
 
-func TestSteadyStateDoesNotAllocate(t *testing.T) {
-	for name, params := range map[string]Params{
-		"plain": {DelayNS: ms, RateBPS: 1e9},
-		"chance": {DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4},
-			Loss: Loss{Model: GilbertElliott, GoodToBad: 0.1, BadToGood: 0.1, BadLoss: 0.5}},
-		"reorder": {DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms / 2, Reorder: true},
-			Loss: Loss{Model: Independent, Ratio: 0.1}},
-	} {
-		t.Run(name, func(t *testing.T) { checkNoAllocation(t, params) })
-	}
-}
-
-func checkNoAllocation(t *testing.T, params Params) {
-	t.Helper()
+// offerPop is a step in the steady state of a line.
+func offerPop(params Params) func() {
 	line := newLine(params)
 	now := int64(0)
 	step := func() {
@@ -317,64 +248,31 @@ func checkNoAllocation(t *testing.T, params Params) {
 	for range 1000 {
 		step()
 	}
-	if allocations := testing.AllocsPerRun(10_000, step); allocations != 0 {
-		t.Errorf("got %v allocations per frame, want 0", allocations)
-	}
+	return step
 }
 
-func BenchmarkOfferPop(b *testing.B) { benchmark(b, Params{DelayNS: ms, RateBPS: 1e9}) }
-
-func BenchmarkOfferPopChance(b *testing.B) {
-	benchmark(b, Params{DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4},
-		Loss: Loss{Model: Independent, Ratio: 0.01}})
+var steady = map[string]Params{
+	"plain": {DelayNS: ms, RateBPS: 1e9},
+	"chance": {DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4},
+		Loss: Loss{Model: GilbertElliott, GoodToBad: 0.1, BadToGood: 0.1, BadLoss: 0.5}},
+	"reorder": {DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms / 2, Reorder: true},
+		Loss: Loss{Model: Independent, Ratio: 0.1}},
 }
 
-func BenchmarkOfferPopReorder(b *testing.B) {
-	benchmark(b, Params{DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Uniform, NS: ms / 2, Reorder: true}})
-}
-
-func benchmark(b *testing.B, params Params) {
-	line := newLine(params)
-	b.ReportAllocs()
-	now := int64(0)
-	for b.Loop() {
-		now += 12112
-		line.Offer(now, 1, 1514)
-		for due, ok := line.Next(); ok && due <= now; due, ok = line.Next() {
-			line.Pop()
+func TestSteadyStateDoesNotAllocate(t *testing.T) {
+	for name, params := range steady {
+		if allocations := testing.AllocsPerRun(10_000, offerPop(params)); allocations != 0 {
+			t.Errorf("%s: got %v allocations per frame, want 0", name, allocations)
 		}
 	}
 }
 
-// Frames of several hosts come to a shared line by their own times, but are offered as they were read. Without a rate
-// none of them waits, and with one they wait for what was offered before.
-func TestOffersWithEarlierTimes(t *testing.T) {
-	unlimited := newLine(Params{DelayNS: ms, QueueFrames: 1})
-	for i, atNS := range []int64{5000, 1000, 4000, 3000} {
-		if verdict := unlimited.Offer(atNS, uint32(i), 100); verdict != Accepted {
-			t.Fatalf("offer %d: %v", i, verdict)
-		}
-		if waiting, _ := unlimited.HighWater(); waiting != 0 {
-			t.Errorf("offer %d: %d frames wait", i, waiting)
-		}
-	}
-	for range 4 {
-		if f := unlimited.Pop(); f.DueNS != 5000+ms {
-			t.Errorf("frame %d is due at %d, want %d", f.Handle, f.DueNS, 5000+ms)
-		}
-	}
-	// 125 bytes at 1 Mbit/s take 1 ms.
-	limited := newLine(Params{RateBPS: 1e6, QueueFrames: 1})
-	verdicts := []Verdict{}
-	for _, atNS := range []int64{5 * ms, 1 * ms, 2 * ms, 6 * ms} {
-		verdicts = append(verdicts, limited.Offer(atNS, 0, 125))
-	}
-	if want := []Verdict{Accepted, Accepted, QueueFull, Accepted}; !slices.Equal(verdicts, want) {
-		t.Errorf("got %v, want %v", verdicts, want)
-	}
-	for _, want := range []int64{6 * ms, 7 * ms, 8 * ms} {
-		if f := limited.Pop(); f.DueNS != want {
-			t.Errorf("due at %d, want %d", f.DueNS, want)
-		}
+func BenchmarkOfferPop(b *testing.B) {
+	for name, params := range steady {
+		b.Run(name, func(b *testing.B) {
+			for step := offerPop(params); b.Loop(); {
+				step()
+			}
+		})
 	}
 }
