@@ -16,7 +16,7 @@ const ms = int64(1e6)
 // network is a fabric under test whose ports record what they are given.
 type network struct {
 	*Fabric
-	t     *testing.T
+	t     testing.TB
 	pool  *framepool.Pool
 	sinks map[string]*fakeSink
 }
@@ -43,9 +43,12 @@ func (s *fakeSink) Deliver(frame []byte, dueNS int64) (Outcome, int64) {
 	return s.outcome, s.lateNS
 }
 
-func newNetwork(t *testing.T) *network {
+func newNetwork(t testing.TB) *network { return newNetworkOf(t, 64<<20) }
+
+// newNetworkOf has so much memory for frames.
+func newNetworkOf(t testing.TB, bytes int64) *network {
 	t.Helper()
-	pool, err := framepool.New(64<<20, 0)
+	pool, err := framepool.New(bytes, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +63,12 @@ func (n *network) must(err error) {
 	}
 }
 
-func (n *network) addPort(name string) *Port {
+func (n *network) addPort(name string) *Port { return n.addPortOf(name, 1500) }
+
+func (n *network) addPortOf(name string, mtu int) *Port {
 	n.t.Helper()
 	n.sinks[name] = &fakeSink{}
-	port, err := n.AddPort(name, 1500, n.sinks[name])
+	port, err := n.AddPort(name, mtu, n.sinks[name])
 	n.must(err)
 	return port
 }
@@ -71,6 +76,16 @@ func (n *network) addPort(name string) *Port {
 func (n *network) addLink(name string, a, b End, params model.Params) {
 	n.t.Helper()
 	n.must(n.AddLink(name, a, b, params, params, 0))
+}
+
+// pair is two ports with a link between them.
+func pair(t testing.TB, params model.Params) *network {
+	t.Helper()
+	n := newNetwork(t)
+	n.addPort("a")
+	n.addPort("b")
+	n.addLink("l", port("a"), port("b"), params)
+	return n
 }
 
 func port(name string) End { return End{Port: name} }
@@ -140,19 +155,6 @@ func TestUnknownIsFloodedKnownIsNot(t *testing.T) {
 	n.expect("h0", "b@10")
 	n.expect("h1", "c@20")
 	n.expect("h2", "")
-}
-
-func TestGroupAddressesAreFlooded(t *testing.T) {
-	n := star(t, 0, 0, 0)
-	multicast := frame(0, 0, "m")
-	copy(multicast, "\x33\x33\x00\x00\x00\x01") // IPv6 all nodes
-	for _, f := range [][]byte{frame(255, 0, "b"), multicast} {
-		n.send("h0", f, 0)
-	}
-	n.Advance(0)
-	n.expect("h0", "")
-	n.expect("h1", "b@0 m@0")
-	n.expect("h2", "b@0 m@0")
 }
 
 func TestAgeing(t *testing.T) {
@@ -249,24 +251,24 @@ func TestNextDueIsNeverTooLate(t *testing.T) {
 				change.Params.Jitter.Reorder = random.IntN(2) == 0
 				n.must(n.SetLink(fmt.Sprintf("l%d", random.IntN(5)), &change, &change, now))
 			}
-			n.checkSchedule(seed)
+			n.checkSchedule()
 		}
 	}
 }
 
 // checkSchedule checks that every direction with frames in flight is in the schedule with its next due frame, and that
 // NextDue is not later than a frame that is due at a port.
-func (n *network) checkSchedule(seed uint64) {
+func (n *network) checkSchedule() {
 	n.t.Helper()
 	next, some := n.NextDue()
 	for name, link := range n.links {
 		for _, d := range [...]*Direction{link.aToB, link.bToA} {
 			due, carries := d.line.Next()
 			if (d.position != unscheduled) != carries || carries && d.dueNS != due {
-				n.t.Fatalf("seed %d: link %s: a frame is due at %d (%v), the schedule says %d", seed, name, due, carries, d.dueNS)
+				n.t.Fatalf("link %s: a frame is due at %d (%v), the schedule says %d", name, due, carries, d.dueNS)
 			}
 			if carries && d.to.port != nil && (!some || next > due) {
-				n.t.Fatalf("seed %d: link %s: a frame is due at a port at %d, NextDue says %d (%v)", seed, name, due, next, some)
+				n.t.Fatalf("link %s: a frame is due at a port at %d, NextDue says %d (%v)", name, due, next, some)
 			}
 		}
 	}
@@ -275,11 +277,8 @@ func (n *network) checkSchedule(seed uint64) {
 // Reordered frames arrive at their own delay, also when the caller sleeps until NextDue: pairs of frames close together
 // over one link.
 func TestOvertakingFrameIsNotLate(t *testing.T) {
-	n := newNetwork(t)
-	n.addPort("a")
-	n.addPort("b")
-	n.addLink("l", port("a"), port("b"),
-		model.Params{DelayNS: 50 * ms, Jitter: model.Jitter{Distribution: model.Uniform, NS: 20 * ms, Reorder: true}})
+	jitter := model.Jitter{Distribution: model.Uniform, NS: 20 * ms, Reorder: true}
+	n := pair(t, model.Params{DelayNS: 50 * ms, Jitter: jitter})
 	const pairs = 2000
 	now, handled, sum := int64(0), int64(0), int64(0)
 	var sentNS int64
@@ -304,23 +303,9 @@ func TestOvertakingFrameIsNotLate(t *testing.T) {
 	}
 }
 
-func TestAdvanceStopsAtNow(t *testing.T) {
-	n := star(t, 3*ms, 3*ms)
-	n.send("h0", frame(1, 0, "x"), 0)
-	n.Advance(6*ms - 1)
-	n.expect("h1", "")
-	if due, ok := n.NextDue(); !ok || due != 6*ms { // the switch was passed at 3 ms
-		t.Errorf("next due: got %d (%v), want %d", due, ok, 6*ms)
-	}
-	n.Advance(6 * ms)
-	n.expect("h1", fmt.Sprintf("x@%d", 6*ms))
-}
-
 func TestPortToPortLinkWithAsymmetricDelays(t *testing.T) {
-	n := newNetwork(t)
-	n.addPort("a")
-	n.addPort("b")
-	n.must(n.AddLink("l", port("a"), port("b"), model.Params{DelayNS: 1}, model.Params{DelayNS: 5}, 0))
+	n := pair(t, model.Params{})
+	n.must(n.SetLink("l", &Change{Params: model.Params{DelayNS: 1}}, &Change{Params: model.Params{DelayNS: 5}}, 0))
 	n.send("a", frame(1, 0, "x"), 0)
 	n.send("b", frame(0, 1, "y"), 0)
 	n.Advance(5)
@@ -345,20 +330,6 @@ func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {
 	n.Ingress(lone, frame(1, 0, "x"), 0)
 	if got := n.State().Ports["lone"].Dropped.NoLink; got != 1 {
 		t.Errorf("no link: got %d, want 1", got)
-	}
-}
-
-func TestFrameTooLongForTheFarPort(t *testing.T) {
-	n := newNetwork(t)
-	n.sinks["jumbo"] = &fakeSink{}
-	_, err := n.AddPort("jumbo", 9000, n.sinks["jumbo"])
-	n.must(err)
-	n.addPort("b")
-	n.addLink("l", port("jumbo"), port("b"), model.Params{})
-	n.send("jumbo", frame(1, 0, strings.Repeat("x", 9000)), 0)
-	n.Advance(0)
-	if got := n.drops("l")["oversize"]; got != 1 {
-		t.Errorf("oversize: got %d, want 1", got)
 	}
 }
 
@@ -443,4 +414,52 @@ func TestAddressTableIsBounded(t *testing.T) {
 	if got := len(n.switches["s1"].addresses); got != 1 {
 		t.Errorf("after ageing: %d addresses, want 1", got)
 	}
+}
+
+// Whatever is in a frame, it comes out as it went in, and not at its sender.
+func TestKindsOfFramesPassUnchanged(t *testing.T) {
+	const from = "\x02\x00\x00\x00\x00\x00"
+	for name, f := range map[string]string{
+		"VLAN, full":     "\x02\x00\x00\x00\x00\x01" + from + "\x81\x00\x00\x05\x08\x00" + strings.Repeat("x", 1500),
+		"VLAN, cut off":  "\x02\x00\x00\x00\x00\x01" + from + "\x81\x00",
+		"IPv6 multicast": "\x33\x33\x00\x00\x00\x01" + from + "\x86\xdd`",
+		"broadcast":      "\xff\xff\xff\xff\xff\xff" + from + "\x08\x06\x00\x01",
+		"spanning tree":  "\x01\x80\xc2\x00\x00\x00" + from + "\x00\x26\x42\x42\x03",
+	} {
+		n := star(t, ms, 0, 0)
+		n.send("h0", []byte(f), 0)
+		n.Advance(ms)
+		for _, host := range []string{"h1", "h2"} {
+			if got := n.sinks[host].frames; len(got) != 1 || got[0].frame != f || got[0].dueNS != ms {
+				t.Errorf("%s: %s got %d frames", name, host, len(got))
+			}
+		}
+		if len(n.sinks["h0"].frames) != 0 {
+			t.Errorf("%s: came back to its sender", name)
+		}
+	}
+}
+
+func TestJumboFramesPassBetweenPortsThatAllowThem(t *testing.T) {
+	n := newNetwork(t)
+	n.must(n.AddSwitch("s1"))
+	for i, mtu := range []int{9000, 9000, 65521, 1500} {
+		name := fmt.Sprint("h", i)
+		n.addPortOf(name, mtu)
+		n.addLink(name, port(name), sw("s1"), model.Params{RateBPS: 1e9})
+	}
+	n.send("h0", frame(255, 0, strings.Repeat("j", 9000)), 0)
+	n.send("h2", frame(255, 2, strings.Repeat("g", 65521)), 0)
+	n.Advance(10 * ms)
+	for name, want := range map[string]struct {
+		received int
+		oversize uint64
+	}{"h0": {0, 1}, "h1": {1, 1}, "h2": {1, 0}, "h3": {0, 2}} {
+		state, err := n.LinkState(name)
+		n.must(err)
+		if got := len(n.sinks[name].frames); got != want.received || state.BToA.Drops["oversize"] != want.oversize {
+			t.Errorf("%s got %d frames, %d were too long; want %+v", name, got, state.BToA.Drops["oversize"], want)
+		}
+	}
+	n.checkNothingIsLeft()
 }

@@ -6,15 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
 )
 
 func TestSinkOutcomesAreCounted(t *testing.T) {
-	n := newNetwork(t)
-	n.addPort("a")
-	n.addPort("b")
-	n.addLink("l", port("a"), port("b"), model.Params{})
+	n := pair(t, model.Params{})
 	for _, outcome := range []Outcome{SinkDown, SinkFull, SinkError, Delivered} {
 		n.sinks["b"].outcome = outcome
 		n.send("a", frame(1, 0, "x"), 0)
@@ -24,9 +20,7 @@ func TestSinkOutcomesAreCounted(t *testing.T) {
 	if d := state.AToB.Drops; d["down"] != 1 || d["device"] != 1 || d["error"] != 1 || state.AToB.Frames != 1 {
 		t.Errorf("got %+v", state.AToB)
 	}
-	if frames, _, _ := n.pool.Usage(); frames != 0 {
-		t.Errorf("%d frames leaked", frames)
-	}
+	n.checkNothingIsLeft()
 }
 
 func TestLinkDownCutsAndUpCarriesAgain(t *testing.T) {
@@ -51,19 +45,7 @@ func TestLinkDownCutsAndUpCarriesAgain(t *testing.T) {
 	n.send("h0", frame(1, 0, "again"), 30*ms)
 	n.Advance(40 * ms)
 	n.expect("h1", fmt.Sprintf("again@%d", 36*ms))
-	if frames, _, _ := n.pool.Usage(); frames != 0 {
-		t.Errorf("%d frames leaked", frames)
-	}
-}
-
-func TestSetLinkAppliesAtOnce(t *testing.T) {
-	n := star(t, 0, 0)
-	n.must(n.SetLink("l0", &Change{Params: model.Params{DelayNS: 7}}, nil, 0))
-	n.send("h0", frame(1, 0, "x"), 0)
-	n.send("h1", frame(0, 1, "y"), 0)
-	n.Advance(7)
-	n.expect("h1", "x@7")
-	n.expect("h0", "y@0")
+	n.checkNothingIsLeft()
 }
 
 func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
@@ -89,9 +71,7 @@ func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 	if d := state.AToB; lost < 30 || lost > 70 || d.Drops["loss"] != 2*lost || d.Frames != 200-2*lost {
 		t.Errorf("lost %d of 100, then: %+v", lost, d)
 	}
-	if frames, _, _ := n.pool.Usage(); frames != 0 {
-		t.Errorf("%d frames leaked", frames)
-	}
+	n.checkNothingIsLeft()
 }
 
 func TestResetKeepsTheSumRight(t *testing.T) {
@@ -112,7 +92,7 @@ func TestResetKeepsTheSumRight(t *testing.T) {
 	if p := state.Ports["h0"]; p.ReceivedFrames != 0 {
 		t.Errorf("h0: %+v", p.ReceivedFrames)
 	}
-	n.checkConserved(0)
+	n.checkConserved()
 }
 
 // An early frame has no lateness; it is counted: how early at most, and how many were earlier than allowed.
@@ -161,13 +141,85 @@ func TestDirectionsOfOneSeedAreIndependent(t *testing.T) {
 	}
 }
 
-func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
-	pool, err := framepool.New(256<<10, 0) // one chunk: 128 ordinary frames
-	if err != nil {
-		t.Fatal(err)
+func TestPartitionSeparatesSetsAndNothingElse(t *testing.T) {
+	n := star(t, 0, 0, 0, 0)
+	for i := range byte(4) { // all stations are learned
+		n.send(fmt.Sprintf("h%d", i), frame(255, i, "hello"), 0)
 	}
-	t.Cleanup(pool.Close)
-	n := &network{Fabric: New(pool), t: t, pool: pool, sinks: map[string]*fakeSink{}}
+	n.Advance(0)
+	for i := range 4 {
+		n.received(fmt.Sprintf("h%d", i))
+	}
+	n.must(n.Partition([][]string{{"h0"}, {"h1", "h2"}})) // h3 is in no set
+	n.send("h0", frame(1, 0, "no"), 1)
+	n.send("h1", frame(2, 1, "within"), 1)
+	n.send("h3", frame(0, 3, "outside"), 1)
+	n.send("h1", frame(255, 1, "all"), 1)
+	n.Advance(1)
+	n.expect("h0", "outside@1")
+	n.expect("h1", "")
+	n.expect("h2", "within@1 all@1")
+	n.expect("h3", "all@1")
+	state, _ := n.LinkState("l1")
+	if got := state.BToA.Drops["partition"]; got != 1 {
+		t.Errorf("dropped before h1: got %d, want 1", got)
+	}
+	n.checkConserved()
+	n.Heal()
+	n.send("h0", frame(1, 0, "again"), 2)
+	n.Advance(2)
+	n.expect("h1", "again@2")
+	n.checkNothingIsLeft()
+}
+
+func TestPartitionIsCheckedOnArrival(t *testing.T) {
+	n := star(t, ms, ms)
+	n.send("h0", frame(1, 0, "in flight when it starts"), 0)
+	n.Advance(ms)
+	n.must(n.Partition([][]string{{"h0"}, {"h1"}}))
+	n.Advance(3 * ms)
+	n.send("h0", frame(1, 0, "in flight when it heals"), 3*ms)
+	n.Advance(4 * ms)
+	n.Heal()
+	n.Advance(5 * ms)
+	n.expect("h1", fmt.Sprintf("in flight when it heals@%d", 5*ms))
+}
+
+func TestNewPartitionReplacesTheOld(t *testing.T) {
+	n := star(t, 0, 0, 0)
+	n.must(n.Partition([][]string{{"h0"}, {"h1"}, {"h2"}}))
+	n.must(n.Partition([][]string{{"h0", "h1"}, {"h2"}}))
+	n.send("h0", frame(255, 0, "x"), 0)
+	n.Advance(0)
+	n.expect("h1", "x@0")
+	n.expect("h2", "")
+	// A port of the same name is another port.
+	n.must(n.RemoveLink("l2", 0))
+	n.must(n.RemovePort("h2"))
+	n.addPort("h2")
+	if got := n.State().Partition; len(got) != 2 || got["h0"] != 0 || got["h1"] != 0 {
+		t.Errorf("got %v, want h0 and h1 in set 0", got)
+	}
+}
+
+func TestPartitionRefusals(t *testing.T) {
+	n := star(t, 0, 0)
+	n.must(n.Partition([][]string{{"h0"}, {"h1"}}))
+	for name, sets := range map[string][][]string{
+		"none": {}, "one": {{"h0"}}, "empty": {{"h0"}, {}}, "unknown": {{"h0"}, {"h9"}}, "switch": {{"h0"}, {"s1"}},
+		"twice": {{"h0"}, {"h0"}}, "twice in one": {{"h0", "h0"}, {"h1"}},
+	} {
+		if n.Partition(sets) == nil {
+			t.Errorf("%s: was accepted", name)
+		}
+	}
+	if len(n.State().Partition) != 2 {
+		t.Error("a refused partition changed the one there was")
+	}
+}
+
+func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
+	n := newNetworkOf(t, 256<<10) // one chunk: 128 ordinary frames
 	n.addPort("a")
 	n.addPort("b")
 	n.addLink("l", port("a"), port("b"), model.Params{DelayNS: ms})

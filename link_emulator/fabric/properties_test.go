@@ -1,0 +1,181 @@
+package fabric
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"containernet-env/link_emulator/model"
+)
+
+func twoSwitches(t testing.TB) *network {
+	n := newNetwork(t)
+	n.must(n.AddSwitch("s1"))
+	n.must(n.AddSwitch("s2"))
+	params := model.Params{DelayNS: 100_000, RateBPS: 1e9}
+	for i, end := range []End{sw("s1"), sw("s1"), sw("s2"), sw("s2")} {
+		n.addPort(fmt.Sprint("h", i))
+		n.addLink(fmt.Sprint("l", i), port(fmt.Sprint("h", i)), end, params)
+	}
+	n.addLink("l4", sw("s1"), sw("s2"), params)
+	return n
+}
+
+// play has a script decide on frames, changes, cuts and partitions. At every moment what was offered to a direction has
+// arrived, was dropped for a named cause, or is on its way; at the end no frame is held.
+func play(t testing.TB, script []byte) {
+	n := twoSwitches(t)
+	now := int64(0)
+	for i, code := range script {
+		argument := int64(script[(i*7+3)%len(script)])
+		now += argument * 1000
+		n.Advance(now)
+		link := fmt.Sprintf("l%d", argument%5)
+		switch code % 16 {
+		case 0:
+			n.must(n.SetLinkUp(link, argument%2 == 0, now))
+		case 1:
+			change := Change{Params: model.Params{DelayNS: 1 + argument*5000, RateBPS: 1e6 + argument*1e7,
+				QueueBytes: 1 + argument*100}, Restart: true}
+			change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + argument*4000, Reorder: argument%3 == 0}
+			change.Params.Loss = model.Loss{Model: model.GilbertElliott, GoodToBad: 0.2, BadToGood: 0.5, BadLoss: 1}
+			n.must(change.Params.Check())
+			n.must(n.SetLink(link, &change, nil, now))
+		case 2:
+			n.must(n.Partition([][]string{{"h0"}, {fmt.Sprintf("h%d", 1+argument%3)}}))
+		case 3:
+			n.Heal()
+		case 4:
+			n.Reset(now)
+		default:
+			from := int(code) % 4
+			to := []byte{0, 1, 2, 3, 255}[argument%5]
+			n.Ingress(n.ports[fmt.Sprint("h", from)], frame(to, byte(from), string(script[:i])), now)
+		}
+		n.checkSchedule()
+		if i%20 == 0 {
+			n.checkConserved()
+		}
+	}
+	n.checkNothingIsLeft()
+}
+
+func TestConservation(t *testing.T) {
+	for seed := range uint64(100) {
+		script := make([]byte, 400)
+		_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(script)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, script) })
+	}
+}
+
+// FuzzChanges: no sequence of frames, changes, cuts and partitions loses count of a frame or of the frame memory.
+func FuzzChanges(f *testing.F) {
+	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a"))
+	f.Add(bytes.Repeat([]byte("\x06\x00\x00\x17\x28\x01"), 40))
+	f.Fuzz(func(t *testing.T, script []byte) { play(t, script[:min(len(script), 400)]) })
+}
+
+func (n *network) checkNothingIsLeft() {
+	n.t.Helper()
+	n.checkConserved()
+	n.Advance(1 << 61)
+	n.checkConserved()
+	if frames, _, _ := n.pool.Usage(); frames != 0 {
+		n.t.Fatalf("%d frames leaked", frames)
+	}
+}
+
+func (n *network) checkConserved() {
+	n.t.Helper()
+	for name, link := range n.State().Links {
+		for _, d := range []DirectionState{link.AToB, link.BToA} {
+			sum := d.Frames + uint64(d.InFlight)
+			for _, dropped := range d.Drops {
+				sum += dropped
+			}
+			if sum != d.Offered {
+				n.t.Fatalf("link %s: offered %d, accounted for %d: %+v", name, d.Offered, sum, d)
+			}
+		}
+	}
+}
+
+// discard is a sink that keeps nothing, so that only the fabric's own allocations and time are measured.
+type discard struct{ frames int }
+
+func (d *discard) Deliver([]byte, int64) (Outcome, int64) {
+	d.frames++
+	return Delivered, 0
+}
+
+// path is host - switch - host with 3 ms links at 1 Gbit/s, in steady state, and a step that carries one frame of a
+// length each way.
+func path(t testing.TB, bytes int) (step func(), delivered func() int) {
+	n := newNetwork(t)
+	n.must(n.AddSwitch("s1"))
+	sinks := [2]discard{}
+	var ports [2]*Port
+	for i, name := range []string{"a", "b"} {
+		var err error
+		ports[i], err = n.AddPort(name, 1500, &sinks[i])
+		n.must(err)
+		n.addLink(name, port(name), sw("s1"), model.Params{DelayNS: 3 * ms, RateBPS: 1e9})
+	}
+	there, back := make([]byte, bytes), make([]byte, bytes)
+	copy(there, frame(1, 0, ""))
+	copy(back, frame(0, 1, ""))
+	now := int64(0)
+	step = func() {
+		now += 12_112
+		n.Advance(now)
+		n.Ingress(ports[0], there, now)
+		n.Ingress(ports[1], back, now)
+	}
+	for range 5000 {
+		step()
+	}
+	return step, func() int { return sinks[0].frames + sinks[1].frames }
+}
+
+func TestPacketPathDoesNotAllocate(t *testing.T) {
+	step, delivered := path(t, 1514)
+	before := delivered()
+	const steps = 20_000
+	if allocations := testing.AllocsPerRun(steps, step); allocations != 0 {
+		t.Errorf("got %v allocations for two frames, want 0", allocations)
+	}
+	if got := delivered() - before; got < 2*steps {
+		t.Errorf("only %d of %d frames came through", got, 2*steps)
+	}
+}
+
+// Two frames per operation, each over two links and a switch.
+func BenchmarkPath64(b *testing.B)   { benchmarkPath(b, 64) }
+func BenchmarkPath1514(b *testing.B) { benchmarkPath(b, 1514) }
+
+func benchmarkPath(b *testing.B, bytes int) {
+	step, delivered := path(b, bytes)
+	before := delivered()
+	b.ReportAllocs()
+	for b.Loop() {
+		step()
+	}
+	b.ReportMetric(float64(delivered()-before)/b.Elapsed().Seconds(), "frames/s")
+}
+
+// FuzzIngress: no bytes that a host can send crash the fabric, and none stay in it.
+func FuzzIngress(f *testing.F) {
+	f.Add(frame(1, 0, "x"), frame(255, 1, "y"))
+	f.Add([]byte{}, []byte{1})
+	f.Add(make([]byte, 14), make([]byte, 1518))
+	f.Add(make([]byte, 1519), []byte("\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x81\x00\x00\x05\x86\xdd"))
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		n := twoSwitches(t)
+		for i, bytes := range [][]byte{one, two, one} {
+			n.send("h0", bytes, int64(i))
+			n.send("h3", bytes, int64(i))
+		}
+		n.checkNothingIsLeft()
+	})
+}
