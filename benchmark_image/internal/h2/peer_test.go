@@ -53,6 +53,11 @@ func (p *peer) feed() error {
 	return p.conn.Feed(b)
 }
 
+func (p *peer) fed() {
+	p.t.Helper()
+	p.must(p.feed())
+}
+
 // frames takes all that the connection wrote; each frame is given to see, and is valid only there.
 func (p *peer) frames(see func(http2.Frame)) {
 	p.t.Helper()
@@ -114,6 +119,18 @@ func (p *peer) headers(id uint32, ends bool, fields ...string) {
 func (p *peer) begin(id uint32) {
 	p.headers(id, false, ":status", "200", "content-type", "application/grpc")
 }
+func (p *peer) ping()                               { p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong")))) }
+func (p *peer) reset(id uint32, code http2.ErrCode) { p.must(p.framer.WriteRSTStream(id, code)) }
+func (p *peer) window(id, more uint32)              { p.must(p.framer.WriteWindowUpdate(id, more)) }
+func (p *peer) set(id http2.SettingID, value uint32) {
+	p.must(p.framer.WriteSettings(http2.Setting{ID: id, Val: value}))
+}
+
+// goAway says which stream was the last that is carried out.
+func (p *peer) goAway(last uint32, code http2.ErrCode) {
+	p.must(p.framer.WriteGoAway(last, code, []byte("bye")))
+}
+
 func (p *peer) end(id uint32)            { p.headers(id, true, "grpc-status", "0", "grpc-message", "") }
 func (p *peer) data(id uint32, b []byte) { p.must(p.framer.WriteData(id, false, b)) }
 func (p *peer) answer(id uint32)         { p.begin(id); p.data(id, message(okAnswer)); p.end(id) }
@@ -155,6 +172,18 @@ func (o *outcomes) Finished(s *Stream, f *Failure) {
 	o.failures = append(o.failures, f)
 	if o.again != nil {
 		o.again(s)
+	}
+}
+
+func (o *outcomes) succeeded(t *testing.T, calls int) {
+	t.Helper()
+	for _, f := range o.failures {
+		if f != nil {
+			t.Errorf("%+v", f)
+		}
+	}
+	if len(o.failures) != calls {
+		t.Errorf("%d outcomes of %d calls", len(o.failures), calls)
 	}
 }
 

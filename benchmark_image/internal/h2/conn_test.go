@@ -1,0 +1,658 @@
+package h2
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// TestOutcomes has what a member may do with a request, and the outcome.
+func TestOutcomes(t *testing.T) {
+	const ok = "ok"
+	answered := map[string]bool{
+		"trailers only": true, "a status that leaves it open": true, "error after an answer": true,
+		"HTTP 404": true, "HTTP 503": true,
+	}
+	// The error of those is one that the member did not carry out.
+	refused := map[string]bool{"refused": true, "goaway above": true}
+	for _, c := range []struct {
+		name    string
+		do      func(*peer)
+		want    string // ok, or the code and a part of the text
+		written string // by the connection afterwards
+	}{
+		{"answer", func(p *peer) { p.answer(1) }, ok, ""},
+		{"trailers only", func(p *peer) {
+			p.headers(1, true, ":status", "200", "content-type", "application/grpc",
+				"grpc-status", "8", "grpc-message", "no %e2%82%ac, 5%25 %zz %")
+		}, "ResourceExhausted: no €, 5% %zz %", ""},
+		{"a status that leaves it open",
+			func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "14", "grpc-message", "timed out") },
+			"Unavailable: timed out", ""},
+		{"a status that does not exist", func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "99") },
+			`Unknown: "99"`, ""},
+		{"error after an answer", func(p *peer) {
+			p.begin(1)
+			p.data(1, message(okAnswer))
+			p.headers(1, true, "grpc-status",
+				"5")
+		}, "NotFound: ", ""},
+		{"no status", func(p *peer) { p.begin(1); p.headers(1, true, "x", "y") }, "Internal: without a grpc-status", ""},
+		{"no trailers", func(p *peer) { p.begin(1); p.must(p.framer.WriteData(1, true, message(okAnswer))) },
+			"Internal: without a grpc-status", ""},
+		{"no answer", func(p *peer) { p.begin(1); p.end(1) }, "Internal: complete answer", ""},
+		{"half an answer", func(p *peer) { p.begin(1); p.data(1, message(okAnswer)[:8]); p.end(1) },
+			"Internal: complete answer", ""},
+		{"half a prefix", func(p *peer) { p.begin(1); p.data(1, []byte{0, 0}); p.end(1) }, "Internal: complete answer", ""},
+		{"two answers", func(p *peer) { p.begin(1); p.data(1, append(message(okAnswer), message(okAnswer)...)); p.end(1) },
+			"Internal: more than one", "RST_STREAM:CANCEL"},
+		{"compressed", func(p *peer) { p.begin(1); p.data(1, []byte{1, 0, 0, 0, 1, 0}); p.end(1) }, "Internal: compressed",
+			"RST_STREAM:CANCEL"},
+		{"broken message", func(p *peer) { p.begin(1); p.data(1, message(brokenAnswer)); p.end(1) },
+			"Internal: cannot be read: a broken byte", "RST_STREAM:CANCEL"},
+		{"short message", func(p *peer) { p.begin(1); p.data(1, message(shortAnswer)); p.end(1) },
+			"Internal: cannot be read: cut off", "RST_STREAM:CANCEL"},
+		{"data first", func(p *peer) { p.data(1, message(okAnswer)) }, "Internal: before HEADERS",
+			"RST_STREAM:PROTOCOL_ERROR"},
+		{"headers twice", func(p *peer) { p.begin(1); p.begin(1) }, "Internal: HEADERS twice", "RST_STREAM:PROTOCOL_ERROR"},
+		{"not gRPC", func(p *peer) { p.headers(1, false, ":status", "200", "content-type", "text/html") },
+			"Unknown: text/html", "RST_STREAM:CANCEL"},
+		{"HTTP 404", func(p *peer) { p.headers(1, true, ":status", "404") }, "Unimplemented: 404", ""},
+		{"HTTP 503", func(p *peer) { p.headers(1, false, ":status", "503") }, "Unavailable: 503", "RST_STREAM:CANCEL"},
+		{"refused", func(p *peer) { p.reset(1, http2.ErrCodeRefusedStream) }, "Unavailable: REFUSED_STREAM", ""},
+		{"reset", func(p *peer) { p.begin(1); p.reset(1, http2.ErrCodeCancel) }, "Canceled: CANCEL", ""},
+		{"reset with an unknown code", func(p *peer) { p.reset(1, 0xabc) }, "Internal: 0xabc", ""},
+		{"window overflow", func(p *peer) { p.window(1, largestWindow) }, "Internal: WINDOW_UPDATE",
+			"RST_STREAM:FLOW_CONTROL_ERROR"},
+		{"window of nothing", func(p *peer) { p.window(1, 0) }, "Internal: WINDOW_UPDATE", "RST_STREAM:PROTOCOL_ERROR"},
+		{"large fields", func(p *peer) {
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{
+				StreamID: 1, BlockFragment: p.fields("x", strings.Repeat("z", 3000)),
+			}))
+			for i := range 100 {
+				p.must(p.framer.WriteContinuation(1, i == 99, p.fields("x", strings.Repeat("z", 3000))))
+			}
+		}, "ResourceExhausted: header fields of more than", "RST_STREAM:CANCEL"},
+		{"goaway above", func(p *peer) { p.goAway(0, http2.ErrCodeNo) }, "Unavailable: NO_ERROR", ""},
+		{"goaway and lost", func(p *peer) { p.goAway(1, http2.ErrCodeNo); p.fed(); p.conn.Lost("gone") },
+			"Unavailable: gone", ""},
+		{"goaway and an answer", func(p *peer) { p.goAway(1, http2.ErrCodeNo); p.answer(1) }, ok, ""},
+		{"lost", func(p *peer) { p.conn.Lost("gone") }, "Unavailable: gone", ""},
+		{"interim answer", func(p *peer) { p.headers(1, false, ":status", "103"); p.answer(1) }, ok, ""},
+		{"unknown frames", func(p *peer) {
+			p.must(p.framer.WriteRawFrame(0x42, 0xff, 1, []byte("x")))
+			p.must(p.framer.WritePriority(1, http2.PriorityParam{StreamDep: 3}))
+			p.answer(1)
+		}, ok, ""},
+		{"ping", func(p *peer) { p.ping(); p.must(p.framer.WritePing(true, [8]byte{})); p.answer(1) }, ok,
+			"PING:ack:pingpong"},
+		{"settings", func(p *peer) { p.set(0x77, 5); p.must(p.framer.WriteSettingsAck()); p.answer(1) }, ok, "SETTINGS:ack"},
+		{"padding and priority", func(p *peer) {
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{
+				StreamID: 1, BlockFragment: p.fields(":status", "200", "content-type", "application/grpc+proto"), EndHeaders: true,
+				PadLength: 9, Priority: http2.PriorityParam{StreamDep: 5, Weight: 3},
+			}))
+			p.must(p.framer.WriteDataPadded(1, false, message(okAnswer), make([]byte, 200)))
+			p.must(p.framer.WriteDataPadded(1, false, nil, make([]byte, 3)))
+			p.end(1)
+		}, ok, ""},
+		{"continuation", func(p *peer) {
+			block := p.fields(":status", "200", "content-type", "application/grpc", "x-long", strings.Repeat("z", 300))
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block[:1]}))
+			for range maxBlockFrames - len(block[1:]) {
+				p.must(p.framer.WriteContinuation(1, false, nil))
+			}
+			for i := range block[1:] {
+				p.must(p.framer.WriteContinuation(1, i+2 == len(block), block[i+1:i+2]))
+			}
+			p.data(1, message(okAnswer))
+			block = p.fields("grpc-status", "0")
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true}))
+			p.must(p.framer.WriteContinuation(1, true, block))
+		}, ok, ""},
+		{"an answer in small frames", func(p *peer) {
+			p.begin(1)
+			for _, b := range message(okAnswer) {
+				p.data(1, []byte{b})
+				p.data(1, nil)
+			}
+			p.end(1)
+		}, ok, ""},
+	} {
+		for _, piece := range []int{1, 7, 1 << 20} {
+			p := newPeer(t, Options{})
+			var got outcomes
+			s := &Stream{Owner: &got}
+			p.start(s, get, 10, 0)
+			p.written()
+			c.do(p)
+			for all := bytes.Clone(p.toConn.Bytes()); len(all) > 0; {
+				n := min(piece, len(all))
+				p.must(p.conn.Feed(all[:n]))
+				all = all[n:]
+			}
+			if len(got.failures) != 1 || s.Active() || p.conn.Active() != 0 {
+				t.Errorf("%s in pieces of %d bytes: %d outcomes, %d calls under way", c.name, piece, len(got.failures),
+					p.conn.Active())
+				continue
+			}
+			outcome := ok
+			if f := got.failures[0]; f != nil {
+				outcome = fmt.Sprintf("%v: %s", f.Code, f.Text)
+				if f.Unknown == refused[c.name] || f.Answered != answered[c.name] {
+					t.Errorf("%s in pieces of %d bytes: %+v", c.name, piece, *f)
+				}
+			} else if !bytes.Equal(got.body, okAnswer) {
+				t.Errorf("%s in pieces of %d bytes: answer %q", c.name, piece, got.body)
+			}
+			if code, text, _ := strings.Cut(c.want, ": "); !strings.HasPrefix(outcome, code) ||
+				!strings.Contains(outcome, text) {
+				t.Errorf("%s in pieces of %d bytes: %s, want %s", c.name, piece, outcome, c.want)
+			}
+			if got := p.written(); got != c.written {
+				t.Errorf("%s in pieces of %d bytes: the connection writes %q, want %q", c.name, piece, got, c.written)
+			}
+		}
+	}
+}
+
+func TestLateAnswersAreIgnored(t *testing.T) {
+	p := newPeer(t, Options{Window: defaultWindow})
+	var got outcomes
+	s := &Stream{Owner: &got}
+	for round := range uint32(20) {
+		id := 4*round + 1
+		p.start(s, get, 10, 0)
+		if !p.conn.Cancel(s) {
+			t.Error("a request that was sent cannot have happened")
+		}
+		p.start(s, get, 10, 0)
+		p.begin(id)
+		p.data(id, make([]byte, 10_000)) // still counts for the window of the connection
+		p.headers(id, true, "grpc-status", "0", "x-late", fmt.Sprint(round))
+		p.answer(id + 2)
+		p.fed()
+		p.reset(id, http2.ErrCodeStreamClosed)
+		p.window(id, 10)
+		p.fed()
+	}
+	got.succeeded(t, 20)
+	if got := p.written(); strings.Count(got, "RST_STREAM:CANCEL") != 20 || !strings.Contains(got, "WINDOW_UPDATE") {
+		t.Errorf("written: %s", got)
+	}
+}
+
+// TestBrokenConnections has protocol violations of a member.
+func TestBrokenConnections(t *testing.T) {
+	raw := func(kind http2.FrameType, flags http2.Flags, id uint32, payload string) func(*peer) {
+		return func(p *peer) { p.must(p.framer.WriteRawFrame(kind, flags, id, []byte(payload))) }
+	}
+	setting := func(id http2.SettingID, value uint32) func(*peer) { return func(p *peer) { p.set(id, value) } }
+	for name, c := range map[string]struct {
+		do   func(*peer)
+		want ErrorCode
+	}{
+		"push":                          {raw(http2.FramePushPromise, 4, 1, "\x00\x00\x00\x02"), ProtocolError},
+		"push enabled":                  {setting(http2.SettingEnablePush, 1), ProtocolError},
+		"large initial window":          {setting(http2.SettingInitialWindowSize, 1<<31), FlowControlError},
+		"small frames":                  {setting(http2.SettingMaxFrameSize, 16383), ProtocolError},
+		"large frames":                  {setting(http2.SettingMaxFrameSize, 1<<24), ProtocolError},
+		"settings on a stream":          {raw(http2.FrameSettings, 0, 1, ""), ProtocolError},
+		"half a setting":                {raw(http2.FrameSettings, 0, 0, "12345"), FrameSizeError},
+		"acknowledged settings":         {raw(http2.FrameSettings, 1, 0, "123456"), FrameSizeError},
+		"a large frame":                 {raw(http2.FrameData, 0, 1, strings.Repeat("x", 16385)), FrameSizeError},
+		"data on no stream":             {raw(http2.FrameData, 0, 0, "x"), ProtocolError},
+		"data on a stream of its own":   {raw(http2.FrameData, 0, 2, "x"), ProtocolError},
+		"data on a stream to come":      {raw(http2.FrameData, 0, 3, "x"), ProtocolError},
+		"headers on a stream to come":   {raw(http2.FrameHeaders, 4, 3, ""), ProtocolError},
+		"reset of a stream to come":     {raw(http2.FrameRSTStream, 0, 3, "1234"), ProtocolError},
+		"window of a stream to come":    {raw(http2.FrameWindowUpdate, 0, 3, "\x00\x00\x00\x01"), ProtocolError},
+		"padding longer than its frame": {raw(http2.FrameData, 8, 1, "\x05abcd"), ProtocolError},
+		"no room for padding":           {raw(http2.FrameData, 8, 1, ""), FrameSizeError},
+		"no room for priority":          {raw(http2.FrameHeaders, 0x24, 1, "abc"), FrameSizeError},
+		"headers that are no HPACK":     {raw(http2.FrameHeaders, 4, 1, strings.Repeat("\xff", 12)), CompressionError},
+		"headers cut off":               {raw(http2.FrameHeaders, 4, 1, "\x40\x05ab"), CompressionError},
+		"continuation alone":            {raw(http2.FrameContinuation, 4, 1, ""), ProtocolError},
+		"headers without an end":        {func(p *peer) { raw(http2.FrameHeaders, 0, 1, "")(p); p.ping() }, ProtocolError},
+		"endless headers": {func(p *peer) {
+			raw(http2.FrameHeaders, 0, 1, "")(p)
+			for range 5 {
+				raw(http2.FrameContinuation, 0, 1, strings.Repeat("x", 16384))(p)
+			}
+		}, EnhanceYourCalm},
+		"endless empty headers": {func(p *peer) {
+			raw(http2.FrameHeaders, 0, 1, "")(p)
+			for range maxBlockFrames + 1 {
+				raw(http2.FrameContinuation, 0, 1, "")(p)
+			}
+		}, EnhanceYourCalm},
+		"short reset":              {raw(http2.FrameRSTStream, 0, 1, "123"), FrameSizeError},
+		"reset of nothing":         {raw(http2.FrameRSTStream, 0, 0, "1234"), ProtocolError},
+		"short ping":               {raw(http2.FramePing, 0, 0, "1234567"), FrameSizeError},
+		"ping on a stream":         {raw(http2.FramePing, 0, 1, "12345678"), ProtocolError},
+		"short goaway":             {raw(http2.FrameGoAway, 0, 0, "1234567"), FrameSizeError},
+		"goaway on a stream":       {raw(http2.FrameGoAway, 0, 1, "12345678"), ProtocolError},
+		"short window update":      {raw(http2.FrameWindowUpdate, 0, 0, "123"), FrameSizeError},
+		"window update of nothing": {raw(http2.FrameWindowUpdate, 0, 0, "\x00\x00\x00\x00"), ProtocolError},
+		"too large a window":       {raw(http2.FrameWindowUpdate, 0, 0, "\x7f\xff\xff\xff"), FlowControlError},
+		"short priority":           {raw(http2.FramePriority, 0, 1, "1234"), FrameSizeError},
+		"more than the window": {func(p *peer) {
+			p.begin(1)
+			for range 5 {
+				p.data(1, make([]byte, 16384)) // the first is an empty message, the rest are others
+			}
+		}, FlowControlError},
+		"a flood of pings": {func(p *peer) {
+			for range maxOutput/17 + 1 {
+				p.ping()
+			}
+		}, EnhanceYourCalm},
+	} {
+		p := newPeer(t, Options{Window: defaultWindow})
+		var got outcomes
+		p.start(&Stream{Owner: &got}, put, 10, 0)
+		if name == "more than the window" {
+			p.conn.consumed, p.conn.receiveLeft = 0, 1000 // as if window updates were in flight
+		}
+		c.do(p)
+		var fault *ConnError
+		if err := p.feed(); !errors.As(err, &fault) || fault.Code != c.want {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+			continue
+		}
+		p.written()
+		p.conn.Leave(fault)
+		if got := p.written(); got != "GOAWAY" {
+			t.Errorf("%s: the connection writes %q", name, got)
+		}
+		p.conn.Lost(fault.Error())
+		if last := got.failures[len(got.failures)-1]; len(got.failures) != 1 || last == nil || !last.Unknown {
+			t.Errorf("%s: outcomes %v", name, got.failures)
+		}
+	}
+}
+
+func TestMembersThatSpeakSomethingElse(t *testing.T) {
+	for sent, want := range map[string]string{
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP/1",
+		"\x15\x03\x03\x00\x02\x02\x0a":     "TLS", "\x15\x03\x01\x00\x02\x02\x46\x00\x00\x00": "TLS",
+		"SSH-2.0-OpenSSH_9\r\n": "does not begin with SETTINGS", "": "closes new connections",
+	} {
+		c := NewConn("m:1", methods, Options{})
+		err := c.Feed([]byte(sent))
+		if err == nil {
+			err = c.EOF()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || c.Ready() {
+			t.Errorf("%q: %v, want %q", sent, err, want)
+		}
+	}
+}
+
+func TestLimitsOfTheMember(t *testing.T) {
+	p := newPeer(t, Options{}, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 2})
+	var got outcomes
+	var all [3]Stream
+	for i := range all {
+		all[i].Owner = &got
+	}
+	for i := range 2 {
+		if !p.conn.CanStart() {
+			t.Errorf("call %d cannot start", i)
+		}
+		p.start(&all[i], put, 1, 0)
+	}
+	if p.conn.CanStart() {
+		t.Error("three calls at once, two are allowed")
+	}
+	p.answer(3)
+	p.fed()
+	if !p.conn.CanStart() {
+		t.Error("the member does not count calls that are over")
+	}
+	p.set(http2.SettingMaxConcurrentStreams, 0)
+	p.fed()
+	if p.conn.CanStart() || p.conn.Closing() {
+		t.Error("no calls are allowed for now")
+	}
+}
+
+func TestGoAwaySplitsTheCalls(t *testing.T) {
+	p := newPeer(t, Options{})
+	var kept, refused outcomes
+	var all [100]Stream
+	for i := range all {
+		all[i].Owner = &kept
+		if i >= 40 {
+			all[i].Owner = &refused
+		}
+		p.start(&all[i], put, 1, 0)
+	}
+	p.goAway(79, http2.ErrCodeEnhanceYourCalm)
+	p.fed()
+	if len(kept.failures) != 0 || len(refused.failures) != 60 || !p.conn.Closing() || p.conn.CanStart() ||
+		p.conn.Active() != 40 {
+		t.Errorf("%d and %d outcomes, %d under way", len(kept.failures), len(refused.failures), p.conn.Active())
+	}
+	for _, f := range refused.failures {
+		if f.Unknown || f.Code != store.Unavailable || !strings.Contains(f.Text, "ENHANCE_YOUR_CALM") {
+			t.Errorf("%+v", f)
+		}
+	}
+	for i := range 40 {
+		p.answer(uint32(2*i + 1))
+	}
+	p.fed()
+	if len(kept.failures) != 40 || p.conn.EOF() != nil {
+		t.Errorf("%d outcomes", len(kept.failures))
+	}
+}
+
+func TestNumbersOfStreamsEnd(t *testing.T) {
+	p := newPeer(t, Options{FirstStream: largestStreamID - 2})
+	var got outcomes
+	var first, last Stream
+	first.Owner, last.Owner = &got, &got
+	p.start(&first, put, 1, 0)
+	p.start(&last, put, 1, 0)
+	if p.conn.CanStart() || !p.conn.Closing() {
+		t.Error("a stream after the last number")
+	}
+	p.answer(largestStreamID)
+	p.answer(largestStreamID - 2)
+	p.fed()
+	got.succeeded(t, 2)
+}
+
+func TestAcknowledgementsWaitForTheNextRequest(t *testing.T) {
+	const ack = "PING:ack:pingpong"
+	for _, c := range []struct {
+		name    string
+		do      func(p *peer, s *Stream)
+		waits   bool
+		written string
+	}{
+		{"nothing", func(*peer, *Stream) {}, false, ""},
+		{"a ping", func(p *peer, _ *Stream) { p.ping() }, true, ack},
+		{"settings and a ping", func(p *peer, _ *Stream) { p.must(p.framer.WriteSettings()); p.ping() }, true,
+			"SETTINGS:ack " + ack},
+		{"a request after a ping", func(p *peer, s *Stream) { p.ping(); p.fed(); p.start(s, put, 1, 0) }, false,
+			ack + " HEADERS DATA"},
+		{"a ping after a request", func(p *peer, s *Stream) { p.start(s, put, 1, 0); p.ping() }, false,
+			"HEADERS DATA " + ack},
+		{"a ping after a request that was written in part", func(p *peer, s *Stream) {
+			p.start(s, put, 1, 0)
+			p.written()
+			p.conn.Cancel(s)
+			p.reading.Write(p.conn.Output()[:5])
+			p.conn.Wrote(5)
+			p.ping()
+		}, false, "RST_STREAM:CANCEL " + ack},
+		{"a request that a window blocks", func(p *peer, s *Stream) {
+			p.start(s, put, 1, defaultWindow)
+			p.written()
+			p.ping()
+		}, false, ack},
+		{"a ping after GOAWAY", func(p *peer, _ *Stream) { p.goAway(0, http2.ErrCodeNo); p.ping() }, false, ack},
+		{"many pings", func(p *peer, _ *Stream) {
+			for range 8 {
+				p.ping()
+			}
+		}, false, strings.Repeat(ack+" ", 7) + ack},
+	} {
+		p := newPeer(t, Options{})
+		if p.conn.Waits() {
+			t.Error("the opening waits")
+		}
+		p.written()
+		c.do(p, &Stream{Owner: &outcomes{}})
+		p.fed()
+		if got := p.conn.Waits(); got != c.waits {
+			t.Errorf("%s: waits is %v", c.name, got)
+		}
+		if got := p.written(); got != c.written {
+			t.Errorf("%s: the connection writes %q, want %q", c.name, got, c.written)
+		}
+		if p.conn.Waits() {
+			t.Errorf("%s: what was written waits", c.name)
+		}
+	}
+}
+
+func TestSendWindows(t *testing.T) {
+	p := newPeer(t, Options{}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	var got outcomes
+	large, small := &Stream{Owner: &got}, &Stream{Owner: &got}
+	p.start(large, put, 95, 99_900) // 100000 bytes with the prefix
+	p.start(small, put, 3, 0)
+	received, frames := map[uint32]int{}, 0
+	ended := map[uint32]bool{}
+	var content []byte
+	take := func() {
+		p.frames(func(f http2.Frame) {
+			if d, ok := f.(*http2.DataFrame); ok {
+				received[d.StreamID] += len(d.Data())
+				ended[d.StreamID] = d.StreamEnded()
+				frames++
+				if d.StreamID == 1 {
+					content = append(content, d.Data()...)
+				}
+			}
+		})
+	}
+	expect := func(what string, first, second int) {
+		t.Helper()
+		if take(); received[1] != first || received[3] != second || ended[1] != (first == 100_000) ||
+			ended[3] != (second == 8) {
+			t.Errorf("%s: %v bytes received, ended %v", what, received, ended)
+		}
+	}
+	expect("10 bytes of window each", 10, 8)
+	p.window(1, 20)
+	p.fed()
+	expect("20 more", 30, 8)
+	p.set(http2.SettingInitialWindowSize, 0)
+	p.window(1, 10)
+	p.fed()
+	expect("10 more, but 10 less for all", 30, 8)
+	p.set(http2.SettingInitialWindowSize, 90_000)
+	p.fed()
+	expect("up to the window of the connection", defaultWindow-8, 8)
+	before := frames
+	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 40_000},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: 200_000}))
+	p.window(0, 1<<20)
+	p.fed()
+	expect("everything", 100_000, 8)
+	if frames != before+1 {
+		t.Errorf("%d frames for the last 34473 bytes", frames-before)
+	}
+	want := append(binary.BigEndian.AppendUint32([]byte{0}, 99_995),
+		strings.Repeat("h", 95)+strings.Repeat("t", 99_900)...)
+	if !bytes.Equal(content, want) {
+		t.Error("the message does not arrive as it was sent")
+	}
+	p.answer(1)
+	p.answer(3)
+	p.fed()
+	got.succeeded(t, 2)
+}
+
+func TestReceiveWindows(t *testing.T) {
+	p := newPeer(t, Options{Window: 100_000})
+	var got outcomes
+	p.start(&Stream{Owner: &got}, put, 10, 0)
+	p.written()
+	p.begin(1)
+	const size = 1_000_000
+	answer := append(binary.BigEndian.AppendUint32([]byte{0}, size), make([]byte, size)...)
+	connection, stream := int64(100_000), int64(100_000)
+	for len(answer) > 0 {
+		n := min(int64(len(answer)), 16_000, connection, stream)
+		if n <= 0 {
+			t.Fatalf("the member is stuck with %d bytes to send", len(answer))
+		}
+		p.must(p.framer.WriteDataPadded(1, false, answer[:n], nil))
+		answer = answer[n:]
+		connection, stream = connection-n, stream-n
+		p.fed()
+		p.frames(func(f http2.Frame) {
+			if u, ok := f.(*http2.WindowUpdateFrame); ok && u.StreamID == 0 {
+				connection += int64(u.Increment)
+			} else if ok {
+				stream += int64(u.Increment)
+			}
+		})
+	}
+	p.end(1)
+	p.fed()
+	got.succeeded(t, 1)
+}
+
+// TestRequestsReachTheMember has header tables that hold all fields, some, or none, and a token that changes.
+func TestRequestsReachTheMember(t *testing.T) {
+	for _, tables := range [][]uint32{nil, {0}, {100}, {500}, {1000}, {65536}, {0, 4096}, {4096, 0}} {
+		for scheme, secure := range map[string]bool{"http": false, "https": true} {
+			p := newPeer(t, Options{Secure: secure})
+			requests := 0
+			for round := range 60 {
+				token := ""
+				switch {
+				case round == 1:
+					for _, size := range tables {
+						p.set(http2.SettingHeaderTableSize, size)
+						// A decoder does not care if the connection uses less of the table than allowed.
+						p.reader.ReadMetaHeaders.SetAllowedMaxDynamicTableSize(max(size, tableSize))
+					}
+					p.fed()
+				case round > 1:
+					token = fmt.Sprintf("token-%d%s", round, strings.Repeat("x", 7*round))
+					p.conn.SetToken(token)
+				}
+				var want, got []string
+				for i, call := range []int{put, put, get, put, get, txn, status, status, put} {
+					p.start(&Stream{Owner: &outcomes{}}, call, i, 10*i)
+					message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(11*i)),
+						strings.Repeat("h", i)+strings.Repeat("t", 10*i)...)
+					want = append(want, fmt.Sprintf("%d POST %s %s member:2379 application/grpc trailers %s", 2*requests+1, scheme,
+						methods[call], token), fmt.Sprintf("%q true", message))
+					requests++
+				}
+				p.frames(func(f http2.Frame) {
+					switch f := f.(type) {
+					case *http2.MetaHeadersFrame:
+						fields := make(map[string]string)
+						for _, field := range f.Fields {
+							fields[field.Name] += field.Value
+						}
+						got = append(got, strings.Join([]string{fmt.Sprint(f.StreamID), fields[":method"], fields[":scheme"],
+							fields[":path"], fields[":authority"], fields["content-type"], fields["te"], fields["token"]}, " "))
+					case *http2.DataFrame:
+						got = append(got, fmt.Sprintf("%q %v", f.Data(), f.StreamEnded()))
+					}
+				})
+				if !slices.Equal(got, want) {
+					t.Errorf("tables %v, round %d: %q arrived, want %q", tables, round, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
+	for name, end := range map[string]func(*peer, *Stream) bool{
+		"lost":      func(p *peer, _ *Stream) bool { p.conn.Lost("gone"); return false },
+		"cancelled": func(p *peer, s *Stream) bool { return p.conn.Cancel(s) },
+		"answered": func(p *peer, _ *Stream) bool {
+			p.headers(1, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "13")
+			p.fed()
+			return false
+		},
+		"reset": func(p *peer, _ *Stream) bool {
+			p.reset(1, http2.ErrCodeInternal)
+			p.fed()
+			return false
+		},
+	} {
+		p := newPeer(t, Options{})
+		var got outcomes
+		blocked := &Stream{Owner: &got}
+		p.start(blocked, put, 0, 100_000)
+		p.written()
+		if unknown := end(p, blocked); unknown || len(got.failures) == 1 && got.failures[0].Unknown {
+			t.Errorf("%s: the request may have happened", name)
+		}
+		if name == "answered" && p.written() != "RST_STREAM:CANCEL" {
+			t.Errorf("%s: the stream stays open", name)
+		}
+		if p.conn.firstBlocked != nil || blocked.Active() {
+			t.Errorf("%s: the request still waits", name)
+		}
+	}
+	// Sent completely, but not a byte of it written.
+	p := newPeer(t, Options{})
+	p.written()
+	var got outcomes
+	first, second := &Stream{Owner: &got}, &Stream{Owner: &got}
+	p.start(first, put, 10, 0)
+	n := len(p.conn.Output())
+	p.start(second, put, 10, 0)
+	p.conn.Wrote(n + 5)
+	p.conn.Lost("gone")
+	if len(got.failures) != 2 || got.failures[0].Unknown == got.failures[1].Unknown {
+		t.Errorf("one of two requests was written: %+v", got.failures)
+	}
+}
+
+// steady gives the bytes of a member's answers in the steady state, for streams 1, 3, ...
+func steady(t testing.TB, calls int) (settings []byte, answers [][]byte) {
+	p := newPeer(t, Options{})
+	for i := range calls {
+		p.answer(uint32(2*i + 1))
+		answers = append(answers, bytes.Clone(p.toConn.Bytes()))
+		p.toConn.Reset()
+	}
+	p.must(p.framer.WriteSettings())
+	return bytes.Clone(p.toConn.Bytes()), answers
+}
+
+func TestCallsDoNotAllocate(t *testing.T) {
+	const runs = 1000
+	settings, answers := steady(t, 2*runs+2)
+	c := NewConn("m:1", methods, Options{})
+	if err := c.Feed(settings); err != nil {
+		t.Fatal(err)
+	}
+	var head [64]byte
+	key, value := []byte("key"), []byte("value")
+	var s Stream
+	s.Owner = ignore{}
+	i := 0
+	call := func() {
+		c.Start(&s, put, append(AppendPrefix(head[:0]), key...), value)
+		c.Wrote(len(c.Output()))
+		if err := c.Feed(answers[i]); err != nil || s.Active() {
+			t.Fatal(err)
+		}
+		i++
+	}
+	for range runs {
+		call()
+	}
+	if n := testing.AllocsPerRun(runs, call); n != 0 {
+		t.Errorf("%v allocations for each call", n)
+	}
+}
+
+type ignore struct{}
+
+func (ignore) Feed([]byte, bool) error    { return nil }
+func (ignore) Finished(*Stream, *Failure) {}
