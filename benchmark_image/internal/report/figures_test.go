@@ -36,9 +36,7 @@ func TestHistogramsAreThoseOfTheLibrary(t *testing.T) {
 	} {
 		want := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
 		for _, latency := range latencies {
-			if err := want.RecordValue(min(max(int64(latency), histogramMin), histogramMax)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, want.RecordValue(min(max(int64(latency), histogramMin), histogramMax)))
 		}
 		got, err := hdrhistogram.Decode([]byte(newDistribution(seriesOf(latencies), 0).Histogram))
 		if err != nil {
@@ -142,9 +140,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		t.Errorf("the timeline has %+v", sum)
 	}
 	encoded, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reporttest.Check(t, encoded)
 }
 
@@ -240,8 +236,6 @@ func TestUnsentRequestsHaveAKind(t *testing.T) {
 		t.Errorf("%+v, %+v", put, get)
 	}
 	encoded, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reporttest.Check(t, encoded)
 }

@@ -116,9 +116,7 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 				same(t, name, service, of(load.Record.Service), leftOut)
 				for p, got := range r.PercentilesS {
 					var at float64
-					if err := json.Unmarshal([]byte(p), &at); err != nil {
-						t.Fatal(err)
-					}
+					must(t, json.Unmarshal([]byte(p), &at))
 					if kind < 0 && got != nearestRank(sorted, at).Seconds() {
 						t.Errorf("%s%% of %d is %v", p, n, got)
 					}
@@ -204,9 +202,7 @@ func TestPercentilesOfLongRuns(t *testing.T) {
 	d := newDistribution(seriesOf(latencies), 5)
 	library := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
 	for _, latency := range latencies {
-		if err := library.RecordValue(int64(latency)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, library.RecordValue(int64(latency)))
 	}
 	sorted := slices.Sorted(slices.Values(latencies))
 	if d.Percentiles != InHistogram || d.Count != len(sorted) || d.MinS != sorted[0].Seconds() ||
