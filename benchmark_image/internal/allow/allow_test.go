@@ -100,13 +100,8 @@ func TestListsThatAreRefused(t *testing.T) {
 		",":                      "host:port",
 		"local,":                 "host:port",
 		"10.0.0.1":               "host:port",
-		"Local":                  "host:port",
 		"10.0.0.0/33":            "10.0.0.0/24",
 		"etcd1/24":               "10.0.0.0/24",
-		"http://etcd1:2379":      "scheme",
-		"10.0.0.1:0":             "port",
-		"10.0.0.999:1":           "IP address",
-		"a b:1":                  "host name",
 		"10.0.0.1:1, 10.0.0.2:1": "host name",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {

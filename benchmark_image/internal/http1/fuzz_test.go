@@ -20,7 +20,9 @@ var seeds = []string{
 	"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n",
 	"HTTP/1.1 200 OK\r\n\r\nto the end",
 	"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
-	"HTTP/1.1 200 OK\nContent-Length: 2\n\nab",
+	"HTTP/1.1 200 OK\nContent-Length: 2\n\nab", "HTTP/1.1 200\r\ncontent-length:  2\r\n\r\nab",
+	"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+	"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na",
 	"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
 }
 

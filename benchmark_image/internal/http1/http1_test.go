@@ -38,7 +38,7 @@ func started(keep bool) (*Conn, *outcome) {
 
 const good = "HTTP/1.1 200 OK\r\nX-Index: 7\r\nContent-Length: 5\r\n\r\nhello"
 
-// TestAnswers has each answer come in pieces of every size.
+// TestAnswers has each answer come in pieces of every size. FuzzAnswers compares what is made of many more with net/http.
 func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, want, fault string
@@ -47,47 +47,38 @@ func TestAnswers(t *testing.T) {
 		"counted":         {sent: good, want: `200 5 "hello" ["7"]`},
 		"no reason":       {sent: "HTTP/1.1 200\r\ncontent-length:  2\r\n\r\nab", want: `200 2 "ab" [""]`},
 		"bare line feeds": {sent: "HTTP/1.1 200 OK\nContent-Length: 2\n\nab", want: `200 2 "ab" [""]`},
-		"empty":           {sent: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", want: `200 0 "" [""]`},
-		"no content":      {sent: "HTTP/1.1 204 No Content\r\nX-INDEX:\t8 \r\n\r\n", want: `204 0 "" ["8"]`},
+		"of HTTP/1.0, kept": {sent: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na",
+			want: `200 1 "a" [""]`},
+		"the same length twice": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+			want: `200 1 "a" [""]`},
+		"no content": {sent: "HTTP/1.1 204 No Content\r\nX-INDEX:\t8 \r\n\r\n", want: `204 0 "" ["8"]`},
 		"chunked": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3;a=b\r\nhel\r\n02 \r\nlo\r\n" +
 			"0\r\nT: x\r\n\r\n", want: `200 5 "hello" [""]`},
 		"chunked and counted": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n" +
 			"1\r\na\r\n0\r\n\r\n", want: `200 1 "a" [""]`, closes: true},
 		"to the end":  {sent: "HTTP/1.1 200 OK\r\n\r\nhello", want: `200 5 "hello" [""]`, ends: true, closes: true},
 		"of HTTP/1.0": {sent: "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
-		"of HTTP/1.0, kept": {sent: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na",
-			want: `200 1 "a" [""]`},
 		"the last one": {sent: "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 1\r\n\r\na",
 			want: `200 1 "a" [""]`, closes: true},
 		"told ahead": {sent: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Index: 1\r\n\r\n" + good,
 			want: `200 5 "hello" ["7"]`},
 		"more than was asked": {sent: good + "more", want: `200 5 "hello" ["7"]`, closes: true},
-		"two":                 {sent: good + good, want: `200 5 "hello" ["7"]`, closes: true},
 		"an error":            {sent: "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", want: `500 2 "no" [""]`},
-		"the same length twice": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
-			want: `200 1 "a" [""]`},
 		"two lengths": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
 			fault: "length"},
-		"a negative length": {sent: "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\na", fault: "length"},
-		"a huge length":     {sent: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na", fault: "length"},
-		"a large length":    {sent: "HTTP/1.1 200 OK\r\nContent-Length: 16777217\r\n\r\n", fault: "of more than"},
-		"no length at all":  {sent: "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", fault: "length"},
+		"a huge length":    {sent: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na", fault: "length"},
+		"a large length":   {sent: "HTTP/1.1 200 OK\r\nContent-Length: 16777217\r\n\r\n", fault: "of more than"},
+		"no length at all": {sent: "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", fault: "length"},
 		"less than was said": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", fault: "within an answer",
 			ends: true},
-		"half a header": {sent: "HTTP/1.1 200 OK\r\nContent-Le", fault: "within an answer", ends: true},
-		"no answer":     {sent: "", fault: "closed the connection", ends: true},
+		"no answer": {sent: "", fault: "closed the connection", ends: true},
 		"a cut chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
-			fault: "within an answer", ends: true},
-		"no last chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
 			fault: "within an answer", ends: true},
 		"a chunk that is longer": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
 			fault: "chunk"},
 		"a chunk without a size": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;\r\n", fault: "chunk"},
-		"a chunk of -1":          {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", fault: "chunk"},
 		"chunks with line feeds": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\na\n0\n\n", fault: "chunk"},
 		"a chunk that ends with one": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n",
-			fault: "chunk"},
-		"a huge chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
 			fault: "chunk"},
 		"a large chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000001\r\n",
 			fault: "of more than"},
@@ -233,7 +224,6 @@ func TestTheNextRequest(t *testing.T) {
 	}
 }
 
-// steadyStates are answers in the steady state, in one piece and in two.
 func TestRequestsDoNotAllocate(t *testing.T) {
 	for name, sent := range map[string][]string{
 		"counted":   {good},
@@ -296,19 +286,6 @@ func TestWhatAnswersMean(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%v %v", f.Code, f.Unknown); got != want || f.Text != text {
 			t.Errorf("%d: %s, %q", status, got, f.Text)
-		}
-	}
-}
-
-// BenchmarkRequest is a put and its answer, without the socket.
-func BenchmarkRequest(b *testing.B) {
-	c, key, value, ending, answer := NewConn("x-index"), []byte("00000001"), make([]byte, 64), Ending("m:1"), []byte(good)
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Start(ignore{}, AppendEnd(AppendKey(append(c.Space(), "PUT /v1/kv/"...), key), ending, len(value)), value, true)
-		c.Wrote(len(c.Output()))
-		if c.Feed(answer) != nil {
-			b.Fatal("no answer")
 		}
 	}
 }

@@ -3,9 +3,8 @@ package keys
 import (
 	"bytes"
 	"compress/flate"
+	"errors"
 	"math"
-	"math/rand/v2"
-	"strings"
 	"testing"
 )
 
@@ -26,27 +25,17 @@ func TestRoomAndMinSizeAgree(t *testing.T) {
 	}
 }
 
-func TestKeysAreDistinctSortedAndOfTheirSize(t *testing.T) {
-	for _, c := range []struct{ space, size int }{{1, 1}, {62, 1}, {3844, 2}, {5000, 3}, {20000, 8}} {
-		previous := ""
-		for i := range c.space {
-			key := string(Append([]byte("p/"), uint64(i), c.size))
-			if len(key) != 2+c.size || !strings.HasPrefix(key, "p/") {
-				t.Fatalf("key %d of size %d is %q", i, c.size, key)
-			}
-			if key <= previous {
-				t.Fatalf("key %d is %q, not after %q", i, key, previous)
-			}
-			previous = key
-		}
-	}
-}
-
-// TestNumbersOfKeys holds that Number undoes Append, and knows no other key.
+// TestNumbersOfKeys: keys are of their size and sorted, whatever a buffer held before; Number undoes Append, and knows
+// no other key.
 func TestNumbersOfKeys(t *testing.T) {
-	for _, c := range []struct{ space, size int }{{62, 1}, {3844, 2}, {5000, 3}, {300, 12}, {300, 1024}} {
+	for _, c := range []struct{ space, size int }{{1, 1}, {62, 1}, {3844, 2}, {5000, 3}, {300, 12}, {300, 1024}} {
+		previous, buffer := "", Append(nil, 61, c.size+2)
 		for i := range c.space {
-			key := Append([]byte("p/"), uint64(i), c.size)
+			key := Append(append(buffer[:0], "p/"...), uint64(i), c.size)
+			if text := string(key); len(text) != 2+c.size || text <= previous {
+				t.Fatalf("key %d of size %d is %q, after %q", i, c.size, text, previous)
+			}
+			previous = string(key)
 			if n, ok := Number(key, "p/", c.size); !ok || n != uint64(i) {
 				t.Fatalf("%q is number %d, %v; want %d", key, n, ok, i)
 			}
@@ -77,13 +66,6 @@ func TestNumbersOfKeys(t *testing.T) {
 	}
 }
 
-func TestKeysDoNotDependOnWhatTheBufferHeld(t *testing.T) {
-	buffer := Append(nil, 61*62*62, 8)
-	if got := string(Append(buffer[:0], 1, 8)); got != "00000001" {
-		t.Errorf("key 1 in a used buffer is %q", got)
-	}
-}
-
 func TestEveryOrderUsesEachKeyOnceBeforeAnyTwice(t *testing.T) {
 	for _, sequential := range []bool{true, false} {
 		for _, space := range []int{1, 2, 3, 5, 64, 1000, 4097} {
@@ -105,11 +87,11 @@ func TestEveryOrderUsesEachKeyOnceBeforeAnyTwice(t *testing.T) {
 
 func TestRandomOrderDependsOnTheSeedOnly(t *testing.T) {
 	const space = 1000
-	same, other, inPlace := 0, 0, 0
+	other, inPlace := 0, 0
 	a, again, b := NewOrder(space, false, 1), NewOrder(space, false, 1), NewOrder(space, false, 2)
 	for i := range space {
-		if a.Key(i) == again.Key(i) {
-			same++
+		if a.Key(i) != again.Key(i) {
+			t.Fatal("the same seed gives different keys")
 		}
 		if a.Key(i) == b.Key(i) {
 			other++
@@ -117,9 +99,6 @@ func TestRandomOrderDependsOnTheSeedOnly(t *testing.T) {
 		if a.Key(i) == uint64(i) {
 			inPlace++
 		}
-	}
-	if same != space {
-		t.Errorf("the same seed gives %d different keys", space-same)
 	}
 	if other > space/50 || inPlace > space/50 {
 		t.Errorf("of %d keys, %d are the same for another seed and %d stay in order", space, other, inPlace)
@@ -145,25 +124,131 @@ func TestValuesResistCompression(t *testing.T) {
 	const size = 100_000
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, flate.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(NewValues(size, 1).At(0)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, written := w.Write(NewValues(size, 1).At(0))
 	// 62 letters carry 5.95 bits of each byte's 8.
-	if packed.Len() < size*70/100 {
-		t.Errorf("%d bytes were compressed to %d", size, packed.Len())
+	if err := errors.Join(err, written, w.Close()); err != nil || packed.Len() < size*70/100 {
+		t.Errorf("%d bytes were compressed to %d: %v", size, packed.Len(), err)
 	}
 }
 
-func BenchmarkKey(b *testing.B) {
-	order := NewOrder(100_000, false, 1)
-	buffer := make([]byte, 0, 8)
-	for b.Loop() {
-		buffer = Append(buffer[:0], order.Key(rand.IntN(1_000_000)), 8)
+func TestDrawsAreUniformAndDependOnSeedAndStreamOnly(t *testing.T) {
+	const n = 100_000
+	a, again, stream, seed := NewDraw(1, StreamKeys), NewDraw(1, StreamKeys), NewDraw(1, StreamArrival),
+		NewDraw(2, StreamKeys)
+	sum, squares := 0.0, 0.0
+	for i := range uint64(n) {
+		x := a.At(i)
+		if x <= 0 || x >= 1 || x != again.At(i) || x == stream.At(i) || x == seed.At(i) {
+			t.Fatalf("draw %d is %v", i, x)
+		}
+		sum += x
+		squares += x * x
+	}
+	if mean, square := sum/n, squares/n; math.Abs(mean-0.5) > 0.005 || math.Abs(square-1./3) > 0.005 {
+		t.Errorf("mean %v, mean square %v", mean, square)
+	}
+}
+
+// TestDistributions compares how often each key is drawn with the probability that the definition gives it, within
+// five standard deviations.
+func TestDistributions(t *testing.T) {
+	const n = 100_000
+	for _, space := range []int{1, 2, 10, 1000} {
+		for _, exponent := range []float64{0, 0.5, 0.99, 1, 1.2, 3} {
+			order, weight, total := NewUniform(space, 3), make([]float64, space), 0.0
+			if exponent > 0 {
+				order = NewZipfian(space, exponent, 3)
+			}
+			for k := range weight {
+				weight[k] = math.Pow(float64(k+1), -exponent)
+				total += weight[k]
+			}
+			again := order
+			if exponent > 0 {
+				again = NewZipfian(space, exponent, 3)
+			}
+			counts := make([]int, space)
+			for i := range n {
+				if key := order.Key(i); key != again.Key(i) {
+					t.Fatalf("space %d, exponent %v: request %d uses key %d and %d", space, exponent, i, key, again.Key(i))
+				}
+				counts[order.Key(i)]++
+			}
+			for k, count := range counts {
+				p := weight[k] / total
+				want, deviation := n*p, math.Sqrt(n*p*(1-p))
+				if math.Abs(float64(count)-want) > 5*deviation+1 {
+					t.Errorf("space %d, exponent %v: key %d was drawn %d times, want %.0f +- %.0f", space, exponent, k,
+						count, want, 5*deviation)
+				}
+			}
+		}
+	}
+}
+
+func TestVersionsTellTheirWriters(t *testing.T) {
+	for _, size := range []int{VersionSize, VersionSize + 1, 256, 1 << 20} {
+		values := NewValues(size, 7)
+		for _, id := range []ID{{Run: 1}, {Run: MaxRun, Client: 9999, Number: 9_999_999}, {Run: 5, Client: 3, Number: 1}} {
+			head, tail := values.Version(nil, 17, id)
+			value := append(bytes.Clone(head), tail...)
+			if got, ok := values.Writer(17, value); !ok || got != id || len(value) != size {
+				t.Errorf("%d bytes: %+v, %v, want %+v", len(value), got, ok, id)
+			}
+			if got, err := ParseID(id.String()); err != nil || got != id || id.String() != string(value[:NameSize]) {
+				t.Errorf("%q: %+v, %v", id.String(), got, err)
+			}
+			if _, ok := values.Writer(18, value); ok {
+				t.Errorf("%q is taken for a version of another key", value[:VersionSize])
+			}
+			if _, ok := NewValues(size, 8).Writer(17, value); ok {
+				t.Errorf("%q is taken for a version of another seed", value[:VersionSize])
+			}
+			if _, ok := values.Writer(17, value[:size-1]); ok {
+				t.Error("a version that is cut off is accepted")
+			}
+			for at := range min(size, 300) {
+				own := value[at]
+				for _, c := range []byte{0, '0', 'z'} {
+					value[at] = c
+					if got, ok := values.Writer(17, value); ok && c != own {
+						t.Errorf("with %q at byte %d it is taken for %+v", c, at, got)
+					}
+				}
+				value[at] = own
+			}
+		}
+	}
+}
+
+func TestValuesOfADataSetHaveNoWriter(t *testing.T) {
+	for _, size := range []int{0, 8, VersionSize, 256} {
+		values := NewValues(size, 7)
+		if id, ok := values.Writer(3, values.At(3)); !ok || id != (ID{}) || id.String() != "=" {
+			t.Errorf("%d bytes: %+v, %v", size, id, ok)
+		}
+	}
+	if id, err := ParseID("="); err != nil || id != (ID{}) {
+		t.Errorf("%+v, %v", id, err)
+	}
+	for _, name := range []string{"", "-", "00000000000000", "0000000000000000", "000000000000000", "00000100000000-"} {
+		if id, err := ParseID(name); err == nil {
+			t.Errorf("%q is %+v", name, id)
+		}
+	}
+}
+
+func TestVersionsDoNotAllocate(t *testing.T) {
+	values := NewValues(1000, 1)
+	var room [VersionSize]byte
+	value := make([]byte, 0, 1000)
+	if n := testing.AllocsPerRun(1000, func() {
+		head, tail := values.Version(room[:0], 5, ID{Run: 9, Client: 2, Number: 77})
+		value = append(append(value[:0], head...), tail...)
+		if _, ok := values.Writer(5, value); !ok {
+			t.Error("refused")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

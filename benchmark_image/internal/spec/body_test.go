@@ -68,6 +68,7 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 	}
 }
 
+// TestBodiesThatAreRefused has what is not about the bounds of one number, which package contract tries.
 func TestBodiesThatAreRefused(t *testing.T) {
 	const put, read = Put, Range
 	for _, c := range []struct {
@@ -77,15 +78,11 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		message   string
 	}{
 		{put, ``, "", "empty"},
-		{put, ` `, "", "empty"},
 		{put, `null`, "", "starts with"},
-		{put, `[]`, "", "starts with"},
 		{put, `"x"`, "", "starts with"},
 		{put, `{`, "", "EOF"},
-		{put, `{"endpoints":"a:1"`, "", "EOF"},
 		{put, `{"endpoints":"a:1",}`, "", "not one JSON object"},
 		{put, `{"endpoints":"a:1"} {}`, "", "follows"},
-		{put, `{"endpoints":"a:1"}x`, "", "follows"},
 		{put, `{endpoints:"a:1"}`, "", "not one JSON object"},
 		{put, `{"endpoints":"a:1" // comment` + "\n}", "", "not one JSON object"},
 		{put, "{\"endpoints\":\"a\xff:1\"}", "", "UTF-8"},
@@ -94,47 +91,30 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","Total":1}`, "Total", "not a field"},
 		{put, `{"endpoints":"a:1","nonsense":{"deep":[1]}}`, "nonsense", "not a field"},
 		{put, `{}`, "endpoints", "missing"},
-		{put, `{"endpoints":""}`, "endpoints", "host:port"},
 		{put, `{"endpoints":"a:1,a:1"}`, "endpoints", "twice"},
-		{put, `{"endpoints":"10.0.0.999:1"}`, "endpoints", "IP address"},
 		{put, `{"endpoints":["a:1"]}`, "endpoints", "a string"},
 		{put, `{"endpoints":null}`, "endpoints", "a string"},
-		{put, `{"endpoints":"a:1","clients":"5"}`, "clients", "an integer"},
 		{put, `{"endpoints":"a:1","clients":5.5}`, "clients", "an integer"},
-		{put, `{"endpoints":"a:1","clients":null}`, "clients", "an integer"},
 		{put, `{"endpoints":"a:1","clients":1e30}`, "clients", "an integer"},
 		{put, `{"endpoints":"a:1","clients":0}`, "clients", "1..10000"},
-		{put, `{"endpoints":"a:1","conns":-1}`, "conns", "1..10000"},
-		{put, `{"endpoints":"a:1","total":86400000001}`, "total", "1..86400000000"},
 		{put, `{"endpoints":"a:1","total":1000.0}`, "total", "1000.0"},
 		{put, `{"endpoints":"a:1","stallTimeout":1e-10}`, "stallTimeout", "1e-10"},
-		{put, `{"endpoints":"a:1","seed":-1}`, "seed", "0.."},
-		{put, `{"endpoints":"a:1","keySize":0}`, "keySize", "1..1024"},
 		{put, `{"endpoints":"a:1","keySize":1,"total":63}`, "keySize", "at least 2 bytes"},
 		{put, `{"endpoints":"a:1","keySpace":0}`, "keySpace", "1.."},
-		{put, `{"endpoints":"a:1","valSize":-1}`, "valSize", "0..1048576"},
-		{put, `{"endpoints":"a:1","sequentialKeys":"yes"}`, "sequentialKeys", "true or false"},
 		{put, `{"endpoints":"a:1","targetLeader":1}`, "targetLeader", "true or false"},
-		{put, `{"endpoints":"a:1","requestTimeout":0}`, "requestTimeout", "0.001..3600"},
 		{put, `{"endpoints":"a:1","requestTimeout":1e300}`, "requestTimeout", "0.001..3600"},
 		{put, `{"endpoints":"a:1","requestTimeout":"60s"}`, "requestTimeout", "a number of seconds"},
-		{put, `{"endpoints":"a:1","runTimeout":0}`, "runTimeout", "0.001..86400"},
-		{put, `{"endpoints":"a:1","runTimeout":-3}`, "runTimeout", "0.001..86400"},
 		{put, `{"endpoints":"a:1","key":"foo"}`, "key", "POST /benchmark/read"},
 		{put, seedRead, "key", "POST /benchmark/read"},
-		{read, seedWrite, "sequentialKeys", "POST /benchmark/write"},
 		{read, `{"endpoints":"a:1","sequentialKeys":true,"nonsense":1}`, "sequentialKeys", "POST /benchmark/write"},
 		{read, `{"endpoints":"a:1"}`, "key", "missing"},
 		{read, `{"endpoints":"a:1","key":""}`, "key", "at least 1 byte"},
-		{read, `{"endpoints":"a:1","key":5}`, "key", "a string"},
 		{read, `{"endpoints":"a:1","key":"\ud800"}`, "key", "Unicode"},
 		{read, `{"endpoints":"a:1","key":"a\u0000"}`, "key", "zero"},
 		{read, `{"endpoints":"a:1","key":"k","endRange":"a"}`, "endRange", "sorts after"},
 		{read, `{"endpoints":"a:1","key":"k","consistency":"x"}`, "consistency", "serializable"},
 		{read, `{"endpoints":"a:1","key":"k","keySize":8}`, "keySize", "either"},
 		{read, `{"endpoints":"a:1","key":"k","keySpace":8}`, "keySize", "missing"},
-		{read, `{"endpoints":"a:1","keySize":8,"spanKeys":0}`, "spanKeys", "1..1000000000"},
-		{read, `{"endpoints":"a:1","keySize":8,"spanKeys":1000000001}`, "spanKeys", "1..1000000000"},
 		{read, `{"endpoints":"a:1","key":"k","spanKeys":5}`, "spanKeys", "only together with a key size"},
 		{put, `{"endpoints":"a:1","spanKeys":5}`, "spanKeys", "POST /benchmark/"},
 		{read, `{"endpoints":"a:1","key":"k","verify":true}`, "verify", "only together with a key size"},
@@ -143,28 +123,16 @@ func TestBodiesThatAreRefused(t *testing.T) {
 			"verify", "start with the prefix"},
 		{read, `{"endpoints":"a:1","key":"k","prefix":true,"verify":true,"keySize":8,"keySpace":9}`, "key",
 			"at least one of the keys"},
-		{put, `{"endpoints":"a:1","rate":0.01}`, "rate", "0.1.."},
-		{put, `{"endpoints":"a:1","rate":"5"}`, "rate", "a number"},
 		{put, `{"endpoints":"a:1","rate":1e999}`, "rate", "a number"},
 		{put, `{"endpoints":"a:1","arrival":"burst"}`, "arrival", "poisson"},
 		{put, `{"endpoints":"a:1","duration":5,"total":5}`, "duration", "either"},
-		{put, `{"endpoints":"a:1","duration":0}`, "duration", "0.001.."},
-		{put, `{"endpoints":"a:1","duration":1e300}`, "duration", "0.001.."},
-		{put, `{"endpoints":"a:1","timelineInterval":0.05}`, "timelineInterval", "0.1..1"},
-		{put, `{"endpoints":"a:1","timelineInterval":2}`, "timelineInterval", "0.1..1"},
-		{put, `{"endpoints":"a:1","steps":"clients=1,2"}`, "steps", "not a field"},
-		{put, `{"endpoints":"a:1","operation":"put"}`, "operation", "not a field"},
 		{put, `{"endpoints":"a:1","warmupRequests":5,"warmupDuration":5}`, "warmupDuration", "either"},
-		{put, `{"endpoints":"a:1","warmupDuration":-1}`, "warmupDuration", "0.001.."},
 		{put, `{"endpoints":"a:1","targetMember":"b:1"}`, "targetMember", "a:1"},
 		{put, `{"endpoints":"a:1","leaderless":true,"targetLeader":true}`, "leaderless", "either nobody"},
-		{put, `{"endpoints":"a:1","targetMember":""}`, "targetMember", "one of the endpoints"},
 		{put, `{"endpoints":"a:1","keyOrder":"random"}`, "keyOrder", "zipfian"},
 		{put, `{"endpoints":"a:1","zipfExponent":0}`, "zipfExponent", "more than 0"},
 		{put, `{"endpoints":"a:1","ratio":0.5}`, "ratio", "POST /benchmark/mixed"},
-		{Mixed, `{"endpoints":"a:1","ratio":-0.5}`, "ratio", "0..1"},
 		{Mixed, `{"endpoints":"a:1","key":"k"}`, "key", "POST /benchmark/read"},
-		{read, `{"endpoints":"a:1","key":"k","verify":true}`, "verify", "key size"},
 		{put, `{"endpoints":"a:1","arrival":"poisson"}`, "arrival", "closed loop"},
 		{put, `{"endpoints":"a:1","zipfExponent":2}`, "zipfExponent", "zipfian"},
 		{read, `{"endpoints":"a:1","keySize":8,"valSize":64}`, "valSize", "verify"},
@@ -187,10 +155,9 @@ func TestBodiesThatAreRefused(t *testing.T) {
 			t.Errorf("%s %s is accepted: %+v", c.operation, c.body, s)
 			continue
 		}
-		if refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) || strings.Contains(refusal.Message,
-			"\n") {
-			t.Errorf("%s %s: field %q, %q; want field %q and %q",
-				c.operation, c.body, refusal.Field, refusal.Message, c.field, c.message)
+		if refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) ||
+			strings.Contains(refusal.Message, "\n") {
+			t.Errorf("%s %s: %+v, want field %q and %q", c.operation, c.body, refusal, c.field, c.message)
 		}
 	}
 }
@@ -198,10 +165,10 @@ func TestBodiesThatAreRefused(t *testing.T) {
 func TestRefusalsStaySmall(t *testing.T) {
 	huge := strings.Repeat("x", 60_000)
 	for _, body := range []string{
-		`{"` + huge + `":1}`, `{"key":"k","endpoints":"` + huge + `"}`, `{"endpoints":"a:1","key":"k","consistency":"` +
-			huge + `"}`, `"` + huge + `"`,
-		`{"endpoints":"a:1","key":"k","clients":"` + huge + `"}`,
+		`{"HUGE":1}`, `"HUGE"`, `{"key":"k","endpoints":"HUGE"}`, `{"endpoints":"a:1","key":"k","consistency":"HUGE"}`,
+		`{"endpoints":"a:1","key":"k","clients":"HUGE"}`,
 	} {
+		body = strings.Replace(body, "HUGE", huge, 1)
 		_, refusal := ParseBody(Range, []byte(body))
 		if refusal == nil {
 			t.Fatalf("%.60s is accepted", body)
@@ -351,16 +318,12 @@ func TestTheLargestSpecFits(t *testing.T) {
 
 func TestWhatIsNoEncodedSpecIsRefused(t *testing.T) {
 	for encoded, want := range map[string]string{
-		`{"endpoints":"a:1"}`:                               "operation: got",
-		`{"operation":"get","endpoints":"a:1"}`:             `one of [\"put\" `,
-		`{"operation":"put","operation":"put"}`:             "twice",
-		`{"operation":"put","endpoints":"a:1","key":"k"}`:   "belongs to POST /benchmark/read",
-		`{"operation":"put","endpoints":"a:1","conns":0}`:   "1..10000",
-		`{"operation":"put","endpoints":"a:1","keySize":0}`: "1..1024",
-		`{"operation":"put","endpoints":"a:1"} 1`:           "follows",
+		`{"endpoints":"a:1"}`:                             "operation: got",
+		`{"operation":"get","endpoints":"a:1"}`:           `one of ["put" `,
+		`{"operation":"put","endpoints":"a:1","key":"k"}`: "belongs to POST /benchmark/read",
+		`{"operation":"put","endpoints":"a:1","conns":0}`: "1..10000",
 	} {
-		if s, problem := Decode([]byte(encoded)); problem == nil || !strings.Contains(problem.Error(),
-			strings.ReplaceAll(want, `\"`, `"`)) {
+		if s, problem := Decode([]byte(encoded)); problem == nil || !strings.Contains(problem.Error(), want) {
 			t.Errorf("%s: %+v, %v", encoded, s, problem)
 		}
 	}

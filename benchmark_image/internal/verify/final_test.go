@@ -29,74 +29,63 @@ func hollow(revision int64) *history.Log {
 func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
 	const unknown, failed, lost = history.Unknown, history.Failed, "no order"
 	put := func(number int, from, to int64) op { return at(0, from, to).put(id(number), 0) }
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name       string
 		operations []op
 		state      *history.Log
-		want       Verdict
-		reason     string
+		want       string // see expect
 		unknown    int
 		resolved   int
 	}{
-		"the last write":          {[]op{put(1, 0, 1), put(2, 2, 3)}, held(id(2), 11), Holds, "", 0, 0},
-		"one before it":           {[]op{put(1, 0, 1), put(2, 2, 3)}, held(id(1), 10), Violated, lost, 0, 0},
-		"one of two side by side": {[]op{put(1, 0, 3), at(1, 0, 4).put(id(2), 0)}, held(id(1), 10), Holds, "", 0, 0},
-		"the other one":           {[]op{put(1, 0, 3), at(1, 0, 4).put(id(2), 0)}, held(id(2), 10), Holds, "", 0, 0},
-		"what was there before":   {[]op{put(1, 0, 1)}, held(dataset, 2), Violated, lost, 0, 0},
-		"the same, which was read": {[]op{at(0, 0, 1).get(other(4), 2, 9), put(1, 2, 3)},
-			held(other(4), 2), Violated, lost, 0, 0},
-		"the same, with a revision": {[]op{at(0, 0, 1).put(id(1), 10)}, held(dataset, 10), Violated, lost, 0, 0},
-		"a key that went":           {[]op{put(1, 0, 1)}, gone(), Violated, lost, 0, 0},
-		"a key that never was":      {[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(failed)}, gone(), Holds, "", 0, 0},
-		"what failed": {[]op{put(1, 0, 1), put(2, 2, 3).as(failed)},
-			held(id(2), 11), Violated, "had failed", 0, 0},
-		"what nobody wrote": {[]op{put(1, 0, 1)}, held(id(2), 11), Violated, "never written", 0, 0},
-		"a write that ended last": {[]op{put(1, 5, 90), at(1, 10, 20).put(id(2), 0)},
-			held(id(1), 11), Holds, "", 0, 0},
-		"a read that no longer fits": {[]op{put(1, 0, 1), put(2, 2, 9), at(1, 3, 4).get(id(2), 11, 0)},
-			held(id(1), 10), Violated, lost, 0, 0},
+		{"the last write", []op{put(1, 0, 1), put(2, 2, 3)}, held(id(2), 11), "", 0, 0},
+		{"one before it", []op{put(1, 0, 1), put(2, 2, 3)}, held(id(1), 10), lost, 0, 0},
+		{"one of two side by side", []op{put(1, 0, 3), at(1, 0, 4).put(id(2), 0)}, held(id(1), 10), "", 0, 0},
+		{"the other one", []op{put(1, 0, 3), at(1, 0, 4).put(id(2), 0)}, held(id(2), 10), "", 0, 0},
+		{"what was there before", []op{put(1, 0, 1)}, held(dataset, 2), lost, 0, 0},
+		{"the same, which was read", []op{at(0, 0, 1).get(other(4), 2, 9), put(1, 2, 3)}, held(other(4), 2), lost, 0, 0},
+		{"the same, with a revision", []op{at(0, 0, 1).put(id(1), 10)}, held(dataset, 10), lost, 0, 0},
+		{"a key that went", []op{put(1, 0, 1)}, gone(), lost, 0, 0},
+		{"a key that never was", []op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(failed)}, gone(), "", 0, 0},
+		{"what failed", []op{put(1, 0, 1), put(2, 2, 3).as(failed)}, held(id(2), 11), "had failed", 0, 0},
+		{"what nobody wrote", []op{put(1, 0, 1)}, held(id(2), 11), "never written", 0, 0},
+		{"a write that ended last", []op{put(1, 5, 90), at(1, 10, 20).put(id(2), 0)}, held(id(1), 11), "", 0, 0},
+		{"a read that no longer fits", []op{put(1, 0, 1), put(2, 2, 9), at(1, 3, 4).get(id(2), 11, 0)}, held(id(1), 10),
+			lost, 0, 0},
 
-		"no answer, and it is there": {[]op{put(1, 0, 1), put(2, 2, 3).as(unknown)}, held(id(2), 11), Holds, "", 1, 1},
-		"no answer, and it is not":   {[]op{put(1, 0, 1), put(2, 2, 3).as(unknown)}, held(id(1), 10), Holds, "", 1, 0},
-		"no answer, seen and gone": {[]op{put(1, 0, 1), put(2, 2, 3).as(unknown), at(1, 4, 5).get(id(2), 11, 0)},
-			held(id(1), 10), Violated, lost, 1, 1},
-		"no answer, and then another": {[]op{put(1, 0, 1).as(unknown), put(2, 2, 3)}, held(id(1), 12), Holds, "", 1, 1},
-		"no answer, before a transaction": {[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown),
-			at(1, 4, 5).txn(id(2), 0)}, held(id(2), 0), Holds, "", 1, 0},
-		"no answer, of nothing": {[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, gone(), Holds,
-			"", 1, 0},
+		{"no answer, and it is there", []op{put(1, 0, 1), put(2, 2, 3).as(unknown)}, held(id(2), 11), "", 1, 1},
+		{"no answer, and it is not", []op{put(1, 0, 1), put(2, 2, 3).as(unknown)}, held(id(1), 10), "", 1, 0},
+		{"no answer, seen and gone", []op{put(1, 0, 1), put(2, 2, 3).as(unknown), at(1, 4, 5).get(id(2), 11, 0)},
+			held(id(1), 10), lost, 1, 1},
+		{"no answer, and then another", []op{put(1, 0, 1).as(unknown), put(2, 2, 3)}, held(id(1), 12), "", 1, 1},
+		{"no answer, before a transaction",
+			[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown), at(1, 4, 5).txn(id(2), 0)}, held(id(2), 0), "", 1, 0},
+		{"no answer, of nothing", []op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, gone(), "", 1, 0},
 
-		"cut to nothing":        {[]op{put(1, 0, 1)}, hollow(0), Violated, lost, 0, 0},
-		"cut to nothing, later": {[]op{at(0, 0, 1).put(id(1), 10)}, hollow(12), Violated, lost, 0, 0},
-		"no key, and then an empty value": {[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, hollow(0), Violated,
+		{"cut to nothing", []op{put(1, 0, 1)}, hollow(0), lost, 0, 0},
+		{"cut to nothing, later", []op{at(0, 0, 1).put(id(1), 10)}, hollow(12), lost, 0, 0},
+		{"no key, and then an empty value", []op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, hollow(0), lost, 1, 0},
+		{"the data set, and then an empty value", []op{at(0, 0, 1).get(dataset, 2, 9), put(1, 2, 3).as(unknown)}, hollow(0),
 			lost, 1, 0},
-		"the data set, and then an empty value": {[]op{at(0, 0, 1).get(dataset, 2, 9), put(1, 2, 3).as(unknown)},
-			hollow(0), Violated, lost, 1, 0},
 
-		"a late write of another run": {[]op{at(0, 0, 1).put(id(1), 10)}, held(other(1), 12), Holds, "", 0, 0},
-		"a late one, which was read": {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
-			at(0, 4, 5).get(other(1), 12, 12)}, held(other(1), 12), Holds, "", 0, 0},
-		"a late one, and back": {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
-			at(0, 4, 5).get(other(1), 12, 12)}, held(dataset, 2), Violated, lost, 0, 0},
-		"the data set is still there": {[]op{at(0, 0, 1).get(dataset, 2, 9), put(1, 2, 3).as(unknown)},
-			held(dataset, 2), Holds, "", 1, 0},
-		"nothing of ours happened": {[]op{at(0, 0, 1).get(other(4), 2, 9), put(1, 2, 3).as(unknown)}, held(other(4), 2),
-			Holds, "", 1, 0},
+		{"a late write of another run", []op{at(0, 0, 1).put(id(1), 10)}, held(other(1), 12), "", 0, 0},
+		{"a late one, which was read",
+			[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(other(1), 12, 12)},
+			held(other(1), 12), "", 0, 0},
+		{"a late one, and back", []op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
+			at(0, 4, 5).get(other(1), 12, 12)}, held(dataset, 2), lost, 0, 0},
+		{"the data set is still there", []op{at(0, 0, 1).get(dataset, 2, 9), put(1, 2, 3).as(unknown)}, held(dataset, 2), "",
+			1, 0},
+		{"nothing of ours happened", []op{at(0, 0, 1).get(other(4), 2, 9), put(1, 2, 3).as(unknown)}, held(other(4), 2), "",
+			1, 0},
 	} {
-		result := judged(t, c.state, c.operations...)
-		if result.Verdict != c.want || !strings.Contains(result.Reason, c.reason) ||
-			(c.reason == "") != (result.Reason == "") {
-			t.Errorf("%s: %+v, want %s: %s", name, result, c.want, c.reason)
-		}
-		if result.Unknown != c.unknown || result.Resolved != c.resolved || result.Compared != FinalState {
-			t.Errorf("%s: %d unknown, %d resolved, compared with %s", name, result.Unknown, result.Resolved,
-				result.Compared)
-		}
-		if result.Operations != len(c.operations) || result.Judged > len(c.operations) || result.Keys != 1 {
-			t.Errorf("%s: %d of %d operations judged on %d keys", name, result.Judged, result.Operations, result.Keys)
+		result := expect(t, c.name, c.want, c.state, c.operations)
+		if result.Unknown != c.unknown || result.Resolved != c.resolved || result.Compared != FinalState ||
+			result.Judged > len(c.operations) || result.Keys != 1 {
+			t.Errorf("%s: %+v", c.name, result)
 		}
 		if v := result.Violation; v != nil && !strings.HasPrefix(v.Operations[len(v.Operations)-1], "after the load") &&
-			c.reason != "had failed" && c.reason != "never written" {
-			t.Errorf("%s: %q", name, v.Operations)
+			c.want != "had failed" && c.want != "never written" {
+			t.Errorf("%s: %q", c.name, v.Operations)
 		}
 	}
 }

@@ -70,15 +70,6 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkCall(b *testing.B) {
-	m := newMember(b)
-	r := &store.Request{Operation: store.Put, Key: []byte("key"), Value: []byte("value")}
-	b.ReportAllocs()
-	for b.Loop() {
-		m.exchange(r, putAnswer)
-	}
-}
-
 func TestTheAddressOfALeader(t *testing.T) {
 	list := []wire.Member{
 		{ID: 7, Name: "a", ClientURLs: []string{"https://a:1", "unix:///a", "http://a:2", "http://a:3"}},

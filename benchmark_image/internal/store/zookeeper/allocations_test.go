@@ -20,18 +20,6 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkCall(b *testing.B) {
-	for name, r := range steadyRequests() {
-		b.Run(name, func(b *testing.B) {
-			exchange := newClient(b, New("")).exchanges(r)
-			b.ReportAllocs()
-			for b.Loop() {
-				exchange()
-			}
-		})
-	}
-}
-
 func steadyRequests() map[string]*store.Request {
 	key, small, large := []byte("key"), make([]byte, 300), make([]byte, 100_000)
 	visitor := visit(func([]byte, []byte, int64) {})

@@ -176,51 +176,50 @@ func TestManyKeysAreGuessedByTheLastOnes(t *testing.T) {
 	}
 }
 
+// TestReads: a sync that finds no root is one, and the read decides; one that fails leaves an answer that nobody waits
+// for.
 func TestReads(t *testing.T) {
-	c := newClient(t, New(""))
+	c, id := newClient(t, New("")), idOf("m:1")
+	found, absent := store.Answer{Keys: 1, Count: 1, Member: id}, store.Answer{Member: id}
 	var seen []string
 	visitor := visit(func(key, value []byte, revision int64) {
 		seen = append(seen, fmt.Sprintf("%s=%s@%d", key, value, revision))
 	})
-	get := &store.Request{Operation: store.Get, Key: []byte("k"), Visitor: visitor}
-	c.start(c.call, get)
-	all := c.requests()
-	if types(all) != "9 4" {
-		t.Fatalf("a linearizable read is %s", types(all))
-	}
-	c.feed(all[0].Written(zxid))
-	if len(c.owner.answers) > 0 {
-		t.Error("an answer before the read")
-	}
-	c.feed(zookeepertest.Data(all[1].Xid, zxid, []byte("value"), 5))
-	get.Serializable = true
-	c.start(c.call, get)
-	if all = c.requests(); types(all) != "4" {
-		t.Fatalf("a serializable read is %s", types(all))
-	}
-	c.refuse(all[0], noNode)
-	id := idOf("m:1")
-	if want := []store.Answer{{Keys: 1, Count: 1, Member: id}, {Member: id}}; !slices.Equal(c.owner.answers, want) ||
-		!slices.Equal(seen, []string{"k=value@5"}) || len(c.owner.failures) > 0 {
-		t.Errorf("%+v, %v, %v", c.owner.answers, seen, c.owner.failures)
-	}
-	// A sync that finds no root is one: the read decides.
-	get.Serializable = false
-	c.start(c.call, get)
-	all = c.requests()
-	c.refuse(all[0], noNode)
-	c.feed(zookeepertest.Data(all[1].Xid, zxid, []byte("other"), 6))
-	if len(c.owner.answers) != 3 || !slices.Equal(seen, []string{"k=value@5", "k=other@6"}) || len(c.owner.failures) > 0 {
-		t.Errorf("%+v, %v, %v", c.owner.answers, seen, c.owner.failures)
-	}
-	// A sync that fails leaves an answer that nobody waits for.
-	c.start(c.call, get)
-	all = c.requests()
-	c.refuse(all[0], zookeepertest.Throttled)
-	c.feed(zookeepertest.Data(all[1].Xid, zxid, []byte("value"), 5))
-	if len(c.owner.failures) != 1 || c.owner.failures[0].Code != store.ResourceExhausted || len(seen) != 2 ||
-		c.conn.Active() != 0 {
-		t.Errorf("%+v, %v", c.owner.failures, seen)
+	for i, step := range []struct {
+		sent string
+		code int32 // of the first answer
+		want store.Answer
+		seen int
+	}{{"9 4", 0, found, 1}, {"4", 0, found, 2}, {"4", noNode, absent, 2}, {"9 4", noNode, found, 3},
+		{"9 4", zookeepertest.Throttled, store.Answer{}, 3}} {
+		c.owner = owner{}
+		c.start(c.call, &store.Request{Operation: store.Get, Key: []byte("k"), Visitor: visitor, Serializable: step.sent == "4"})
+		all := c.requests()
+		last := all[len(all)-1]
+		if types(all) != step.sent {
+			t.Fatalf("step %d: it is sent as %s", i, types(all))
+		}
+		if step.code != 0 {
+			c.refuse(all[0], step.code)
+		} else if len(all) == 2 {
+			c.feed(all[0].Written(zxid))
+		}
+		if len(c.owner.answers) > 0 && len(all) == 2 {
+			t.Errorf("step %d: an answer before the read", i)
+		}
+		if step.code == 0 || len(all) == 2 {
+			c.feed(zookeepertest.Data(last.Xid, zxid, []byte("value"), 5))
+		}
+		if step.want.Member == 0 {
+			if f := c.owner.failures; len(f) != 1 || f[0].Code != store.ResourceExhausted {
+				t.Errorf("step %d: %+v", i, f)
+			}
+		} else if !slices.Equal(c.owner.answers, []store.Answer{step.want}) || len(c.owner.failures) > 0 {
+			t.Errorf("step %d: %+v, %+v", i, c.owner.answers, c.owner.failures)
+		}
+		if len(seen) != step.seen || seen[len(seen)-1] != "k=value@5" || c.conn.Active() != 0 {
+			t.Errorf("step %d: saw %q, %d under way", i, seen, c.conn.Active())
+		}
 	}
 }
 
@@ -231,17 +230,12 @@ func (v visit) Visit(key, value []byte, revision int64) { v(key, value, revision
 
 func TestWhatZooKeeperHasNot(t *testing.T) {
 	c := newClient(t, New(""))
-	for _, operation := range []store.Operation{store.Scan, store.Status, store.Locate, store.Login} {
+	for i, operation := range []store.Operation{store.Scan, store.Status, store.Locate, store.Login} {
 		c.start(c.call, &store.Request{Operation: operation})
 		c.feed(c.requests()[0].Written(zxid))
-	}
-	for _, failure := range c.owner.failures {
-		if failure.Code != store.Unimplemented || failure.Unknown {
-			t.Errorf("%+v", failure)
+		if f := c.owner.failures; len(f) != i+1 || f[i].Code != store.Unimplemented || f[i].Unknown || len(c.owner.answers) > 0 {
+			t.Errorf("%+v", f)
 		}
-	}
-	if len(c.owner.failures) != 4 || len(c.owner.answers) > 0 {
-		t.Errorf("%+v, %+v", c.owner.failures, c.owner.answers)
 	}
 }
 
@@ -378,39 +372,35 @@ func TestNumbersOfRequestsGoRound(t *testing.T) {
 
 // TestBrokenAnswers says which outcome two puts have, of which one was written, when an answer breaks the protocol.
 func TestBrokenAnswers(t *testing.T) {
-	for name, c := range map[string]struct {
-		answer func(r *zookeepertest.Request) []byte
-		want   string
+	const xid = 1
+	answer := zookeepertest.Answer
+	for _, c := range []struct {
+		sent []byte
+		want string
 	}{
-		"wrong xid": {func(r *zookeepertest.Request) []byte { return zookeepertest.Answer(r.Xid+1, zxid, 0, nil) },
-			"an answer with xid 2 instead of 1"},
-		"watch":     {func(*zookeepertest.Request) []byte { return zookeepertest.Answer(-1, zxid, 0, nil) }, "xid -1"},
-		"too long":  {func(*zookeepertest.Request) []byte { return []byte{1, 0, 0, 1} }, "a packet of 16777217 bytes"},
-		"no length": {func(*zookeepertest.Request) []byte { return []byte{0, 0, 0, 0} }, "a packet of 0 bytes"},
-		"negative":  {func(*zookeepertest.Request) []byte { return []byte{0x80, 0, 0, 0} }, "a packet of -2147483648 bytes"},
-		"short":     {func(*zookeepertest.Request) []byte { return []byte{0, 0, 0, 1, 7} }, "form"},
-		"no body":   {func(r *zookeepertest.Request) []byte { return zookeepertest.Answer(r.Xid, zxid, 0, nil) }, "form"},
-		"more": {func(r *zookeepertest.Request) []byte {
-			return zookeepertest.Answer(r.Xid, zxid, 0, []byte{0, 0, 0, 1, '/', 'x'})
-		}, "form"},
+		{answer(xid+1, zxid, 0, nil), "an answer with xid 2 instead of 1"},
+		{answer(-1, zxid, 0, nil), "xid -1"}, // of a watch
+		{[]byte{1, 0, 0, 1}, "a packet of 16777217 bytes"},
+		{[]byte{0, 0, 0, 0}, "a packet of 0 bytes"},
+		{[]byte{0x80, 0, 0, 0}, "a packet of -2147483648 bytes"},
+		{[]byte{0, 0, 0, 1, 7}, "form"},
+		{answer(xid, zxid, 0, nil), "form"},
+		{answer(xid, zxid, 0, []byte{0, 0, 0, 1, '/', 'x'}), "form"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c2 := newClient(t, New(""))
-			other := c2.protocol.NewCall(&c2.owner)
-			c2.start(c2.call, &store.Request{Operation: store.Put, Key: []byte("a")})
-			r := c2.requests()[0]
-			c2.start(other, &store.Request{Operation: store.Put, Key: []byte("b")})
-			err := c2.conn.Feed(c.answer(r))
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want something with %q", err, c.want)
-				return
-			}
-			c2.conn.Lost(err.Error())
-			if len(c2.owner.failures) != 2 || !c2.owner.failures[0].Unknown || c2.owner.failures[1].Unknown ||
-				c2.owner.failures[0].Code != store.Unavailable || c2.conn.Active() != 0 || c2.conn.Ready() {
-				t.Errorf("%+v", c2.owner.failures)
-			}
-		})
+		o := newClient(t, New(""))
+		o.start(o.call, &store.Request{Operation: store.Put, Key: []byte("a")})
+		o.requests()
+		o.start(o.protocol.NewCall(&o.owner), &store.Request{Operation: store.Put, Key: []byte("b")})
+		err := o.conn.Feed(c.sent)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want something with %q", err, c.want)
+			continue
+		}
+		o.conn.Lost(err.Error())
+		if f := o.owner.failures; len(f) != 2 || !f[0].Unknown || f[1].Unknown || f[0].Code != store.Unavailable ||
+			o.conn.Active() != 0 || o.conn.Ready() {
+			t.Errorf("%+v", f)
+		}
 	}
 }
 

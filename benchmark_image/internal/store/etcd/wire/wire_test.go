@@ -137,8 +137,8 @@ func TestAnswersInPieces(t *testing.T) {
 		for short := 1; short < len(encoded); short++ {
 			var r Reader
 			// What is cut off after a field looks complete to every reader.
-			if err := read(&r, c.call, encoded[:short],
-				short); (err != nil) != (proto.Unmarshal(encoded[:short], c.message.ProtoReflect().New().Interface()) != nil) {
+			broken := proto.Unmarshal(encoded[:short], c.message.ProtoReflect().New().Interface())
+			if err := read(&r, c.call, encoded[:short], short); (err != nil) != (broken != nil) {
 				t.Errorf("%v cut off after %d bytes: %v", c.message, short, err)
 			}
 		}
@@ -219,42 +219,28 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 }
 
 func TestMembersAreRead(t *testing.T) {
-	encoded, err := proto.Marshal(&etcdserverpb.MemberListResponse{
+	encoded := encode(t, &etcdserverpb.MemberListResponse{
 		Header: &etcdserverpb.ResponseHeader{MemberId: 5, Revision: 9},
 		Members: []*etcdserverpb.Member{
 			{ID: 1 << 63, Name: "a", PeerURLs: []string{"http://p:1"}, ClientURLs: []string{"http://c:1", "https://d:2"}},
 			{ID: 7, Name: "b", IsLearner: true},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := []Member{{ID: 1 << 63, Name: "a", ClientURLs: []string{"http://c:1", "https://d:2"}}, {ID: 7, Name: "b"}}
 	for piece := 1; piece <= len(encoded); piece++ {
 		var r Reader
 		r.Reset(Range)
-		r.Reset(MemberList)
-		for at := 0; at < len(encoded); at += piece {
-			if err := r.Feed(encoded[at:min(at+piece, len(encoded))]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := r.End(); err != nil {
+		if err := read(&r, MemberList, encoded, piece); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := r.Members(); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("in pieces of %d: %+v, %v", piece, got, err)
 		}
-	}
-	for length := range encoded {
-		var r Reader
-		r.Reset(MemberList)
-		if err := r.Feed(encoded[:length]); err != nil {
-			t.Fatal(err)
-		}
 		// A cut between two fields cannot be seen here: gRPC's own length tells.
-		if got, err := r.Members(); err == nil && len(got) == len(want) {
-			t.Errorf("the first %d bytes read as all", length)
+		r.Reset(MemberList)
+		cut := r.Feed(encoded[:piece-1])
+		if got, err := r.Members(); cut != nil || err == nil && len(got) == len(want) {
+			t.Errorf("the first %d bytes read as all: %v", piece-1, cut)
 		}
 	}
 	var r Reader
@@ -266,28 +252,18 @@ func TestMembersAreRead(t *testing.T) {
 
 func TestTokensAreRead(t *testing.T) {
 	for token, want := range map[string]error{"abc.5": nil, "": ErrNoToken} {
-		encoded, err := proto.Marshal(&etcdserverpb.AuthenticateResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 5},
-			Token: token})
-		if err != nil {
-			t.Fatal(err)
-		}
 		var r Reader
-		r.Reset(Authenticate)
-		for i := range encoded {
-			if err := r.Feed(encoded[i : i+1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := r.End(); err != nil {
+		header := &etcdserverpb.ResponseHeader{MemberId: 5}
+		answer := encode(t, &etcdserverpb.AuthenticateResponse{Header: header, Token: token})
+		if err := read(&r, Authenticate, answer, 1); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := r.Token(); got != token || !errors.Is(err, want) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	var asked etcdserverpb.AuthenticateRequest
-	if err := proto.Unmarshal(AppendAuthenticate(nil, "root", "p:w"),
-		&asked); err != nil || asked.Name != "root" || asked.Password != "p:w" {
-		t.Errorf("%v, %v", &asked, err)
+	asked := decode(t, AppendAuthenticate(nil, "root", "p:w"), &etcdserverpb.AuthenticateRequest{})
+	if asked.Name != "root" || asked.Password != "p:w" {
+		t.Errorf("%v", asked)
 	}
 }
