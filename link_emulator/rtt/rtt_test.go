@@ -23,7 +23,6 @@ func TestParseDefaults(t *testing.T) {
 
 func TestParseRefusals(t *testing.T) {
 	for input, said := range map[string]string{
-		`[]`: "cannot unmarshal array",
 		`{}`: "hosts: got 0, allowed: 2 to 256",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"}]}`:                                            "hosts",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}]}`:       "hosts[1].name",
@@ -95,57 +94,43 @@ func simulate(r *Request, roundTrip time.Duration, lose func(probe uint32) bool)
 	return p
 }
 
-func TestPairMeasuresInAPipeline(t *testing.T) {
-	r := &Request{Probes: 25, Warmup: 3, Interval: 10 * time.Millisecond, Timeout: time.Second}
-	p := simulate(r, 200*time.Millisecond, func(uint32) bool { return false })
-	result := summarize("a", p)
-	if result.Sent != 25 || result.Lost != 0 || *result.MedianNS != 200e6 {
-		t.Errorf("got %+v", result)
-	}
-	if p.warmupSent < 20 || p.warmupSent > 22 { // repeated at the interval until the first reply, 200 ms later
-		t.Errorf("warm-up of %d probes, want about 20", p.warmupSent)
-	}
-}
-
-func TestPairCountsLosses(t *testing.T) {
-	r := &Request{Probes: 10, Warmup: 1, Interval: 10 * time.Millisecond, Timeout: 100 * time.Millisecond}
-	result := summarize("a", simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe == 2 || probe == 9 }))
-	if result.Sent != 10 || result.Lost != 2 || len(result.SamplesNS) != 8 || *result.MedianNS != 6e6 {
-		t.Errorf("got %+v", result)
-	}
-}
-
-// Where most probes are lost, more are sent until there are answers to take a median of, but not for ever.
-func TestPairGoesOnUntilThereAreAnswers(t *testing.T) {
-	r := &Request{Probes: 10, Answers: 3, Warmup: 1, Interval: 10 * time.Millisecond, Timeout: time.Second}
-	some := summarize("a",
-		simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe&warmupMark == 0 && probe%20 != 7 }))
-	if some.Sent != 48 || len(some.SamplesNS) != 3 || some.Lost != 45 {
-		t.Errorf("an answer to every twentieth probe: got %+v", some)
-	}
-	none := summarize("a", simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe&warmupMark == 0 }))
-	if none.Sent < 99 || none.Sent > 102 || none.Lost != none.Sent || none.MedianNS != nil {
-		t.Errorf("no answer within a second of probes every 10 ms: got %+v", none)
-	}
-	enough := summarize("a", simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe == 2 }))
-	if enough.Sent != 10 || enough.Lost != 1 {
-		t.Errorf("enough answers: got %+v", enough)
-	}
-}
-
-func TestReplyAfterTheTimeoutIsALoss(t *testing.T) {
-	r := &Request{Probes: 3, Warmup: 0, Interval: 10 * time.Millisecond, Timeout: 50 * time.Millisecond}
-	result := summarize("a", simulate(r, 60*time.Millisecond, func(uint32) bool { return false }))
-	if result.Lost != 3 || result.MedianNS != nil {
-		t.Errorf("got %+v", result)
-	}
-}
-
-func TestSilentPairEndsAtTheTimeout(t *testing.T) {
-	r := &Request{Probes: 10, Warmup: 3, Interval: 10 * time.Millisecond, Timeout: 100 * time.Millisecond}
-	result := summarize("a", simulate(r, time.Millisecond, func(uint32) bool { return true }))
-	if result.Sent != 10 || result.Lost != 10 || result.MedianNS != nil { // 100 ms of warm-up
-		t.Errorf("got %+v", result)
+// TestPairs: probes are sent in a pipeline until there are answers to take a median of, but not for ever; what comes
+// after the timeout is lost.
+func TestPairs(t *testing.T) {
+	const ms = time.Millisecond
+	warmup := func(probe uint32) bool { return probe&warmupMark != 0 }
+	for name, c := range map[string]struct {
+		request             Request
+		roundTrip           time.Duration
+		lose                func(probe uint32) bool
+		sent, lost, samples int
+		warmup              int // probes of it, about
+	}{
+		"pipeline": {Request{Probes: 25, Warmup: 3, Timeout: 1000 * ms}, 200 * ms,
+			func(uint32) bool { return false }, 25, 0, 25, 21},
+		"losses": {Request{Probes: 10, Warmup: 1, Timeout: 100 * ms}, 6 * ms,
+			func(probe uint32) bool { return probe == 2 || probe == 9 }, 10, 2, 8, 1},
+		"an answer to every twentieth probe": {Request{Probes: 10, Answers: 3, Warmup: 1, Timeout: 1000 * ms}, 6 * ms,
+			func(probe uint32) bool { return !warmup(probe) && probe%20 != 7 }, 48, 45, 3, 1},
+		"no answer within a second": {Request{Probes: 10, Answers: 3, Warmup: 1, Timeout: 1000 * ms}, 6 * ms,
+			func(probe uint32) bool { return !warmup(probe) }, 101, 101, 0, 1},
+		"enough answers": {Request{Probes: 10, Answers: 3, Warmup: 1, Timeout: 1000 * ms}, 6 * ms,
+			func(probe uint32) bool { return probe == 2 }, 10, 1, 9, 1},
+		"after the timeout": {Request{Probes: 3, Timeout: 50 * ms}, 60 * ms,
+			func(uint32) bool { return false }, 3, 3, 0, 0},
+		"silence": {Request{Probes: 10, Warmup: 3, Timeout: 100 * ms}, ms,
+			func(uint32) bool { return true }, 10, 10, 0, 10},
+	} {
+		c.request.Interval = 10 * ms
+		p := simulate(&c.request, c.roundTrip, c.lose)
+		got := summarize("a", p)
+		if got.Sent != c.sent || got.Lost != c.lost || len(got.SamplesNS) != c.samples || (got.MedianNS == nil) != (c.samples == 0) ||
+			got.MedianNS != nil && *got.MedianNS != c.roundTrip.Nanoseconds() {
+			t.Errorf("%s: got %+v", name, got)
+		}
+		if p.warmupSent < c.warmup-1 || p.warmupSent > c.warmup+1 {
+			t.Errorf("%s: warm-up of %d probes, want about %d", name, p.warmupSent, c.warmup)
+		}
 	}
 }
 
