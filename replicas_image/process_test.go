@@ -31,16 +31,12 @@ func TestMain(m *testing.M) {
 // TestAProcess keeps what it has acknowledged when it is killed, and ends well at SIGTERM.
 func TestAProcess(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	address, folder := listener.Addr().String(), t.TempDir()
 	listener.Close()
 	call := func(method, path, value string) (status int, body string, err error) {
 		q, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(value))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		answer, err := http.DefaultClient.Do(q)
 		if err != nil {
 			return 0, "", err
@@ -58,9 +54,7 @@ func TestAProcess(t *testing.T) {
 	start := func() *exec.Cmd {
 		p := exec.Command(os.Args[0], "--listen", address, "--peers", address, "--data", folder)
 		p.Env, p.Stderr = append(os.Environ(), asReplica+"=1"), os.Stderr
-		if err := p.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Start())
 		t.Cleanup(func() { _ = p.Process.Kill() }) // it has ended, unless the test failed
 		for err := error(syscall.ECONNREFUSED); err != nil; {
 			_, _, err = call("GET", statusPath, "") // until go test's own deadline
@@ -69,9 +63,7 @@ func TestAProcess(t *testing.T) {
 	}
 	first := start()
 	expect("PUT", entityPath+"?id=k", "value", 201, "")
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Process.Kill())
 	if err := first.Wait(); err == nil {
 		t.Error("it was killed, and ended well")
 	}
@@ -79,9 +71,7 @@ func TestAProcess(t *testing.T) {
 	expect("GET", entityPath+"?id=k", "", 200, "value")
 	expect("GET", statusPath, "", 200, "{\"id\":0,\"keys\":1,\"replicas\":1}\n")
 	http.DefaultClient.CloseIdleConnections()
-	if err := second.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.Process.Signal(syscall.SIGTERM))
 	if err := second.Wait(); err != nil {
 		t.Error(err)
 	}

@@ -78,9 +78,7 @@ func (l link) RoundTrip(q *http.Request) (*http.Response, error) {
 func (c *cluster) do(method string, i int, key, query, value string) (status int, body string) {
 	url := "http://" + c.addresses[i] + entityPath + "?id=" + key + query
 	q, err := http.NewRequestWithContext(c.t.Context(), method, url, strings.NewReader(value))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	answer, err := link{c: c}.RoundTrip(q)
 	if err != nil {
 		return 0, ""
@@ -180,9 +178,7 @@ func TestTheLaterVersionWins(t *testing.T) {
 	for _, order := range [][]version{{older, newer, same}, {same, newer, older}, {newer, same, older}} {
 		table := opened(t, t.TempDir())
 		for _, v := range order {
-			if err := table.write("k", v); err != nil {
-				t.Fatal(err)
-			}
+			must(t, table.write("k", v))
 		}
 		if v, _ := table.get("k"); string(v.Value) != "same time" {
 			t.Errorf("%v: %q wins", order, v.Value)
@@ -190,12 +186,17 @@ func TestTheLaterVersionWins(t *testing.T) {
 	}
 }
 
-func opened(t *testing.T, folder string) *table {
+func must(t *testing.T, err error) {
 	t.Helper()
-	table, err := open(folder, true)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func opened(t *testing.T, folder string) *table {
+	t.Helper()
+	table, err := open(folder, true)
+	must(t, err)
 	t.Cleanup(table.close)
 	return table
 }
@@ -216,20 +217,14 @@ func TestTheFileIsReplayed(t *testing.T) {
 	writers.Wait()
 	name := filepath.Join(folder, "log")
 	whole, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for cut, want := range map[int]int{len(whole): 50, len(whole) - 1: 49, recordHeader - 1: 0, 0: 0} {
-		if err := os.WriteFile(name, whole[:cut], 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, whole[:cut], 0o644))
 		after := opened(t, folder)
 		if after.size() != want {
 			t.Errorf("after %d of %d bytes there are %d keys, not %d", cut, len(whole), after.size(), want)
 		}
-		if err := after.write("new", version{Time: 99}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, after.write("new", version{Time: 99}))
 		if again := opened(t, folder); again.size() != want+1 {
 			t.Errorf("what was written after %d bytes is lost", cut)
 		}
@@ -239,9 +234,7 @@ func TestTheFileIsReplayed(t *testing.T) {
 	}
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)/2] ^= 1
-	if err := os.WriteFile(name, damaged, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, damaged, 0o644))
 	if got := opened(t, folder).size(); got >= 50 || got == 0 {
 		t.Errorf("of a damaged file there are %d keys", got)
 	}

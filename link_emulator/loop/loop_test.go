@@ -173,20 +173,6 @@ func TestFramesWithoutAStampAreCounted(t *testing.T) {
 	}
 }
 
-func TestBurstKeepsOrder(t *testing.T) {
-	r := newRig(t, virtual.Quiet(), 2, model.Params{DelayNS: msNS, RateBPS: 100e6})
-	want := []string{}
-	start := r.NowNS()
-	for i := range 200 {
-		r.send(0, fmt.Sprint(i), start+int64(i/10)*msNS)
-		want = append(want, fmt.Sprint(i))
-	}
-	r.run()
-	if got := r.payloads(1); !slices.Equal(got, want) {
-		t.Errorf("got %v", got)
-	}
-}
-
 func TestInterfaceThatGoesIsReportedAndClosesItsPortOnly(t *testing.T) {
 	r := newRig(t, virtual.Quiet(), 3, model.Params{})
 	var gone unix.Errno

@@ -90,22 +90,3 @@ func TestProgramDropsFramesAtTheLimit(t *testing.T) {
 		t.Errorf("dropped although there is room: %v", err)
 	}
 }
-
-// What a stamp costs the sender, the test run's own loop included; without a program nothing of it runs.
-func BenchmarkProgram(b *testing.B) {
-	r := open(b, MaxLimit)
-	frame := frameOf(1)
-	tookNS, runs := int64(0), int64(0)
-	for b.Loop() {
-		_, ns, err := r.run(frame, 10_000)
-		if err != nil {
-			b.Fatal(err)
-		}
-		tookNS, runs = tookNS+ns, runs+1
-		for range 10_000 {
-			r.Take(frame, false)
-		}
-		r.Release(0, true)
-	}
-	b.ReportMetric(float64(tookNS)/float64(runs), "ns/frame")
-}

@@ -1,0 +1,120 @@
+package loop
+
+import "testing"
+
+// A thread that is always busy leaves its core to others for more than 5 % of every second.
+func TestForcedSleepsOfABusyThread(t *testing.T) {
+	const turnNS, secondNS = int64(7e3), int64(1e9)
+	debt := idleDebt{}
+	idleNS, busyNS, longestNS := int64(0), int64(0), int64(0)
+	for now := int64(0); now < secondNS; {
+		now += turnNS
+		busyNS += turnNS
+		debt.noteBusy(now)
+		if debt.mostlyBusy() {
+			longestNS, busyNS = max(longestNS, busyNS), 0
+			now += yieldNS + switchNS
+			idleNS += yieldNS
+			debt.noteIdle(now)
+		}
+	}
+	if share := float64(idleNS) / float64(secondNS); share < 0.06 || share > 0.08 {
+		t.Errorf("it slept for %.3f of the time, want 0.06 to 0.08", share)
+	}
+	if longestNS > 1e6 {
+		t.Errorf("it was busy for %d ns without a sleep", longestNS)
+	}
+}
+
+func TestSleepsOfAnyLengthPayOffTheDebt(t *testing.T) {
+	for _, c := range []struct {
+		sleepNS int64
+		forced  bool
+	}{{8e3, true}, {20e3, false}, {500e3, false}, {switchNS, true}} { // after 100 us of busy time each
+		debt, now, forced := idleDebt{}, int64(0), false
+		for range 5000 {
+			now += 100e3
+			debt.noteBusy(now)
+			forced = forced || debt.mostlyBusy()
+			now += c.sleepNS
+			debt.noteIdle(now)
+		}
+		if forced != c.forced {
+			t.Errorf("sleeps of %d ns: forced to sleep: %v, want %v", c.sleepNS, forced, c.forced)
+		}
+	}
+}
+
+// Neither the credit of a long sleep nor the debt of a stop lasts for the second over which the kernel counts.
+func TestCreditAndDebtAreBounded(t *testing.T) {
+	debt := idleDebt{}
+	debt.noteIdle(10e9)
+	for now := int64(10e9); now < 10.05e9; now += 10e3 {
+		debt.noteBusy(now)
+	}
+	if !debt.mostlyBusy() {
+		t.Errorf("after 50 ms of busy time the debt is %d ns", debt.owedNS)
+	}
+	debt = idleDebt{}
+	debt.noteBusy(10e9)
+	now, forced := int64(10e9), 0
+	for ; debt.mostlyBusy(); forced++ {
+		now += yieldNS + switchNS
+		debt.noteIdle(now)
+	}
+	if forced != int(maxOwedNS/yieldNS) {
+		t.Errorf("%d forced sleeps, want %d", forced, maxOwedNS/yieldNS)
+	}
+}
+
+func TestTimerLatencyIsTheMedianOfTheLastValues(t *testing.T) {
+	var l timerLatency
+	for i := range int64(1000) {
+		before := l.ns
+		if l.took(i); l.ns != before && i%8 != 7 {
+			t.Fatalf("it changed with value %d", i)
+		}
+	}
+	if l.ns != 968 {
+		t.Errorf("got %d of 936 to 999", l.ns)
+	}
+	for _, ns := range []int64{-5, 2 * maxTimerNS} {
+		for range len(l.values) {
+			l.took(ns)
+		}
+		if want := max(0, min(ns, maxTimerNS)); l.ns != want {
+			t.Errorf("got %d of %d, want %d", l.ns, ns, want)
+		}
+	}
+}
+
+func TestBusyWaitIsBounded(t *testing.T) {
+	const stepNS, wantNS, gapNS = int64(200), int64(20e3), int64(24e3)
+	var a busyWait
+	now, waited := int64(1e9), int64(0)
+	end := now + int64(1e9)
+	for due := now + gapNS; now < end; {
+		if lead := a.lead(now, due, wantNS); due-lead <= now && now < due {
+			waited += stepNS
+		}
+		if now += stepNS; now >= due {
+			due += gapNS
+		}
+	}
+	if share := float64(waited) / 1e9; share > 1.2/busyWaitShare || share < 0.5/busyWaitShare {
+		t.Errorf("busy-waited for %.3f of the time under steady load, want about %.3f", share, 1.0/busyWaitShare)
+	}
+	// A single frame every 10 ms is always busy-waited for, without calls in between.
+	for due := end + int64(10e6); due < end+int64(1e9); due += int64(10e6) {
+		for now := due - wantNS; now < due; now += stepNS {
+			if lead := a.lead(now, due, wantNS); lead != wantNS {
+				t.Fatalf("a single frame: lead %d, want %d", lead, wantNS)
+			}
+		}
+	}
+	now = end + int64(1e9)
+	// After a while without load there is budget for the next frame.
+	if lead := a.lead(now+int64(5e6), now+int64(6e6), wantNS); lead != wantNS {
+		t.Errorf("lead %d, want %d", lead, wantNS)
+	}
+}
