@@ -109,9 +109,8 @@ func (d *discard) Deliver([]byte, int64) (Outcome, int64) {
 	return Delivered, 0
 }
 
-// path is host - switch - host with 3 ms links at 1 Gbit/s, in steady state, and a step that carries one frame of a
-// length each way.
-func path(t testing.TB, bytes int) (step func(), delivered func() int) {
+// path is host - switch - host, in steady state, and a step that carries one frame of a length each way.
+func path(t testing.TB, params model.Params, bytes int) (step func(), delivered func() int) {
 	n := newNetwork(t)
 	n.must(n.AddSwitch("s1"))
 	sinks := [2]discard{}
@@ -120,7 +119,7 @@ func path(t testing.TB, bytes int) (step func(), delivered func() int) {
 		var err error
 		ports[i], err = n.AddPort(name, 1500, &sinks[i])
 		n.must(err)
-		n.addLink(name, port(name), sw("s1"), model.Params{DelayNS: 3 * ms, RateBPS: 1e9})
+		n.addLink(name, port(name), sw("s1"), params)
 	}
 	there, back := make([]byte, bytes), make([]byte, bytes)
 	copy(there, frame(1, 0, ""))
@@ -138,30 +137,40 @@ func path(t testing.TB, bytes int) (step func(), delivered func() int) {
 	return step, func() int { return sinks[0].frames + sinks[1].frames }
 }
 
+// kinds of links.
+var kinds = map[string]model.Params{
+	"plain": {DelayNS: 3 * ms, RateBPS: 1e9},
+	"chance": {DelayNS: ms, RateBPS: 1e9, Jitter: model.Jitter{Distribution: model.Normal, NS: ms / 4},
+		Loss: model.Loss{Model: model.GilbertElliott, GoodToBad: 0.1, BadToGood: 0.1, BadLoss: 0.5}},
+	"reorder": {DelayNS: ms, Jitter: model.Jitter{Distribution: model.Uniform, NS: ms / 2, Reorder: true},
+		Loss: model.Loss{Model: model.Independent, Ratio: 0.1}},
+}
+
 func TestPacketPathDoesNotAllocate(t *testing.T) {
-	step, delivered := path(t, 1514)
-	before := delivered()
-	const steps = 20_000
-	if allocations := testing.AllocsPerRun(steps, step); allocations != 0 {
-		t.Errorf("got %v allocations for two frames, want 0", allocations)
-	}
-	if got := delivered() - before; got < 2*steps {
-		t.Errorf("only %d of %d frames came through", got, 2*steps)
+	for name, params := range kinds {
+		step, delivered := path(t, params, 1514)
+		before := delivered()
+		const steps = 10_000
+		if allocations := testing.AllocsPerRun(steps, step); allocations != 0 {
+			t.Errorf("%s: got %v allocations for two frames, want 0", name, allocations)
+		}
+		if got := delivered() - before; got < steps/2 {
+			t.Errorf("%s: only %d of %d frames came through", name, got, 2*steps)
+		}
 	}
 }
 
 // Two frames per operation, each over two links and a switch.
-func BenchmarkPath64(b *testing.B)   { benchmarkPath(b, 64) }
-func BenchmarkPath1514(b *testing.B) { benchmarkPath(b, 1514) }
-
-func benchmarkPath(b *testing.B, bytes int) {
-	step, delivered := path(b, bytes)
-	before := delivered()
-	b.ReportAllocs()
-	for b.Loop() {
-		step()
+func BenchmarkPath(b *testing.B) {
+	for name, params := range kinds {
+		for _, bytes := range []int{64, 1514} {
+			b.Run(fmt.Sprint(name, bytes), func(b *testing.B) {
+				for step, _ := path(b, params, bytes); b.Loop(); {
+					step()
+				}
+			})
+		}
 	}
-	b.ReportMetric(float64(delivered()-before)/b.Elapsed().Seconds(), "frames/s")
 }
 
 // FuzzIngress: no bytes that a host can send crash the fabric, and none stay in it.

@@ -199,38 +199,3 @@ func TestProperties(t *testing.T) {
 		}
 	}
 }
-
-// Same seed, same outcome, to the nanosecond; another seed, another outcome.
-func TestSeedDecides(t *testing.T) {
-	outcome := func(params Params, restart bool) []record {
-		r := &run{Line: newLine(params)}
-		traffic := rand.New(rand.NewPCG(1, 1))
-		for i := range 3000 {
-			r.now += traffic.Int64N(20_000)
-			r.advance()
-			r.offer(60 + traffic.IntN(1455))
-			if restart && i == 1500 {
-				r.Restart(r.now)
-			}
-		}
-		r.drain()
-		return r.popped
-	}
-	for seed := range uint64(30) {
-		params := randomParams(rand.New(rand.NewPCG(seed, 3)))
-		params.Jitter = Jitter{Distribution: Uniform, NS: 1 + params.DelayNS/2, Reorder: seed%2 == 0}
-		params.DelayNS++
-		params.Seed = int64(seed)
-		first := outcome(params, false)
-		if !slices.Equal(first, outcome(params, false)) {
-			t.Errorf("seed %d: two outcomes", seed)
-		}
-		if slices.Equal(first, outcome(params, true)) {
-			t.Errorf("seed %d: a restart of the draws changed nothing", seed)
-		}
-		params.Seed++
-		if slices.Equal(first, outcome(params, false)) {
-			t.Errorf("seeds %d and %d: the same outcome", seed, seed+1)
-		}
-	}
-}

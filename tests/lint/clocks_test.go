@@ -118,15 +118,3 @@ func TestX(t *testing.T) {
 		})
 	}
 }
-
-// TestFilesThatAreRead are those of tests and of packages for tests.
-func TestFilesThatAreRead(t *testing.T) {
-	for file, want := range map[string]bool{
-		"a/b_test.go": true, "a/b.go": false, "a/etcdtest/server.go": true, "a/hang/hang.go": false,
-		"a/hang/hang_test.go": false, "a/etcdtest/README.md": false,
-	} {
-		if ofTests(file) != want {
-			t.Errorf("%s: %v", file, !want)
-		}
-	}
-}

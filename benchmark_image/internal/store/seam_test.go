@@ -94,31 +94,3 @@ func TestNothingElseKnowsAStore(t *testing.T) {
 		t.Errorf("%d files: %v", files, err)
 	}
 }
-
-// TestTheRuleCanBeBroken names sources that break it, and some that do not.
-func TestTheRuleCanBeBroken(t *testing.T) {
-	for _, c := range []struct {
-		path, source string
-		want         bool
-	}{
-		{"internal/transport/x.go", "package x\n\nconst path = \"/etcdserverpb.KV/Put\"", true},
-		{"internal/transport/x.go", "package x\n\nimport _ \"" + etcd + "\"", true},
-		{"internal/client/x.go", "package x\n\nimport _ \"" + etcd + "\"", false},
-		{"internal/client/x.go", "package x\n\nimport _ \"" + etcd + "/wire\"", true},
-		{"internal/client/x.go", "package x\n\nimport _ \"google.golang.org/grpc/codes\"", true},
-		{"main.go", "package x\n\nvar port = 2379", true},
-		{"internal/transport/x_test.go", "package x\n\nimport _ \"go.etcd.io/etcd/api/v3/etcdserverpb\"", false},
-		{"internal/store/etcd/x.go", "package x\n\nimport _ \"" + module + "internal/h2\"", false},
-		{"internal/store/etcd/x.go", "package x\n\nimport _ \"" + module + "internal/store/consul\"", true},
-		{"internal/store/consul/x.go", "package x\n\nimport _ \"google.golang.org/protobuf/encoding/protowire\"", true},
-		{"internal/transport/x.go", "package x\n\nimport _ \"" + module + "internal/http1\"", true},
-		{"internal/spec/x.go", "package x\n\nimport _ \"" + module + "internal/store/keyvalue\"", false},
-		{"internal/store/zookeeper/x.go", "package x\n\nimport _ \"" + module + "internal/store/zookeeper/jute\"", false},
-		{"internal/store/zookeeper/x.go", "package x\n\nimport _ \"github.com/go-zookeeper/zk\"", true},
-		{"internal/store/x.go", "package x\n\nimport _ \"time\"", false},
-	} {
-		if got := breaks(c.path, []byte(c.source)); (len(got) > 0) != c.want {
-			t.Errorf("%s: %q: %q", c.path, c.source, got)
-		}
-	}
-}
