@@ -108,7 +108,7 @@ const (
 
 // New makes a quiet machine without hosts.
 func New(seed uint64) (*Machine, error) {
-	pool, err := framepool.New(64<<20, 1<<20)
+	pool, err := framepool.New(64<<20, 0)
 	if err != nil {
 		return nil, err
 	}
