@@ -142,60 +142,63 @@ func (n *network) drops(link string) map[string]uint64 {
 	return state.AToB.Drops
 }
 
-func TestUnknownIsFloodedKnownIsNot(t *testing.T) {
-	n := star(t, 0, 0, 0)
-	n.send("h0", frame(1, 0, "a"), 0) // station 1 is unknown yet
-	n.Advance(0)
-	n.expect("h0", "")
-	n.expect("h1", "a@0")
-	n.expect("h2", "a@0")
-	n.send("h1", frame(0, 1, "b"), 10) // station 0 was learned from a
-	n.send("h0", frame(1, 0, "c"), 20)
-	n.Advance(20)
-	n.expect("h0", "b@10")
-	n.expect("h1", "c@20")
-	n.expect("h2", "")
-}
-
-func TestAgeing(t *testing.T) {
-	n := star(t, 0, 0, 0)
-	n.send("h1", frame(0, 1, "x"), 0)
-	n.send("h0", frame(1, 0, "in time"), ageingNS)
-	n.send("h0", frame(1, 0, "aged"), ageingNS+1)
-	n.Advance(ageingNS + 1)
-	n.expect("h2", fmt.Sprintf("x@0 aged@%d", ageingNS+1))
-}
-
-func TestStationThatMovesIsLearnedAgain(t *testing.T) {
-	n := star(t, 0, 0, 0)
-	n.send("h1", frame(255, 9, "x"), 0)
-	n.send("h2", frame(255, 9, "y"), 1)
-	n.send("h0", frame(9, 0, "z"), 2)
-	n.Advance(2)
-	n.expect("h1", "y@1")
-	n.expect("h2", "x@0 z@2")
-}
-
-func TestFrameToItsOwnSideIsFiltered(t *testing.T) {
-	n := star(t, 0, 0)
-	n.send("h0", frame(255, 7, ""), 0)
-	n.send("h0", frame(7, 8, "x"), 1)
-	n.Advance(1)
-	n.received("h1")
-	if got := n.State().Switches["s1"].Filtered; got != 1 {
-		t.Errorf("filtered: got %d, want 1", got)
+// TestSwitching has frames that hosts of one switch send, from station to station (255: broadcast), and what h0, h1 and
+// h2 receive.
+func TestSwitching(t *testing.T) {
+	type sent struct {
+		host     string
+		to, from byte
+		payload  string
+		atNS     int64
+	}
+	for name, c := range map[string]struct {
+		sent     []sent
+		received [3]string
+		counted  SwitchCounts
+	}{
+		"unknown is flooded, known is not": {
+			[]sent{{"h0", 1, 0, "a", 0}, {"h1", 0, 1, "b", 10}, {"h0", 1, 0, "c", 20}},
+			[3]string{"b@10", "a@0 c@20", "a@0"}, SwitchCounts{Forwarded: 2, Flooded: 1}},
+		"what was learned ages": {
+			[]sent{{"h1", 0, 1, "x", 0}, {"h0", 1, 0, "y", ageingNS}, {"h0", 1, 0, "z", ageingNS + 1}},
+			[3]string{"x@0", "y@300000000000 z@300000000001", "x@0 z@300000000001"}, SwitchCounts{Forwarded: 1, Flooded: 2}},
+		"a station that moves is learned again": {
+			[]sent{{"h1", 255, 9, "x", 0}, {"h2", 255, 9, "y", 1}, {"h0", 9, 0, "z", 2}},
+			[3]string{"x@0 y@1", "y@1", "x@0 z@2"}, SwitchCounts{Forwarded: 1, Flooded: 2}},
+		"a frame to its own side is filtered": {
+			[]sent{{"h0", 255, 7, "x", 0}, {"h0", 7, 8, "y", 1}}, [3]string{"", "x@0", "x@0"},
+			SwitchCounts{Flooded: 1, Filtered: 1}},
+	} {
+		n := star(t, 0, 0, 0)
+		for _, f := range c.sent {
+			n.send(f.host, frame(f.to, f.from, f.payload), f.atNS)
+			n.Advance(f.atNS)
+		}
+		for i, want := range c.received {
+			if got := n.received(fmt.Sprint("h", i)); got != want {
+				t.Errorf("%s: h%d received %q, want %q", name, i, got, want)
+			}
+		}
+		if got := n.State().Switches["s1"]; got != c.counted {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.counted)
+		}
 	}
 }
 
-func TestInvalidSourceIsDropped(t *testing.T) {
+func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {
 	n := star(t, 0, 0)
-	bad := frame(255, 0, "x")
-	bad[6] |= 1
-	n.send("h0", bad, 0)
+	group := frame(1, 0, "x")
+	group[6] |= 1
+	for _, f := range [][]byte{nil, make([]byte, headerBytes-1), group,
+		frame(1, 0, strings.Repeat("x", 1504)), frame(1, 0, strings.Repeat("x", 1505))} { // MTU and a VLAN tag
+		n.send("h0", f, 0)
+	}
 	n.Advance(0)
-	n.expect("h1", "")
-	if got := n.State().Switches["s1"].InvalidSource; got != 1 {
-		t.Errorf("invalid source: got %d, want 1", got)
+	n.Ingress(n.addPort("lone"), frame(1, 0, "x"), 0)
+	got := n.State()
+	if want := (PortDrops{Malformed: 2, Oversize: 1}); got.Ports["h0"].Dropped != want || len(n.sinks["h1"].frames) != 1 ||
+		got.Switches["s1"].InvalidSource != 1 || got.Ports["lone"].Dropped.NoLink != 1 {
+		t.Errorf("%d frames arrived, want the one that fits; %+v", len(n.sinks["h1"].frames), got)
 	}
 }
 
@@ -271,65 +274,6 @@ func (n *network) checkSchedule() {
 				n.t.Fatalf("link %s: a frame is due at a port at %d, NextDue says %d (%v)", name, due, next, some)
 			}
 		}
-	}
-}
-
-// Reordered frames arrive at their own delay, also when the caller sleeps until NextDue: pairs of frames close together
-// over one link.
-func TestOvertakingFrameIsNotLate(t *testing.T) {
-	jitter := model.Jitter{Distribution: model.Uniform, NS: 20 * ms, Reorder: true}
-	n := pair(t, model.Params{DelayNS: 50 * ms, Jitter: jitter})
-	const pairs = 2000
-	now, handled, sum := int64(0), int64(0), int64(0)
-	var sentNS int64
-	n.sinks["b"].check = func(dueNS int64) {
-		if handled != dueNS {
-			t.Fatalf("a frame due at %d is delivered at %d", dueNS, handled)
-		}
-		sum += handled - sentNS
-	}
-	for range pairs {
-		sentNS = now
-		n.send("a", frame(1, 0, "x"), now)
-		n.send("a", frame(1, 0, "y"), now)
-		for due, ok := n.NextDue(); ok; due, ok = n.NextDue() {
-			handled = due
-			n.Advance(due)
-		}
-		now += 200 * ms
-	}
-	if mean := sum / (2 * pairs); mean < 49*ms || mean > 51*ms {
-		t.Errorf("mean delay of %d ns, want 50 ms", mean)
-	}
-}
-
-func TestPortToPortLinkWithAsymmetricDelays(t *testing.T) {
-	n := pair(t, model.Params{})
-	n.must(n.SetLink("l", &Change{Params: model.Params{DelayNS: 1}}, &Change{Params: model.Params{DelayNS: 5}}, 0))
-	n.send("a", frame(1, 0, "x"), 0)
-	n.send("b", frame(0, 1, "y"), 0)
-	n.Advance(5)
-	n.expect("b", "x@1")
-	n.expect("a", "y@5")
-}
-
-func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {
-	n := star(t, 0, 0)
-	n.send("h0", nil, 0)
-	n.send("h0", make([]byte, headerBytes-1), 0)
-	n.send("h0", frame(1, 0, strings.Repeat("x", 1504)), 0) // MTU and a VLAN tag
-	n.send("h0", frame(1, 0, strings.Repeat("x", 1505)), 0)
-	n.Advance(0)
-	if got, want := n.State().Ports["h0"].Dropped, (PortDrops{Malformed: 2, Oversize: 1}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if got := len(n.sinks["h1"].frames); got != 1 {
-		t.Errorf("h1 received %d frames, want the one that fits", got)
-	}
-	lone := n.addPort("lone")
-	n.Ingress(lone, frame(1, 0, "x"), 0)
-	if got := n.State().Ports["lone"].Dropped.NoLink; got != 1 {
-		t.Errorf("no link: got %d, want 1", got)
 	}
 }
 
