@@ -58,6 +58,20 @@ func (o op) by(member uint64) op           { o.Member = member; return o }
 func (o op) of(key uint64) op              { o.key = key; return o }
 func (o op) stale() op                     { o.Op = history.SerializableGet; return o }
 
+// Operations of which one comes after the other, of one client.
+func put(value keys.ID, revision int64) op      { return op{}.put(value, revision) }
+func get(value keys.ID, mod, revision int64) op { return op{}.get(value, mod, revision) }
+func txn(value keys.ID, revision int64) op      { return op{}.txn(value, revision) }
+func absent(revision int64) op                  { return op{}.nothing(revision) }
+
+func after(operations ...op) []op {
+	for i := range operations {
+		o := at(0, int64(2*i), int64(2*i+1))
+		operations[i].Invoked, operations[i].Completed, operations[i].Member = o.Invoked, o.Completed, o.Member
+	}
+	return operations
+}
+
 // dataset is what a data set has of every key.
 var dataset = keys.ID{}
 
@@ -118,92 +132,74 @@ func TestJudgements(t *testing.T) {
 		log        *history.Log
 		want       string // "": it holds; else the reason for which it is violated, or "undecided: " and why
 	}{
-		{"one after the other", []op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
-			at(1, 4, 5).get(id(1), 10, 10)}, nil, ""},
+		{"one after the other", after(get(dataset, 2, 9), put(id(1), 10), get(id(1), 10, 10)), nil, ""},
 		{"side by side", []op{at(0, 0, 9).put(id(1), 10), at(1, 0, 9).put(id(2), 11), at(2, 1, 2).get(id(2), 11, 11),
 			at(2, 3, 4).get(id(1), 10, 11)}, nil, ""},
 		{"nothing, and then something",
 			[]op{at(0, 0, 1).nothing(9), at(1, 0, 5).put(id(1), 10), at(0, 2, 3).get(id(1), 10, 10)}, nil, ""},
 
-		{"an old value", []op{at(0, 0, 1).put(id(1), 10), at(0, 2, 3).put(id(2), 11), at(1, 4, 5).get(id(1), 10, 11)}, nil,
-			"no order"},
-		{"the data set came back", []op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 11)}, nil, "no order"},
-		{"a key that went", []op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).nothing(11)}, nil, "no order"},
+		{"an old value", after(put(id(1), 10), put(id(2), 11), get(id(1), 10, 11)), nil, "no order"},
+		{"the data set came back", after(put(id(1), 10), get(dataset, 2, 11)), nil, "no order"},
+		{"a key that went", after(put(id(1), 10), absent(11)), nil, "no order"},
 		{"back and forth", []op{at(0, 0, 9).put(id(1), 10), at(1, 1, 2).get(id(1), 10, 10), at(2, 3, 4).get(dataset, 2, 11)},
 			nil, "no order"},
-		{"a wrong answer counts", []op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 3).as(wrong)}, nil,
-			"no order"},
+		{"a wrong answer counts", after(put(id(1), 10), get(dataset, 2, 3).as(wrong)), nil, "no order"},
 
-		{"a value of nobody", []op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(id(2), 10, 11)}, nil, "never written"},
+		{"a value of nobody", after(put(id(1), 10), get(id(2), 10, 11)), nil, "never written"},
 		{"a value from the future", []op{at(0, 5, 6).put(id(1), 10), at(1, 2, 3).get(id(1), 10, 11)}, nil,
 			"before its write was invoked"},
-		{"a value that had failed", []op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 2, 3).get(id(1), 10, 11)}, nil,
-			"had failed"},
-		{"a failed write had none", []op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 2, 3).get(dataset, 2, 11)}, nil, ""},
-		{"a refused transaction", []op{at(0, 0, 1).txn(id(1), 9).as(failed), at(1, 2, 3).nothing(9)}, nil, ""},
-		{"one refused for nothing", []op{at(0, 0, 1).put(id(1), 9), at(1, 2, 3).txn(id(2), 10).as(failed)}, nil, "no order"},
-		{"one accepted before a put", []op{at(0, 0, 1).nothing(9), at(1, 2, 3).txn(id(2), 10),
-			at(0, 4, 5).put(id(1), 0).as(unknown)}, nil, "no order"},
-		{"one accepted after another",
-			[]op{at(0, 0, 1).nothing(9), at(1, 2, 3).txn(id(1), 0).as(unknown), at(1, 4, 5).txn(id(2), 11)}, nil, "no order"},
-		{"one accepted for nothing", []op{at(0, 0, 1).nothing(9), at(1, 2, 3).txn(id(2), 10)}, nil, "no order"},
+		{"a value that had failed", after(put(id(1), 0).as(failed), get(id(1), 10, 11)), nil, "had failed"},
+		{"a failed write had none", after(put(id(1), 0).as(failed), get(dataset, 2, 11)), nil, ""},
+		{"a refused transaction", after(txn(id(1), 9).as(failed), absent(9)), nil, ""},
+		{"one refused for nothing", after(put(id(1), 9), txn(id(2), 10).as(failed)), nil, "no order"},
+		{"one accepted before a put", after(absent(9), txn(id(2), 10), put(id(1), 0).as(unknown)), nil, "no order"},
+		{"one accepted after another", after(absent(9), txn(id(1), 0).as(unknown), txn(id(2), 11)), nil, "no order"},
+		{"one accepted for nothing", after(absent(9), txn(id(2), 10)), nil, "no order"},
 
-		{"unknown, and read", []op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(id(1), 10, 10)}, nil, ""},
-		{"unknown, and read later", []op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(dataset, 2, 9),
-			at(1, 8, 9).get(id(1), 10, 10)}, nil, ""},
-		{"unknown, read and gone", []op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(id(1), 10, 10),
-			at(1, 8, 9).get(dataset, 2, 10)}, nil, "no order"},
-		{"unknown, and came twice", []op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(id(1), 10, 10),
-			at(1, 4, 5).put(id(2), 11), at(1, 8, 9).get(id(1), 12, 12)}, nil, "no order"},
-		{"unknown, and never seen", []op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, nil,
+		{"unknown, and read", after(put(id(1), 0).as(unknown), get(id(1), 10, 10)), nil, ""},
+		{"unknown, and read later", after(put(id(1), 0).as(unknown), get(dataset, 2, 9), get(id(1), 10, 10)), nil, ""},
+		{"unknown, read and gone", after(put(id(1), 0).as(unknown), get(id(1), 10, 10), get(dataset, 2, 10)), nil,
+			"no order"},
+		{"unknown, and came twice", after(put(id(1), 0).as(unknown), get(id(1), 10, 10), put(id(2), 11), get(id(1), 12, 12)),
+			nil, "no order"},
+		{"unknown, and never seen", after(put(id(1), 0).as(unknown), get(dataset, 2, 10)), nil,
 			"undecided: 1 writes without an answer"},
-		{"unknown, and not carried out", []op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, log(),
-			""},
-		{"unknown, and carried out", []op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)},
-			log(event(11, id(1))), ""},
-		{"unknown, and a log with gaps", []op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)},
-			&history.Log{}, "undecided: is not known"},
+		{"unknown, and not carried out", after(put(id(1), 0).as(unknown), get(dataset, 2, 10)), log(), ""},
+		{"unknown, and carried out", after(put(id(1), 0).as(unknown), get(dataset, 2, 10)), log(event(11, id(1))), ""},
+		{"unknown, and a log with gaps", after(put(id(1), 0).as(unknown), get(dataset, 2, 10)), &history.Log{},
+			"undecided: is not known"},
 
-		{"as the store has it", []op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1))), ""},
-		{"lost", []op{at(0, 0, 1).put(id(1), 10)}, log(), "lost a write"},
-		{"carried out twice", []op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1)), event(12, id(1))), "twice"},
-		{"unknown, carried out twice", []op{at(0, 0, 1).put(id(1), 0).as(unknown)}, log(event(10, id(1)), event(12, id(1))),
-			"twice"},
+		{"as the store has it", after(put(id(1), 10)), log(event(10, id(1))), ""},
+		{"lost", after(put(id(1), 10)), log(), "lost a write"},
+		{"carried out twice", after(put(id(1), 10)), log(event(10, id(1)), event(12, id(1))), "twice"},
+		{"unknown, carried out twice", after(put(id(1), 0).as(unknown)), log(event(10, id(1)), event(12, id(1))), "twice"},
 		{"refused, and carried out", []op{at(0, 0, 1).put(id(1), 0).as(failed), at(0, 0, 1).put(id(2), 10)},
 			log(event(9, id(1)), event(10, id(2))), "had refused"},
-		{"at another revision", []op{at(0, 0, 1).put(id(1), 10)}, log(event(11, id(1))), "another revision"},
-		{"of nobody", []op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1)), event(11, id(2))), "no client made"},
-		{"of others", []op{at(0, 0, 1).put(id(1), 10)}, log(event(2, dataset), event(5, other(1)), event(10, id(1))), ""},
-		{"a transaction that was acked", []op{at(0, 0, 1).txn(id(1), 10)}, log(), "lost a write"},
+		{"at another revision", after(put(id(1), 10)), log(event(11, id(1))), "another revision"},
+		{"of nobody", after(put(id(1), 10)), log(event(10, id(1)), event(11, id(2))), "no client made"},
+		{"of others", after(put(id(1), 10)), log(event(2, dataset), event(5, other(1)), event(10, id(1))), ""},
+		{"a transaction that was acked", after(txn(id(1), 10)), log(), "lost a write"},
 
-		{"revisions in another order", []op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).put(id(2), 10)},
-			log(event(10, id(2)), event(11, id(1))), "told before it began"},
-		{"the same, and no log", []op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).put(id(2), 10)}, nil, "told before it began"},
+		{"revisions in another order", after(put(id(1), 11), put(id(2), 10)), log(event(10, id(2)), event(11, id(1))),
+			"told before it began"},
+		{"the same, and no log", after(put(id(1), 11), put(id(2), 10)), nil, "told before it began"},
 		{"the same, side by side", []op{at(0, 0, 3).put(id(1), 11), at(1, 2, 3).put(id(2), 10)},
 			log(event(10, id(2)), event(11, id(1))), ""},
-		{"a revision of two writes", []op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).txn(id(2), 11)}, nil,
-			"told before it began"},
+		{"a revision of two writes", after(put(id(1), 11), txn(id(2), 11)), nil, "told before it began"},
 		{"a write after a stale read", []op{at(0, 0, 1).get(dataset, 2, 11).stale(), at(1, 2, 3).put(id(2), 11)}, nil,
 			"told before it began"},
-		{"a read of a lower revision", []op{at(0, 0, 1).get(dataset, 2, 11), at(1, 2, 3).get(dataset, 2, 10)}, nil,
-			"at a lower revision"},
-		{"a read of the same revision", []op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).get(id(1), 11, 11)}, nil, ""},
-		{"a refusal at the same revision", []op{at(0, 0, 1).nothing(11), at(1, 2, 3).txn(id(1), 11).as(failed)}, nil, ""},
-		{"a refusal at a lower revision", []op{at(0, 0, 1).nothing(11), at(1, 2, 3).txn(id(1), 10).as(failed)}, nil,
-			"at a lower revision"},
+		{"a read of a lower revision", after(get(dataset, 2, 11), get(dataset, 2, 10)), nil, "at a lower revision"},
+		{"a read of the same revision", after(put(id(1), 11), get(id(1), 11, 11)), nil, ""},
+		{"a refusal at the same revision", after(absent(11), txn(id(1), 11).as(failed)), nil, ""},
+		{"a refusal at a lower revision", after(absent(11), txn(id(1), 10).as(failed)), nil, "at a lower revision"},
 
-		{"another run's version was there",
-			[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(id(1), 10, 10)}, nil, ""},
-		{"another run's version came back",
-			[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(other(1), 5, 10)}, nil,
+		{"another run's version was there", after(get(other(1), 5, 9), put(id(1), 10), get(id(1), 10, 10)), nil, ""},
+		{"another run's version came back", after(get(other(1), 5, 9), put(id(1), 10), get(other(1), 5, 10)), nil,
 			"no order"},
-		{"another run's write came late",
-			[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12), at(0, 4, 5).get(other(1), 12, 12)}, nil, ""},
-		{"another run's write came and went",
-			[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12), at(0, 4, 5).get(dataset, 5, 12)}, nil,
+		{"another run's write came late", after(get(dataset, 5, 9), get(other(1), 12, 12), get(other(1), 12, 12)), nil, ""},
+		{"another run's write came and went", after(get(dataset, 5, 9), get(other(1), 12, 12), get(dataset, 5, 12)), nil,
 			"no order"},
-		{"two versions that both were there", []op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 6, 9)}, nil,
-			"no order"},
+		{"two versions that both were there", after(get(dataset, 5, 9), get(other(1), 6, 9)), nil, "no order"},
 		{"a serializable read of the past", []op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 9).stale()}, nil,
 			""},
 		{"a serializable read goes back",
