@@ -1,9 +1,17 @@
 package consul
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"containernet-env/benchmark_image/internal/http1"
+	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/store"
 )
 
@@ -45,6 +53,62 @@ func TestReadsAskForTheirConsistency(t *testing.T) {
 		}
 		if sent := string(conn.Output()); !strings.HasPrefix(sent, c.want) {
 			t.Errorf("%+v: %q, want %q", c.protocol, sent, c.want)
+		}
+	}
+}
+
+// FuzzRewrite has net/http and encoding/json read a transaction.
+func FuzzRewrite(native *testing.F) {
+	f := inputtest.F{F: native}
+	f.Add("key", []byte("head"), []byte("the rest"))
+	f.Add("", []byte(nil), []byte(nil))
+	f.Add("ключ \"\\\x01\n\u2028<&>", []byte("1"), []byte("2"))
+	f.Add("k", []byte("12"), []byte(nil))
+	f.Add("k", make([]byte, 20), make([]byte, 30_000))
+	f.Fuzz(func(t *testing.T, key string, head, tail []byte) {
+		if !utf8.ValidString(key) {
+			t.Skip("keys are Unicode text")
+		}
+		r := store.Request{Key: []byte(key), Head: head, Value: tail}
+		sent := appendRewrite(nil, http1.Ending("m:1"), &r)
+		from := bufio.NewReader(bytes.NewReader(sent))
+		request, err := http.ReadRequest(from)
+		if err != nil {
+			t.Fatalf("%q: %v", sent, err)
+		}
+		body, err := io.ReadAll(request.Body)
+		if left := from.Buffered(); err != nil || left > 0 || request.URL.Path != "/v1/txn" || request.Method != "PUT" {
+			t.Fatalf("%q: %v, %d bytes left", sent, err, left)
+		}
+		var operations []struct {
+			KV struct {
+				Verb, Key string
+				Value     []byte
+			}
+		}
+		if err := json.Unmarshal(body, &operations); err != nil || len(operations) != 2 {
+			t.Fatalf("%q: %v", body, err)
+		}
+		get, set := operations[0].KV, operations[1].KV
+		if get.Verb != "get" || set.Verb != "set" || get.Key != key || set.Key != key ||
+			!bytes.Equal(set.Value, append(append([]byte(nil), head...), tail...)) {
+			t.Errorf("%q", body)
+		}
+	})
+}
+
+func TestTheIndexOfATransaction(t *testing.T) {
+	for body, want := range map[string]int64{
+		`{"Results":[{"KV":{"Key":"k","Value":"djE=","CreateIndex":14,"ModifyIndex":17}},` +
+			`{"KV":{"Key":"k","Value":null,"ModifyIndex":23}}],"Errors":null}`: 23,
+		`{"Results": [{"KV": {"Key": "\"ModifyIndex\":99", "ModifyIndex": 23, "CreateIndex": 14}}]}`: 23,
+		`{"Results":[]}`:                        0,
+		``:                                      0,
+		`"ModifyIndex":`:                        0,
+		`"ModifyIndex":99999999999999999999999`: 0,
+	} {
+		if got := lastIndex([]byte(body)); got != want {
+			t.Errorf("%s: %d, expected %d", body, got, want)
 		}
 	}
 }

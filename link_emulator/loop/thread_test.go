@@ -3,11 +3,38 @@
 package loop
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
+
+func TestAThreadIsKeptOnOneCore(t *testing.T) {
+	failed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		var allowed, held unix.CPUSet
+		err := unix.SchedGetaffinity(0, &allowed)
+		last := -1
+		for core := range len(allowed) * 64 {
+			if allowed.IsSet(core) {
+				last = core
+			}
+		}
+		err = errors.Join(err, keepOn(last), unix.SchedGetaffinity(0, &held))
+		if held.Count() != 1 || !held.IsSet(last) {
+			t.Errorf("held %v, want core %d alone", held, last)
+		}
+		failed <- err
+	}()
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	if err := keepOn(1023); err == nil {
+		t.Error("a core that this machine does not have was accepted")
+	}
+}
 
 // threadState is the scheduling policy, the priority and the blocked signals of the calling thread.
 func threadState(t *testing.T) (policy, priority uint32, blocked unix.Sigset_t) {
