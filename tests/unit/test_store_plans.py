@@ -1,28 +1,40 @@
-"""How members of each store and the client are started: whole command lines, in ``__snapshots__``.
+"""What a topology's ``store`` makes of a run: members' and client's command lines, versions, timing, and its identity.
 
-``pytest tests/unit/test_store_plans.py --snapshot-update`` takes new ones.
+Command lines are in ``__snapshots__``: ``pytest tests/unit/test_store_plans.py --snapshot-update`` takes new ones.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from containernet_env.base import sources
+from containernet_env.base.user_program import read_program
 from containernet_env.config import load_config
+from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.sweep_axes import AXES, set_value, value_of
+from containernet_env.config.writer import topology_text, topology_values
+from containernet_env.load.request import request_of
+from containernet_env.model.config import StoreChoice
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
+from containernet_env.plan.identity import config_hash
+from containernet_env.runs.change import standing_key
+from containernet_env.setup import binaries
+from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
+from containernet_env.stores.zookeeper.store import ZooKeeper
+from containernet_env.sweep import versions
+from tests.unit.store_files import OPTIONS, planned, topology
 
-NODES = [
-    {"ip": f"10.0.0.{number}", "mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"} for number in (1, 2, 3)
-]
+PROGRAM = "/bin/true"
 SERVICE = {
     "kind": "http",
-    "binary": "/bin/true",
+    "binary": PROGRAM,
     "arguments": [
         "--listen={ip}:{port}", "--id={index}", "--peers={peers}", "--name={name}", "--data={data}",
         '{{"port":{port}}}', "{{port}}", "{{{port}}}",
@@ -31,31 +43,37 @@ SERVICE = {
     "put": "/v0/entity?id={key}&ack=2",
     "get": "/v0/entity?id={key}&from=2",
 }  # fmt: skip
+ETCD_FLAGS = {"snapshot-count": 1000, "quota-backend-bytes": "4g", "backend-batch-interval": "0.2s"}
+ZOOKEEPER_FLAGS = {"snapCount": 1000, "forceSync": "no", "preAllocSize": 1024}
+CONSUL_FLAGS = {"raft_logstore": "wal", "raft_snapshot_threshold": 1000, "raft_trailing_logs": 500}
+
+
+def flagged(kind: str, flags: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"store": {"kind": kind, "flags": flags, **more}}
+
+
 TOPOLOGIES: dict[str, dict[str, Any]] = {
     "etcd": {},
     "etcd with TLS": {"etcd": {"tls": True}},
+    "etcd with flags": flagged("etcd", ETCD_FLAGS, version="3.6.8"),
     "zookeeper": {"store": "zookeeper"},
-    "zookeeper with flags": {
-        "store": {"kind": "zookeeper", "flags": {"snapCount": 1000, "forceSync": "no", "preAllocSize": 1024}}
-    },
+    "zookeeper with flags": flagged("zookeeper", ZOOKEEPER_FLAGS),
+    "zookeeper in memory": {"store": "zookeeper", "zookeeper": {"data": "tmpfs"}},
     "consul": {"store": "consul"},
-    "consul with flags": {
-        "store": {
-            "kind": "consul",
-            "flags": {"raft_logstore": "wal", "raft_snapshot_threshold": 1000, "raft_trailing_logs": 500},
-        }
-    },
+    "consul with flags": flagged("consul", CONSUL_FLAGS),
     "replicas": {"store": "replicas"},
-    "replicas with quorums": {"store": {"kind": "replicas", "flags": {"ack": 2, "from": 1}}},
+    "replicas with quorums": flagged("replicas", {"ack": 2, "from": 1}),
     "a service": {"store": SERVICE},
-}
+    "zetcd": {"store": {"kind": "zetcd", "binary": PROGRAM}},
+    "cetcd with flags": {
+        **flagged("cetcd", {"snapshot-count": 1000}, binary=PROGRAM), "etcd": {"heartbeat_interval": "200ms"},
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_members_and_client_are_started_so(name: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    path = tmp_path / "topology.json"
-    path.write_text(json.dumps({"nodes": NODES, **TOPOLOGIES[name]}))
-    plan = build_plan(load_config(path), None, PlanOptions(machine_cores=2))
+    plan = planned(tmp_path, node={"bandwidth": 1000}, **TOPOLOGIES[name])
     first, second, _, client = plan.hosts
     shown = {
         host.name: {
@@ -69,3 +87,205 @@ def test_members_and_client_are_started_so(name: str, tmp_path: Path, snapshot: 
     }
     loads = {key: value for key, value in asdict(plan.store.load_terms).items() if value}
     assert {**shown, "loads": loads, "timing": dict(plan.timing.values())} == snapshot
+
+
+def test_what_is_written_is_read_again_from_anywhere_and_each_topology_is_another_one(tmp_path: Path) -> None:
+    elsewhere, hashes = tmp_path / "elsewhere", set()
+    elsewhere.mkdir()
+    for value in TOPOLOGIES.values():
+        config = load_config(topology(tmp_path, **value))
+        (elsewhere / "again.json").write_text(topology_text(config))
+        again = load_config(elsewhere / "again.json")
+        assert replace(again, path=config.path, sha256=config.sha256) == config
+        hashes.add(config_hash(build_plan(config, None, OPTIONS)))
+    assert len(hashes) == len(TOPOLOGIES)
+
+
+@pytest.mark.parametrize("store", [None, {"kind": "etcd"}, {"kind": "etcd", "flags": {}}])
+def test_the_default_store_is_etcd_and_changes_no_hash(tmp_path: Path, store: Any) -> None:
+    config = load_config(topology(tmp_path, store) if store else topology(tmp_path))
+    assert config.store == StoreChoice() and store_of(config) == DEFAULT
+    assert config_hash(build_plan(config, None, OPTIONS)) == config_hash(planned(tmp_path))
+    assert "store" not in json.loads(topology_text(config))
+
+
+ETCD, CONSUL = sources.etcd_version(), sources.consul_version()
+SHORT = read_program(Path(PROGRAM)).short
+
+
+@pytest.mark.parametrize(
+    ("store", "version", "label"),
+    [
+        ("etcd", ETCD, "etcd"),
+        ({"kind": "etcd", "version": ETCD}, ETCD, "etcd"),
+        ({"kind": "etcd", "version": "3.6.8"}, "3.6.8", "etcd-3.6.8"),
+        ({"kind": "consul", "version": CONSUL}, CONSUL, "consul"),
+        ({"kind": "consul", "version": "1.22.0"}, "1.22.0", "consul-1.22.0"),
+        ({"kind": "zookeeper", "version": "3.9.4"}, "3.9.4", "zookeeper-3.9.4"),
+        ("replicas", sources.replicas_version(), "replicas"),
+        ({"kind": "zetcd", "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"zetcd-{SHORT}"),
+        ({"kind": "cetcd", "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"cetcd-{SHORT}"),
+    ],
+)
+def test_versions_and_programs_have_images_of_their_own(tmp_path: Path, store: Any, version: str, label: str) -> None:
+    found = planned(tmp_path, store).store
+    assert (found.version, found.image.label) == (version, label)
+
+
+def test_flags_count_by_what_they_mean_and_modules_by_their_version(tmp_path: Path) -> None:
+    same = ETCD_FLAGS | {"quota-backend-bytes": "4096m"}
+    plans = [planned(tmp_path, {"kind": "etcd", "version": "3.6.8", "flags": flags}) for flags in (ETCD_FLAGS, same)]
+    assert config_hash(plans[0]) == config_hash(plans[1])
+    module, pinned = plans[0].store.image.module, DEFAULT.image.module
+    assert module is not None and pinned is not None
+    assert module.source_hash("go1.26.8") != pinned.source_hash("go1.26.8")
+    assert KINDS["zetcd"].make(StoreChoice("zetcd")).version == f"etcd {ETCD}", "before its program is known"
+
+
+def test_files_of_zookeeper_are_pinned_where_the_documentation_names_the_version() -> None:
+    def files(version: str | None) -> dict[str, bool]:
+        image = ZooKeeper(replace(ZooKeeper().choice, version=version)).image
+        return {file.name: file.sha256 is not None for file in image.files}
+
+    assert all(files("3.9.4").values()) and files(None) == {}
+    assert [name for name, is_pinned in files("3.8.4").items() if not is_pinned] == [
+        "zookeeper.jar", "zookeeper-jute.jar",
+    ]  # fmt: skip
+    assert "libzookeeper-java" in ZooKeeper().image.packages
+
+
+def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Path) -> None:
+    def of(kind: str, binary: str) -> Any:
+        return planned(tmp_path, {"kind": kind, "binary": binary})
+
+    shutil.copy(PROGRAM, tmp_path / "proxy")
+    shutil.copy(PROGRAM, tmp_path / "moved")
+    first = of("zetcd", "proxy")
+    assert config_hash(of("zetcd", "moved")) == config_hash(first) != config_hash(of("cetcd", "proxy"))
+    with (tmp_path / "moved").open("ab") as file:
+        file.write(b"another one")
+    other = of("zetcd", "moved")
+    assert config_hash(other) != config_hash(first) and standing_key(other) != standing_key(first)
+
+
+def test_the_checksum_database_is_not_asked_for_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOSUMDB", "example.org/own")
+    environment = binaries._environment(sources.consul_module())
+    assert environment["GONOSUMDB"] == "example.org/own,github.com/hashicorp/*"
+    assert binaries._environment(sources.etcd_module())["GONOSUMDB"] == "example.org/own"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_flag_reads_again_what_it_has_read(kind: str) -> None:
+    samples = (1, 5, 1000, "1000ms", "5s", "1h", "3600s", "4g", "64m", "periodic", "revision", "yes", "no", "wal")
+    for name, flag in KINDS[kind].flags.items():
+        taken = 0
+        for sample in samples:
+            try:
+                found = flag.parse(sample)
+            except ValueError:
+                continue
+            taken += 1
+            assert flag.parse(found) == found and flag.argument(found), (name, sample)
+        assert taken, f"none of the samples is a value of {name}"
+
+
+@pytest.mark.parametrize(
+    ("first", "wanted", "section"),
+    [
+        ("etcd", {"kind": "etcd", "version": "3.6.8"}, "etcd"),
+        ({"kind": "zetcd", "binary": PROGRAM}, "zookeeper", "zookeeper"),
+        ("etcd", {"kind": "zetcd", "binary": PROGRAM}, "etcd"),
+        ("etcd", "zookeeper", "zookeeper"),
+    ],
+)
+def test_stores_versions_and_flags_are_an_axis(tmp_path: Path, first: Any, wanted: Any, section: str) -> None:
+    document = topology_values(load_config(topology(tmp_path, first, etcd={"data": "tmpfs"})))
+    assert set_value(document, AXES["store"], wanted) == [("store",)] and value_of(document, AXES["store"]) == wanted
+    assert document[section] == {"data": "tmpfs"} and {"etcd", "zookeeper"} & document.keys() == {section}
+    set_value(document, AXES["data"], "disk")
+    assert value_of(document, AXES["data"]) == document[section]["data"] == "disk"
+    if section == "etcd":
+        set_value(document, AXES["leader"], "etcd2")
+        assert value_of(document, AXES["leader"]) == document["etcd"]["leader"] == "etcd2"
+
+
+def test_rows_of_a_store_stay_when_a_sweep_gets_another_one() -> None:
+    etcd, both = {"sources": "a", "etcd": "3.7.3"}, {"sources": "a", "etcd": "3.7.3", "zookeeper": "3.8.0"}
+    assert versions.other(etcd, both) is None
+    assert versions.of_store(both, KINDS["etcd"].make(StoreChoice("etcd"))) == etcd
+    assert versions.other(etcd, both | {"etcd": "3.7.4"}) == "etcd 3.7.3, now 3.7.4"
+    assert versions.other({"etcd": "3.7.3"}, both) == "sources unknown, now a"
+
+
+@pytest.mark.parametrize(("kind", "advised"), [("etcd", True), ("zookeeper", False), ("consul", False)])
+def test_only_etcd_advises_a_number_of_members(tmp_path: Path, kind: str, advised: bool) -> None:
+    plan = planned(tmp_path, kind, ["3ms"] * 9)
+    assert any("at most 7" in note for note in plan.notes) == advised
+
+
+# --- timing -----------------------------------------------------------------------------------------------------------
+
+MULTIPLIER = {"kind": "consul", "flags": {"raft_multiplier": 2}}
+
+
+def ticks(**flags: Any) -> dict[str, Any]:
+    return {"kind": "zookeeper", "flags": flags}
+
+
+@pytest.mark.parametrize(
+    ("store", "delays", "timing", "timeout_s", "noted"),
+    [
+        ("consul", "3 3 1", {"raft_multiplier": 1, "election_ms": 1000}, 1, None),
+        ("consul", "20 20 1", {"raft_multiplier": 1}, 1, "below 50 ms"),
+        ("consul", "26 26 1", {"raft_multiplier": 2, "election_ms": 2000}, 2, "below 50 ms"),
+        ("consul", "100 100 1", {"raft_multiplier": 4}, 4, "below 50 ms"),
+        ("consul", "249 249 1", {"raft_multiplier": 10}, 10, "below 50 ms"),
+        ("consul", "400 400 1", {"raft_multiplier": 10, "election_ms": 10_000}, 10, "no larger one exists"),
+        (MULTIPLIER, "100 100 100", {"raft_multiplier": 2, "raft_multiplier_from": "config"}, 2,
+            "up to 200 ms: the largest expected RTT"),
+        (ticks(), "3 3 3", {"tick_ms": 2000, "election_ms": 10_000}, 10, None),
+        (ticks(), "200 200 200", {"tick_ms": 2000}, 10, None),
+        # An RTT of 2 s, and what a probe takes at the rate: 2001 ms. Five ticks are ten of these.
+        (ticks(), "500 500 500", {"tick_ms": 4002, "election_ms": 20_010}, 20.01, None),
+        (ticks(syncLimit=20), "500 500 500", {"tick_ms": 2000}, 40, None),
+        (ticks(tickTime="1s"), "500 500 500", {"tick_ms": 1000}, 5, "leaders may change"),
+        (ticks(tickTime="20ms", syncLimit=2), "3 3 3", {"tick_ms": 20, "election_ms": 40}, 0.04, "leaders may change"),
+        ("replicas", "100 100", {}, pytest.approx(4.01, abs=0.01), None),
+    ],
+)  # fmt: skip
+def test_timing_follows_from_the_largest_rtt(
+    tmp_path: Path, store: Any, delays: str, timing: dict[str, Any], timeout_s: Any, noted: str | None
+) -> None:
+    bandwidth = 1000 if "tick_ms" in timing else "unlimited"
+    plan = planned(tmp_path, store, [f"{delay}ms" for delay in delays.split()], node={"bandwidth": bandwidth})
+    assert timing.items() <= dict(plan.timing.values()).items() and plan.timing.member_timeout_s == timeout_s
+    notes = [note for note in plan.notes if "raft_multiplier" in note or "RTT" in note or "leaders may" in note]
+    assert len(notes) == (noted is not None) and all(str(noted) in note for note in notes)
+    if "tick_ms" in timing:
+        assert f"tickTime={timing['tick_ms']}" in plan.hosts[0].command
+
+
+@pytest.mark.parametrize(("mem", "heap"), [("unlimited", 1000), ("4g", 1000), ("512m", 256), ("100m", 50), ("16m", 16)])
+def test_the_heap_of_zookeeper_is_half_of_the_memory(tmp_path: Path, mem: str, heap: int) -> None:
+    assert f"--java=-Xmx{heap}m" in planned(tmp_path, "zookeeper", node={"mem": mem}).hosts[0].command
+
+
+# --- consistency ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("flags", "said"), [({}, "from majority"), ({"ack": 2, "from": 1}, "from 1")])
+def test_reads_of_replicas_are_called_by_their_quorum(tmp_path: Path, flags: dict[str, int], said: str) -> None:
+    assert planned(tmp_path, {"kind": "replicas", "flags": flags}).store.consistency == {"l": said}
+
+
+def test_default_reads_of_consul_are_asked_for_and_told_by_their_name(tmp_path: Path) -> None:
+    block = {"type": "read", "load": {"total": 10, "clients": 1, "conns": 1}, "consistency": ["l", "default"]}
+    dataset = {"keySize": 8, "valSize": 64, "keys": 100}
+    (tmp_path / "scenarios.json").write_text(json.dumps({"dataset": dataset, "scenarios": [block]}))
+    scenarios = load_scenarios(tmp_path / "scenarios.json")
+    plan = build_plan(load_config(topology(tmp_path, "consul")), scenarios, OPTIONS)
+    found = next(item.scheduled.scenario for item in plan.scenarios if "default" in item.scheduled.scenario.name)
+    assert found.name == "read-default-10x1x1" and plan.store.consistency.get("default", "default") == "default"
+    _, body = request_of(found, {"consul1": "10.0.0.1:8500"}, 60, terms=plan.store.load_terms)
+    assert (body["store"], body["consistency"]) == ("consul", "default")

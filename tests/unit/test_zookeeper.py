@@ -1,121 +1,32 @@
-"""ZooKeeper without a ZooKeeper: its configuration, timing, answers, log, leadership, floor, and what is refused."""
+"""ZooKeeper without a ZooKeeper: its answers, who leads, what it counts, and sessions in which keys are read."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from containernet_env.analysis.floor import Floor
 from containernet_env.base.errors import RunError
-from containernet_env.config.sweep_axes import AXES, set_value, value_of
-from containernet_env.config.topologies import load_config
-from containernet_env.config.writer import topology_text, topology_values
-from containernet_env.model.config import Config, EtcdSettings, Node
 from containernet_env.model.leadership import Leadership
-from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.machine_findings import store_findings
-from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
-from containernet_env.model.topology import star
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import Plan, PlanOptions
-from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.members import MemberStatus
-from containernet_env.stores.protocol import MemberPlace
-from containernet_env.stores.zookeeper import messages
+from containernet_env.stores.protocol import Connection, MemberPlace, Written
 from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
-from containernet_env.stores.zookeeper.log import last_words, warnings_between
 from containernet_env.stores.zookeeper.observation import activity
-from containernet_env.stores.zookeeper.store import ZooKeeper
-from containernet_env.stores.zookeeper.words import parse_mntr, parse_srvr
-from tests.simulated_time import simulated
+from containernet_env.stores.zookeeper.session import consistent_read, path_of, values
+from containernet_env.stores.zookeeper.words import ask, parse_mntr, parse_srvr
+from tests.simulated_time import World, simulated
+from tests.unit.fake_servers import Scripted, buffer
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "zookeeper"
-OPTIONS = PlanOptions(machine_cores=2)
-MS = 10**6
-WRITE = Scenario(
-    name="w", type="write", total=1000, clients=1, conns=1, key_size=8, val_size=256, key_space=1000, target="leader"
-)
-READ = replace(WRITE, type="read", consistency="l")
-LOCAL = replace(READ, consistency="s")
-
-
-def nodes(delay: str = "3ms", **more: Any) -> list[dict[str, Any]]:
-    common = {"mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": delay} | more
-    return [{"name": f"zk{number}", "ip": f"10.0.0.{number}", **common} for number in (1, 2, 3)]
-
-
-def read(folder: Path, store: Any = "zookeeper", *, delay: str = "3ms", mem: str = "512m", **more: Any) -> Config:
-    path = folder / "topology.json"
-    path.write_text(json.dumps({"store": store, "nodes": nodes(delay, mem=mem), **more}))
-    return load_config(path)
-
-
-def planned(folder: Path, store: Any = "zookeeper", **more: Any) -> Plan:
-    return build_plan(read(folder, store, **more), None, OPTIONS)
 
 
 def recorded(name: str) -> str:
     return (RECORDED / name).read_text()
-
-
-@pytest.mark.parametrize(("mem", "heap"), [("unlimited", 1000), ("4g", 1000), ("512m", 256), ("100m", 50), ("16m", 16)])
-def test_the_heap_is_half_of_the_memory(tmp_path: Path, mem: str, heap: int) -> None:
-    assert f"--java=-Xmx{heap}m" in planned(tmp_path, mem=mem).hosts[0].command
-
-
-@pytest.mark.parametrize(
-    ("delay", "flags", "tick", "timeout_s", "notes"),
-    [
-        ("3ms", {}, 2000, 10.0, 0),
-        ("200ms", {}, 2000, 10.0, 0),
-        # An RTT of 2 s, and what a probe takes at the rate: 2001 ms. Five ticks are ten of these.
-        ("500ms", {}, 4002, 20.01, 0),
-        ("500ms", {"syncLimit": 20}, 2000, 40.0, 0),
-        ("500ms", {"tickTime": "1s"}, 1000, 5.0, 1),
-        ("3ms", {"tickTime": "20ms", "syncLimit": 2}, 20, 0.04, 1),
-    ],
-)
-def test_ticks_follow_from_the_largest_rtt(
-    tmp_path: Path, delay: str, flags: dict[str, Any], tick: int, timeout_s: float, notes: int
-) -> None:
-    plan = planned(tmp_path, {"kind": "zookeeper", "flags": flags}, delay=delay)
-    assert plan.timing.values()["tick_ms"] == tick and plan.timing.member_timeout_s == timeout_s
-    assert f"tickTime={tick}" in plan.hosts[0].command
-    assert len([note for note in plan.notes if "leaders may change" in note]) == notes
-    assert plan.timing.values()["election_ms"] == round(timeout_s * 1000)
-
-
-def test_flags_are_lines_of_zoo_cfg(tmp_path: Path) -> None:
-    flags = {"snapCount": 1000, "forceSync": "no", "preAllocSize": 1024}
-    plan = planned(tmp_path, {"kind": "zookeeper", "version": "3.9.4", "flags": flags})
-    assert plan.store.version == "3.9.4" and plan.store.image.label == "zookeeper-3.9.4"
-    assert all(file.sha256 for file in plan.store.image.files), "the version of the documentation is pinned"
-    other = ZooKeeper(replace(plan.config.store, version="3.8.4")).image
-    assert [file.name for file in other.files if file.sha256 is None] == ["zookeeper.jar", "zookeeper-jute.jar"]
-    assert ZooKeeper().image.files == () and "libzookeeper-java" in ZooKeeper().image.packages
-
-
-def test_a_topology_comes_back(tmp_path: Path) -> None:
-    config = read(tmp_path, {"kind": "zookeeper", "version": "3.9.4"}, zookeeper={"data": "tmpfs"})
-    (tmp_path / "again.json").write_text(topology_text(config))
-    again = load_config(tmp_path / "again.json")
-    assert replace(again, path=config.path, sha256=config.sha256) == config
-    assert config.etcd.data == "tmpfs"
-
-
-def test_another_store_takes_the_settings_over(tmp_path: Path) -> None:
-    document = topology_values(read(tmp_path, "etcd", etcd={"data": "tmpfs"}))
-    set_value(document, AXES["store"], "zookeeper")
-    set_value(document, AXES["data"], "disk")
-    assert document["zookeeper"] == {"data": "disk"} and "etcd" not in document
-    assert value_of(document, AXES["data"]) == "disk"
 
 
 def test_states_are_read_from_what_members_said() -> None:
@@ -180,48 +91,6 @@ def test_the_leader_is_who_says_so_in_the_newest_epoch(
     cluster.close()
 
 
-LOG = """\
-2026-11-23T03:00:00.000Z INFO  FileTxnSnapLog - Snapshotting: 0x0 to /var/lib/zookeeper/version-2/snapshot.0
-2026-11-23T03:00:01.000Z WARN  FileTxnLog - fsync-ing the write ahead log in SyncThread:1 took 1062ms which will \
-adversely affect operation latency. File size is 67108880 bytes. See the ZooKeeper troubleshooting guide
-2026-11-23T03:00:02.000Z WARN  FileTxnLog - fsync-ing the write ahead log in SyncThread:1 took 2001ms which will \
-adversely affect operation latency. File size is 134217760 bytes. See the ZooKeeper troubleshooting guide
-2026-11-23T03:00:02.500Z INFO  Leader - LEADING - LEADER ELECTION TOOK - 247 MS
-2026-11-23T03:00:02.600Z INFO  FileTxnSnapLog - Snapshotting: 0x100000003 to /var/lib/zookeeper/version-2/snapshot.1
-2026-11-23T03:00:02.700Z INFO  Environment - Server environment:os.memory.max=256MB
-2026-11-23T03:00:03.000Z WARN  QuorumCnxManager - Cannot open channel to 3 at election address /10.0.0.3:3888
-java.net.ConnectException: Connection refused
-2026-11-23T03:00:09.000Z WARN  FileTxnLog - too late
-"""
-
-
-def test_warnings_snapshots_and_elections_are_counted_by_kind() -> None:
-    found = warnings_between(LOG, "2026-11-23T03:00:01.000Z", "2026-11-23T03:00:03.000Z")
-    kinds = {kind.split(" in ")[0].split(" to N")[0]: count for kind, count in found.items()}
-    assert kinds == {
-        "fsync-ing the write ahead log": 2,
-        "LEADING - LEADER ELECTION TOOK": 1,
-        "Snapshotting": 1,
-        "Cannot open channel": 1,
-    }
-
-
-@pytest.mark.parametrize(
-    ("log", "killed", "words"),
-    [
-        (LOG, False, "too late"),
-        (LOG, True, "last warning: too late"),
-        (f"{LOG}Terminating due to java.lang.OutOfMemoryError: Java heap space\n", False, "java.lang.OutOfMemoryError"),
-        ("Error: Could not find or load main class org.apache.x\nCaused by: y\n", False, "Could not find or load main"),
-        (LOG.replace("WARN  QuorumCnx", "ERROR QuorumCnx"), False, "Cannot open channel to 3"),
-        ("start-zookeeper: 1: exec: java: not found\n", False, "java: not found"),
-        ("", True, ""),
-    ],
-)
-def test_last_words_tell_the_cause(log: str, killed: bool, words: str) -> None:
-    assert words in last_words(log, killed) and "\n" not in last_words(log, killed)
-
-
 def test_activity_is_what_was_counted_between_two_looks() -> None:
     before = {"cnt_fsynctime": 100.0, "sum_fsynctime": 50.0, "uptime": 5.0, "approximate_data_size": 10.0}
     after = {"cnt_fsynctime": 300.0, "sum_fsynctime": 450.0, "uptime": 9.0, "approximate_data_size": 30.0}
@@ -234,54 +103,121 @@ def test_activity_is_what_was_counted_between_two_looks() -> None:
     assert restarted.log_syncs is None and restarted.data_bytes == 10
 
 
-def floor_of(*delays_ms: float, sync_ms: dict[str, float] | None = None) -> Floor:
-    """Members m1, m2, ... at these delays, the client at 0; an fdatasync takes 1 ms unless said otherwise."""
-    made = [
-        Node(name, IPv4Address(167772161 + number), None, None, LinkSpec(*[DirectionSpec(round(delay * MS), None)] * 2))
-        for number, (name, delay) in enumerate([*((f"m{n}", d) for n, d in enumerate(delays_ms, 1)), ("benchmark", 0)])
-    ]
-    config = Config(Path("c"), "", IPv4Network("10.0.0.0/24"), tuple(made[:-1]), made[-1], EtcdSettings(), None)
-    times = {node.name: (sync_ms or {}).get(node.name, 1.0) * MS for node in made[:-1]}
-    return Floor(ZooKeeper(), star(config), times)
+# --- sessions with members that answer, or misbehave ------------------------------------------------------------------
+
+SESSION = buffer(struct.pack(">iiqi", 0, 10_000, 77, 16) + bytes(16) + b"\0")
+SYNCED = buffer(struct.pack(">iqi", 1, 5, 0) + struct.pack(">i", 1) + b"/")
+CLOSED = buffer(struct.pack(">iqi", 2, 6, 0))
+
+
+def test_a_consistent_read_is_a_session_and_a_sync() -> None:
+    server = Scripted((49, SESSION), (17, SYNCED), (12, CLOSED))
+    consistent_read(server, 5.0)
+    assert struct.unpack(">iiqiq", server.heard[:28]) == (45, 0, 0, 10_000, 0)
+    assert server.heard[49:66] == buffer(struct.pack(">iii", 1, 9, 1) + b"/")
 
 
 @pytest.mark.parametrize(
-    ("floor", "scenario", "living", "expected"),
+    ("steps", "words"),
     [
-        # The client's RTT of 6; a follower's RTT of 12 and its sync.
-        (floor_of(3, 3, 3), WRITE, "m1 m2 m3", 6 + 12 + 1),
-        (floor_of(3, 3, 3), replace(WRITE, target="m2"), "m1 m2 m3", 6 + 12 + (12 + 1)),
-        (floor_of(3, 3, 3), READ, "m1 m2 m3", 6),
-        (floor_of(3, 3, 3), replace(READ, target="m2"), "m1 m2 m3", 6 + 12),
-        (floor_of(3, 3, 3), replace(LOCAL, target="m2"), "m1 m2 m3", 6),
-        # The leader's own sync does not count where two followers are a majority; with one of them dead it does.
-        (floor_of(3, 3, 3, sync_ms={"m1": 50}), WRITE, "m1 m2 m3", 6 + 13),
-        (floor_of(3, 3, 3, sync_ms={"m1": 50}), WRITE, "m1 m2", 6 + 50),
-        # Nor does that of the follower that is asked.
-        (floor_of(3, 3, 3, sync_ms={"m2": 50}), replace(WRITE, target="m2"), "m1 m2 m3", 6 + 12 + 13),
-        (floor_of(3, 3, 3, sync_ms={"m2": 50, "m3": 40}), WRITE, "m1 m2 m3", 6 + 12 + 40),
-        (floor_of(3), WRITE, "m1", 6 + 1),
-        (floor_of(1, 1, 5, 40, 40), WRITE, "m1 m2 m3 m4 m5", 2 + 12 + 1),
+        ([(49, b"")], "closed the connection"),
+        ([(49, SESSION[:10])], "closed the connection"),
+        ([(49, struct.pack(">i", -1))], "a message of -1 bytes"),
+        ([(49, struct.pack(">i", 1 << 30))], "bytes"),
+        ([(49, buffer(struct.pack(">iiqi", 0, 0, 0, 16) + bytes(17)))], "gives no session"),
+        ([(49, SESSION), (17, buffer(struct.pack(">iqi", 1, 5, -4)))], "error -4"),
+        ([(49, SESSION), (17, buffer(b""))], "ends after 0 bytes"),
     ],
 )
-def test_the_floor_is_what_the_protocol_waits_for(
-    floor: Floor, scenario: Scenario, living: str, expected: float
-) -> None:
-    found = floor.median_s(scenario, "m1", living.split())
-    assert found is not None and found * 1000 == pytest.approx(expected, abs=1e-6)
+def test_a_member_that_misbehaves_is_an_error(steps: list[tuple[int, bytes]], words: str) -> None:
+    with pytest.raises(RunError, match=words):
+        consistent_read(Scripted(*steps), 5.0)
 
 
-def test_without_forced_syncs_none_is_waited_for() -> None:
-    store = ZooKeeper(replace(ZooKeeper().choice, flags=(("forceSync", "no"),)))
-    network: Any = SimpleNamespace(one_way_ns=lambda a, b, size: 3 * MS, sending_ns=lambda a, b, size: 0)
-    members = ["m1", "m2", "m3"]
-    shares = store.least_latencies(Deployment(members, members, "c", network, dict.fromkeys(members, 9e9)))
-    assert list(shares(WRITE, "m1", "m1")) == [(1.0, 12 * MS)]
+def found(xid: int, data: bytes, mzxid: int) -> bytes:
+    """An answer to getData, with the znode's Stat."""
+    stat = struct.pack(">qqqqiiiqiiq", 3, mzxid, 1, 2, 3, 4, 5, 6, len(data), 0, 9)
+    return buffer(struct.pack(">iqi", xid, 5, 0) + struct.pack(">i", len(data)) + data + stat)
 
 
-def test_sizes_are_those_of_the_protocol() -> None:
-    sizes = messages.WriteSizes.of(WRITE)
-    # setData of /00000001 with 256 bytes: length, xid, type, path, data, version; its answer has a Stat of 68 bytes.
-    assert sizes.request == 4 + 8 + (4 + 9) + (4 + 256) + 4 and sizes.answer == 4 + 16 + 68
-    assert messages.WriteSizes.of(replace(WRITE, type="txn")).request > sizes.request
-    assert messages.ReadSizes.of(READ).request == messages.ReadSizes.of(LOCAL).request + 4 + 8 + 5
+MISSING = buffer(struct.pack(">iqi", 3, 5, -101))
+FINAL_CLOSED = buffer(struct.pack(">iqi", 4, 6, 0))
+
+
+def test_keys_are_read_in_one_session_after_a_sync() -> None:
+    server = Scripted((49, SESSION), (17, SYNCED), (25, found(2, b"x" * 100, 77)), (19, MISSING), (12, FINAL_CLOSED))
+    assert values(server, ["d/000", "d"], 5.0) == [Written(77, "d/000", "x" * 32), Written(0, "d", None)]
+    get = struct.pack(">iii", 2, 4, 8) + b"/d%2F000" + b"\0"
+    assert server.heard[66:].startswith(buffer(get)) and server.heard.endswith(buffer(struct.pack(">ii", 4, -11)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (buffer(struct.pack(">iqi", 2, 5, -4)), "read /d: error -4"),
+        (buffer(struct.pack(">iqi", 2, 5, -102)), "read /d: its ACL does not allow that"),
+        (buffer(struct.pack(">iqi", 2, 5, 0)), "the read of /d failed: 0 bytes"),
+        (buffer(struct.pack(">iqi", 2, 5, 0) + bytes(71)), "the read of /d failed: 71 bytes"),
+    ],
+)
+def test_a_key_that_is_not_told_whole_is_no_value(answer: bytes, told: str) -> None:
+    with pytest.raises(RunError, match=told):
+        values(Scripted((49, SESSION), (17, SYNCED), (15, answer)), ["d"], 5.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("k", "/k"),
+        ("a b", "/a b"),
+        ("a/b", "/a%2Fb"),
+        ("50%", "/50%25"),
+        ("\x00\x1f\x7f", "/%00%1F%7F"),
+        (".", "/%2E"),
+        ("..", "/%2E."),
+        ("zookeeper", "/%7Aookeeper"),
+        ("zookeeper1", "/zookeeper1"),
+        ("é", "/%C3%A9"),
+    ],
+)
+def test_znodes_are_named_as_the_load_names_them(key: str, path: str) -> None:
+    assert path_of(key) == path
+
+
+class Members(ZooKeeperCluster):
+    """Members that answer with the pieces of a conversation each, or are dead."""
+
+    def __init__(self, *connections: Connection | None) -> None:
+        def place(number: int, connection: Any) -> MemberPlace:
+            ending = "killed by SIGKILL" if connection is None else None
+            host: Any = SimpleNamespace(name=f"m{number}", pid=1, alive=ending is None, ending=lambda words: ending)
+            return MemberPlace(host, "10.0.0.1", connection)
+
+        places = [place(number, connection) for number, connection in enumerate(connections, 1)]
+        super().__init__([ZooKeeperMember(place) for place in places])
+
+
+@simulated()
+def test_the_final_state_is_that_of_the_first_living_member_that_can_be_read() -> None:
+    whole = Scripted((49, SESSION), (17, SYNCED), (17, found(2, b"abc", 7)), (12, FINAL_CLOSED))
+    cluster = Members(None, Scripted((49, b"")), whole)
+    state = cluster.written("d/", 1, ["d/1"], 5.0)
+    assert state.final and list(state.writes) == [Written(7, "d/1", "abc")]
+    assert list(Members(None).written("", 1, [], 5.0).writes) == []
+    for nobody, words in ((Members(None), "no member lives"), (Members(Scripted((49, b""))), "m1: .*closed")):
+        with pytest.raises(RunError, match=words):
+            list(nobody.written("d/", 1, ["d/1"], 5.0).writes)
+
+
+@simulated()
+def test_a_silent_member_is_given_up(world: World) -> None:
+    began_ns = world.now_ns
+    with pytest.raises(RunError, match="a session of ZooKeeper failed: timed out"):
+        consistent_read(Scripted((1000, b"")), 5.0)
+    with pytest.raises(RunError, match="ruok: timed out"):
+        ask(Scripted((1000, b"")), "ruok", 2.0)
+    assert world.now_ns - began_ns == 7 * 10**9
+
+
+def test_a_word_is_answered_by_all_until_the_connection_ends() -> None:
+    assert ask(Scripted((2, b"im"), (2, b"ok")), "ruok", 5.0) == "imok"

@@ -1,0 +1,170 @@
+"""What logs of members tell, on lines as each store writes them: warnings of a scenario by kind, and why one ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from containernet_env.stores.consul import log as consul
+from containernet_env.stores.etcd import log as etcd
+from containernet_env.stores.proxied.last_words import last_words as last_words_of_proxy
+from containernet_env.stores.zookeeper import log as zookeeper
+
+RECORDED = Path(__file__).resolve().parents[1] / "recorded"
+ETCD = """\
+2026-11-22T02:18:13.939426Z\twarn\tembed/config.go:956\tRunning http and grpc server on single port.
+2026-11-22T02:18:20.000400Z\tinfo\traft/raft.go:1\t8e9e05c52164694d became leader at term 2
+2026-11-22T02:18:20.000600Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "151ms"}
+2026-11-22T02:18:21.500000Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "251ms"}
+2026-11-22T02:18:21.600000Z\twarn\traft\traft/raft.go:9\t8e9e05c52164694d stepped down to follower
+2026-11-22T02:18:21.700000Z\twarn\traft\traft/raft.go:9\tade526d28b1f92f7 stepped down to follower
+2026-11-22T02:18:22.000999Z\terror\twal/wal.go:886\tslow fdatasync
+2026-11-22T02:18:22.001000Z\twarn\twal/wal.go:886\tslow fdatasync
+"""
+CONSUL = """\
+==> Starting Consul agent...
+               Version: '1.16.1'
+
+==> Log data will now stream in as it occurs:
+
+2026-11-23T03:29:06.824Z [WARN]  agent: bootstrap_expect > 0: expecting 3 servers
+2026-11-23T03:29:06.873Z [INFO]  agent: Consul agent running!
+2026-11-23T03:29:08.440Z [INFO]  agent.server: New leader elected: payload=consul1
+2026-11-23T03:29:10.000Z [WARN]  agent.server.raft: failed to contact: server-id=76c66196-23f1-2ca9-18e7-e63397c1b478 \
+time=512.5ms
+2026-11-23T03:29:10.100Z [ERROR] agent.http: Request error: method=PUT url=/v1/kv/00000001 from=10.0.0.254:1 error="x"
+2026-11-23T03:29:10.200Z [INFO]  agent.server.raft: starting snapshot up to: index=16387
+2026-11-23T03:29:10.300Z [INFO]  agent.server: New leader elected: payload=consul2
+2026-11-23T03:29:10.400Z [WARN]  agent.server.memberlist.lan: memberlist: Failed fallback TCP ping: timeout 1s: \
+read tcp 10.0.0.1:36182->10.0.0.2:8301: i/o timeout
+"""
+CONSUL_SIGNALLED = """\
+2026-11-23T03:13:00.391Z [INFO]  agent: Caught: signal=terminated
+2026-11-23T03:13:00.396Z [ERROR] agent.anti_entropy: failed to sync remote state: error="No cluster leader"
+2026-11-23T03:13:00.399Z [INFO]  agent: Exit code: code=1
+"""
+CONSUL_PORT_TAKEN = """\
+2026-11-23T03:13:04.389Z [WARN]  agent.auto_config: bootstrap = true: do not enable unless necessary
+2026-11-23T03:13:04.391Z [ERROR] agent: Error starting agent: error="Failed to start Consul server: Failed to start \
+RPC layer: listen tcp 127.0.0.1:8300: bind: address already in use"
+2026-11-23T03:13:04.391Z [INFO]  agent: Exit code: code=1
+"""
+ZOOKEEPER = """\
+2026-11-23T03:00:00.000Z INFO  FileTxnSnapLog - Snapshotting: 0x0 to /var/lib/zookeeper/version-2/snapshot.0
+2026-11-23T03:00:01.000Z WARN  FileTxnLog - fsync-ing the write ahead log in SyncThread:1 took 1062ms which will \
+adversely affect operation latency. File size is 67108880 bytes. See the ZooKeeper troubleshooting guide
+2026-11-23T03:00:02.000Z WARN  FileTxnLog - fsync-ing the write ahead log in SyncThread:1 took 2001ms which will \
+adversely affect operation latency. File size is 134217760 bytes. See the ZooKeeper troubleshooting guide
+2026-11-23T03:00:02.500Z INFO  Leader - LEADING - LEADER ELECTION TOOK - 247 MS
+2026-11-23T03:00:02.600Z INFO  FileTxnSnapLog - Snapshotting: 0x100000003 to /var/lib/zookeeper/version-2/snapshot.1
+2026-11-23T03:00:02.700Z INFO  Environment - Server environment:os.memory.max=256MB
+2026-11-23T03:00:03.000Z WARN  QuorumCnxManager - Cannot open channel to 3 at election address /10.0.0.3:3888
+java.net.ConnectException: Connection refused
+2026-11-23T03:00:09.000Z WARN  FileTxnLog - too late
+"""
+SYNC = (
+    "fsync-ing the write ahead log in SyncThread:N took N which will adversely affect operation latency. "
+    "File size is N bytes. See the ZooKeeper troubleshooting guide"
+)
+PROXY = """\
+2026-11-23T06:47:30.000Z\tinfo\tetcdmain/etcd.go:64\tready to serve client requests
+Running zetcd proxy
+"""
+SIGNALLED = (
+    "2026-11-23T06:47:31.000Z\tinfo\tosutil/interrupt_unix.go:64\treceived signal; shutting down\t"
+    '{"signal": "terminated"}\n'
+)
+CRASHED = "panic: boom\n\ngoroutine 1 [running]:\n"
+
+
+@pytest.mark.parametrize(
+    ("store", "log", "began", "ended", "found"),
+    [
+        (etcd, ETCD, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:22.000Z", {
+            "apply request took too long": 2, "ID stepped down to follower": 2, "slow fdatasync": 1,
+        }),
+        (etcd, ETCD, "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z", {"slow fdatasync": 1}),
+        (consul, CONSUL, "2026-11-23T03:29:10.000000Z", "2026-11-23T03:29:10.400000Z", {
+            "failed to contact": 1, "Request error": 1, "starting snapshot up to": 1,
+            "memberlist: Failed fallback TCP ping: timeout 1s: read tcp N->N: i/o timeout": 1,
+        }),
+        (zookeeper, ZOOKEEPER, "2026-11-23T03:00:01.000Z", "2026-11-23T03:00:03.000Z", {
+            SYNC: 2, "LEADING - LEADER ELECTION TOOK": 1, "Snapshotting": 1,
+            "Cannot open channel to N at election address N": 1,
+        }),
+        *((store, "", "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z", {}) for store in (
+            etcd, consul, zookeeper,
+        )),
+    ],
+)  # fmt: skip
+def test_warnings_snapshots_and_elections_are_counted_by_kind(
+    store: ModuleType, log: str, began: str, ended: str, found: dict[str, int]
+) -> None:
+    assert store.warnings_between(log, began, ended) == found
+
+
+def test_elections_of_consul_are_counted() -> None:
+    assert consul.elections_between(CONSUL, "2026-11-23T03:29:10.000Z", "2026-11-23T03:29:10.400Z") == 1
+    assert consul.elections_between(CONSUL, "2026-11-23T03:29:00.000Z", "2026-11-23T03:29:10.400Z") == 2
+
+
+@pytest.mark.parametrize(
+    ("store", "line"),
+    [
+        (etcd, "2026-11-22T02:18:20.{n:06}Z\twarn\ta/b.go:1\tkind{kind}\n"),
+        (consul, "2026-11-22T02:18:20.000Z [WARN]  agent: kind{kind}\n"),
+        (zookeeper, "2026-11-22T02:18:20.000Z WARN  Some - kind{kind}\n"),
+    ],
+)
+def test_many_kinds_of_warnings_are_counted_together(store: ModuleType, line: str) -> None:
+    log = "".join(line.format(n=n, kind=n % 30) for n in range(60))
+    found = store.warnings_between(log, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:20.001Z")
+    assert len(found) == 21 and sum(found.values()) == 60 and found[store.OTHERS] == 20
+
+
+def test_recorded_logs_of_etcd_are_read() -> None:
+    log = (RECORDED / "etcd" / "disk-full.log").read_text()
+    found = etcd.warnings_between(log, "2026-01-01T00:00:00.000Z", "2027-01-01T00:00:00.000Z")
+    assert found["Running http and grpc server on single port. This is not recommended for production."] > 0
+    assert not any(kind.startswith("Running:") for kind in found), "that is information"
+
+
+OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = consul.last_words, zookeeper.last_words, last_words_of_proxy
+
+
+@pytest.mark.parametrize(
+    ("last_words", "log", "killed", "words"),
+    [
+        (OF_CONSUL, CONSUL_SIGNALLED, False, "shut down by a signal: signal=terminated"),
+        (OF_CONSUL, CONSUL_PORT_TAKEN, False, 'Error starting agent: error="Failed to start Consul server: Failed to '),
+        (OF_CONSUL, "==> raft_multiplier cannot be 11.\n", False, "raft_multiplier cannot be 11."),
+        (OF_CONSUL, "flag provided but not defined: -nosuch\nUsage:\n", False, "flag provided but not defined: -nosu"),
+        (OF_CONSUL, CONSUL, True, "last warning: memberlist: Failed fallback TCP ping"),
+        (OF_CONSUL, "", True, ""),
+        (OF_CONSUL, CONSUL + CRASHED, False, "panic: boom"),
+        (OF_ZOOKEEPER, ZOOKEEPER, False, "too late"),
+        (OF_ZOOKEEPER, ZOOKEEPER, True, "last warning: too late"),
+        (OF_ZOOKEEPER, f"{ZOOKEEPER}Terminating due to java.lang.OutOfMemoryError: Java heap space\n", False,
+            "java.lang.OutOfMemoryError: Java heap space"),
+        (OF_ZOOKEEPER, "Error: Could not find or load main class org.apache.x\nCaused by: y\n", False,
+            "Error: Could not find or load main class org.apache.x"),
+        (OF_ZOOKEEPER, ZOOKEEPER.replace("WARN  QuorumCnx", "ERROR QuorumCnx"), False, "Cannot open channel to 3 at "),
+        (OF_ZOOKEEPER, "start-zookeeper: 1: exec: java: not found\n", False, "start-zookeeper: 1: exec: java: not "),
+        (OF_ZOOKEEPER, "", True, ""),
+        (OF_PROXY, f"{PROXY}the proxy ended with status 1\n{SIGNALLED}", False,
+            "the proxy ended: exit status 1: Running zetcd"),
+        (OF_PROXY, f"{PROXY}{CRASHED}the proxy ended with status 2\n{SIGNALLED}", False,
+            "the proxy ended: exit status 2: panic: boom"),
+        (OF_PROXY, f"{PROXY}the proxy ended with status 137\n{SIGNALLED}", False, "the proxy ended: killed by SIGKILL"),
+        # It goes because etcd has gone.
+        (OF_PROXY, f"{PROXY}{SIGNALLED}the proxy ended with status 1\n", False, "shut down by a signal (terminated)"),
+        (OF_PROXY, f"{PROXY}{SIGNALLED}", False, "shut down by a signal (terminated)"),
+        (OF_PROXY, PROXY, True, ""),
+    ],
+)  # fmt: skip
+def test_last_words_tell_the_cause(last_words: Callable[[str, bool], str], log: str, killed: bool, words: str) -> None:
+    found = last_words(log, killed)
+    assert found.startswith(words) and bool(found) == bool(words) and "\n" not in found
