@@ -90,53 +90,39 @@ def cluster_of(members: FakeMembers, count: int = 3) -> tuple[EtcdCluster, list[
     return EtcdCluster([Member(place) for place in places]), hosts
 
 
+@pytest.mark.parametrize(
+    ("views", "leadership"),
+    [
+        ({i: (100 + i, 102, 2) for i in (1, 2, 3)}, Leadership("etcd2", 2)),
+        # One silent member leaves a leader, and one that all agree on is not found.
+        ({1: (101, 101, 2), 2: (102, 101, 2), 3: None}, Leadership("etcd1", 2)),
+        # A view of an older term does not count.
+        ({1: (101, 101, 2), 2: (102, 102, 3), 3: (103, 102, 3)}, Leadership("etcd2", 3)),
+        ({i: (100 + i, 0, 2) for i in (1, 2, 3)}, None),
+    ],
+)
 @simulated()
-def test_a_leader_that_all_name_is_agreed(members: FakeMembers) -> None:
+def test_the_leader_is_who_a_quorum_names_in_the_newest_term(
+    members: FakeMembers, views: dict[int, tuple[int, int, int] | None], leadership: Leadership | None
+) -> None:
     cluster, _ = cluster_of(members)
-    members.views = {i: (100 + i, 102, 2) for i in (1, 2, 3)}
-    assert cluster.leadership() == Leadership("etcd2", 2)
-    assert cluster.version() == "3.7.3"
+    members.views = views
+    assert cluster.leadership() == leadership and cluster.version() == "3.7.3"
+    if None in views.values():
+        with pytest.raises(RunError, match=r"etcd1 could not be made the leader within 0.2 s: no leader that all"):
+            cluster.move_leader("etcd1", timeout_s=0.2)
 
 
 @simulated()
-def test_one_silent_member_leaves_a_leader_but_not_an_agreed_one(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(members)
-    members.views = {1: (101, 101, 2), 2: (102, 101, 2), 3: None}
-    assert cluster.leadership() == Leadership("etcd1", 2)
-    with pytest.raises(RunError, match=r"etcd1 could not be made the leader within 0.2 s: no leader that all"):
-        cluster.move_leader("etcd1", timeout_s=0.2)
-
-
-@simulated()
-def test_a_view_of_an_older_term_does_not_count(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(members)
-    members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: (103, 102, 3)}
-    assert cluster.leadership() == Leadership("etcd2", 3)
-
-
-@simulated()
-def test_members_that_know_no_leader_name_none(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(members)
-    members.views = {i: (100 + i, 0, 2) for i in (1, 2, 3)}
-    assert cluster.leadership() is None
-
-
-@simulated()
-def test_leadership_is_handed_over_by_the_leader_and_proved_by_all(members: FakeMembers) -> None:
+def test_leadership_is_handed_over_by_the_leader_which_is_asked_until_the_deadline(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
     assert cluster.move_leader("etcd1", timeout_s=5) == Leadership("etcd1", 2)
     assert members.moved == []
     assert cluster.move_leader("etcd3", timeout_s=5) == Leadership("etcd3", 3)
     assert members.moved == [(1, "103")]
-
-
-@simulated()
-def test_a_leader_that_does_not_hand_over_is_asked_again_until_the_deadline(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(members)
-    members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
     members.refuses = 2
-    assert cluster.move_leader("etcd2", timeout_s=5) == Leadership("etcd2", 3)
+    assert cluster.move_leader("etcd2", timeout_s=5) == Leadership("etcd2", 4)
     members.refuses = 1000
     with pytest.raises(RunError, match=r"etcd1 could .* within 0.3 s: etcd2 did not hand over: etcdserver: request t"):
         cluster.move_leader("etcd1", timeout_s=0.3)
@@ -174,20 +160,17 @@ def test_a_death_says_who_how_and_why(members: FakeMembers) -> None:
 
 
 @simulated()
-def test_without_a_quorum_nothing_is_asked(members: FakeMembers) -> None:
-    cluster, hosts = cluster_of(members)
-    hosts[0].ended = hosts[1].ended = "killed by SIGKILL"
-    assert not cluster.answers(timeout_s=60)
-
-
-@simulated()
-def test_the_cluster_answers_only_if_every_living_member_does(members: FakeMembers) -> None:
+def test_the_cluster_answers_only_if_every_living_member_does_and_is_not_asked_without_a_quorum(
+    members: FakeMembers, world: World
+) -> None:
     cluster, hosts = cluster_of(members)
     hosts[2].ended = "killed by SIGKILL"
     members.views = {1: (101, 101, 2), 2: (102, 101, 2)}
     assert cluster.answers(timeout_s=5)
     members.views[2] = None
     assert not cluster.answers(timeout_s=0.2)
+    hosts[0].ended, asked_ns = "killed by SIGKILL", world.now_ns
+    assert not cluster.answers(timeout_s=60) and world.now_ns == asked_ns
 
 
 @simulated()

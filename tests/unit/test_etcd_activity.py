@@ -1,8 +1,9 @@
-"""What etcd members count and warn of while something is measured, and profiles of them."""
+"""What members count while something is measured, and profiles of etcd."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from containernet_env.base.errors import RunError
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.store_activity import Durations, MemberActivity
 from containernet_env.stores.etcd import metrics, observation
-from containernet_env.stores.etcd.log import OTHERS, warnings_between
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling
 from containernet_env.stores.protocol import MemberPlace, Profile
 from tests.simulated_time import START_NS, World, simulated
+from tests.unit.test_store_logs import ETCD as LOG
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "etcd"
 SYNCS, COMMITS = "etcd_disk_wal_fsync_duration_seconds", "etcd_disk_backend_commit_duration_seconds"
@@ -63,23 +64,12 @@ def test_what_a_member_counted_between_two_looks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("buckets", "p99"),
-    [
-        (((0.001, 99), (0.002, 1), (None, 0)), 0.001),
-        (((0.001, 98), (0.002, 2), (None, 0)), 0.002),
-        (((0.001, 0), (0.002, 1), (None, 0)), 0.002),
-        (((0.001, 98), (0.002, 0), (None, 2)), None),
-        (((0.001, 0), (0.002, 0), (None, 0)), None),
-    ],
+    ("counts", "p99"),
+    [((99, 1, 0), 0.001), ((98, 2, 0), 0.002), ((0, 1, 0), 0.002), ((98, 0, 2), None), ((0, 0, 0), None)],
 )
-def test_the_99th_percentile_is_bounded_by_its_bucket(
-    buckets: tuple[tuple[float | None, int], ...], p99: float | None
-) -> None:
-    assert Durations.of(1.0, buckets).p99_at_most_s == p99
-
-
-def test_nothing_that_happened_has_no_mean() -> None:
-    assert Durations.of(0.0, ((0.001, 0), (None, 0))) == Durations(0, None, None, ())
+def test_the_99th_percentile_is_bounded_by_its_bucket(counts: tuple[int, ...], p99: float | None) -> None:
+    found = Durations.of(1.0, tuple(zip((0.001, 0.002, None), counts, strict=True)))
+    assert found.p99_at_most_s == p99 and (found.mean_s is None) is (sum(counts) == 0)
 
 
 def test_what_one_look_lacks_is_not_known() -> None:
@@ -101,45 +91,12 @@ def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
     assert not parsed.values and not parsed.histograms
 
 
-LOG = (
-    "2026-11-22T02:18:13.939426Z\twarn\tembed/config.go:956\tRunning http and grpc server on single port.\n"
-    "2026-11-22T02:18:20.000400Z\tinfo\traft/raft.go:1\t8e9e05c52164694d became leader at term 2\n"
-    '2026-11-22T02:18:20.000600Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "151ms"}\n'
-    '2026-11-22T02:18:21.500000Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "251ms"}\n'
-    "2026-11-22T02:18:21.600000Z\twarn\traft\traft/raft.go:9\t8e9e05c52164694d stepped down to follower\n"
-    "2026-11-22T02:18:21.700000Z\twarn\traft\traft/raft.go:9\tade526d28b1f92f7 stepped down to follower\n"
-    "2026-11-22T02:18:22.000999Z\terror\twal/wal.go:886\tslow fdatasync\n"
-    "2026-11-22T02:18:22.001000Z\twarn\twal/wal.go:886\tslow fdatasync\n"
-)
-
-
-def test_warnings_are_counted_by_what_they_say_and_when() -> None:
-    assert warnings_between(LOG, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:22.000Z") == {
-        "apply request took too long": 2,
-        "ID stepped down to follower": 2,
-        "slow fdatasync": 1,
-    }
-    assert warnings_between(LOG, "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z") == {"slow fdatasync": 1}
-    assert warnings_between("", "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z") == {}
-
-
-def test_many_kinds_of_warnings_are_counted_together() -> None:
-    lines = [f"2026-11-22T02:18:20.{n:06}Z\twarn\ta/b.go:1\tkind {n % 30}\n" for n in range(60)]
-    found = warnings_between("".join(lines), "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:20.001Z")
-    assert len(found) == 21 and sum(found.values()) == 60 and found[OTHERS] == 20
-
-
-def test_recorded_logs_of_etcd_are_read() -> None:
-    log = (RECORDED / "disk-full.log").read_text()
-    found = warnings_between(log, "2026-01-01T00:00:00.000Z", "2027-01-01T00:00:00.000Z")
-    assert found["Running http and grpc server on single port. This is not recommended for production."] > 0
-    assert not any(kind.startswith("Running:") for kind in found), "that is information"
-
-
+@dataclass
 class FakeHost:
-    def __init__(self, name: str, log: str) -> None:
-        self.name, self.log = name, log
-        self.pid, self.alive = 1, True
+    name: str
+    log: str
+    pid: int = 1
+    alive: bool = True
 
     def ending(self, words: Any = None) -> None:
         return None

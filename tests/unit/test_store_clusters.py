@@ -1,0 +1,290 @@
+"""Clusters of Consul, of the replicas and behind proxies without any: who leads or serves, and what keys hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from containernet_env.base import sources
+from containernet_env.base.errors import RunError
+from containernet_env.base.user_program import read_program
+from containernet_env.hosts.netns_http import HttpError, NoAnswerError
+from containernet_env.model.leadership import Leadership
+from containernet_env.stores.consul import cluster as consul
+from containernet_env.stores.consul import metrics
+from containernet_env.stores.leaderless import LeaderlessCluster
+from containernet_env.stores.protocol import MemberPlace, Written
+from containernet_env.stores.proxied.cetcd import CETCD
+from containernet_env.stores.proxied.cluster import ProxiedCluster
+from containernet_env.stores.replicas.cluster import Member as Replica
+from containernet_env.stores.zookeeper.session import consistent_read
+from tests.simulated_time import simulated
+from tests.unit import test_etcd as etcd
+from tests.unit.fake_servers import Scripted, buffer
+from tests.unit.test_etcd import FakeHost
+from tests.unit.test_zookeeper import CLOSED, SESSION
+
+RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "consul"
+
+
+def places_of(kind: str, connection: Callable[[int], Any]) -> tuple[list[MemberPlace], list[FakeHost]]:
+    """Three members, each with its connection."""
+    hosts = [FakeHost(f"{kind}{number}", number) for number in (1, 2, 3)]
+    return [MemberPlace(host, f"10.0.0.{host.pid}", connection(host.pid)) for host in hosts], hosts
+
+
+# --- Consul -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FakeServers:
+    """Servers' own views by number: (leader's number or 0, term), and how many servers each knows."""
+
+    views: dict[int, tuple[int, int]]
+    peers: dict[int, int]
+    asked: list[tuple[int, str, str]] = field(default_factory=list)
+    reads: bool = True
+    held: Any = None
+
+    def move(self, target: int) -> None:
+        self.views = {number: (target, term + 1) for number, (_, term) in self.views.items()}
+
+
+@dataclass
+class ServersConnection:
+    """Answers in place of one server, as Consul 1.16.1 does."""
+
+    servers: FakeServers
+    number: int
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        assert port == 8500
+        view = self.servers.views.get(self.number)
+        if view is None:
+            raise NoAnswerError("refused")
+        self.servers.asked.append((self.number, method, path))
+        if path == "/v1/agent/self":
+            answer = json.loads((RECORDED / "self.json").read_text())
+            leader, term = view
+            answer["Config"]["NodeID"] = f"node-{self.number}"
+            answer["Member"] = {"Addr": f"10.0.0.{self.number}", "Tags": {"port": "8300"}}
+            answer["Stats"]["consul"]["leader_addr"] = f"10.0.0.{leader}:8300" if leader else ""
+            answer["Stats"]["raft"]["term"] = str(term)
+            return answer
+        if path == "/v1/status/peers":
+            return [f"10.0.0.{number}:8300" for number in range(1, self.servers.peers[self.number] + 1)]
+        if path.startswith("/v1/operator/raft/transfer-leader?id=node-"):
+            assert method == "POST" and view[0] == self.number
+            self.servers.move(int(path.rpartition("-")[2]))
+            return {"Success": True}
+        if path.startswith("/v1/kv/d%20/?recurse=true&consistent=true"):
+            if self.servers.held is None:
+                raise HttpError(404, None, "")
+            return self.servers.held
+        assert path.startswith("/v1/kv/") and path.endswith("?consistent")
+        raise HttpError(404 if self.servers.reads and view[0] else 500, None, "")
+
+
+def servers_of(views: dict[int, tuple[int, int]]) -> tuple[consul.ConsulCluster, FakeServers]:
+    servers = FakeServers(views, dict.fromkeys(views, 3))
+    places, _ = places_of("consul", lambda number: ServersConnection(servers, number))
+    return consul.ConsulCluster([consul.Member(place) for place in places]), servers
+
+
+@simulated()
+def test_the_leader_is_who_most_servers_name_in_the_newest_term() -> None:
+    cluster, _ = servers_of({1: (2, 5), 2: (2, 5), 3: (3, 4)})
+    assert cluster.leadership() == Leadership("consul2", 5)
+    assert cluster.version() == "1.16.1"
+    assert servers_of({1: (0, 5), 2: (0, 5), 3: (0, 5)})[0].leadership() is None
+
+
+@simulated()
+def test_leadership_is_transferred_by_the_leader_to_the_id_of_a_node() -> None:
+    cluster, servers = servers_of(dict.fromkeys((1, 2, 3), (1, 2)))
+    assert cluster.move_leader("consul3", timeout_s=5) == Leadership("consul3", 3)
+    assert (1, "POST", "/v1/operator/raft/transfer-leader?id=node-3") in servers.asked
+
+
+@simulated()
+def test_a_cluster_is_ready_when_all_know_all_and_read() -> None:
+    cluster, servers = servers_of(dict.fromkeys((1, 2, 3), (1, 2)))
+    statuses = cluster.statuses()
+    assert cluster._is_ready(statuses) and cluster.answers(1.0)
+    servers.peers[2] = 2
+    assert not cluster._is_ready(statuses)
+    servers.reads = False
+    assert not cluster.answers(0.1)
+    assert not cluster.members[0].knows_a_leader()
+
+
+@simulated()
+def test_keys_are_listed_by_a_consistent_read() -> None:
+    cluster, servers = servers_of({2: (2, 5), 3: (2, 5)})
+    keys = ["d /1", "d /2", "d /3"]
+    assert list(cluster.written("d /", 1, keys, 1.0).writes) == [Written(0, key, None) for key in keys]
+    servers.held = [
+        {"Key": "d /2", "ModifyIndex": 7, "Value": base64.b64encode(b"x" * 100).decode()},
+        {"Key": "d /1", "ModifyIndex": 9, "Value": None},
+        {"Key": "d /other", "ModifyIndex": 10, "Value": "YQ=="},
+    ]
+    state = cluster.written("d /", 1, keys, 1.0)
+    assert state.final
+    assert list(state.writes) == [Written(9, "d /1", ""), Written(7, "d /2", "x" * 32), Written(0, "d /3", None)]
+    for wrong in ([{}], [{"Key": "d /1", "ModifyIndex": 7, "Value": "?"}], 7):
+        servers.held = wrong
+        with pytest.raises(RunError, match="does not tell what keys hold"):
+            list(cluster.written("d /", 1, keys, 1.0).writes)
+
+
+def test_an_answer_of_another_program_is_told() -> None:
+    cluster, _ = servers_of({1: (1, 2), 2: (1, 2), 3: (1, 2)})
+    member = cluster.members[0]
+    member.connection = SimpleNamespace(request_json=lambda *given, **named: {"Stats": []})  # type: ignore[assignment]
+    with pytest.raises(RunError, match="is it a server of Consul"):
+        member.status()
+
+
+def test_writes_of_the_log_are_counted_and_their_mean_told() -> None:
+    after = metrics.parse((RECORDED / "metrics.txt").read_text())
+    assert after == {"consul_raft_boltdb_storeLogs_sum": 77.73821145296097, "consul_raft_boltdb_storeLogs_count": 28.0}
+    before = {"consul_raft_boltdb_storeLogs_sum": 57.73821145296097, "consul_raft_boltdb_storeLogs_count": 18.0}
+    found = metrics.activity(before, after, 1, {"Request error": 2})
+    assert found.log_syncs is not None and found.log_syncs.count == 10
+    assert found.log_syncs.mean_s == pytest.approx(0.002) and found.log_syncs.p99_at_most_s is None
+    assert (found.leader_changes, found.warnings) == (1, {"Request error": 2})
+    for missing in (None, {}):
+        assert metrics.activity(missing, after, None, None).log_syncs is None
+    assert metrics.activity(after, before, None, None).log_syncs is None  # it began anew
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------------
+
+
+class ReplicaConnection:
+    """Answers in place of one replica, which asks as many others as live."""
+
+    def __init__(self, living: set[int], number: int) -> None:
+        self.living, self.number = living, number
+
+    def _check(self, port: int) -> None:
+        assert port == 8080
+        if self.number not in self.living:
+            raise NoAnswerError("refused")
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        self._check(port)
+        return {"id": self.number - 1, "replicas": 3, "keys": 5}
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        self._check(port)
+        wanted = int(path.rpartition("=")[2])
+        if path.startswith("/v0/entity?id=d%2F1&") and len(self.living) >= wanted:
+            return b"x" * 100
+        raise HttpError(404 if len(self.living) >= wanted else 504, None, "")
+
+
+def replicas_of(living: set[int], ack: int, read: int) -> tuple[LeaderlessCluster[Replica], list[FakeHost]]:
+    places, hosts = places_of("replica", lambda number: ReplicaConnection(living, number))
+    return LeaderlessCluster([Replica(place, read) for place in places], max(ack, read)), hosts
+
+
+@simulated()
+def test_the_first_replica_that_answers_stands_for_a_leader() -> None:
+    living = {1, 2, 3}
+    cluster, hosts = replicas_of(living, 1, 1)
+    assert cluster.leadership() == Leadership("replica1", 0)
+    assert cluster.version() == sources.replicas_version()
+    # However soon each of them answers.
+    statuses = dict(reversed(cluster.statuses().items()))
+    assert cluster._leadership(statuses, required=1) == Leadership("replica1", 0)
+    cluster.expect_death("replica1")
+    living.discard(1)
+    hosts[0].ended = "killed by SIGKILL"
+    assert cluster.leadership() == Leadership("replica2", 0)
+    assert cluster.leader_now(1.0, {"replica2"}) == "replica3"
+    assert cluster.deaths() == {} and list(cluster.endpoints) == ["replica2", "replica3"]
+    assert set(cluster.observe().end().members) == {"replica2", "replica3"}
+
+
+@pytest.mark.parametrize(("quorum", "living", "whole"), [(1, {3}, True), (2, {3}, False), (2, {2, 3}, True)])
+@simulated()
+def test_the_final_state_is_what_reads_of_a_load_find(quorum: int, living: set[int], whole: bool) -> None:
+    cluster, _ = replicas_of(living, 1, quorum)
+    state = cluster.written("d/", 1, ["d/1", "d/2"], 5.0)
+    assert state.final
+    if whole:
+        assert list(state.writes) == [Written(0, "d/1", "x" * 32), Written(0, "d/2", None)]
+    else:
+        with pytest.raises(RunError, match="504"):
+            list(state.writes)
+
+
+@simulated()
+def test_the_time_bounds_how_many_keys_are_read() -> None:
+    cluster, _ = replicas_of({1, 2, 3}, 1, 1)
+    with pytest.raises(RunError, match="0 of 2 keys were read within 0 s"):
+        list(cluster.written("d/", 1, ["d/1", "d/2"], 0.0).writes)
+
+
+@pytest.mark.parametrize(("quorum", "answers"), [(1, True), (2, False)])
+@simulated()
+def test_one_of_three_answers_where_one_is_enough(quorum: int, answers: bool) -> None:
+    cluster, hosts = replicas_of({3}, quorum, quorum)
+    for host in hosts[:2]:
+        host.ended = "killed by SIGKILL"
+    assert cluster.answers(0.1) is answers
+    assert (cluster.leadership() is not None) is answers
+
+
+# --- proxies ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ProxyConnection(etcd.FakeConnection):
+    """etcd's gateway, and cetcd beside it where it serves."""
+
+    serves: set[int] = field(default_factory=set)
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        if port == 8500 and "probe" in path:
+            assert path == "/v1/kv/containernet-env/probe?consistent=true"
+            if self.number not in self.serves:
+                raise NoAnswerError("refused")
+            return []
+        if port == 8500:
+            assert path == "/v1/kv/k?recurse=true&consistent=true"
+            return [{"Key": "k1", "ModifyIndex": 7, "Value": base64.b64encode(b"value").decode()}]
+        return super().request_json(port, method, path, body, timeout_s=timeout_s)
+
+
+@simulated()
+def test_a_cluster_is_ready_once_every_proxy_serves() -> None:
+    members, serves = etcd.FakeMembers(), {1, 2}
+    members.views = {number: (number, 1, 5) for number in (1, 2, 3)}
+    places, _ = places_of("etcd", lambda number: ProxyConnection(members, number, serves))
+    program = read_program(Path("/bin/true"))
+    cluster = ProxiedCluster(places, CETCD, program)
+    assert cluster.endpoints["etcd3"] == "10.0.0.3:8500" and cluster.leadership() == Leadership("etcd1", 5)
+    assert not cluster.answers(0.1) and not cluster._is_ready(cluster.statuses())
+    assert [member.knows_a_leader() for member in cluster.members] == [True, True, False]
+    serves.add(3)
+    assert cluster.answers(0.1) and cluster._is_ready(cluster.statuses())
+    assert cluster.version() == f"etcd 3.7.3, binary {program.short}"
+    assert {ping.port for ping in cluster.pings().values()} == {8500}
+    own = cluster.written("k", 1, ["k1", "k2"], 1.0)
+    assert own.final and list(own.writes) == [Written(7, "k1", "value"), Written(0, "k2", None)]
+    cluster.close()
+
+
+def test_a_sync_that_finds_no_root_is_a_consistent_read() -> None:
+    refused = buffer(struct.pack(">iqi", 1, 5, -101))
+    consistent_read(Scripted((49, SESSION), (17, refused), (12, CLOSED)), 5.0)
