@@ -1,8 +1,9 @@
-"""One run of every load model on three members: its rows, its run directory, what it used, and what is left of it."""
+"""One run of every load model, and of events, on three members: its rows, its run directory, and what is left of it."""
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,39 +16,45 @@ from tests.docker.runs import CONFIG, call, rows, run
 
 pytestmark = pytest.mark.docker
 
+MS = 1_000_000
 SIZE = {"keySize": 8, "valSize": 256}
 OPEN = {"rate": 100, "duration": "1s", "warmup": "200ms", "clients": 50, "conns": 5}
+RATED, ZIPFIAN = {"total": 100, "rate": 200, "clients": 50, "conns": 5}, {"keys": "zipfian", "zipfExponent": 1.2}
+# More than four clients can do where each request takes 18 ms or more: it falls behind.
+TOO_FAST = {"rate": 1000, "duration": "1s", "clients": 4, "conns": 2}
 CLOSED = {"total": 50, "clients": 5, "conns": 5}
-MIXED = {"type": "mixed", "ratio": 0.5, "consistency": "l", "keys": "uniform", "verify": True}
+MIXED = {"type": "mixed", "ratio": 0.5, "consistency": "l"}
+EVENTFUL = MIXED | {"load": {"rate": 100, "duration": "5s", "clients": 60, "conns": 6, "timeout": "3s"}}
+KILLED = [{"at": "1s", "kill": "leader", "for": "2s"}]
+AT_ONCE = [
+    {"at": "1s", "freeze": "etcd2", "for": "500ms"},
+    {"at": "1s", "link": "down", "of": "etcd3", "for": "300ms"},
+    {"at": "2s", "partition": "leader", "for": "1500ms"},
+    {"at": "2s", "delay": "20ms", "of": "followers"},
+    {"at": "2s", "freeze": "etcd1", "for": "100ms"},
+]
 SCENARIOS = {
     "dataset": {"keyPrefix": "data/", **SIZE, "keys": 100},
     "scenarios": [
         {"type": "write", "load": OPEN, "data": SIZE, "target": ["leader", "etcd2"]},
-        MIXED | {"load": OPEN | {"arrival": "poisson"}},
-        {
-            "type": "read",
-            "load": [{"total": 100, "rate": 200, "clients": 50, "conns": 5}],
-            "consistency": "s",
-            "target": "etcd3",
-            "keys": "zipfian",
-            "zipfExponent": 1.2,
-            "verify": True,
-        },
+        MIXED | {"load": OPEN | {"arrival": "poisson"}, "keys": "uniform", "verify": True},
+        {"type": "read", "load": RATED, "consistency": "s", "target": "etcd3", "verify": True} | ZIPFIAN,
         {"type": "read", "load": {"duration": "1s", "clients": 2, "conns": 2, "warmup": 10}, "consistency": "l"},
-        # More than four clients can do where each request takes 18 ms or more: it falls behind.
-        {
-            "type": "write",
-            "load": {"rate": 1000, "duration": "1s", "clients": 4, "conns": 2},
-            "data": SIZE,
-            "target": "leader",
-        },
+        {"type": "write", "load": TOO_FAST, "data": SIZE, "target": "leader"},
         {"type": "txn", "load": CLOSED, "keys": "shuffled"},
         {"type": "read", "load": CLOSED, "consistency": "l", "spanKeys": 20, "limit": 5, "keys": "uniform"},
         {"type": "read", "load": CLOSED, "consistency": "s", "prefix": "data/0000000"},
         {"type": "write", "load": {"duration": "2s", "clients": 50, "conns": 10}, "data": SIZE, "target": "cluster"},
+        EVENTFUL | {"events": KILLED},
+        EVENTFUL | {"events": AT_ONCE},
+        MIXED | {"load": CLOSED},
     ],
 }
-NAMES = ("leader", "member", "mixed", "read", "closed", "too_fast", "txn", "span", "prefix", "heavy")
+MODELS = ("leader", "member", "mixed", "read", "closed", "too_fast", "txn", "span", "prefix", "heavy")
+NAMES = (*MODELS, "killed", "at_once", "after")
+CORES = os.sched_getaffinity(0)
+# A core for the links needs a second one for the rest.
+CORE = max(CORES) if len(CORES) > 1 else None
 
 
 @dataclass
@@ -67,7 +74,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     folder = tmp_path_factory.mktemp("whole")
     scenarios, out, before = folder / "models.json", folder / "out.csv", snapshot()
     scenarios.write_text(json.dumps(SCENARIOS))
-    done = run(CONFIG, out, "--scenarios", scenarios)
+    core = () if CORE is None else ("--links-cpu", CORE)
+    done = run(CONFIG, out, "--scenarios", scenarios, "--congestion-control", "reno", *core)
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     kept, left = read_run(find_run(out)), left_over(before)
@@ -87,7 +95,7 @@ def test_every_scenario_leaves_its_row_and_the_run_nothing_else(whole: Whole) ->
 
 def test_open_loops_send_what_their_rate_makes(whole: Whole) -> None:
     operations = ["put", "put", "mixed", "range", "range", "put", "txn", "range", "range", "put"]
-    assert [line["load"]["operation"] for line in whole.line.values()] == operations
+    assert [whole.line[name]["load"]["operation"] for name in MODELS] == operations
     for name in ("leader", "member", "mixed", "read"):
         row, load = whole.row[name], whole.line[name]["load"]
         assert row["Errors"] == "0" and load["outcomes"]["failed"] == 0, row
@@ -134,12 +142,10 @@ def test_a_run_directory_stands_beside_the_rows(whole: Whole) -> None:
     assert kept.path == whole.out.with_suffix(".runs") / first["RunId"]
     assert kept.manifest is not None and kept.network is not None
     assert kept.manifest["config_hash"] == first["ConfigHash"]
-    assert {host["tcp"]["congestion_control"] for host in kept.manifest["hosts"].values()} == {"cubic"}
+    assert {host["tcp"]["congestion_control"] for host in kept.manifest["hosts"].values()} == {"reno"}
     assert kept.manifest["hosts"]["etcd1"]["limits"]["memory_bytes"] == 512 << 20
-    assert [(proof["moment"], proof["passed"]) for proof in kept.network["proofs"]] == [
-        ("before", True),
-        ("after", True),
-    ]
+    proofs = [(proof["moment"], proof["passed"]) for proof in kept.network["proofs"]]
+    assert proofs == [("before", True), ("after", True)]
     for proof in kept.network["proofs"]:
         assert len(proof["pairs"]) == 6
         assert {check["subject"] for check in proof["checks"]} >= {"etcd1>s1", "s1>etcd1", "benchmark>s1"}
@@ -192,7 +198,7 @@ def test_a_run_says_what_it_used(whole: Whole) -> None:
     cluster_ns = sum(member["cpu_ns"] for member in used["members"].values())
     assert float(row["ClusterCpu_cores"]) == pytest.approx(cluster_ns / usage["window_ns"], abs=1e-3)
     assert float(row["LinksCpu_cores"]) == pytest.approx(used["links"]["cpu_ns"] / usage["window_ns"], abs=1e-3)
-    assert row["ClientThrottled_s"] == "0.000" and row["LinksCore"] == "-"
+    assert row["ClientThrottled_s"] == "0.000"
 
 
 def test_what_members_counted_is_theirs(whole: Whole) -> None:
@@ -207,3 +213,50 @@ def test_what_members_counted_is_theirs(whole: Whole) -> None:
     if "leader_changed" in whole.row["heavy"]["Reasons"]:
         pytest.skip(f"disturbed: {whole.row['heavy']['Reasons']}")
     assert {(found["leader_changes"], found["failed_proposals"]) for found in members.values()} == {(0, 0)}
+
+
+def events_of(whole: Whole, name: str) -> list[dict[str, Any]]:
+    """The lines of disruptions.jsonl of a scenario."""
+    lines = [json.loads(line) for line in (whole.kept.path / "disruptions.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["scenario"] == whole.row[name]["Scenario"]]
+
+
+def test_a_killed_leader_comes_back_on_its_data_and_is_no_failure(whole: Whole) -> None:
+    row, line = whole.row["killed"], whole.line["killed"]
+    kill, restart = events_of(whole, "killed")
+    assert [(line["verb"], line["cause"]) for line in (kill, restart)] == [("kill", "event"), ("restart", "for")]
+    assert kill["members"] == restart["members"] == [kill["leader"]]
+    # Never before the time that is configured, and the restart never sooner after the kill.
+    assert kill["since_start_ns"] >= 1000 * MS
+    assert restart["since_start_ns"] >= restart["asked_ns"] >= kill["asked_ns"] + 2000 * MS
+    assert restart["answered_ns"] > restart["at_ns"] > kill["at_ns"]
+    assert not {"member_died", "leader_changed", "event_missed", "frames_lost"} & set(row["Reasons"].split(";"))
+    effects = {found["kind"]: found["effect"] for found in line["findings"]}
+    assert effects["event"] == effects["leader_changed"] == "told"
+    assert int(row["TermAtEnd"]) > int(row["TermAtStart"])
+    # A member without its data would have failed: the others have it in their log as one that has some.
+    assert line["load"]["ok"] > 0 and set(line["store"]["members"]) == {"etcd1", "etcd2", "etcd3"}
+
+
+def test_link_and_process_faults_of_one_moment_are_all_carried_out_and_end_with_their_scenario(whole: Whole) -> None:
+    lines = events_of(whole, "at_once")
+    events = [line for line in lines if line["cause"] == "event"]
+    assert sorted(line["verb"] for line in events) == ["delay", "freeze", "freeze", "link_down", "partition"], lines
+    for line in events:
+        assert line["since_start_ns"] >= line["asked_ns"] in (1000 * MS, 2000 * MS), line
+    assert [line["problem"] for line in lines] == [None] * len(lines)
+    assert [line["verb"] for line in lines if line["cause"] == "end"] == ["reset"]
+    # That the links, also those that were made again, are as configured is what the proof after the last one says.
+    assert events_of(whole, "after") == [] and whole.line["after"]["load"]["ok"] == 50
+
+
+@pytest.mark.skipif(CORE is None, reason="a core for the links needs a second one for the rest")
+def test_a_core_is_kept_for_the_links(whole: Whole) -> None:
+    assert {row["LinksCore"] for row in whole.row.values()} == {str(CORE)}
+    manifest = whole.kept.manifest
+    assert manifest is not None
+    assert manifest["flags"]["links_cpu"] == CORE and manifest["links"]["link_emulator"]["core"] == CORE
+    for name, host in manifest["hosts"].items():
+        held = host["limits"]["cpuset"]
+        assert held and str(CORE) not in held.replace("-", ",").split(","), (name, held)
+    assert os.sched_getaffinity(0) == CORES
