@@ -26,31 +26,80 @@ WRITE = Scenario(
 READ = Scenario(
     name="r", type="read", total=500, clients=10, conns=2, key_size=8, val_size=256, key_space=10_000, consistency="s"
 )
-TIMED = {"total": None, "duration_ns": 1_500_000_000}
+TIMED, ZIPF = {"total": None, "duration_ns": 1_500_000_000}, {"zipf_exponent": Decimal("1.2")}
 
 
-def asked(scenario: Scenario) -> dict[str, Any]:
-    """What the server is asked for beyond what every scenario asks."""
-    path, body = request_of(scenario, ENDPOINTS, 1800.0)
+SPANS = Span(keys=10, limit=3, answer="keys")
+PREFIX, RANGE = Span(prefix="000", answer="count"), Span(start="0", end="1")
+
+
+def asked(scenario: Scenario, **more: Any) -> tuple[str, dict[str, Any]]:
+    """The path and the body of the request."""
+    path, body = request_of(scenario, ENDPOINTS, 1800.0, **more)
     check_request(path, body)
-    always = {"endpoints", "clients", "conns", "requestTimeout", "runTimeout", "keySize"}
-    return {name: value for name, value in body.items() if name not in always}
+    return path, body
 
 
 def test_a_closed_loop_asks_for_what_it_always_did() -> None:
     common = {"endpoints": "10.0.0.1:2379,10.0.0.2:2379", "clients": 10, "conns": 2, "requestTimeout": 20.0}
     common |= {"runTimeout": 1800.0, "keySize": 8}
     written = {"total": 1000, "keySpace": 1000, "valSize": 256, "sequentialKeys": True, "targetLeader": True}
-    assert request_of(WRITE, ENDPOINTS, 1800.0) == ("/benchmark/write", common | written)
-    assert asked(replace(WRITE, target="cluster")) == written | {"targetLeader": False}
+    assert asked(WRITE) == ("/benchmark/write", common | written)
     read = {"total": 500, "keySpace": 10_000, "consistency": "s", "requireFound": True}
-    assert request_of(READ, ENDPOINTS, 1800.0) == ("/benchmark/read", common | read)
+    assert asked(READ) == ("/benchmark/read", common | read)
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "added", "without"),
+    [
+        (WRITE, {"target": "cluster"}, {"targetLeader": False}, ""),
+        (WRITE, {"target": "etcd2"}, {"targetMember": "10.0.0.2:2379"}, "targetLeader"),
+        (READ, {"target": "etcd2"}, {"targetMember": "10.0.0.2:2379"}, ""),
+        (READ, {"target": "leader"}, {"targetLeader": True}, ""),
+        (WRITE, {"rate": Decimal("0.5")}, {"rate": 0.5, "arrival": "constant"}, ""),
+        (READ, {"rate": Decimal(500), "arrival": "poisson"}, {"rate": 500.0, "arrival": "poisson"}, ""),
+        # A duration stands for the total, and writes ever new keys.
+        (WRITE, {"key_space": None, **TIMED}, {"duration": 1.5}, "total keySpace"),
+        (READ, TIMED, {"duration": 1.5}, "total"),
+        (READ, {"warmup": Warmup(requests=50)}, {"warmupRequests": 50}, ""),
+        (READ, {"warmup": Warmup(length_ns=10**9)}, {"warmupDuration": 1.0}, ""),
+        (READ, {"keys": "uniform"}, {"keyOrder": "uniform"}, ""),
+        (READ, {"keys": "zipfian", **ZIPF}, {"keyOrder": "zipfian", "zipfExponent": 1.2}, ""),
+        (READ, {"verify": True}, {"verify": True, "valSize": 256}, ""),
+        (WRITE, {"keys": "shuffled", "key_space": 5000}, {"keyOrder": "shuffled", "keySpace": 5000}, "sequentialKeys"),
+        (WRITE, {"keys": "zipfian", **ZIPF}, {"keyOrder": "zipfian", "zipfExponent": 1.2}, "sequentialKeys"),
+        (READ, {"request_timeout_ns": 10**9}, {"requestTimeout": 1.0}, ""),
+        (READ, {"stall_timeout_ns": 0}, {"stallTimeout": 0.0}, ""),
+        (READ, {"span": SPANS, "keys": "uniform", "key_prefix": "d/"},
+            {"keyOrder": "uniform", "keyPrefix": "d/", "spanKeys": 10, "limit": 3, "keysOnly": True}, ""),
+        # A name tells what is read: which keys there are is of use for verifying only.
+        (READ, {"span": PREFIX}, {"key": "000", "prefix": True, "countOnly": True}, "keySize keySpace"),
+        (READ, {"span": RANGE, "verify": True}, {"key": "0", "endRange": "1", "verify": True, "valSize": 256}, ""),
+        # They write the values of the data set.
+        (READ, {"type": "txn", "consistency": None, "key_prefix": "d/"},
+            {"keyOrder": "sequential", "valSize": 256, "keyPrefix": "d/"}, "consistency requireFound"),
+        (READ, {"type": "mixed", "put_ratio": Decimal("0.2")},
+            {"ratio": 0.2, "keyOrder": "sequential", "valSize": 256}, ""),
+    ],
+)  # fmt: skip
+def test_what_a_scenario_has_is_asked_for_and_nothing_else(
+    base: Scenario, changes: dict[str, Any], added: dict[str, Any], without: str
+) -> None:
+    path, body = asked(replace(base, **changes))
+    assert path == f"/benchmark/{changes.get('type', base.type)}"
+    assert body == {name: value for name, value in asked(base)[1].items() if name not in without.split()} | added
+
+
+def test_a_seed_of_the_load_leaves_the_values_alone() -> None:
+    assert asked(WRITE, load_seed=7)[1] == asked(WRITE)[1] | {"loadSeed": 7}
+    again = [ScheduledScenario(replace(WRITE, seed=seed), repetition) for seed in (0, 5) for repetition in (1, 2)]
+    assert [item.load_seed for item in again] == [0, 1, 5, 6]
+    # Values follow from the seed: nobody may ask for another one than whoever loaded the data set.
+    assert "seed" not in asked(Dataset().load)[1]
 
 
 def test_a_store_adds_its_terms_and_may_have_no_leader() -> None:
-    path, body = request_of(WRITE, ENDPOINTS, 1800.0, terms=LoadTerms({"store": "consul"}))
-    check_request(path, body)
-    assert body == request_of(WRITE, ENDPOINTS, 1800.0)[1] | {"store": "consul"}
+    assert asked(WRITE, terms=LoadTerms({"store": "consul"}))[1] == asked(WRITE)[1] | {"store": "consul"}
     puts, gets = {"putPath": "/v0/entity?id={key}&ack=2"}, {"getPath": "/v0/entity?id={key}&from=2"}
     terms = LoadTerms({"store": "http"}, puts, gets, leaderless=True)
     for scenario, added in (
@@ -58,103 +107,13 @@ def test_a_store_adds_its_terms_and_may_have_no_leader() -> None:
         (replace(READ, consistency="l"), gets),
         (replace(READ, type="mixed", put_ratio=Decimal("0.5"), consistency="l"), puts | gets),
     ):
-        path, body = request_of(scenario, ENDPOINTS, 1800.0, terms=terms)
-        check_request(path, body)
+        _, body = asked(scenario, terms=terms)
         assert added.items() <= body.items() and not {"putPath", "getPath"} & (body.keys() - added.keys())
         assert "targetLeader" not in body
         assert body.get("targetMember") == ("10.0.0.1:2379" if scenario.target == "leader" else None)
     for leader, member in (("etcd2", "10.0.0.2:2379"), ("dead", "10.0.0.1:2379")):
-        path, body = request_of(WRITE, ENDPOINTS, 1800.0, terms=terms, leader=leader)
-        check_request(path, body)
+        _, body = asked(WRITE, terms=terms, leader=leader)
         assert body["targetMember"] == member and "targetLeader" not in body
-
-
-def test_an_open_loop_has_a_rate_and_an_arrival() -> None:
-    assert asked(replace(WRITE, rate=Decimal("0.5"))) == asked(WRITE) | {"rate": 0.5, "arrival": "constant"}
-    poisson = replace(READ, rate=Decimal(500), arrival="poisson")
-    assert asked(poisson) == asked(READ) | {"rate": 500.0, "arrival": "poisson"}
-
-
-def test_a_duration_stands_for_the_total_and_writes_ever_new_keys() -> None:
-    timed = asked(replace(WRITE, key_space=None, **TIMED))
-    assert timed["duration"] == 1.5
-    assert not {"total", "keySpace"} & set(timed)
-    assert asked(replace(READ, **TIMED))["keySpace"] == 10_000
-
-
-def test_warm_ups_are_requests_or_seconds() -> None:
-    assert asked(replace(READ, warmup=Warmup(requests=50))) == asked(READ) | {"warmupRequests": 50}
-    assert asked(replace(READ, warmup=Warmup(length_ns=10**9))) == asked(READ) | {"warmupDuration": 1.0}
-
-
-def test_a_seed_of_the_load_leaves_the_values_alone() -> None:
-    path, body = request_of(WRITE, ENDPOINTS, 1800.0, 7)
-    check_request(path, body)
-    assert body == request_of(WRITE, ENDPOINTS, 1800.0)[1] | {"loadSeed": 7}
-    again = [ScheduledScenario(replace(WRITE, seed=seed), repetition) for seed in (0, 5) for repetition in (1, 2)]
-    assert [item.load_seed for item in again] == [0, 1, 5, 6]
-
-
-@pytest.mark.parametrize("scenario", [WRITE, READ])
-def test_targets_are_the_leader_one_member_or_all(scenario: Scenario) -> None:
-    assert asked(replace(scenario, target="leader"))["targetLeader"] is True
-    member = asked(replace(scenario, target="etcd2"))
-    assert member["targetMember"] == "10.0.0.2:2379"
-    assert "targetLeader" not in member
-
-
-def test_keys_are_drawn_and_values_checked_where_that_is_asked() -> None:
-    assert asked(replace(READ, keys="uniform")) == asked(READ) | {"keyOrder": "uniform"}
-    zipfian = replace(READ, keys="zipfian", zipf_exponent=Decimal("1.2"))
-    assert asked(zipfian) == asked(READ) | {"keyOrder": "zipfian", "zipfExponent": 1.2}
-    assert asked(replace(READ, verify=True)) == asked(READ) | {"verify": True, "valSize": 256}
-
-
-def test_writes_have_their_order_of_keys_and_every_load_its_deadline() -> None:
-    shuffled = asked(replace(WRITE, keys="shuffled", key_space=5000))
-    assert (shuffled["keyOrder"], shuffled["keySpace"]) == ("shuffled", 5000)
-    assert "sequentialKeys" not in shuffled
-    zipfian = asked(replace(WRITE, keys="zipfian", zipf_exponent=Decimal("1.2")))
-    assert (zipfian["keyOrder"], zipfian["zipfExponent"]) == ("zipfian", 1.2)
-    assert request_of(replace(READ, request_timeout_ns=10**9), ENDPOINTS, 9.0)[1]["requestTimeout"] == 1.0
-    assert asked(replace(READ, stall_timeout_ns=0)) == asked(READ) | {"stallTimeout": 0.0}
-    assert "stallTimeout" not in asked(READ)
-
-
-def test_reads_of_spans_ask_for_what_the_file_says() -> None:
-    spans = replace(READ, span=Span(keys=10, limit=3, answer="keys"), keys="uniform", key_prefix="d/")
-    assert asked(spans) == asked(READ) | {
-        "keyOrder": "uniform",
-        "keyPrefix": "d/",
-        "spanKeys": 10,
-        "limit": 3,
-        "keysOnly": True,
-    }
-    # A name tells what is read: which keys there are is of use for verifying only.
-    prefix = replace(READ, span=Span(prefix="000", answer="count"))
-    unnamed = {name: value for name, value in asked(READ).items() if name not in ("keySize", "keySpace")}
-    assert asked(prefix) == unnamed | {"key": "000", "prefix": True, "countOnly": True}
-    assert "keySize" not in request_of(prefix, ENDPOINTS, 1800.0)[1]
-    verified = asked(replace(READ, span=Span(start="0", end="1"), verify=True))
-    assert verified == asked(READ) | {"key": "0", "endRange": "1", "verify": True, "valSize": 256}
-
-
-def test_a_transaction_writes_the_values_of_the_data_set() -> None:
-    txn = replace(READ, type="txn", consistency=None, key_prefix="d/")
-    path, body = request_of(txn, ENDPOINTS, 1800.0)
-    assert path == "/benchmark/txn"
-    left_out = {name: value for name, value in asked(READ).items() if name not in ("consistency", "requireFound")}
-    assert asked(txn) == left_out | {"keyOrder": "sequential", "valSize": 256, "keyPrefix": "d/"}
-    assert "consistency" not in body and body["keySize"] == 8
-
-
-def test_a_mixed_load_writes_the_values_of_the_data_set() -> None:
-    path, body = request_of(replace(READ, type="mixed", put_ratio=Decimal("0.2")), ENDPOINTS, 1800.0)
-    assert path == "/benchmark/mixed"
-    expected = {"ratio": 0.2, "keyOrder": "sequential", "valSize": 256, "keySpace": 10_000, "requireFound": True}
-    assert body | expected == body
-    # Values follow from the seed: nobody may ask for another one than whoever loaded the data set.
-    assert "seed" not in body and "seed" not in asked(Dataset().load)
 
 
 def findings(result: dict[str, Any]) -> list[str]:
