@@ -6,6 +6,7 @@ What killed runs have left there follows: who removes it, by which requests, and
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -556,63 +557,46 @@ def test_what_a_killed_run_left_is_removed_by_an_endpoint_of_both(
     assert cleaned(of(tmp_path, zookeeper)) == [f"removed 0 keys under {PREFIX}"] and zookeeper.own() == []
 
 
-def test_another_kind_of_store_at_the_same_endpoint_is_another_cluster(
-    network: Network, tmp_path: Path, over: Callable[[], None]
-) -> None:
-    found = services(network, 1)
-    killed(of_services(tmp_path, [found[0].url]), found, over)
-    external_left.clean_up(config_of(tmp_path, "etcd", [found[0].url]), "cluster-1", pytest.fail, pytest.fail)
-    assert list(external_left.records()) and len(found[0].values) == 300
+GONE = 1
+"""The number of the service that has gone for good."""
+LEFT_OUT = "left out: http://10.8.0.2:80 answers nothing: connection refused"
+REMOVED, SOME = f"removed 300 keys under {PREFIX}", rf"removed \d+ keys under {PREFIX}"
+STAYED = f"up to 300 keys stay under {PREFIX}"
 
 
-def test_keys_are_deleted_by_the_requests_that_the_run_had(
-    network: Network, tmp_path: Path, over: Callable[[], None]
-) -> None:
-    """Those of a file that was changed meanwhile find nothing, which counts as deleted: 404."""
-    found = services(network, 1)
-    killed(of_services(tmp_path, [found[0].url]), found, over)
-    assert cleaned(of_services(tmp_path, [found[0].url], delete="/v1/{key}")) == [f"removed 300 keys under {PREFIX}"]
-    assert found[0].values == {} and not list(external_left.records())
-
-
-def test_of_a_killed_run_whose_keys_stay_that_is_said(
-    network: Network, tmp_path: Path, over: Callable[[], None]
-) -> None:
-    found = services(network, 1)
-    stay = of_services(tmp_path, [found[0].url], STAY)
-    killed(stay, found, over)
-    assert cleaned(stay) == [f"up to 300 keys stay under {PREFIX}"]
-    assert len(found[0].values) == 300 and not list(external_left.records())
-
-
-@pytest.mark.parametrize("again", [True, False], ids=["the file still names it", "the file does not any more"])
-def test_members_that_are_gone_for_good_hold_up_nothing(
-    network: Network, tmp_path: Path, over: Callable[[], None], again: bool
-) -> None:
-    one, gone, other = services(network, 3)
-    gone.gone = True
-    urls = [one.url, gone.url, other.url]
-    killed(of_services(tmp_path, urls), [one], over)
-    told = cleaned(of_services(tmp_path, urls if again else [one.url, other.url]))
-    assert told[-1].startswith("removed ") and told[-1].endswith(f" keys under {PREFIX}")
-    assert told[:-1] == ([f"left out: {gone.url} answers nothing: connection refused"] if again else [])
-    deleted = {request for each in (one, other) for request in each.requests if request.startswith("DELETE")}
-    assert len(deleted) == FEW.count and not list(external_left.records())
-
-
-def test_no_delete_goes_to_an_endpoint_that_the_run_did_not_have(
-    network: Network, tmp_path: Path, over: Callable[[], None]
-) -> None:
-    """It may be of another service, where no key is found, which counts as deleted."""
-    one, other = services(network, 2)
-    killed(of_services(tmp_path, [one.url]), [one], over)
-    assert cleaned(of_services(tmp_path, [other.url, one.url])) == [f"removed 300 keys under {PREFIX}"]
-    assert not any(request.startswith("DELETE") for request in other.requests)
+@pytest.mark.parametrize(
+    ("at", "now_at", "store", "more", "told", "asked"),
+    [
+        # Deletes of a file that was changed meanwhile find nothing, which counts as deleted: 404.
+        ([0], [0], SERVICE, {"delete": "/v1/{key}"}, [REMOVED], {0}),
+        ([0], [0], STAY, {}, [STAYED], set()),
+        ([0, GONE, 2], [0, GONE, 2], SERVICE, {}, [LEFT_OUT, SOME], {0, 2}),
+        ([0, GONE, 2], [0, 2], SERVICE, {}, [SOME], {0, 2}),
+        # An endpoint that the run did not have may be of another service, where no key is found, as if it was deleted.
+        ([0], [2, 0], SERVICE, {}, [REMOVED], {0}),
+    ],
+    ids=["by the run's requests", "keys stay", "one is gone", "and not named any more", "another endpoint"],
+)
+def test_keys_are_deleted_by_the_requests_of_the_run_at_its_endpoints(
+    network: Network, tmp_path: Path, over: Callable[[], None],
+    at: list[int], now_at: list[int], store: Any, more: Any, told: list[str], asked: set[int],
+) -> None:  # fmt: skip
+    """``at`` are the endpoints of the run, ``now_at`` those of the file that ``clean`` is given."""
+    found = services(network, 3)
+    found[GONE].gone = True
+    killed(of_services(tmp_path, [found[number].url for number in at], store), found[:1], over)
+    said = cleaned(of_services(tmp_path, [found[number].url for number in now_at], store, **more))
+    assert all(re.fullmatch(words, line) for words, line in zip(told, said, strict=True)), said
+    deleted = [{request for request in one.requests if request.startswith("DELETE")} for one in found]
+    assert {number for number in range(3) if deleted[number]} <= asked and not list(external_left.records())
+    assert len(set.union(*deleted)) == (FEW.count if asked else 0)
 
 
 def test_a_run_on_record_elsewhere_is_told(network: Network, tmp_path: Path, over: Callable[[], None]) -> None:
     one, other = services(network, 2)
     killed(of_services(tmp_path, [one.url]), [one], over)
+    # Another kind of store at the same endpoint is another cluster.
+    external_left.clean_up(config_of(tmp_path, "etcd", [one.url]), "cluster-1", pytest.fail, pytest.fail)
     of_services(tmp_path, [other.url])
     done = CliRunner().invoke(clean.command, [str(tmp_path / "endpoints.json")])
     assert done.exit_code == 0 and "nothing was left behind" in done.output

@@ -76,35 +76,34 @@ class Store:
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
         self.asked: list[tuple[str, int, list[str]]] = []
-        self.gone = self.final = False
-        self.cut = False
+        self.gone = self.final = self.cut = False
         self.notes = Notes()
-        self.histories = Histories(self.target, self.notes, self.keep)
-
-    @property
-    def target(self) -> Any:
         cluster = SimpleNamespace(revision=lambda: 41, written=self.written)
-        return SimpleNamespace(cluster=cluster, server=SimpleNamespace(history=self.client), key_prefix="")
+        target: Any = SimpleNamespace(cluster=cluster, server=SimpleNamespace(history=self.client), key_prefix="")
+        self.histories = Histories(target, self.notes, self.keep)
 
     def keep(self, name: str, content: Any) -> None:
         self.kept[name] = b"".join(content)
 
     def written(self, prefix: str, since: int, keys: Any, timeout_s: float) -> OwnHistory:
         self.asked.append((prefix, since, keys))
+        return OwnHistory(self.writes(), self.final)
 
-        def writes() -> Any:
-            yield Written(42, "d/1", "abc")
-            if self.gone:
-                raise RunError("it is compacted up to revision 77")
-            yield Written(0, "d/2", None)
-
-        return OwnHistory(writes(), self.final)
+    def writes(self) -> Any:
+        yield Written(42, "d/1", "abc")
+        if self.gone:
+            raise RunError("it is compacted up to revision 77")
+        yield Written(0, "d/2", None)
 
     def client(self) -> Any:
         yield KEPT_FILE[:50]
         if self.cut:
             raise RunError("connection lost")
         yield KEPT_FILE[50:]
+
+    def lines(self) -> list[Any]:
+        """Of the store's own history, as it was kept."""
+        return [json.loads(line) for line in gzip.decompress(self.kept["01-mixed.store.jsonl.gz"]).splitlines()]
 
 
 def ended(tmp_path, file=HISTORY, **values: Any) -> ScenarioOutcome:
@@ -131,8 +130,7 @@ def test_client_and_store_leave_their_histories(tmp_path):
     store.histories.keep(outcome, "01-mixed")
     assert store.asked == [("d/", 42, ["d/1", "d/2"])]
     assert store.kept["01-mixed.jsonl.gz"] == KEPT_FILE
-    lines = gzip.decompress(store.kept["01-mixed.store.jsonl.gz"]).splitlines()
-    assert [json.loads(line) for line in lines] == [
+    assert store.lines() == [
         {"revision": 42, "key": "d/1", "value": "abc"},
         {"revision": 0, "key": "d/2", "value": None},
         {"whole": True},
@@ -140,18 +138,14 @@ def test_client_and_store_leave_their_histories(tmp_path):
     assert store.notes.notes == []
 
 
-def last_line(store: Store) -> Any:
-    return json.loads(gzip.decompress(store.kept["01-mixed.store.jsonl.gz"]).splitlines()[-1])
-
-
 def test_a_final_state_never_looks_like_a_history(tmp_path):
     store, outcome = Store(), ended(tmp_path, **KEPT)
     store.final = True
     store.histories.keep(outcome, "01-mixed")
-    assert last_line(store) == {"whole": False, "final": True}
+    assert store.lines()[-1] == {"whole": False, "final": True}
     store.gone = True
     store.histories.keep(outcome, "01-mixed")
-    assert last_line(store) == {"whole": False, "final": False}
+    assert store.lines()[-1] == {"whole": False, "final": False}
     (note,) = store.notes.notes
     assert "the store's final state is not there: it is compacted" in note
 
@@ -173,7 +167,7 @@ def test_what_is_missing_of_them_is_told_and_never_looks_whole(tmp_path):
     store.gone = store.cut = True
     store.histories.keep(ended(tmp_path, **KEPT), "01-mixed")
     assert store.kept["01-mixed.jsonl.gz"] == KEPT_FILE[:50]  # which the checker refuses as cut off
-    assert last_line(store) == {"whole": False}
+    assert store.lines()[-1] == {"whole": False}
     assert [note.split(": ", 1)[1] for note in store.notes.notes] == [
         "its history could not be fetched: connection lost",
         "the store's own history is not there: it is compacted up to revision 77",
@@ -190,9 +184,8 @@ def test_nothing_is_fetched_where_no_history_was_kept(tmp_path):
 
 
 def test_lines_are_packed_in_pieces():
-    lines = [f"{number:0999}" for number in range(500)]
-    pieces = list(packed(lines))
-    assert len(pieces) > 5 and gzip.decompress(b"".join(pieces)).decode().splitlines() == lines
+    pieces = list(packed(f"{number:0999}" for number in range(500)))
+    assert len(pieces) > 5 and len(gzip.decompress(b"".join(pieces)).splitlines()) == 500
 
 
 def test_the_run_directory_holds_whole_histories_only(tmp_path):
@@ -213,39 +206,25 @@ def test_the_run_directory_holds_whole_histories_only(tmp_path):
     assert (folder / "01-a.jsonl.gz").read_bytes() == b"onetwo" and len(list(folder.iterdir())) == 2
 
 
-class Connection:
-    """Keeps what is sent over it, and has an answer."""
-
-    def __init__(self, answer: bytes) -> None:
-        self.sent, self.answer = b"", answer
-
-    def sendall(self, data: bytes) -> None:
-        self.sent += data
-
-    def makefile(self, mode: str) -> io.BytesIO:
-        return io.BytesIO(self.answer)
-
-    def close(self) -> None:
-        pass
-
-
 class Gateway:
-    """A member's JSON gateway: `request_json` answers a range, and a connection the lines of a watch, or raw bytes."""
+    """A member's JSON gateway: ``request_json`` answers a range, a connection the lines of a watch, or raw bytes."""
 
     def __init__(self, last: int, *lines: Any, head: bytes = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") -> None:
-        self.last = last
-        self.connection = Connection(
-            head + b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines)
-        )
-        self.asked: list[Any] = []
+        self.last, self.asked, self.sent = last, [], b""
+        self._answer = head
+        for line in lines:
+            self._answer += line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         self.asked.append(body)
         kvs = {"kvs": [{"mod_revision": str(self.last)}]} if self.last else {}
         return {"header": {"revision": "99"}, **kvs}
 
-    def open(self, port: int, *, timeout_s: float) -> Connection:
-        return self.connection
+    def open(self, port: int, *, timeout_s: float) -> Any:
+        return SimpleNamespace(sendall=self.send, makefile=lambda mode: io.BytesIO(self._answer), close=lambda: None)
+
+    def send(self, data: bytes) -> None:
+        self.sent += data
 
 
 def line(*events: tuple[int, str, bytes]) -> dict[str, Any]:
@@ -272,7 +251,7 @@ def test_etcd_tells_every_write_up_to_the_last_one():
         Written(7, "d/2", ""),
         Written(9, "d/1", "�"),
     ]
-    watch = json.loads(gateway.connection.sent.partition(b"\r\n\r\n")[2])
+    watch = json.loads(gateway.sent.partition(b"\r\n\r\n")[2])
     assert watch == {"create_request": {"key": "ZC8=", "range_end": "ZDA=", "start_revision": "5"}}
     assert gateway.asked[0]["key"] == "AA==" and gateway.asked[0]["sort_target"] == "MOD"
     assert list(history.events(gateway, "d/", 10, 10.0)) == []
@@ -306,24 +285,10 @@ def test_the_clients_history_is_read_to_its_end():
         list(BenchmarkServer(short).history())
 
 
-VALUES = {
-    "operations": 2000,
-    "judged": 1990,
-    "keys": 40,
-    "compared": "history",
-    "unknown": 3,
-    "resolved": 3,
-    "violation": None,
-    "serializable": {
-        "reads": 5,
-        "dated": True,
-        "stale": 2,
-        "median_ms": 1.5,
-        "p99_ms": 3,
-        "max_ms": 4,
-        "switched_back": 0,
-    },
-}
+DATED = {"reads": 5, "dated": True, "stale": 2, "median_ms": 1.5, "p99_ms": 3, "max_ms": 4, "switched_back": 0}
+UNDATED = {"reads": 5, "dated": False, "stale": 0, "median_ms": 0, "p99_ms": 0, "max_ms": 0, "switched_back": 0}
+VALUES = {"operations": 2000, "judged": 1990, "keys": 40, "compared": "history", "unknown": 3, "resolved": 3}
+VALUES |= {"violation": None, "serializable": DATED}
 VIOLATION = {"key": "d/1", "operations": ["put a", "get b"], "store": ["revision 7"], "picture": "/elsewhere/01-a.html"}
 
 
@@ -345,7 +310,7 @@ def run(tmp_path, monkeypatch):
         return subprocess.CompletedProcess(argv, *checker.answer)
 
     def says(status, stdout=None, **values):
-        answer = json.dumps({"verdict": "ok", "reason": "", **VALUES, **values}) if stdout is None else stdout
+        answer = stdout or json.dumps({"verdict": "ok", "reason": "", **VALUES, **values})
         checker.answer = (status, "", "history-checker: it was cut off") if status == 2 else (status, answer, "")
 
     checker.says = says
@@ -358,7 +323,6 @@ def call(run: Any, *args: str) -> Any:
 
 
 VIOLATED = {"verdict": "violated", "reason": "lost", "violation": VIOLATION}
-UNDATED = {"reads": 5, "dated": False, "stale": 0, "median_ms": 0, "p99_ms": 0, "max_ms": 0, "switched_back": 0}
 
 
 @pytest.mark.parametrize(
@@ -424,14 +388,11 @@ def test_a_history_that_a_scenario_did_not_leave_is_missing_by_name(run, tmp_pat
     assert call(run).return_value == 2
 
 
-def test_a_scenario_that_keeps_no_history_misses_none(run, tmp_path):
+def test_where_no_history_is_kept_none_is_missing_and_a_run_without_any_is_wrong_use(run, tmp_path):
     run.says(0)
     outcome = ended(tmp_path, {"scenarios": [mixed()]})
     RunDirectory(tmp_path / "out.csv", "run").add_scenario(replace(outcome, load=None))
     assert call(run).return_value == 0
-
-
-def test_a_run_without_histories_is_wrong_use(run):
     for path in (run.path / "history").iterdir():
         path.unlink()
     assert "has no history to judge" in str(call(run).exception)
