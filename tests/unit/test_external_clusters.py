@@ -396,10 +396,20 @@ def test_a_token_that_cannot_be_sent_is_refused(tmp_path: Path, content: bytes |
 # --- ZooKeeper's znodes -----------------------------------------------------------------------------------------------
 
 
-def test_what_keys_hold_is_read_below_the_znode_of_the_run(network: Network, tmp_path: Path) -> None:
+Tried = tuple[ZooKeeperCluster, ExternalCluster]
+
+
+@pytest.fixture
+def tried(network: Network, tmp_path: Path) -> Tried:
+    """One server of ZooKeeper, on which the znode of a run has been made."""
     found = ZooKeeperCluster(network, 1)
     cluster = opened(of(tmp_path, found))
     assert cluster.try_write() is None
+    return found, cluster
+
+
+def test_what_keys_hold_is_read_below_the_znode_of_the_run(tried: Tried) -> None:
+    found, cluster = tried
     found.znodes.update({"/containernet-env/abc/a%2Fb": b"own", "/k": b"other"})
     held = list(cluster.written("", 0, ["a/b", "k"], 5).writes)
     assert [(write.key, write.value) for write in held] == [("a/b", "own"), ("k", None)]
@@ -412,10 +422,8 @@ def test_a_znode_that_goes_while_the_one_below_it_is_made_is_made_again(network:
     assert found.own() == ["/containernet-env", "/containernet-env/abc"]
 
 
-def test_keys_that_come_while_others_are_removed_are_removed_too(network: Network, tmp_path: Path) -> None:
-    found = ZooKeeperCluster(network, 1)
-    cluster = opened(of(tmp_path, found))
-    assert cluster.try_write() is None
+def test_keys_that_come_while_others_are_removed_are_removed_too(tried: Tried) -> None:
+    found, cluster = tried
     found.znodes["/containernet-env/abc/1"] = b"v"
 
     def late(removed: int) -> None:
@@ -456,10 +464,8 @@ def test_znodes_above_are_removed_where_the_one_of_the_run_is_gone(network: Netw
     assert opened(of(tmp_path, found)).remove_keys() == 0 and found.own() == []
 
 
-def test_znodes_that_may_not_be_deleted_are_an_error(network: Network, tmp_path: Path) -> None:
-    found = ZooKeeperCluster(network, 1)
-    cluster = opened(of(tmp_path, found))
-    assert cluster.try_write() is None
+def test_znodes_that_may_not_be_deleted_are_an_error(tried: Tried) -> None:
+    found, cluster = tried
     found.znodes["/containernet-env/abc/1"] = b"v"
     found.denied = "/containernet-env/abc/1"
     with pytest.raises(RunError, match="delete /containernet-env/abc/1: its ACL does not allow that"):
@@ -469,6 +475,7 @@ def test_znodes_that_may_not_be_deleted_are_an_error(network: Network, tmp_path:
 # --- what killed runs have left ---------------------------------------------------------------------------------------
 
 FEW = Keys(4, 300, PREFIX)
+Over = Callable[[], None]
 
 
 @pytest.fixture
@@ -479,7 +486,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def over(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def over(home: Path, monkeypatch: pytest.MonkeyPatch) -> Over:
     """Once called, all runs are over."""
     return lambda: monkeypatch.setattr(owner, "is_alive", lambda _: False)
 
@@ -488,7 +495,7 @@ def of_services(folder: Path, urls: Sequence[str], store: Any = SERVICE, **more:
     return config_of(folder, {**store, **more}, list(urls))
 
 
-def killed(config: Config, at: Sequence[Service], over: Callable[[], None]) -> None:
+def killed(config: Config, at: Sequence[Service], over: Over) -> None:
     """A run that has written its keys and is no more."""
     external_left.begin(config, "abc", None, OwnKeys(PREFIX, (FEW,)))
     over()
@@ -509,7 +516,7 @@ class _Killed(BaseException):
 
 @pytest.mark.parametrize("call", ["write_text", "rename", "rmtree"])
 def test_a_run_that_is_killed_while_it_makes_or_removes_its_folder_leaves_none(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, over: Callable[[], None]
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, over: Over
 ) -> None:
     config = config_of(tmp_path, "etcd", ["http://10.1.0.1:2379"])
     folder = external_left.begin(config, "abc", "cluster-1", OWN) if call == "rmtree" else home
@@ -542,9 +549,7 @@ def test_what_another_process_makes_or_the_user_keeps_there_stays(home: Path, tm
     assert sorted(home.iterdir()) == sorted(kept)
 
 
-def test_what_a_killed_run_left_is_removed_by_an_endpoint_of_both(
-    network: Network, tmp_path: Path, over: Callable[[], None]
-) -> None:
+def test_what_a_killed_run_left_is_removed_by_an_endpoint_of_both(network: Network, tmp_path: Path, over: Over) -> None:
     consul, zookeeper = ConsulCluster(network, 2), ZooKeeperCluster(network, 1)
     external_left.begin(of(tmp_path, consul), "abc", None, OWN)
     over()
@@ -578,7 +583,7 @@ STAYED = f"up to 300 keys stay under {PREFIX}"
     ids=["by the run's requests", "keys stay", "one is gone", "and not named any more", "another endpoint"],
 )
 def test_keys_are_deleted_by_the_requests_of_the_run_at_its_endpoints(
-    network: Network, tmp_path: Path, over: Callable[[], None],
+    network: Network, tmp_path: Path, over: Over,
     at: list[int], now_at: list[int], store: Any, more: Any, told: list[str], asked: set[int],
 ) -> None:  # fmt: skip
     """``at`` are the endpoints of the run, ``now_at`` those of the file that ``clean`` is given."""
@@ -592,7 +597,7 @@ def test_keys_are_deleted_by_the_requests_of_the_run_at_its_endpoints(
     assert len(set.union(*deleted)) == (FEW.count if asked else 0)
 
 
-def test_a_run_on_record_elsewhere_is_told(network: Network, tmp_path: Path, over: Callable[[], None]) -> None:
+def test_a_run_on_record_elsewhere_is_told(network: Network, tmp_path: Path, over: Over) -> None:
     one, other = services(network, 2)
     killed(of_services(tmp_path, [one.url]), [one], over)
     # Another kind of store at the same endpoint is another cluster.
@@ -604,9 +609,7 @@ def test_a_run_on_record_elsewhere_is_told(network: Network, tmp_path: Path, ove
     assert [record.endpoints for _, record in external_left.records()] == [(one.url,)]
 
 
-def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(
-    network: Network, tmp_path: Path, over: Callable[[], None]
-) -> None:
+def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(network: Network, tmp_path: Path, over: Over) -> None:
     (one,) = services(network, 1)
     killed(of_services(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=3"), [one], over)
     one.refused = "ack=3"
@@ -618,9 +621,7 @@ def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(
     assert one.values == {} and not list(external_left.records())
 
 
-def test_what_a_run_of_an_older_version_left_is_removed(
-    network: Network, tmp_path: Path, over: Callable[[], None]
-) -> None:
+def test_what_a_run_of_an_older_version_left_is_removed(network: Network, tmp_path: Path, over: Over) -> None:
     """Its record named no kind of store, and had the URLs for an identity."""
     found = services(network, 2)
     urls = [one.url for one in found]
