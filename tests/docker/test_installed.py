@@ -1,25 +1,33 @@
-"""An installation: a wheel in an empty environment, away from the clone. Its packages come from the index."""
+"""A wheel in an empty environment, away from the clone, and the examples of docs/python.md, as they stand there."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from containernet_env import __version__
 from containernet_env.base import assets
+from containernet_env.results.run_directory import MANIFEST
+from tests.docker.runs import END_S, PROJECT
 
+pytestmark = pytest.mark.docker
+EXAMPLES = re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / "python.md").read_text(), re.DOTALL)
 PIP = ("-m", "pip", "-q", "--no-input", "--disable-pip-version-check")
 USER = 65534  # nobody
 
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of the installation."""
+    """The command of an installation, whose packages come from the index."""
     folder = tmp_path_factory.mktemp("installation")
     # pytest's own folder is closed to others; a user without root has to get here.
     for path in (folder, folder.parent):
@@ -80,3 +88,36 @@ def test_user_without_root_can_check(command: Path, tmp_path: Path) -> None:
     refused = run(command, tmp_path, "run", "3node-3ms", "out.csv", user=USER)
     assert refused.returncode == 3
     assert "need root" in refused.stderr
+
+
+@pytest.mark.usefixtures("unchanged_machine")
+def test_the_examples_run_off_the_main_thread_and_repeat_their_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "configs").symlink_to(PROJECT / "configs")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for example in EXAMPLES:
+                exec(compile(example, "docs/python.md", "exec"), names)
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(END_S)
+    assert not failures and not thread.is_alive(), failures
+    result, again = names["result"], names["again"]
+    assert result.failed == again.failed == 0
+    assert result.frame["50%"].gt(0).all()
+    assert result.frame["Scenario"].tolist() == [outcome.scheduled.scenario.name for outcome in result.outcomes]
+    assert "ended early" in capsys.readouterr().out
+    columns = ["Scenario", "ConfigHash", "ScenarioHash", "Config", "CongestionControl", "Links", "Commit"]
+    assert again.frame[columns].equals(result.frame[columns])
+    old, new = (json.loads((found.directory / MANIFEST).read_text()) for found in (result, again))
+    for name in ("flags", "inputs", "config_hash", "images", "program"):
+        assert old[name] == new[name], name
+    assert [item for item in new["repeats"]["differences"] if item["matters"]] == []
