@@ -1,4 +1,4 @@
-"""The shell: commands with their exit status, the seed's calls from outside, a clean end."""
+"""The shell: commands with their exit status, the seed's calls from outside, a clean end; and a Containernet script."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.deadline import HANG_S, eventually
-from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import CONFIG, PORT, PROJECT, call
 
 pytestmark = pytest.mark.docker
 
-# The two calls of the document, literally; the second has the wrong path.
+# The two calls of the document, literally.
 SEED_READ = (
     '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, '
     '"key": "foo", "endRange": "foo3", "consistency": "l"}'
@@ -75,37 +73,6 @@ def test_commands_run_in_their_hosts_and_measure_and_record_without_programs_the
 def rtts_in(output: str) -> list[float]:
     """The RTTs that ping printed (ms)."""
     return [float(value) for value in re.findall(r"time=([0-9.]+) ms", output)]
-
-
-def test_links_change_while_it_runs() -> None:
-    unreached = "etcd1 sh -c '! ping -c 1 -W 1 10.0.0.252'"
-    done = shell(
-        "link etcd1 s1 down",
-        unreached,
-        "link etcd1 s1 up",
-        "delay etcd1 s1 20ms",
-        "etcd1 ping -c 3 -i 0.2 etcd2",
-        "delay s1 etcd1 3ms one-way",
-        "rate etcd1 s1 100",
-        "etcd1 ping -c 1 etcd2",
-        "loss etcd1 s1 100%",
-        unreached,
-        "loss etcd1 s1 0%",
-        "partition etcd1 | etcd2 etcd3",
-        unreached,
-        "etcd2 ping -c 1 etcd3",
-        "heal",
-        "etcd1 ping -c 1 etcd2",
-        "help delay",
-        "delay etcd1 s1 10",
-    )
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "with its unit" in done.stderr
-    assert "delay 20ms between etcd1 and s1, both ways (at " in done.stdout
-    assert "both ways or as the first sends" in done.stdout
-    # Never sooner than the delays that are configured: 20 ms twice and 3 ms twice, one of them 3 ms again, all 3 ms.
-    for rtt, least in zip(rtts_in(done.stdout), (46, 46, 46, 29, 12, 29), strict=True):
-        assert rtt >= least, done.stdout
 
 
 def test_a_link_emulator_that_is_killed_ends_it() -> None:
@@ -163,21 +130,6 @@ class Session:
         return True
 
 
-@pytest.fixture
-def session() -> Iterator[Session]:
-    before = snapshot()
-    # The document's own way in, with a Python that has none of our packages.
-    opened = Session(sys.executable, str(PROJECT / "containernet_env" / "main.py"), "-c", str(CONFIG))
-    try:
-        opened.wait_for("containernet> ")
-        yield opened
-        opened.type("exit")
-    finally:
-        opened.close()
-    assert opened.process.returncode == 0, opened.seen
-    assert left_over(before) == {}
-
-
 def post(path: str, body: str) -> tuple[int, dict[str, object]]:
     """Send it as curl -d does, with curl's content type."""
     request = urllib.request.Request(f"http://127.0.0.1:8080{path}", data=body.encode())
@@ -189,7 +141,21 @@ def post(path: str, body: str) -> tuple[int, dict[str, object]]:
             return error.code, json.load(error)
 
 
-def test_the_documents_calls_work_from_outside(session: Session) -> None:
+@pytest.mark.usefixtures("unchanged_machine")
+def test_the_documents_calls_work_from_outside_and_no_command_ends_the_session() -> None:
+    # The document's own way in, with a Python that has none of our packages.
+    session = Session(sys.executable, str(PROJECT / "containernet_env" / "main.py"), "-c", str(CONFIG))
+    try:
+        session.wait_for("containernet> ")
+        calls_from_outside()
+        commands_that_end_nothing(session)
+        session.type("exit")
+    finally:
+        session.close()
+    assert session.process.returncode == 0, session.seen
+
+
+def calls_from_outside() -> None:
     status, answer = post("/benchmark/read", SEED_READ)
     assert status == 200, answer
     assert answer["ok"] == 1000
@@ -202,27 +168,87 @@ def test_the_documents_calls_work_from_outside(session: Session) -> None:
     status, answer = post("/benchmark/read", SEED_READ.replace("10.0.0.251", "10.0.0.254"))  # no member
     assert status == 403
     assert "--allow=" in str(answer["error"])
-    session.type("etcd1 etcdctl member list")
-    assert "etcd3" in session.wait_for("10.0.0.253:2379")
-    session.wait_for("containernet> ")
+
+
+def commands_that_end_nothing(session: Session) -> None:
     session.type("etcd1 ping etcd2")
     session.wait_for("time=")
     os.write(session._terminal, b"\x03")  # Ctrl-C ends the command, not the session
     session.wait_for("containernet> ")
-
-
-def test_no_command_ends_the_session(session: Session) -> None:
     for line, said in (
-        ("iperf etcd1 etcd2 1", "Mbit/s over 1."),
         ("iperf etcd1 nobody", "*** 'nobody' is no host"),
         ("iperfudp", "*** iperfudp is not offered"),
         ("delay etcd1 s1 10", "*** "),
         ("switch nosuch stop", "invalid switch"),
         ("x nobody", "*** KeyError: 'nobody'"),
-        ("pingpair", "0% dropped"),
-        ("help jitter", "let a link's delay vary"),
-        ("links", "benchmark-eth0 <-> s1-eth"),
         ("xterm etcd1", ""),
     ):
         session.type(line)
         assert said in session.wait_for("containernet> "), line
+
+
+# --- a Containernet script with only its import changed, driven through Mininet's own CLI -----------------------------
+
+SCRIPT = Path(__file__).with_name("containernet_script.py")
+COMMANDS = """nodes
+net
+dump
+links
+pingall
+d1 ping -c 5 -i 0.3 d2
+link d1 s1 down
+pingall 1
+link d1 s1 up
+pingall
+link d1 s2 up
+s1 echo from the switch
+d1 exit 3
+d1 echo a new shell
+c0 echo from the controller
+nosuch
+exit
+"""
+
+
+def run_script(image: str, commands: str, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), image, *more],
+        input=commands,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+
+
+@pytest.mark.usefixtures("unchanged_machine")
+def test_a_script_runs_and_leaves_nothing(image: str) -> None:
+    done = run_script(image, COMMANDS)
+    said = done.stdout
+    assert done.returncode == 0, said
+    for words in (
+        "c0 d1 d2 s1 s2",
+        "<Docker d1: ",
+        "10.0.0.251 pid=",
+        "there is no link between d1 and s2",
+        "from the switch",
+        "a new shell",
+        "from the controller",
+        "Unknown command: nosuch",
+    ):
+        assert words in said, said
+    assert re.search(r"\bd1 [0-9a-f]{6}e\d+:[0-9a-f]{6}e\d+$", said, re.MULTILINE), said
+    assert said.count("(OK OK)") == 3
+    assert said.count("0% dropped (2/2 received)") == 3
+    assert said.count("100% dropped (0/2 received)") == 1
+    # Each way crosses the slow link once: 100 ms and 0.784 ms of sending 98 bytes at 1 Mbit/s, and never sooner.
+    times = rtts_in(said)
+    assert len(times) == 5 and min(times) >= 201, said
+
+
+@pytest.mark.usefixtures("unchanged_machine")
+def test_a_script_that_forgets_to_stop_leaves_nothing_either(image: str) -> None:
+    done = run_script(image, "exit\n", "fail")
+    assert done.returncode == 5, done.stdout
