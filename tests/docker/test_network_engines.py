@@ -1,4 +1,7 @@
-"""What a run needs of a network, asked of every engine: our own, and the original Containernet where it is here."""
+"""What a run needs of a network, of every engine: our own, and the original Containernet where it is here.
+
+Runs on the original follow that are ended: nothing of them stays. The vm ring (tests/vm) judges whole ones.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import mininet.net
 import pytest
 
 from containernet_env.base.errors import RunError
@@ -27,6 +32,7 @@ from containernet_env.network.link import check_held
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
 from tests.deadline import eventually
+from tests.docker import runs
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import PROJECT, call
 from tests.root.network import answers, has_netem, needs_ovs, silent
@@ -49,11 +55,10 @@ MEMBERS = [
     {"ip": "10.0.0.252", "mem": "64m", "cpus": 64, "bandwidth": FAST, "link_delay": DELAY},
     {"ip": "10.0.0.253", "mem": "64m", "cpus": 1, "bandwidth": FAST, "link_delay": "0ms"},
 ]
-Made = Callable[..., Any]
 
 
-def make_plan(tmp_path: Path, which: EngineChoice, switches: SwitchesChoice) -> Plan:
-    config = tmp_path / "config.json"
+def make_plan(folder: Path, which: EngineChoice, switches: SwitchesChoice) -> Plan:
+    config = folder / "config.json"
     config.write_text(json.dumps(MEMBERS))
     return build_plan(
         load_config(config),
@@ -74,12 +79,12 @@ def network(plan: Plan) -> Iterator[testbed_network.TestbedNetwork]:
     assert left_over(before) == {}
 
 
-@pytest.fixture(params=ENGINES)
-def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Plan:
-    return make_plan(tmp_path, *request.param)
+@pytest.fixture(scope="module", params=ENGINES)
+def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    return make_plan(tmp_path_factory.mktemp("engine"), *request.param)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def net(plan: Plan, image: str) -> Iterator[Any]:
     """The plan's network, started, with shells as the first processes of its hosts."""
     with network(plan) as made:
@@ -137,6 +142,10 @@ def test_commands_give_their_status_and_their_output(net: Any) -> None:
     assert host.run("exit 9")[0] == 9
     assert host.run("echo a new one") == (0, "a new one\n")
     assert net.pingAll(1) == 0
+    # What the command line of `shell` is given.
+    assert isinstance(net, mininet.net.Mininet)
+    assert [host.name for host in net.hosts] == ["etcd1", "etcd2", "etcd3", "benchmark"]
+    assert isinstance(net, Containernet) == (net.backend_name == "builtin")
 
 
 def test_links_hold_what_was_asked_and_change_while_it_runs(net: Any, plan: Plan) -> None:
@@ -197,6 +206,7 @@ def test_cables_and_partitions(net: Any) -> None:
 
 
 def test_the_end_of_a_host_is_seen_and_the_others_carry_on(net: Any) -> None:
+    """The last one of the tests that share the network."""
     host, two, three = net.hosts[:3]
     os.kill(host.pid, signal.SIGKILL)
     eventually(lambda: not host.alive, "the end of the host")
@@ -206,25 +216,24 @@ def test_the_end_of_a_host_is_seen_and_the_others_carry_on(net: Any) -> None:
     assert answers(two.pid, three.pid, "10.0.0.253")
 
 
-def test_a_first_process_that_fails_is_an_error_with_its_last_words(plan: Plan, image: str) -> None:
+@pytest.mark.parametrize("which", ENGINES[1:])
+def test_the_original_names_an_image_that_is_missing_and_why_a_first_process_failed(
+    tmp_path: Path, image: str, which: tuple[EngineChoice, SwitchesChoice]
+) -> None:
+    """As test_containernet_hosts.py has it of our own."""
+    plan = make_plan(tmp_path, *which)
     with network(plan) as net:
+        with pytest.raises(RunError, match=r"host etcd1 \(image containernet-env/nosuch:1\)"):
+            net.add_host(plan.hosts[0], "containernet-env/nosuch:1", ["sh"]).wait_up(30)
         try:
-            host = net.add_host(plan.hosts[0], image, ["sh", "-c", "echo this is why; exit 4"])
+            host = net.add_host(plan.hosts[1], image, ["sh", "-c", "echo this is why; exit 4"])
             host.wait_up(30)
         except RunError as error:
-            assert "host etcd1" in str(error)
-            assert "exit status 4" in str(error)
-            assert "this is why" in str(error)
+            assert all(words in str(error) for words in ("host etcd2", "exit status 4", "this is why"))
         else:
             # It was seen running before it ended.
             eventually(lambda: not host.alive, "the end of the host")
-            assert host.exit_state().exit_code == 4
-            assert "this is why" in host.logs()
-
-
-def test_an_image_that_is_missing_is_an_error_that_names_it(plan: Plan) -> None:
-    with network(plan) as net, pytest.raises(RunError, match=r"host etcd1 \(image containernet-env/nosuch:1\)"):
-        net.add_host(plan.hosts[0], "containernet-env/nosuch:1", ["sh"]).wait_up(30)
+            assert host.exit_state().exit_code == 4 and "this is why" in host.logs()
 
 
 @pytest.mark.skipif(PROBLEM is None, reason="the original Containernet is installed")
@@ -259,10 +268,34 @@ def test_pythonpath_reaches_a_run_through_test_sh(tmp_path: Path) -> None:
     assert "this is the one in PYTHONPATH" in done.stderr
 
 
-def test_both_are_networks_of_mininet(net: Any) -> None:
-    """What the command line of `shell` is given."""
-    from mininet.net import Mininet
+# --- runs on the original ---------------------------------------------------------------------------------------------
 
-    assert isinstance(net, Mininet)
-    assert [host.name for host in net.hosts] == ["etcd1", "etcd2", "etcd3", "benchmark"]
-    assert isinstance(net, Containernet) == (net.backend_name == "builtin")
+
+class Run(runs.Run):
+    """A run on the original, with this Python, since it is the one that has it."""
+
+    command = (sys.executable, "-c", "from containernet_env.__main__ import main; main()")
+
+    def __init__(self, scenarios: Path, out: Path, *options: object) -> None:
+        config = out.with_name("three.json")
+        config.write_text(json.dumps([{**member, "mem": "256m"} for member in MEMBERS]))
+        super().__init__(scenarios, out, "--engine", "containernet", *options, config=config)
+
+
+@ORIGINAL
+@pytest.mark.usefixtures("unchanged_machine")
+@pytest.mark.parametrize("moment", ["run_began", "hosts_up", "network_proved", "cluster_up", "scenario_began"])
+def test_ctrl_c_and_kill_9_at_any_moment(moment: str, long: Path, tmp_path: Path) -> None:
+    not_run = "not run: interrupted by SIGINT"
+    with Run(long, tmp_path / "out.csv") as stopped:
+        stopped.reach(moment)
+        stopped.strike(signal.SIGINT, group=True)
+        output = stopped.end()
+    assert stopped.status == 128 + signal.SIGINT, output
+    assert stopped.errors() in ([], [not_run] * 2, ["interrupted", not_run])
+    with Run(long, tmp_path / "killed.csv") as killed:
+        killed.reach(moment)
+        killed.strike(signal.SIGKILL, group=True)
+        killed.end()
+    removed = subprocess.run([*Run.command, "clean"], capture_output=True, text=True, check=True, timeout=120).stdout
+    assert moment in ("run_began", "hosts_up") or removed.count("removed container") == 4, removed
