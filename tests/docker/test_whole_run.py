@@ -113,28 +113,21 @@ def test_open_loops_send_what_their_rate_makes(whole: Whole) -> None:
     assert f"{too_fast['Scenario']}: behind its schedule: " in whole.output
 
 
-def test_what_was_configured_of_a_load_is_in_its_row(whole: Whole) -> None:
-    leader, member, mixed, closed = (whole.row[name] for name in ("leader", "member", "mixed", "closed"))
+def test_what_was_configured_of_a_load_is_what_the_client_did(whole: Whole) -> None:
+    leader, member, closed = (whole.row[name] for name in ("leader", "member", "closed"))
     loads = {name: line["load"] for name, line in whole.line.items()}
     assert leader["Leader"] == leader["LeaderAtStart"] and loads["leader"]["configured"]["targetLeader"] is True
     assert (member["Target"], loads["member"]["configured"]["targetMember"]) == ("etcd2", "10.0.0.252:2379")
-    assert (mixed["TestType"], mixed["KeySize"], mixed["ValueSize"], mixed["Consistency"]) == ("mixed", "8", "256", "l")
     assert loads["mixed"]["by_operation"]["put"]["ok"] and loads["mixed"]["by_operation"]["range"]["ok"]
-    assert (closed["OfferedRate_per_s"], closed["FellBehind"], closed["ServiceTime_50%_s"]) == ("-",) * 3
     assert int(closed["RequestCount"]) == loads["closed"]["requests"] == loads["closed"]["ok"] > 0
     assert float(closed["Total"]) >= 1
-    columns = ("TestType", "Consistency", "KeySize", "ReadSpan", "ReadLimit", "ReadAnswer")
-    assert [[whole.row[name][column] for column in columns] for name in ("txn", "span", "prefix")] == [
-        ["txn", "-", "8", "-", "-", "-"],
-        ["read", "l", "-", "20 keys", "5", "values"],
-        ["read", "s", "-", "prefix data/0000000", "-", "values"],
-    ]
     assert [loads[name]["ok"] for name in ("txn", "span", "prefix")] == [50] * 3
-    for name in ("span", "prefix"):
-        configured = loads[name]["configured"]
-        assert configured["verify"] and configured["keySpace"] == 100 and loads[name]["empty"] == 0
-    assert (loads["span"]["configured"]["spanKeys"], loads["span"]["configured"]["limit"]) == (20, 5)
-    assert (loads["prefix"]["configured"]["key"], loads["prefix"]["configured"]["prefix"]) == ("data/0000000", True)
+    for name, configured in (
+        ("span", {"spanKeys": 20, "limit": 5}),
+        ("prefix", {"key": "data/0000000", "prefix": True}),
+    ):
+        wanted = configured | {"verify": True, "keySpace": 100}
+        assert wanted.items() <= loads[name]["configured"].items() and loads[name]["empty"] == 0
 
 
 def test_a_run_directory_stands_beside_the_rows(whole: Whole) -> None:
@@ -162,17 +155,6 @@ def test_a_run_directory_stands_beside_the_rows(whole: Whole) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "network as configured before the first scenario: " in shown.stdout
     assert "network as configured after the last: " in shown.stdout
-
-
-def test_the_verdict_is_that_of_the_findings(whole: Whole) -> None:
-    for name, row in whole.row.items():
-        findings = whole.line[name]["findings"]
-        reasons = {found["kind"] for found in findings if found["effect"] in ("unknown", "invalid")}
-        assert set(row["Reasons"].split(";")) - {"-"} == reasons, (row["Reasons"], findings)
-        assert (row["Valid"] == "no") is any(found["effect"] == "invalid" for found in findings)
-        assert (row["Valid"] == "yes") is (not reasons)
-        for found in findings:
-            assert found["effect"] == "told" or f"{row['Scenario']}: {found['text']}" in whole.output, found
 
 
 def test_a_run_says_what_it_used(whole: Whole) -> None:

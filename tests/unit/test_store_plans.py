@@ -93,7 +93,7 @@ def test_what_is_written_is_read_again_from_anywhere_and_each_topology_is_anothe
     elsewhere, hashes = tmp_path / "elsewhere", set()
     elsewhere.mkdir()
     for value in TOPOLOGIES.values():
-        config = load_config(topology(tmp_path, **value))
+        config = load_config(topology(tmp_path, node={"bandwidth": 1000}, **value))
         (elsewhere / "again.json").write_text(topology_text(config))
         again = load_config(elsewhere / "again.json")
         assert replace(again, path=config.path, sha256=config.sha256) == config
@@ -137,7 +137,7 @@ def test_flags_count_by_what_they_mean_and_modules_by_their_version(tmp_path: Pa
     plans = [planned(tmp_path, {"kind": "etcd", "version": "3.6.8", "flags": flags}) for flags in (ETCD_FLAGS, same)]
     assert config_hash(plans[0]) == config_hash(plans[1])
     module, pinned = plans[0].store.image.module, DEFAULT.image.module
-    assert module is not None and pinned is not None
+    assert module is not None and pinned is not None and (module.label, pinned.label) == ("etcd-3.6.8", "etcd")
     assert module.source_hash("go1.26.8") != pinned.source_hash("go1.26.8")
     assert KINDS["zetcd"].make(StoreChoice("zetcd")).version == f"etcd {ETCD}", "before its program is known"
 
