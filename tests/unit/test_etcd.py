@@ -71,12 +71,8 @@ class FakeConnection:
             assert member == leader
             self.members.move(self.number, body["targetID"])
             return {}
-        return {
-            "header": {"member_id": str(member)},
-            "leader": str(leader),
-            "raftTerm": str(term),
-            "version": "3.7.3",
-        }
+        found = {"leader": str(leader), "raftTerm": str(term), "version": "3.7.3"}
+        return {"header": {"member_id": str(member)}, **found}
 
 
 @pytest.fixture
@@ -174,11 +170,14 @@ def test_the_cluster_answers_only_if_every_living_member_does_and_is_not_asked_w
 
 
 @simulated()
-def test_a_member_that_dies_at_start_ends_the_wait_with_its_reason(
+def test_a_member_that_dies_at_start_or_is_silent_is_the_reason_why_a_cluster_does_not_start(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, hosts = cluster_of(members)
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
+    members.views = {1: (101, 0, 1), 2: (102, 0, 1), 3: None}
+    with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3"):
+        cluster.start(timeout_s=0.2)
     hosts[0].ended, hosts[0].log = "exit status 2", "flag provided but not defined: -x\nUsage:\n"
     with pytest.raises(RunError, match=r"etcd1 ended: exit status 2: flag provided but not defined: -x$"):
         cluster.start(timeout_s=30)
@@ -191,17 +190,6 @@ def test_nobody_waits_at_the_gate_of_a_member_that_has_ended(members: FakeMember
     with pytest.raises(RunError, match=r"^the cluster did not start: etcd1 ended: killed by SIGKILL$"):
         cluster.start(timeout_s=30)
     assert world.now_ns == START_NS
-
-
-@simulated()
-def test_a_cluster_that_never_gets_ready_says_who_is_silent(
-    members: FakeMembers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster, _ = cluster_of(members)
-    monkeypatch.setattr(Member, "start", lambda self, deadline: None)
-    members.views = {1: (101, 0, 1), 2: (102, 0, 1), 3: None}
-    with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3"):
-        cluster.start(timeout_s=0.2)
 
 
 @simulated()

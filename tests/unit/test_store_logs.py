@@ -154,6 +154,7 @@ OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = consul.last_words, zookeeper.last_words, las
         (OF_ZOOKEEPER, ZOOKEEPER.replace("WARN  QuorumCnx", "ERROR QuorumCnx"), False, "Cannot open channel to 3 at "),
         (OF_ZOOKEEPER, "start-zookeeper: 1: exec: java: not found\n", False, "start-zookeeper: 1: exec: java: not "),
         (OF_ZOOKEEPER, "", True, ""),
+        (OF_ZOOKEEPER, "2026-11-23T03:00:00.000Z INFO  Environment - x\n", False, ""),
         (OF_PROXY, f"{PROXY}the proxy ended with status 1\n{SIGNALLED}", False,
             "the proxy ended: exit status 1: Running zetcd"),
         (OF_PROXY, f"{PROXY}{CRASHED}the proxy ended with status 2\n{SIGNALLED}", False,
