@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from click.testing import CliRunner, Result
+
+from containernet_env.cli import group
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile
 
@@ -69,3 +73,13 @@ def write(path: Path, rows: Iterator[dict[str, str]] | list[dict[str, str]], see
     with path.open("ab") as out:
         out.write(content)
     return path
+
+
+def shown(*words: object) -> Result:
+    """What a command answers; an error that it raises is its ``exception``."""
+    return CliRunner().invoke(group, [str(word) for word in words])
+
+
+def numbers(text: str) -> list[dict[str, str]]:
+    """The lines of a CSV by the names in its header."""
+    return list(csv.DictReader(text.splitlines()))

@@ -3,45 +3,105 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas
 import pytest
+from click.testing import Result
 
 from bench.compare import simulate
 from containernet_env.analysis import comparison
 from containernet_env.analysis.comparison import Cell, Comparison, compare
 from containernet_env.analysis.statistics import Interval
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli import main
+from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import load
-from tests.unit.compare_rows import EVEN, rows, run, seed_file, table, write
+from containernet_env.setup import extras
+from tests.unit import report_rows
+from tests.unit.report_rows import write
+
+STEADY = {"TestType": "write", "Scenario": "w", "ConfigHash": "c", "ScenarioHash": "s", "Valid": "yes", "Attempt": "1"}
+EVEN = [1.00, 1.01, 0.99, 1.02, 0.98, 1.005]
+
+
+def rows(values: Sequence[float], run: str, cells: int = 1, fresh: bool = True, **more: str) -> list[dict[str, str]]:
+    """One row for each value and cell: 1000 requests/s times it."""
+    made = []
+    for index, value in enumerate(values):
+        for cell in range(cells):
+            name = {"Scenario": f"w{cell}", "ScenarioHash": f"s{cell}"} if cells > 1 else {}
+            place = {"RunId": run, "Cluster": str(index + 1 if fresh else 1), "LoadSeed": str(index)}
+            moment = {"Timestamp": f"2026-11-22T10:{index:02d}:00.{cell:03d}Z", "Repetition": str(index + 1)}
+            figures = {"Requests/sec": f"{1000 * value:.4f}", "50%": f"{0.01 / value:.9f}"}
+            made.append(STEADY | name | place | moment | figures | more)
+    return made
+
+
+_TABLES: dict[tuple[tuple[tuple[str, str], ...], ...], pandas.DataFrame] = {}
+
+
+def table(path: Path, made: Sequence[dict[str, str]]) -> pandas.DataFrame:
+    """What a file of these rows is read as; the same rows are written and read once."""
+    key = tuple(tuple(row.items()) for row in made)
+    if key not in _TABLES:
+        _TABLES[key] = load(write(path, made))
+    return _TABLES[key].copy()
+
+
+def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
+    """A file of the seed's form: writes of 8 and of 256 bytes."""
+    fixed = dict.fromkeys(COLUMNS, "0.010000") | {"TestType": "write", "ClusterSize": "3", "RequestCount": requests}
+    fixed |= {"Consistency": "-", "ClientCount": "1", "KeySize": "8"}
+    made = [
+        fixed | {"ValueSize": size, "Requests/sec": f"{factor * (1000 + index):.4f}"}
+        for index in range(repetitions)
+        for size in ("8", "256")
+    ]
+    return write(path, made, seed=True)
+
+
+def run(*arguments: object) -> Result:
+    return report_rows.shown("compare", *arguments)
+
+
+def status(*arguments: object) -> object:
+    """The exit status of the command as it is called from outside."""
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", *map(str, arguments)])
+    return ended.value.code
 
 
 def compared(tmp_path: Path, a: Sequence[dict[str, str]], b: Sequence[dict[str, str]], *figures: str) -> Comparison:
     return compare(table(tmp_path / "a.csv", a), table(tmp_path / "b.csv", b), figures)
 
 
-def test_a_slower_b_is_told_with_its_interval(tmp_path: Path) -> None:
-    found = compared(tmp_path, rows(EVEN, "1"), rows([0.9 * value for value in EVEN], "2"))
-    (cell,) = found.cells
-    assert (cell.verdict, cell.repetitions, cell.rows) == ("slower", (6, 6), (6, 6))
-    assert cell.ratio is not None and cell.ratio.low is not None and cell.ratio.high is not None
-    assert cell.ratio.low < 0.9 < cell.ratio.high < 1
-    assert cell.words == "B 8.2 to 12 % slower"
-    assert cell.p == cell.adjusted_p == pytest.approx(2 / 924)
+def slower(values: Sequence[float], factor: float) -> list[float]:
+    return [factor * value for value in values]
 
 
 @pytest.mark.parametrize(
-    ("figure", "factor", "verdict"),
-    [("Requests/sec", 1.2, "faster"), ("Requests/sec", 0.8, "slower"), ("50%", 1.2, "faster"), ("50%", 0.8, "slower")],
+    ("b", "figure", "verdict", "words"),
+    [
+        (slower(EVEN, 0.9), "Requests/sec", "slower", "B 8.2 to 12 % slower"),
+        (slower(EVEN, 1.2), "Requests/sec", "faster", "% faster"),
+        (slower(EVEN, 0.8), "50%", "slower", "% slower"),
+        (slower(EVEN, 1.2), "50%", "faster", "% faster"),
+    ],
 )
-def test_more_requests_and_less_time_are_faster(tmp_path: Path, figure: str, factor: float, verdict: str) -> None:
-    found = compared(tmp_path, rows(EVEN, "1"), rows([factor * value for value in EVEN], "2"), figure)
-    assert found.cells[0].verdict == verdict
-    assert found.cells[0].words.endswith(f"% {verdict}")
+def test_more_requests_and_less_time_are_faster(
+    tmp_path: Path, b: Sequence[float], figure: str, verdict: str, words: str
+) -> None:
+    (cell,) = compared(tmp_path, rows(EVEN, "1"), rows(b, "2"), figure).cells
+    assert (cell.verdict, cell.repetitions, cell.rows) == (verdict, (6, 6), (6, 6))
+    assert cell.words.endswith(words) and cell.p == cell.adjusted_p == pytest.approx(2 / 924)
+    assert cell.ratio is not None and cell.ratio.low is not None and cell.ratio.high is not None
+    assert cell.ratio.low < (b[0] if figure != "50%" else 1 / b[0]) < cell.ratio.high
 
 
 def test_scenarios_with_a_rate_are_compared_by_their_median(tmp_path: Path) -> None:
@@ -50,11 +110,18 @@ def test_scenarios_with_a_rate_are_compared_by_their_median(tmp_path: Path) -> N
     assert [(cell.title, cell.figure) for cell in found.cells] == [("w", "Requests/sec"), ("r", "50%")]
 
 
-def test_three_against_three_cannot_tell_and_says_what_it_takes(tmp_path: Path) -> None:
-    found = compared(tmp_path, rows(EVEN[:3], "1"), rows([2 * value for value in EVEN[:3]], "2"))
-    (cell,) = found.cells
-    assert (cell.verdict, cell.p, cell.needed) == ("cannot tell", pytest.approx(0.1), 4)
-    assert cell.words == "cannot tell: 3 against 3 repetitions can at best reach p = 0.1; 4 each are needed"
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        (EVEN[:3], slower(EVEN[:3], 2), "3 against 3 repetitions can at best reach p = 0.1; 4 each are needed"),
+        ([1.0] * 8, [1.0] * 8, "8 against 8 repetitions with equal values can at best reach p = 1"),
+    ],
+)
+def test_too_few_repetitions_cannot_tell_and_say_what_it_takes(
+    tmp_path: Path, a: Sequence[float], b: Sequence[float], words: str
+) -> None:
+    (cell,) = compared(tmp_path, rows(a, "1"), rows(b, "2")).cells
+    assert (cell.verdict, cell.words) == ("cannot tell", f"cannot tell: {words}")
 
 
 @pytest.mark.parametrize(("repetitions", "verdict"), [(5, "cannot tell"), (6, "slower")])
@@ -68,23 +135,17 @@ def test_eighteen_cells_need_six_repetitions_each(tmp_path: Path, repetitions: i
     assert told == ({"no difference shown"} if repetitions == 6 else {"cannot tell"})
 
 
-@pytest.mark.parametrize(("n", "m"), [(n, m) for n in range(1, 7) for m in range(1, 7)])
-def test_no_difference_shown_is_never_said_where_none_could_have_been(tmp_path: Path, n: int, m: int) -> None:
+@pytest.mark.parametrize("n", range(1, 7))
+def test_no_difference_shown_is_never_said_where_none_could_have_been(tmp_path: Path, n: int) -> None:
     values = [1 + index / 1000 for index in range(6)]
-    for tests in (1, 3):
-        same = compared(tmp_path / str(tests), rows(values[:n], "1", tests), rows(values[-m:], "2", tests))
-        apart = compared(
-            tmp_path / f"{tests}x", rows(values[:n], "1", tests), rows([9.0 + v for v in values[:m]], "2", tests)
-        )
-        could = all(cell.verdict == "faster" for cell in apart.cells)
-        assert all(cell.verdict == "cannot tell" for cell in apart.cells) != could
-        for cell in same.cells:
-            assert could or cell.verdict == "cannot tell"
-
-
-def test_equal_values_cannot_tell_either(tmp_path: Path) -> None:
-    (cell,) = compared(tmp_path, rows([1.0] * 8, "1"), rows([1.0] * 8, "2")).cells
-    assert cell.words == "cannot tell: 8 against 8 repetitions with equal values can at best reach p = 1"
+    for m in range(n, 7):
+        for tests in (1, 3):
+            a = rows(values[:n], "1", tests)
+            same = compared(tmp_path, a, rows(values[-m:], "2", tests))
+            apart = compared(tmp_path, a, rows([9.0 + v for v in values[:m]], "2", tests))
+            could = all(cell.verdict == "faster" for cell in apart.cells)
+            assert all(cell.verdict == "cannot tell" for cell in apart.cells) != could
+            assert could or all(cell.verdict == "cannot tell" for cell in same.cells)
 
 
 def test_rows_of_one_cluster_are_one_repetition_their_median(tmp_path: Path) -> None:
@@ -167,9 +228,7 @@ def test_rows_that_a_has_too_are_not_compared_with_themselves(tmp_path: Path) ->
     assert [(cell.verdict, cell.repetitions) for cell in found.cells] == [("slower", (6, 6))]
     assert (found.left_out, found.differs) == (({}, {"also in A": 6}), (("Commit", "x", "y"),))
     assert "rows left out: 6 also in A" in run(a, b).output
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", str(a), str(b), "--fail-if-slower", "5%"])
-    assert ended.value.code == 1
+    assert status(a, b, "--fail-if-slower", "5%") == 1
     for one, other in ((a, a), (b, a)):
         refused = str(run(one, other).exception)
         assert f"B ({other}) has no row that can be compared: 6 also in A\n  Rows that are on both sides" in refused
@@ -256,32 +315,31 @@ def test_spreads_advise_more_repetitions_than_the_least(tmp_path: Path) -> None:
 
 
 def test_gates_need_the_whole_interval() -> None:
-    plain: dict[str, Any] = {
-        "name": {"Scenario": "w"},
-        "figure": "50%",
-        "repetitions": (6, 6),
-        "rows": (6, 6),
-        "medians": (1.0, 1.1),
-        "ratio": Interval(1.1, 1.04, 1.2, 0.95, 6),
-        "p": 0.001,
-        "adjusted_p": 0.001,
-        "verdict": "slower",
-        "words": "",
-        "needed": 4,
-        "advised": 6,
-        "detectable": 1.1,
-    }
-    closed = Cell(**plain)
+    closed = Cell(
+        name={"Scenario": "w"},
+        figure="50%",
+        repetitions=(6, 6),
+        rows=(6, 6),
+        medians=(1.0, 1.1),
+        ratio=Interval(1.1, 1.04, 1.2, 0.95, 6),
+        p=0.001,
+        adjusted_p=0.001,
+        verdict="slower",
+        words="",
+        needed=4,
+        advised=6,
+        detectable=1.1,
+    )
     assert not closed.slower_by_more_than(0.05) and closed.slower_by_more_than(0.03)
     assert not closed.cannot_tell_slower()
-    assert not Cell(**plain | {"verdict": "no difference shown"}).slower_by_more_than(0.03)
-    open_ended = Cell(**plain | {"ratio": Interval(1.1, None, None, None, 3, "too few")})
+    assert not replace(closed, verdict="no difference shown").slower_by_more_than(0.03)
+    open_ended = replace(closed, ratio=Interval(1.1, None, None, None, 3, "too few"))
     assert not open_ended.slower_by_more_than(0) and open_ended.cannot_tell_slower()
 
 
 def test_simulated_pairs_in_small() -> None:
     """The cut-down form of bench/compare, by the whole way from tables to words."""
-    rng, pairs = np.random.default_rng(4), 60
+    rng, pairs = np.random.default_rng(4), 40
     called = simulate.called_different(rng, pairs, 8, "normal", 0.05)
     found, named = simulate.found_at_what_is_named(rng, pairs, 3, "normal", 0.03)
     assert called <= 0.1 * pairs
@@ -298,3 +356,124 @@ def test_words_of_intervals_that_reach_beyond_no_difference() -> None:
         (1.0, 1.05, "slower in rank, not in its median"),
     ):
         assert comparison._how_much("slower", "Requests/sec", Interval(0.9, low, high, 0.95, 6)) == words
+
+
+# --- the command: what it prints and writes, its exit status, and the files that it refuses ---------------------------
+
+
+def test_the_command_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.csv", rows(EVEN, "1", 18, LinkDelay_ms="3"))
+    b = write(tmp_path / "b.csv", rows([0.9 * value for value in EVEN], "2", 18, LinkDelay_ms="4"))
+    c = write(tmp_path / "c.csv", rows([*EVEN[:4], 1.3], "2", 18, LinkDelay_ms="3", Scenario="x" * 60))
+    shown = run(a, b)
+    assert shown.exit_code == 0 and "LinkDelay_ms: 3 in A, 4 in B" in shown.output
+    assert shown.output.count("B 8.2 to 12 % slower") == 18
+    d = write(tmp_path / "d.csv", rows([*EVEN[:4], 1.3], "3", 18, LinkDelay_ms="3", Scenario="x" * 60))
+    for text in (shown.output, run(c, d, "--figure", "p50", "--figure", "Requests/s").output):
+        assert max(len(line) for line in text.splitlines() if str(tmp_path) not in line) <= 120
+    few = " ".join(run(c, d).output.split())
+    assert "cannot tell: 5 against 5 repetitions with equal values can at best reach p = " in few
+
+
+def test_json_and_csv_have_every_cell_and_replace_nothing_else(tmp_path: Path) -> None:
+    a, b = (write(tmp_path / f"{name}.csv", rows(EVEN[:3], name, 2)) for name in "ab")
+    beside = tmp_path / "cells.csv.partial"
+    beside.write_text("mine")
+    for _ in range(2):
+        shown = run(a, b, "--json", "--csv", tmp_path / "cells.csv", "--figure", "p50")
+    document = json.loads(shown.stdout)
+    assert document["version"] == 1 and [cell["figure"] for cell in document["cells"]] == ["50%", "50%"]
+    written = report_rows.numbers((tmp_path / "cells.csv").read_text())
+    assert [row["cell"] for row in written] == ["w0", "w1"] == [cell["cell"] for cell in document["cells"]]
+    assert (written[0]["ratio_low"], written[0]["verdict"]) == ("-", "cannot tell")
+    assert document["cells"][0]["ratio_low"] is None
+    before = a.read_bytes()
+    for path, words in (
+        (tmp_path / "no" / "cells.csv", "cannot write"),
+        (a, "is not replaced"),
+        (Path("/dev/null"), "is not replaced"),
+        (a / "x", "cannot write"),
+    ):
+        assert words in str(run(a, b, "--csv", path).exception)
+    assert a.read_bytes() == before and not Path("/dev/null").is_file() and beside.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.glob("*.csv*")) == ["a.csv", "b.csv", "cells.csv", beside.name]
+
+
+@pytest.mark.parametrize(
+    ("factor", "repetitions", "code"),
+    [(1.0, 6, 0), (0.9, 6, 1), (0.96, 6, 0), (1.2, 6, 0), (0.5, 3, 2), (1.0, 3, 2)],
+)
+def test_the_exit_status_for_ci(tmp_path: Path, factor: float, repetitions: int, code: int) -> None:
+    a = write(tmp_path / "a.csv", rows(EVEN[:repetitions], "1"))
+    b = write(tmp_path / "b.csv", rows(slower(EVEN[:repetitions], factor), "2"))
+    assert status(a, b, "--fail-if-slower", "5%", "--figure", "Requests/sec", "--figure", "p50") == code
+
+
+def test_a_scenario_that_b_lacks_does_not_pass_for_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = write(tmp_path / "a.csv", rows(EVEN, "1", 3))
+    b = write(tmp_path / "b.csv", rows(EVEN, "2", 3)[:-1] + rows(EVEN, "2", 2, Valid="yes"))
+    only = write(tmp_path / "c.csv", [row for row in rows(EVEN, "3", 3) if row["Scenario"] != "w1"])
+    assert (status(a, b, "--fail-if-slower", "5 %"), status(a, only, "--fail-if-slower", "5 %")) == (0, 2)
+    assert "1 scenarios of A have no valid row in B" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", ["5", "five", "100%", "-1%", "%", "1e1%", "\u0665%"])
+def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str) -> None:
+    path = write(tmp_path / "a.csv", rows(EVEN, "1"))
+    shown = run(path, path, "--fail-if-slower", share)
+    assert shown.exit_code == 2 and "such as 5%" in shown.output
+
+
+def test_several_files_make_one_side(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{name}.csv", rows(EVEN[:3], name)) for name in "1234"]
+    shown = run(files[0], files[1], "--also-a", files[2], "--also-b", files[3], "--json")
+    assert json.loads(shown.stdout)["cells"][0]["repetitions_a"] == 6
+    mixed = run(files[0], files[1], "--also-a", seed_file(tmp_path / "seed.csv", 1))
+    assert "have different columns" in str(mixed.exception)
+
+
+def test_bad_files_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    good = write(tmp_path / "good.csv", rows(EVEN, "1"))
+    foreign, old = tmp_path / "foreign.csv", tmp_path / "old.csv"
+    foreign.write_text("a,b\n1,2\n")
+    old.write_text(",".join((*COLUMNS[:30], "Older", *COLUMNS[31:])) + "\n")
+    for other, words in (
+        (foreign, "is not a results file"),
+        (old, rf"of another version of this program: it lacks {re.escape(COLUMNS[30])}; it has Older\n  Read it with"),
+        (tmp_path / "none.csv", "cannot read"),
+    ):
+        for pair in ((good, other), (other, good)):
+            with pytest.raises(UsageError, match=words):
+                raise run(*pair).exception or AssertionError
+    with pytest.raises(UsageError, match=r"no figure colour; allowed: Total|no figure colour; allowed: "):
+        raise run(good, good, "--figure", "colour").exception or AssertionError
+
+
+def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def require(module: str, note: object) -> None:
+        raise MissingRequirementError(f"this needs {module}", "Install it.")
+
+    monkeypatch.setattr(extras, "require", require)
+    for name in ("scipy", "scipy.special", "scipy.stats"):
+        monkeypatch.setitem(sys.modules, name, None)
+    a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name)) for name in "ab")
+    other = write(tmp_path / "other.csv", rows(EVEN, "3", Scenario="r"))
+    for words in (
+        (a, tmp_path / "none.csv"),
+        (a, a),
+        (a, other),
+        (a, b, "--figure", "colour"),
+        (a, b, "--csv", a),
+        (a, b, "--csv", tmp_path / "no" / "cells.csv"),
+    ):
+        assert isinstance(run(*words).exception, UsageError), words
+    assert isinstance(run(a, b, "--csv", tmp_path / "cells.csv").exception, MissingRequirementError)
+    assert not (tmp_path / "cells.csv").exists()
+
+
+def test_text_of_a_file_moves_no_cursor_and_is_no_formula(tmp_path: Path) -> None:
+    evil = "=1+1<script>\x1b[31m\u202e[red]"
+    a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name, Scenario=evil)) for name in "ab")
+    output = run(a, b, "--csv", tmp_path / "cells.csv").output
+    assert "=1+1<script>\\x1b[31m\\u202e[red]" in output and "\x1b" not in output
+    assert (tmp_path / "cells.csv").read_text().splitlines()[1].startswith("'=1+1")

@@ -11,26 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.cli import group
+from containernet_env.base.errors import UsageError
 from containernet_env.report import document as documents
 from containernet_env.report.axes import Table
 from containernet_env.report.cells import cells_of
 from containernet_env.report.document import Document, document_of
 from containernet_env.report.html import element, joined, json_block, trusted
 from containernet_env.report.page import page
+from containernet_env.report.paper import FORMATS, plan
 from containernet_env.report.rows import read_rows
-from containernet_env.report.runs import read_runs
+from containernet_env.report.runs import PERCENTS, Details, Runs, Timeline, read_runs
 from containernet_env.results.run_directory import DISRUPTIONS, SCENARIOS, RunDirectory
 from tests.unit.answers import closed_loop
 from tests.unit.commands import answer
-from tests.unit.report_rows import EVIL, EVIL_NAMES, row, sweep, write
-from tests.unit.test_histogram import encoded
+from tests.unit.report_rows import EVIL, EVIL_NAMES, numbers, row, shown, sweep, write
 from tests.unit.test_run_directory import directory as run_directory
+from tests.unit.test_statistics import encoded
 
 ROOM = Path(documents.__file__).parent
+LATENCIES = ("50%", "95%", "99%", "99.9%")
+FAILED = row(**dict.fromkeys(("Requests/sec", *LATENCIES), "-"), Valid="-", Error="no leader")
 made_run = run_directory
 
 
@@ -39,12 +41,89 @@ def document(*files: Path) -> Document:
     return document_of(rows, read_runs(rows))
 
 
-def table(path: Path) -> tuple[Table, Any]:
-    rows = read_rows([path])
-    return Table(rows.varied, cells_of(rows)), rows
+def detailed(path: Path, rows: list[dict[str, str]], details: dict[int, Details]) -> dict[str, Any]:
+    """The data of a page of these rows, some of which, by their numbers, have details in run directories."""
+    return document_of(read_rows([write(path, rows)]), Runs(details, (), 0, ())).data
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+def table(path: Path, rows: Any) -> Table:
+    read = read_rows([write(path, rows)])
+    return Table(read.varied, cells_of(read))
+
+
+def repetitions(*p50s_s: str, clusters: str = "123456789") -> list[dict[str, str]]:
+    """A row for each p50, on the clusters named, by default on one each."""
+    return [
+        row(Repetition=str(place), Cluster=clusters[place - 1], **{"50%": p50, "Floor_50%_s": p50})
+        for place, p50 in enumerate(p50s_s, start=1)
+    ]
+
+
+# --- rows and their medians -------------------------------------------------------------------------------------------
+
+SIX = ("0.001", "0.002", "0.003", "0.005", "0.006", "0.007")
+HUGE = ("1e306", "1e308", "1.7e308", "-1.7e308")
+
+
+@pytest.mark.parametrize(
+    ("rows", "cells"),
+    [
+        pytest.param(
+            [row(LoadSeed="0"), row(LoadSeed="1", Repetition="2"), row(LoadSeed="0", CpuModel="another")],
+            {"n": [2, 1]},
+            id="seeds of their own are one cell, and machines are kept apart",
+        ),
+        # Of 9 values the second and the second largest: ranks 2 and 8 (Conover 1999, table A3).
+        pytest.param(repetitions(*SIX[:5]), {"median": [3], "low": [1], "high": [6]}, id="5 have a range"),
+        pytest.param(repetitions(*SIX), {"n": [6], "low": [1], "high": [7]}, id="6 have an interval"),
+        pytest.param(
+            repetitions(*(f"0.00{n}" for n in range(1, 10))), {"low": [2], "high": [8]}, id="9 a narrower one"
+        ),
+        pytest.param(
+            repetitions(*SIX, clusters="111111"),
+            {"n": [1], "rows": [6], "median": [4], "low": [None], "high": [None]},
+            id="rows of one cluster are one repetition, their median",
+        ),
+        pytest.param(
+            repetitions("0.001", "0.001", "0.001", "0.007", "0.009", clusters="11123"),
+            {"median": [7], "low": [1], "high": [9], "floors": [[0, 7]], "curve": 7},
+            id="a cluster with many rows weighs as much as one with one",
+        ),
+        pytest.param([row(), row(RunId="run-2")], {"n": [2]}, id="cluster 1 of another run is another"),
+        pytest.param(
+            [row(Scenario="write-5s-1x1-8B", RequestCount=str(2000 + n), Repetition=str(n)) for n in (1, 2, 3)],
+            {"n": [3]},
+            id="what a load of some duration came to keeps its repetitions together",
+        ),
+        pytest.param(
+            [row(**{"50%": "inf", "99%": "many", "Requests/sec": "nan"}), row(**{"50%": "0.020"}, Repetition="2")],
+            {"median": [20]},
+            id="numbers that are none are missing",
+        ),
+        *(
+            # As ms they were infinite, and so were their sums: no JSON has that.
+            pytest.param(
+                [
+                    *(row(Repetition=str(n), **dict.fromkeys(("Floor_50%_s", "50%", "95%"), value)) for n in range(8)),
+                    row(Repetition="9", **{"50%": "0.020"}),
+                ],
+                {"median": [20], "floors": [[0, 9]]},
+                id=f"no measurement is {value}",
+            )
+            for value in HUGE
+        ),
+    ],
+)
+def test_medians_are_of_repetitions(tmp_path: Path, rows: list[dict[str, str]], cells: dict[str, Any]) -> None:
+    made = document(write(tmp_path / "out.csv", rows))
+    found = {name: made.data["cells"][name] for name in ("n", "rows")}
+    found |= {name: made.data["cells"][name][1] for name in ("median", "low", "high")}
+    found |= {"floors": made.data["floors"], "curve": made.data["curves"][0]["ms"][2]}
+    assert {name: found[name] for name in cells} == cells
+    share = [text for text in made.lacks if "share a cluster" in text]
+    assert bool(share) == (found["n"] != found["rows"]) and ("6 rows count as 1 repetition:" in str(share)) == (
+        found["rows"] == [6] != found["n"]
+    )
 
 
 def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(tmp_path: Path) -> None:
@@ -53,7 +132,7 @@ def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(t
         row(**{"50%": "0.030"}, Repetition="2"),
         row(**{"50%": "0.900"}, Valid="no", Reasons="links_paused;few_answers"),
         row(**{"50%": "0.800"}, Valid="unknown"),
-        row(**dict.fromkeys(("Requests/sec", "50%", "95%", "99%", "99.9%"), "-"), Valid="-", Error="no leader"),
+        FAILED,
     ]
     found = document(write(tmp_path / "out.csv", rows))
     cells = found.data["cells"]
@@ -67,25 +146,25 @@ def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(t
     assert found.counts == {"rows": 5, "count": 2, "failed": 1, "not valid": 2, "configurations": 1}
 
 
-def test_bars_are_the_interval_of_the_median_from_6_repetitions_on(tmp_path: Path) -> None:
-    """Of 9 values the second and the second largest: ranks 2 and 8 (Conover 1999, table A3)."""
-    for n, low, high in ((5, 1.0, 5.0), (6, 1.0, 6.0), (9, 2.0, 8.0)):
-        rows = [row(**{"50%": f"0.00{place}"}, Repetition=str(place)) for place in range(1, n + 1)]
-        cells = document(write(tmp_path / f"{n}.csv", rows)).data["cells"]
-        assert (cells["low"][1], cells["high"][1]) == ([low], [high])
-
-
-def test_repetitions_with_seeds_of_their_own_are_one_cell_and_machines_are_kept_apart(tmp_path: Path) -> None:
-    rows = [row(LoadSeed="0"), row(LoadSeed="1", Repetition="2"), row(LoadSeed="0", CpuModel="another")]
-    assert document(write(tmp_path / "out.csv", rows)).data["cells"]["n"] == [2, 1]
-
-
-def test_what_no_column_tells_apart_is_told_apart_by_its_name(tmp_path: Path) -> None:
+def test_what_no_column_tells_apart_is_told_apart_by_its_name_or_hash(tmp_path: Path) -> None:
+    """`sweep --set valSize=256,4096 --only 'read-*'`: a read has no value size, so only its hash differs."""
     rows = [row(), row(Scenario="w-zipf", ScenarioHash="t"), row(Config="b.json", ConfigHash="d")]
-    found = document(write(tmp_path / "out.csv", rows))
-    assert len(found.data["cells"]["n"]) == 3
-    labels = found.data["cells"]["label"]
-    assert any("w-zipf" in label for label in labels) and any("b.json (d)" in label for label in labels)
+    labels = document(write(tmp_path / "named.csv", rows)).data["cells"]["label"]
+    assert len(labels) == 3 and any("w-zipf" in label for label in labels)
+    assert any("b.json (d)" in label for label in labels)
+    reads = [
+        row(TestType="read", ValueSize="-", ScenarioHash=name, Repetition=place, **{"50%": p50})
+        for name, p50 in (("aaa", "0.001"), ("bbb", "0.009"))
+        for place in "12"
+    ]
+    path = write(tmp_path / "out.csv", reads)
+    cells = document(path).data["cells"]
+    assert (cells["n"], cells["median"][1]) == ([2, 2], [1.0, 9.0])
+    assert [label.count(name) for label, name in zip(cells["label"], ("aaa", "bbb"), strict=True)] == [1, 1]
+    with pytest.raises(UsageError, match="differ in ConfigHash or ScenarioHash"):
+        plan(read_rows([path]), "link_delay", ["p50"], ["scenario"])
+    made = plan(read_rows([path]), "link_delay", ["p50"], ["ScenarioHash"])
+    assert [line["median"] for line in numbers(made.numbers())] == ["1.000000", "9.000000"]
 
 
 def test_a_file_that_is_named_twice_and_rows_that_two_files_have_count_once(tmp_path: Path) -> None:
@@ -99,33 +178,44 @@ def test_a_file_that_is_named_twice_and_rows_that_two_files_have_count_once(tmp_
     assert len(read_rows([write(tmp_path / "c.csv", [row(), row()])])) == 2  # within a file nobody can tell
 
 
-def test_the_table_says_what_a_row_found_on_its_cluster(tmp_path: Path) -> None:
-    rows = [row(Reused="nothing"), row(Reused="cluster", Repetition="2")]
-    shown = document(write(tmp_path / "out.csv", rows)).data["rows"]
-    titles = [column["title"] for column in shown["columns"]]
-    assert shown["values"][titles.index("Reused")] == ["nothing", "cluster"]
-
-
-def test_files_of_both_forms_go_together(tmp_path: Path) -> None:
-    seed = write(tmp_path / "seed.csv", [row(), row(RequestCount="7")], seed=True)
-    found = document(write(tmp_path / "out.csv", [row(), row(RequestCount="999", Repetition="2")]), seed)
-    assert sorted(found.data["cells"]["n"]) == [1, 1, 2]  # ours are repetitions whatever their number of requests
-
-
 def test_the_seeds_columns_alone_make_a_report_that_says_what_it_lacks(tmp_path: Path) -> None:
-    path = write(tmp_path / "seed.csv", [row(ClientCount=str(n)) for n in (1, 10, 100)], seed=True)
-    found = document(path)
+    found = document(write(tmp_path / "alone.csv", [row(ClientCount=str(n)) for n in (1, 10, 100)], seed=True))
     assert found.counts["count"] == 3 and "seed's 20 columns alone" in found.lacks[0]
     (lines,) = found.data["lines"]
     assert lines["axis"]["numbers"] == (1.0, 10.0, 100.0) and lines["axis"]["log"]
     assert found.data["curves"][0]["ms"][2:6] == [10.0, None, None, 12.0]
+    # Rows that do not name their run are repetitions each; ours are whatever their number of requests.
+    seed = write(tmp_path / "seed.csv", [row(), row(), row(), row(RequestCount="7")], seed=True)
+    both = document(write(tmp_path / "out.csv", [row(), row(RequestCount="999", Repetition="2")]), seed)
+    assert sorted(both.data["cells"]["n"]) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", [False, True])
+def test_no_rows_make_a_page_that_says_so(tmp_path: Path, seed: bool) -> None:
+    found = document(write(tmp_path / "out.csv", [], seed=seed))
+    assert found.lacks == ("There are no rows yet.",) and "There are no rows yet." in page(found)
+
+
+def test_the_table_has_figures_beside_names_and_what_a_row_found_on_its_cluster(tmp_path: Path) -> None:
+    rows = [row(LinkDelay_ms=delay, ConfigHash=delay, Reused=f"r{delay}") for delay in "12"]
+    made = document(write(tmp_path / "out.csv", rows)).data["rows"]
+    titles = [column["title"] for column in made["columns"]]
+    assert titles[:4] == ["scenario", "Repetition", "counts", "requests/s"] and "link delay, one way (ms)" in titles
+    assert made["values"][titles.index("Reused")] == ["r1", "r2"]
+
+
+def test_the_requests_of_a_duration_are_no_configuration(tmp_path: Path) -> None:
+    rows = [row(Scenario="write-5s-1x1-8B", RequestCount="2001"), row(Scenario="write-7x10x1-8B", RequestCount="7")]
+    read = read_rows([write(tmp_path / "counted.csv", rows)])
+    assert (read.requests, read.values("RequestCount")) == ([2001, 7], [None, 7])
+    assert read_rows([write(tmp_path / "timed.csv", rows[:1])]).requests == [2001]
 
 
 # --- axes -------------------------------------------------------------------------------------------------------------
 
 
 def test_lines_vary_in_their_axis_alone(tmp_path: Path) -> None:
-    cells, _ = table(write(tmp_path / "out.csv", sweep()))
+    cells = table(tmp_path / "out.csv", sweep())
     delay, bandwidth = cells.lines()
     assert (delay.axis.title, delay.axis.ticks) == ("link delay, one way (ms)", ("1", "2", "3"))
     assert [line.label for line in delay.lines][:2] == ["linearizable, 1 Mbit/s", "serializable, 1 Mbit/s"]
@@ -138,25 +228,47 @@ def test_lines_vary_in_their_axis_alone(tmp_path: Path) -> None:
             assert all(key == keys[0] for key in keys)
 
 
-def test_what_is_configured_together_with_an_axis_is_named(tmp_path: Path) -> None:
-    rows = [row(ClientCount=str(n), ConnectionCount=str(n // 10)) for n in (10, 100, 1000)]
-    cells, _ = table(write(tmp_path / "out.csv", rows))
-    (lines,) = cells.lines()
-    assert (lines.axis.columns, lines.together) == (("ClientCount",), ("ConnectionCount",))
+PAIRS = (
+    *(("write", "1", "1"), ("write", "100", "10"), ("write", "1000", "100")),
+    *(("read", "1", "1"), ("read", "100", "10"), ("read", "100", "100")),
+)
 
 
-def test_where_the_axis_alone_does_not_tell_points_apart_its_ticks_do(tmp_path: Path) -> None:
-    pairs = [("write", "1", "1"), ("write", "100", "10"), ("write", "1000", "100")]
-    pairs += [("read", "1", "1"), ("read", "100", "10"), ("read", "100", "100")]
-    rows = [row(TestType=kind, ClientCount=clients, ConnectionCount=conns) for kind, clients, conns in pairs]
-    cells, _ = table(write(tmp_path / "out.csv", rows))
-    clients = cells.lines()[0]
-    assert clients.axis.ticks == ("1 (1)", "100 (10)", "100 (100)", "1000 (100)") and clients.axis.numbers is None
+@pytest.mark.parametrize(
+    ("rows", "ticks", "is_numeric", "together"),
+    [
+        pytest.param(
+            [row(ClientCount=str(n), ConnectionCount=str(n // 10)) for n in (10, 100, 1000)],
+            ("10", "100", "1000"),
+            True,
+            ("ConnectionCount",),
+            id="what is configured together with an axis is named",
+        ),
+        pytest.param(
+            [row(TestType=kind, ClientCount=clients, ConnectionCount=conns) for kind, clients, conns in PAIRS],
+            ("1 (1)", "100 (10)", "100 (100)", "1000 (100)"),
+            False,
+            None,
+            id="where the axis alone does not tell points apart its ticks do",
+        ),
+        pytest.param(
+            [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")],
+            ("10", "1000", "unlimited"),
+            False,
+            (),
+            id="unlimited is the last tick, and no number",
+        ),
+    ],
+)
+def test_ticks(tmp_path: Path, rows: Any, ticks: tuple[str, ...], is_numeric: bool, together: Any) -> None:
+    lines = table(tmp_path / "out.csv", rows).lines()[0]
+    assert (lines.axis.ticks, lines.axis.numbers is not None) == (ticks, is_numeric)
+    assert together is None or lines.together == together
 
 
 def test_grids_have_each_cell_in_its_place_and_holes(tmp_path: Path) -> None:
     rows = [line for line in sweep() if (line["LinkDelay_ms"], line["Bandwidth_mbps"]) != ("2", "10")]
-    cells, _ = table(write(tmp_path / "out.csv", rows))
+    cells = table(tmp_path / "out.csv", rows)
     (grid,) = cells.grids()
     assert [panel.label for panel in grid.panels] == ["linearizable", "serializable"]
     for panel in grid.panels:
@@ -169,26 +281,64 @@ def test_grids_have_each_cell_in_its_place_and_holes(tmp_path: Path) -> None:
                     assert ((values["LinkDelay_ms"],), (values["Bandwidth_mbps"],)) == (x, y)
 
 
-def test_pairs_are_equal_but_for_consistency(tmp_path: Path) -> None:
-    cells, _ = table(write(tmp_path / "out.csv", sweep(delays=2, bandwidths=2)))
+def test_pairs_are_equal_but_for_linearizable_and_serializable(tmp_path: Path) -> None:
+    cells = table(tmp_path / "out.csv", sweep(delays=2, bandwidths=2))
     assert len(cells.pairs()) == 4
     for pair in cells.pairs():
         one, other = (dict(cells.cells[index].values) for index in (pair.linearizable, pair.serializable))
         assert (one.pop("Consistency"), other.pop("Consistency")) == ("l", "s")
         assert one == other
-
-
-def test_default_reads_are_a_consistency_of_their_own(tmp_path: Path) -> None:
     rows = [row(Consistency=name, ScenarioHash=f"s{name}") for name in ("l", "stale", "default")]
-    cells, _ = table(write(tmp_path / "out.csv", rows))
-    assert [cell.label for cell in cells.cells] == ["linearizable", "stale", "default consistency"]
-    assert not cells.pairs()
+    others = table(tmp_path / "others.csv", rows)
+    assert [cell.label for cell in others.cells] == ["linearizable", "stale", "default consistency"]
+    assert not others.pairs()
 
 
-def test_unlimited_is_the_last_tick_of_an_axis_without_numbers(tmp_path: Path) -> None:
-    rows = [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")]
-    cells, _ = table(write(tmp_path / "out.csv", rows))
-    assert (cells.lines()[0].axis.ticks, cells.lines()[0].axis.numbers) == (("10", "1000", "unlimited"), None)
+def test_loads_of_other_lengths_are_on_other_lines_and_in_the_order_of_their_values(tmp_path: Path) -> None:
+    """Steps of 1000 and of 20000 requests made one line, whose caption said that nothing else varied along it."""
+    loads = [("20000", "100"), ("1000", "100"), ("20000", "3000"), ("1000", "1")]
+    rows = [
+        row(RequestCount=total, ClientCount=n, Scenario=f"write-{total}x{n}x1-8B", ScenarioHash=f"s{total}-{n}")
+        for total, n in loads
+    ]
+    data = document(write(tmp_path / "out.csv", rows)).data
+    assert [line["label"] for line in data["lines"][0]["lines"]] == ["1000 requests", "20000 requests"]
+    told = ["1 client, 1000 requests", "100 clients, 1000 requests", "100 clients, 20000 requests"]
+    assert data["cells"]["label"] == [*told, "3000 clients, 20000 requests"]
+
+
+# --- percentile curves and timelines ----------------------------------------------------------------------------------
+
+
+def test_a_curve_is_of_histograms_where_all_rows_have_one_and_each_point_of_the_same_rows(tmp_path: Path) -> None:
+    """The slowest percentage was the median of the one long row, beside others of all rows."""
+
+    def curve(rows: list[dict[str, str]], *histograms_ms: tuple[float | None, ...]) -> dict[str, Any]:
+        details = {number: Details((), ms, None) for number, ms in enumerate(histograms_ms)}
+        (found,) = detailed(tmp_path / f"{len(list(tmp_path.iterdir()))}.csv", rows, details)["curves"]
+        return dict(found)
+
+    full = tuple(100.0 + place for place in range(len(PERCENTS)))
+    three = repetitions("0.001", "0.003", "0.005")
+    some = curve(three, full)
+    assert (some["source"], some["ms"][2], some["repetitions"], some["rows"]) == ("columns", 3.0, 3, 3)
+    each = curve(three, full, full, full)
+    assert (each["source"], tuple(each["ms"])) == ("histograms", full)
+    short = (*map(float, range(10)), None, None, None)
+    assert curve(repetitions("0.001", "0.001"), tuple(map(float, range(13))), short)["ms"] == list(short)
+    assert curve([row(), row(Repetition="2") | {"99.9%": "-"}])["ms"][PERCENTS.index(99.9)] is None
+    bad = curve([row(Valid="no"), FAILED])  # of those that measured
+    assert (bad["valid"], bad["rows"], bad["ms"][2]) == (False, 1, 10.0)
+
+
+def test_the_first_timeline_shows_a_course_and_is_of_a_row_that_counts(tmp_path: Path) -> None:
+    steps = [((5,), (1.0,)), ((5, 6), (1.0, 1.0)), ((5, 6, 7), (1.0, 1.0, 1.0))]
+    details = {
+        number: Details((), None, Timeline(1.0, ok, (0,) * len(ok), p50, p50, ()))
+        for number, (ok, p50) in enumerate(steps)
+    }
+    found = detailed(tmp_path / "out.csv", [row(), row(Valid="no"), row()], details)["timelines"]
+    assert [one["ok"] for one in found] == [(5, 6, 7), (5, 6), (5,)]
 
 
 # --- run directories --------------------------------------------------------------------------------------------------
@@ -213,9 +363,14 @@ def add_load(run: Path, **more: Any) -> None:
     (run / DISRUPTIONS).write_text(json.dumps(done) + "\n")
 
 
+def of_run(run: RunDirectory, **changes: str) -> Document:
+    """The page of a results file with one row, which is of that run."""
+    return document(write(run.path.parent.with_suffix(".csv"), [row(**changes)]))
+
+
 def test_a_run_directory_adds_machine_proof_findings_curve_and_timeline(made_run: RunDirectory) -> None:
     add_load(made_run.path)
-    found = document(write(made_run.path.parent.with_suffix(".csv"), [row(Valid="no", Reasons="link_lateness")]))
+    found = of_run(made_run, Valid="no", Reasons="link_lateness")
     (run,) = found.runs
     assert run.run_id == "run-1" and run.proof.startswith("before: passed, 2 of 3 properties proved, RTTs within 20 us")
     assert "after: FAILED: rate of etcd1>s1" in run.proof
@@ -241,36 +396,31 @@ def test_a_run_directory_that_cannot_be_read_is_left_out_and_told(
     made_run: RunDirectory, name: str, content: str, words: str
 ) -> None:
     (made_run.path / name).write_text(content)
-    found = document(write(made_run.path.parent.with_suffix(".csv"), [row()]))
+    found = of_run(made_run)
     assert found.counts["count"] == 1 and any(words in note for note in found.notes)
 
 
-@pytest.mark.parametrize("histogram", ["HISTFAAAAA", encoded(b""), encoded(bytes([0xFF, 0x88, 0x7A, 2]))])
-def test_a_histogram_that_is_none_costs_its_curve_alone(made_run: RunDirectory, histogram: str) -> None:
-    add_load(made_run.path, response_time={"percentiles_s": {}, "histogram": histogram})
-    found = document(write(made_run.path.parent.with_suffix(".csv"), [row()]))
-    assert any("the histogram of w is left out" in note for note in found.notes)
-    assert found.data["curves"][0]["source"] == "columns" and found.data["timelines"]
+def test_a_histogram_that_is_none_costs_its_curve_alone(made_run: RunDirectory) -> None:
+    for histogram in ("HISTFAAAAA", encoded(b""), encoded(bytes([0xFF, 0x88, 0x7A, 2]))):
+        add_load(made_run.path, response_time={"percentiles_s": {}, "histogram": histogram})
+        found = of_run(made_run)
+        assert any("the histogram of w is left out" in note for note in found.notes)
+        assert found.data["curves"][0]["source"] == "columns" and found.data["timelines"]
 
 
 def test_a_timeline_of_no_time_is_a_page_all_the_same(made_run: RunDirectory) -> None:
     step = {"second": 0, "ok": 5, "failed": 0, "unknown": 0, "p50_s": 1e306, "p99_s": 1.7e308}
     add_load(made_run.path, timeline=[step])
-    found = document(write(made_run.path.parent.with_suffix(".csv"), [row()]))
+    found = of_run(made_run)
     assert found.data["timelines"][0]["p50"] == [None] and '"timelines"' in page(found)
 
 
 @pytest.mark.parametrize("run_id", ["../out.runs/run-1", "/etc", "..", ".", "a/b", "run-1/"])
 def test_a_run_id_leads_nowhere_else(made_run: RunDirectory, run_id: str) -> None:
-    found = document(write(made_run.path.parent.with_suffix(".csv"), [row(RunId=run_id)]))
-    assert found.runs == ()
+    assert of_run(made_run, RunId=run_id).runs == ()
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
-
-
-def shown(*words: object) -> Any:
-    return CliRunner().invoke(group, [str(word) for word in words])
 
 
 def test_torn_and_foreign_lines_are_left_out_and_said(tmp_path: Path) -> None:
@@ -290,34 +440,6 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path, snapshot: SnapshotAs
         told[name] = answer("report", path, "-o", page_file, folder=tmp_path)
     told["missing"] = answer("report", tmp_path / "gone.csv", "-o", page_file, folder=tmp_path)
     assert told == snapshot and not page_file.exists()
-
-
-@pytest.mark.parametrize("seed", [False, True])
-def test_no_rows_make_a_page_that_says_so(tmp_path: Path, seed: bool) -> None:
-    found = document(write(tmp_path / "out.csv", [], seed=seed))
-    assert found.lacks == ("There are no rows yet.",) and "There are no rows yet." in page(found)
-
-
-def test_numbers_that_are_none_are_missing(tmp_path: Path) -> None:
-    rows = [row(**{"50%": "inf", "99%": "many", "Requests/sec": "nan"}), row(**{"50%": "0.020"}, Repetition="2")]
-    assert document(write(tmp_path / "out.csv", rows)).data["cells"]["median"][1] == [20.0]
-
-
-@pytest.mark.parametrize("value", ["1e306", "1e308", "1.7e308", "-1.7e308"])
-def test_numbers_that_no_measurement_has_are_missing(tmp_path: Path, value: str) -> None:
-    """As ms they were infinite, and so were their sums: no JSON has that."""
-    names = ("Requests/sec", "50%", "95%", "Floor_50%_s")
-    huge = [row(Repetition=str(number), **dict.fromkeys(names, value)) for number in range(1, 9)]
-    found = document(write(tmp_path / "out.csv", [*huge, row(Repetition="9", **{"50%": "0.020"})]))
-    assert found.data["cells"]["median"][1] == [20.0] and found.data["floors"] == [[0, 9.0]]
-    assert '"cells"' in page(found)
-
-
-def test_the_page_does_not_overwrite_what_it_reads(tmp_path: Path) -> None:
-    path = write(tmp_path / "out.csv", [row()])
-    before = path.read_bytes()
-    done = shown("report", path, "-o", path)
-    assert "is what is read here" in str(done.exception) and path.read_bytes() == before
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -346,18 +468,19 @@ class Parsed(HTMLParser):
             self.texts.append(data)
 
 
-def evil_page(tmp_path: Path) -> tuple[str, Parsed]:
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Parsed]:
     rows = []
     for number, name in enumerate(EVIL_NAMES):
-        evil = {"Scenario": name, "ScenarioHash": name, "Error": name, "Leader": name, "CpuModel": name}
-        evil |= {"Target": name, "Config": name, "Events": name, "Kernel": name, "StoreVersion": name, "Commit": name}
-        rows += [row(**evil, LinkDelay_ms=str(number)), row(**{**evil, "Error": "-"}, LinkDelay_ms=name)]
-    text = page(document(write(tmp_path / "<img src=x>.csv", rows)))
+        names = ("Scenario", "ScenarioHash", "Error", "Leader", "CpuModel", "Target", "Config", "Events", "Kernel")
+        values = dict.fromkeys((*names, "StoreVersion", "Commit"), name)
+        rows += [row(**values, LinkDelay_ms=str(number)), row(**values | {"Error": "-"}, LinkDelay_ms=name)]
+    text = page(document(write(tmp_path_factory.mktemp("evil") / "<img src=x>.csv", rows)))
     return text, Parsed(text)
 
 
-def test_nothing_from_a_file_becomes_html_or_ends_the_data(tmp_path: Path) -> None:
-    text, parsed = evil_page(tmp_path)
+def test_nothing_from_a_file_becomes_html_or_ends_the_data(evil: tuple[str, Parsed]) -> None:
+    text, parsed = evil
     assert {tag for tag, _ in parsed.elements} & {"img", "b", "iframe", "svg"} == set()
     assert not [name for _, attributes in parsed.elements for name in attributes if name.startswith("on")]
     (data,) = [content for _, attributes, content in parsed.inline if attributes.get("id") == "data"]
@@ -369,8 +492,8 @@ def test_nothing_from_a_file_becomes_html_or_ends_the_data(tmp_path: Path) -> No
     assert text.count("<script") - len(re.findall(r'"[^"\n]*<script', text)) <= len(parsed.inline) + 1
 
 
-def test_the_policy_allows_what_is_in_the_page_and_nothing_else(tmp_path: Path) -> None:
-    _, parsed = evil_page(tmp_path)
+def test_the_policy_allows_what_is_in_the_page_and_nothing_else(evil: tuple[str, Parsed]) -> None:
+    _, parsed = evil
     (policy,) = [
         attributes["content"] for tag, attributes in parsed.elements
         if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
@@ -416,16 +539,12 @@ def test_elements_escape_texts_and_attributes() -> None:
 
 def test_a_thousand_rows_with_timelines_are_under_6_megabytes(tmp_path: Path) -> None:
     """Each with a cell of its own in two grids, and a minute of timeline."""
-    path = write(tmp_path / "out.csv", sweep(delays=10, bandwidths=10, repeat=5))
-    rows = read_rows([path])
-    runs = read_runs(rows)
-    from containernet_env.report.runs import PERCENTS, Details, Timeline
-
+    rows = read_rows([write(tmp_path / "out.csv", sweep(delays=10, bandwidths=10, repeat=5))])
     steps = tuple(range(1000, 1060))
     floats = tuple(10 + 0.0017 * step for step in steps)
     timeline = Timeline(1.0, steps, steps, floats, floats, ())
     details = {number: Details(("a finding",), floats[: len(PERCENTS)], timeline) for number in range(len(rows))}
-    found = document_of(rows, type(runs)(details, runs.told, 0, ()))
+    found = document_of(rows, Runs(details, (), 0, ()))
     assert len(rows) == 1000 and len(page(found).encode()) < 6_000_000
     assert any("timelines are in the page" in note for note in found.notes)
 
@@ -433,15 +552,20 @@ def test_a_thousand_rows_with_timelines_are_under_6_megabytes(tmp_path: Path) ->
 def test_far_too_many_rows_make_a_page_of_all_of_them_that_says_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "MOST_ROWS", 20)
-    monkeypatch.setattr(documents, "MOST_CELLS", 10)
-    monkeypatch.setattr(documents, "MOST_BAD", 3)
+    for name, most in (("MOST_ROWS", 20), ("MOST_CELLS", 10), ("MOST_BAD", 3)):
+        monkeypatch.setattr(documents, name, most)
     rows = [*sweep(repeat=3), *(row(Valid="no", Repetition=str(number), ClientCount="7") for number in range(30))]
     found = document(write(tmp_path / "out.csv", rows))
     assert found.counts["rows"] == 84 and len(found.data["rows"]["values"][0]) == 20 and len(found.bad) == 3
     assert found.data["cells"]["n"] == [3] * 10  # their medians are over all rows
     for words in ("first 10 of 19 configurations", "first 20 of 84 rows", "3 of 31 rows that do not count"):
         assert any(words in note for note in found.notes), words
+
+
+# --- what `report` and `plot` write over: what they wrote themselves, and nothing else --------------------------------
+
+PLOT = ("plot", "--x", "clients", "--y", "p50")
+PAGE_OF_MINE = b"<!DOCTYPE html>\n<html><p>my own page</p></html>"
 
 
 def test_the_command_writes_the_page_and_says_what_it_left_out(tmp_path: Path) -> None:
@@ -453,3 +577,57 @@ def test_the_command_writes_the_page_and_says_what_it_left_out(tmp_path: Path) -
     assert "<title>&lt;script&gt;alert(1)&lt;/script&gt; - containernet-env report</title>" in text
     assert "Permission is hereby granted, free of charge" in text
     assert shown("report", path, "-o", tmp_path / "no" / "page.html").exception is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "content"),
+    [
+        *((("report",), "other", content) for content in (PAGE_OF_MINE, b"a,b\n", b"\0")),
+        (("report",), "other.csv", None),
+        (("report",), "out.csv", None),
+        *((PLOT, f"fig.{form}", b"something else") for form in FORMATS),
+        (PLOT, "fig.pdf.csv", None),  # replaced before fig.pdf was drawn
+    ],
+)
+def test_nothing_else_is_replaced(tmp_path: Path, words: tuple[str, ...], name: str, content: bytes | None) -> None:
+    """Without ``content`` it is a results file."""
+    out, other = write(tmp_path / "out.csv", [row()]), tmp_path / name
+    if content is None:
+        write(other, [row(), row(Repetition="2")])
+    else:
+        other.write_bytes(content)
+    before = other.read_bytes()
+    done = shown(*words, out, "-o", str(other).removesuffix(".csv") if words == PLOT else other)
+    told = "is what is read here" if name == "out.csv" else f"{name} is not replaced"
+    assert isinstance(done.exception, UsageError) and told in str(done.exception)
+    assert other.read_bytes() == before and {path.name for path in tmp_path.iterdir()} == {"out.csv", name}
+
+
+def test_a_page_and_figures_replace_earlier_ones_and_empty_files(tmp_path: Path) -> None:
+    """NAME.partial was written whatever it was, also through a link."""
+    out, page_file, victim = write(tmp_path / "out.csv", [row()]), tmp_path / "page.html", tmp_path / "victim"
+    page_file.touch()
+    (tmp_path / "fig.svg.csv").touch()
+    victim.write_text("mine")
+    (tmp_path / "page.html.partial").symlink_to(victim)
+    for _ in range(2):
+        assert shown("report", out, "-o", page_file, "--title", "t" * 3000).exit_code == 0
+        for form in FORMATS:
+            assert shown(*PLOT, out, "-o", tmp_path / f"fig.{form}").exit_code == 0
+    assert victim.read_text() == "mine" and (tmp_path / "page.html.partial").is_symlink()
+    figures = {f"fig.{form}{also}" for form in FORMATS for also in ("", ".csv")}
+    assert {path.name for path in tmp_path.iterdir()} == figures | {
+        "out.csv",
+        "page.html",
+        "page.html.partial",
+        "victim",
+    }
+
+
+def test_a_figure_counts_repetitions_and_names_their_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "out.csv", repetitions(*SIX, clusters="111122"))
+    done = shown("plot", path, "--x", "link_delay", "--y", "p50", "-o", tmp_path / "fig.svg")
+    assert "6 rows count as 2 repetitions:" in done.output
+    (line,) = numbers((tmp_path / "fig.svg.csv").read_text())
+    told = [line[name] for name in ("repetitions", "rows", "median", "low", "high")]
+    assert told == ["2", "6", "4.500000", "2.500000", "6.500000"]

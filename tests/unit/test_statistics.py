@@ -1,9 +1,12 @@
-"""The statistics against published tables, worked examples and enumerations; properties by hypothesis."""
+"""Statistics, tests of chance and histograms: against published tables, worked examples and enumerations."""
 
 from __future__ import annotations
 
+import base64
 import itertools
 import math
+import struct
+import zlib
 from collections import Counter
 from fractions import Fraction
 
@@ -23,6 +26,8 @@ from containernet_env.analysis.differences import (
     repetitions_to_tell,
     spread,
 )
+from containernet_env.analysis.histogram import Histogram, decode, merged
+from containernet_env.analysis.odds import ALARM, CountTest, at_least, at_most, each, sigmas, worth
 from containernet_env.analysis.statistics import (
     bootstrap_median,
     geometric_mean_interval,
@@ -34,6 +39,7 @@ from containernet_env.analysis.statistics import (
     ratio_of_means,
     ratio_of_medians,
 )
+from tests.unit.answers import results
 
 POSITIVE = st.floats(0.001, 1e6)
 SAMPLES = st.lists(POSITIVE, min_size=4, max_size=9)
@@ -195,10 +201,10 @@ def test_a_worked_example_of_the_test() -> None:
     assert (found.u, round(found.p / 2, 4), found.exact) == (35, 0.1272, True)
 
 
-@given(
-    st.lists(st.integers(0, 4), min_size=1, max_size=5),
-    st.lists(st.integers(0, 4), min_size=1, max_size=5),
-)
+FEW = st.lists(st.integers(0, 4), min_size=1, max_size=5)
+
+
+@given(FEW, FEW)
 def test_equal_values_are_handed_out_in_every_way(a: list[int], b: list[int]) -> None:
     both = a + b
     rank = {value: sum(o < value for o in both) + (both.count(value) + 1) / 2 for value in both}
@@ -294,3 +300,105 @@ def test_of_pairs_without_a_difference_as_many_are_called_different_as_the_test_
     values = np.exp(0.05 * rng.standard_normal((1000, 2, 8)))
     called = sum(mann_whitney(a.tolist(), b.tolist()).p <= 0.05 for a, b in values)
     assert 30 <= called <= 70
+
+
+# --- tests of chance --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("trials", "ratio"), [(1, 0.5), (50, 0.1), (300, 0.02), (700, 0.5), (20, 0.9)])
+def test_tails_are_those_of_the_binomial_distribution(trials: int, ratio: float) -> None:
+    terms = [math.comb(trials, k) * ratio**k * (1 - ratio) ** (trials - k) for k in range(trials + 1)]
+    for count in range(-1, trials + 2):
+        assert at_most(trials, count, ratio) == pytest.approx(math.fsum(terms[: count + 1]), rel=1e-6, abs=1e-30)
+        assert at_least(trials, count, ratio) == pytest.approx(math.fsum(terms[max(0, count) :]), rel=1e-6, abs=1e-30)
+
+
+@pytest.mark.parametrize(("trials", "ratio", "alpha"), [(400, 0.05, 0.02), (3000, 0.02, each(40)), (1000, 0.5, 1e-6)])
+def test_false_alarms_are_as_rare_as_asked_and_no_rarer(trials: int, ratio: float, alpha: float) -> None:
+    test = CountTest.of(trials, ratio, alpha)
+    assert at_most(trials, test.low - 1, ratio) < alpha <= at_most(trials, test.low, ratio)
+    assert at_least(trials, test.high + 1, ratio) < alpha <= at_least(trials, test.high, ratio)
+    assert [count for count in range(trials + 1) if test.explains(count)] == list(range(test.low, test.high + 1))
+    for certain, count in ((0.0, 0), (1.0, trials)):
+        always = CountTest.of(trials, certain, alpha)
+        assert (always.low, always.high) == (count, count)
+
+
+def test_what_would_be_missed_in_more_than_one_of_a_hundred_gates_is_not_told() -> None:
+    test = CountTest.of(1000, 0.02, 1e-3)
+    missed = {}
+    for other in (0.03 + 0.001 * step for step in range(60)):
+        missed[other] = at_most(1000, test.high, other) - at_most(1000, test.low - 1, other)
+    assert any(0.01 < share < 0.05 for share in missed.values()) and any(share < 0.01 for share in missed.values())
+    assert {other for other in missed if test.tells(other)} == {other for other in missed if missed[other] <= 0.01}
+    # A thousandth takes many frames to tell from none, and from twice as much.
+    for trials, told in ((500, (False, False)), (20_000, (True, False)), (62_000, (True, True))):
+        rare = CountTest.of(trials, 0.001, each(40))
+        assert (rare.tells(0.0), rare.tells(0.002)) == told
+
+
+def test_all_tests_of_a_gate_share_its_false_alarms() -> None:
+    assert each(1) * 2 == ALARM
+    assert each(100) * 100 * 2 == pytest.approx(ALARM)
+    assert sigmas(0.0228) == pytest.approx(2.0, abs=0.01)
+    assert worth(1000, 0.0) == 1000 and worth(1000, 0.5) == pytest.approx(333.3, abs=0.1)
+
+
+# --- histograms of the load generator ---------------------------------------------------------------------------------
+
+COMPRESSED = 0x1C849314
+
+
+def encoded(content: bytes, cookie: int = 0x1C849303) -> str:
+    body = struct.pack(">iiiiqqd", cookie | 0x10, len(content), 0, 3, 1, 3_600_000_000_000, 1.0) + content
+    packed = zlib.compress(body)
+    return base64.b64encode(struct.pack(">ii", COMPRESSED, len(packed)) + packed).decode()
+
+
+def test_histograms_of_the_documentation_say_what_their_results_say() -> None:
+    recorded = [load["response_time"] for load in results().values() if "histogram" in (load["response_time"] or {})]
+    assert recorded, "no example of docs/http-api.md has a histogram"
+    for times in recorded:
+        found = decode(times["histogram"])
+        assert found.total == times["count"]
+        assert times["max_s"] * 1e9 <= found.counts[-1][0] <= times["max_s"] * 1e9 * 1.001 + 1
+        for percent, told_s in times["percentiles_s"].items():
+            (value,) = found.percentiles_ns([float(percent)])
+            if value is not None and told_s is not None:
+                assert told_s * 1e9 * 0.999 <= value <= told_s * 1e9 * 1.002, percent
+
+
+def test_counts_are_in_their_slots_and_merged_slot_by_slot() -> None:
+    """1 in slot 0, 300 in slot 2; a run of zeros is a negative number (zigzag: -1 is 1, 1 is 2, 300 is 600)."""
+    found = decode(encoded(bytes([2, 1, 0xD8, 0x04])))
+    assert found.counts == ((0, 1), (2, 300)) and found.total == 301
+    assert found.percentiles_ns([0.1, 1, 99]) == [0, 2, 2]
+    both = merged([Histogram(((5, 2), (9, 1))), Histogram(((7, 4), (9, 3)))])
+    assert both.counts == ((5, 2), (7, 4), (9, 4)) and merged([]).total == 0
+    # A percentage that only the largest value reaches is not told.
+    assert decode(encoded(bytes([2] * 100))).percentiles_ns([50, 99, 99.9]) == [49, 98, None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "HISTF",
+        "!!!!",
+        base64.b64encode(struct.pack(">i", COMPRESSED)).decode(),
+        base64.b64encode(struct.pack(">ii", COMPRESSED, 3) + b"abc").decode(),
+        encoded(bytes([2])).replace("H", "J", 1),
+        encoded(bytes([2]), cookie=0x1C849301),
+        encoded(bytes([0x82])),
+        encoded(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),
+        base64.b64encode(struct.pack(">ii", COMPRESSED, 40) + zlib.compress(bytes(1 << 25))[:40]).decode(),
+        encoded(b""),
+        encoded(bytes([0])),
+        encoded(bytes([0xBF, 0xA9, 0x07, 2])),  # after 60,000 empty slots: above 2^63 ns
+        encoded(bytes([0xFF, 0x88, 0x7A, 2])),  # after a million: no number holds it
+        encoded(bytes((1 << 20) + 2) + b"\x82"),  # 16 kB inflated to a list of 16 million numbers
+    ],
+)
+def test_other_texts_are_no_histograms(text: str) -> None:
+    with pytest.raises(ValueError, match=r"histogram|cut short|slots"):
+        decode(text)

@@ -1,0 +1,454 @@
+"""Findings: at which figures each is made, what they do to the verdict on a row, and what events explain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from containernet_env.model.disruption import Carried, Disruptions
+from containernet_env.model.findings import (
+    Effect,
+    Finding,
+    Kind,
+    floor_findings,
+    load_findings,
+    member_findings,
+    network_findings,
+)
+from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.machine_findings import Capacity, machine_findings, store_findings
+from containernet_env.model.outages import explains_election, failures_explained
+from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
+from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.model.verdict import RULES, Verdict, as_markdown, verdict
+from tests.recorded import sabotaged
+from tests.unit.answers import DOCS, closed_loop, open_loop, without_answers
+from tests.unit.generated import check_block
+
+S, MS = 10**9, 10**6
+WINDOW_NS = 10 * S
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("findings", "expected"),
+    [
+        ([], Verdict("yes")),
+        ([("fell_behind", "told")], Verdict("yes")),
+        ([("few_answers", "unknown")], Verdict("unknown", ("few_answers",))),
+        ([("links_paused", "invalid"), ("fell_behind", "told")], Verdict("no", ("links_paused",))),
+        (
+            [("few_answers", "unknown"), *[("frames_lost", "invalid")] * 2],
+            Verdict("no", ("frames_lost", "few_answers")),
+        ),
+        ([("counters", "unknown"), ("counters", "invalid")], Verdict("no", ("counters",))),
+    ],
+)
+def test_the_worst_finding_decides(findings: list[tuple[Kind, Effect]], expected: Verdict) -> None:
+    assert verdict([Finding(kind, effect, "text") for kind, effect in findings]) == expected
+
+
+def test_every_kind_of_finding_has_a_rule_in_the_document(snapshot: SnapshotAssertion) -> None:
+    assert set(RULES) == set(get_args(Kind))
+    assert all(rule.effects for rule in RULES.values())
+    check_block(DOCS / "fidelity.md", "rules", "containernet_env/model/verdict.py", as_markdown(), snapshot)
+
+
+# --- the load ---------------------------------------------------------------------------------------------------------
+
+
+def of_load(**changes: Any) -> list[tuple[str, str]]:
+    return [(item.kind, item.effect) for item in load_findings(LoadResult.from_json(closed_loop(**changes)))]
+
+
+def test_a_load_that_ended_early_or_had_few_answers_is_not_certain() -> None:
+    assert [kind for kind, _ in of_load(reason="cancelled", ok=19)] == ["cut_short", "few_answers"]
+    assert of_load(ok=20) == [] == list(load_findings(None))
+
+
+@pytest.mark.parametrize(("late", "effect"), [(1, "told"), (10, "told"), (11, "invalid")])
+def test_a_few_late_requests_of_many_do_not_make_the_figures_the_generators(late: int, effect: Effect) -> None:
+    behind = {"fell_behind": True, "late": late, "generator_late": late, "unsent": 0, "worst_lag_s": 0.02}
+    behind |= {"clients_short": False, "late_after_s": 0.01, "own_lateness": None}
+    assert of_load(requests=20_000, ok=20_000, schedule=behind) == [("fell_behind", "told"), ("generator_late", effect)]
+
+
+@pytest.mark.parametrize(
+    ("median_s", "floor_s", "below_s"),
+    [
+        (0.0125, 0.018, 0.0055),
+        (0.01625, 0.018, None),
+        (0.0161, 0.018, 0.0019),
+        (0.0005, 0.00075, None),
+        (0.0004, 0.00075, 0.00035),
+        (0.019, 0.018, None),
+        (None, 0.018, None),
+        (0.001, None, None),
+    ],
+)
+def test_a_median_below_its_floor_is_told(median_s: float | None, floor_s: float | None, below_s: float | None) -> None:
+    percentiles = {} if median_s is None else {"50": median_s}
+    result = replace(LoadResult.from_json(closed_loop()), percentiles_s=percentiles)
+    found = list(floor_findings(result, floor_s))
+    assert [(item.kind, item.effect, item.value) for item in found] == (
+        [] if below_s is None else [("below_floor", "told", pytest.approx(below_s))]
+    )
+    assert list(floor_findings(None, 1.0)) == []
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def cores(count: float, **others: Any) -> Consumption:
+    """CPU time of so many cores over the window, all of it user time."""
+    return Consumption(cpu_ns=round(count * WINDOW_NS), **{"user_ns": round(count * WINDOW_NS), **others})
+
+
+TWO_CORES, KEPT_CORE = Capacity(2), Capacity(2, links_core=True)
+CALM = Consumers(
+    members={name: cores(0.1, throttled_ns=0) for name in ("etcd1", "etcd2", "etcd3")},
+    client=cores(0.1, throttled_ns=0),
+    links=cores(0.2),
+    driver=cores(0.05),
+    machine=cores(0.7, steal_ns=0),
+)
+FULL = {"machine": cores(2.0), "driver": cores(1.2)}
+ALMOST = {"machine": cores(1.2), "driver": cores(0.6)}
+WAITED = cores(0.4, run_delay_ns=WINDOW_NS, throttled_ns=WINDOW_NS // 2)
+
+
+def of_machine(
+    changes: Any = None, capacity: Capacity = TWO_CORES, load: dict[str, Any] | None = None
+) -> list[Finding]:
+    usage = Usage(WINDOW_NS, replace(CALM, **(changes or {})))
+    return list(machine_findings(usage, LoadResult.from_json(load or closed_loop()), capacity))
+
+
+@pytest.mark.parametrize(
+    ("changes", "capacity", "expected"),
+    [
+        ({}, TWO_CORES, []),
+        ({"client": cores(0.1, throttled_ns=WINDOW_NS // 100)}, TWO_CORES, []),
+        ({"client": cores(0.1, throttled_ns=WINDOW_NS // 100 + 1)}, TWO_CORES, [("client_throttled", "invalid")]),
+        ({"client": cores(0.1)}, TWO_CORES, []),  # nobody counts it
+        ({"members": {"etcd2": cores(0.4, run_delay_ns=WINDOW_NS // 2)}}, TWO_CORES, []),
+        (
+            {"members": {"etcd2": cores(0.4, run_delay_ns=WINDOW_NS // 2 + 1)}},
+            TWO_CORES,
+            [("member_waited", "invalid")],
+        ),
+        ({"members": {"etcd2": WAITED}}, TWO_CORES, [("member_throttled", "told")]),  # which the wait has in it
+        ({"links": cores(0.2, throttled_ns=4 * WINDOW_NS // 10)}, TWO_CORES, [("links_throttled", "invalid")]),
+        ({"links": cores(0.9), "machine": cores(1.4)}, TWO_CORES, []),
+        ({"links": cores(0.91), "machine": cores(1.4)}, TWO_CORES, [("links_saturated", "invalid")]),
+        ({"links": None}, TWO_CORES, [("machine_shared", "invalid")]),  # what it took is somebody's
+        ({"machine": cores(0.7, steal_ns=2 * WINDOW_NS // 100)}, TWO_CORES, []),
+        ({"machine": cores(0.7, steal_ns=3 * WINDOW_NS // 100)}, TWO_CORES, [("machine_stolen", "invalid")]),
+        ({"machine": cores(0.7, steal_ns=2 * WINDOW_NS // 100 + 10 * MS)}, TWO_CORES, []),  # a step of the clock
+        ({"machine": cores(0.7, steal_ns=211 * MS)}, TWO_CORES, [("machine_stolen", "invalid")]),
+        ({"machine": cores(0.84)}, TWO_CORES, []),
+        ({"machine": cores(0.86)}, TWO_CORES, [("machine_shared", "invalid")]),
+        ({"machine": cores(1.6, user_ns=7 * S)}, TWO_CORES, []),  # the kernel's own work is for the run
+        ({"machine": cores(1.9), "driver": cores(1.2)}, TWO_CORES, []),
+        ({"machine": cores(1.91), "driver": cores(1.2)}, TWO_CORES, [("machine_full", "invalid")]),
+        ({"machine": None}, TWO_CORES, []),
+        ({"machine": Consumption()}, TWO_CORES, []),
+        ({"driver": Consumption(), "machine": cores(0.9)}, TWO_CORES, []),  # what is not known is nobody's fault
+        # A full machine is as configured where all limits fit into it, unless somebody else fills it, in system time.
+        (FULL, Capacity(2, 2.0), [("machine_full", "told")]),
+        (FULL, Capacity(2, 2.1), [("machine_full", "invalid")]),
+        (FULL, TWO_CORES, [("machine_full", "invalid")]),
+        ({"machine": cores(2.0, user_ns=7 * S)}, Capacity(2, 2.0), [("machine_full", "invalid")]),
+        # With a core kept for the links the others are what is full.
+        (ALMOST, TWO_CORES, []),
+        (ALMOST, KEPT_CORE, [("machine_full", "invalid")]),
+        ({"machine": cores(1.1), "driver": cores(0.5)}, KEPT_CORE, []),
+    ],
+)
+def test_what_was_used_is_judged_at_its_threshold(changes: Any, capacity: Capacity, expected: Any) -> None:
+    assert [(item.kind, item.effect) for item in of_machine(changes, capacity)] == expected
+
+
+def test_a_finding_names_whom_it_is_about_and_by_how_much() -> None:
+    waits = {name: cores(0.4, run_delay_ns=n * S) for name, n in (("etcd1", 6), ("etcd2", 11), ("etcd3", 5))}
+    (waited,) = of_machine({"members": waits, "machine": cores(1.6)})
+    assert (waited.kind, waited.value, waited.threshold) == ("member_waited", 1.1, 0.5)
+    assert waited.text == "etcd1, etcd2 waited for cores, with up to 1.1 threads in the mean, none of them by a limit"
+    (throttled,) = of_machine({"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 4)}})
+    assert (throttled.subject, throttled.value, throttled.threshold) == ("etcd2", 0.25, 0.01)
+    assert throttled.text == "etcd2 was stopped by its own CPU limit for 25% of the time"
+    (full,) = of_machine(ALMOST, KEPT_CORE)
+    assert full.value == 1.0
+    assert full.text.startswith("the one core beside the link emulator's was busy for 100% of the time")
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        ({"cpu_s": 9.0}, []),
+        ({"cpu_s": 9.1}, ["generator_saturated"]),
+        ({"busy_ratio": 0.9}, []),
+        ({"busy_ratio": 0.91}, ["generator_saturated"]),
+        ({"busy_ratio": None}, []),
+        ({"run_delay_s": 0.5}, []),
+        ({"run_delay_s": 0.51}, ["generator_waited"]),
+        ({"run_delay_s": None}, []),
+    ],
+)
+def test_the_generator_has_to_have_time_left(load: dict[str, Any], expected: list[str]) -> None:
+    found = of_machine(load=closed_loop(total_s=10.0, **load))
+    assert [(item.kind, item.effect) for item in found] == [(kind, "invalid") for kind in expected]
+
+
+@pytest.mark.parametrize(
+    ("sum_s", "mean_s", "median_s", "waited"),
+    [
+        (1.5, 0.0002, 0.009, None),  # 2 x 0.2 ms of 9 ms
+        (1.5, 0.0002, 0.007, 0.0571),
+        (1.5, 0.02, 0.007, 0.15),  # few waits, long ones: never more than the share of the time
+        (0.4, 0.02, 0.007, None),
+        (1.5, None, 0.007, 0.15),
+        (1.5, 0.0002, None, 0.15),
+    ],
+)
+def test_an_open_loop_wakes_often_and_its_waits_count_as_part_of_a_latency(
+    sum_s: float, mean_s: float | None, median_s: float | None, waited: float | None
+) -> None:
+    answer = open_loop(total_s=10.0, run_delay_s=sum_s, mean_run_delay_s=mean_s)
+    if median_s is None:
+        answer = without_answers(answer, 50)
+    else:
+        answer["percentiles_s"]["50"] = median_s
+    found = of_machine(load=answer)
+    assert [(item.kind, item.value) for item in found] == ([("generator_waited", waited)] if waited else [])
+
+
+def test_nothing_is_said_of_what_nobody_measured() -> None:
+    assert list(machine_findings(None, None, TWO_CORES)) == []
+    assert list(machine_findings(Usage(0, CALM), None, TWO_CORES)) == []
+    assert list(store_findings(None)) == []
+
+
+# --- the members ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("buckets", "told"),
+    [
+        (((0.001, 98), (0.016, 2)), []),
+        (((0.001, 98), (0.032, 2)), [0.032]),
+        (((0.001, 99), (0.032, 1)), []),  # the 99th percentile is in the first one
+        (((0.001, 9), (None, 2)), [None]),
+        ((), []),
+    ],
+)
+def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile(buckets: Any, told: list[float | None]) -> None:
+    member = MemberActivity(log_syncs=Durations.of(1.0, buckets))
+    found = store_findings(StoreActivity({"etcd1": member, "etcd2": MemberActivity()}))
+    assert [(item.kind, item.value, item.effect, item.subject) for item in found] == [
+        ("slow_disk", value, "told", "etcd1") for value in told
+    ]
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "timeout_s", "throttled_s", "effect"),
+    [
+        (1.0, 1.0, 0.0, None),
+        (1.001, 1.0, 0.0, "invalid"),
+        (2.001, 50.0, 0.0, "invalid"),  # no longer than 2 s, however long the election timeout is
+        (1.8, 1.0, 0.9, "told"),  # its own limit explains half of it
+        (1.8, 1.0, 0.89, "invalid"),
+    ],
+)
+def test_a_member_may_be_silent_for_an_election_timeout(
+    silent_s: float, timeout_s: float, throttled_s: float, effect: Effect | None
+) -> None:
+    found = list(member_findings({"etcd2": silent_s}, timeout_s, {"etcd2": throttled_s}, 3.0))
+    assert [(item.kind, item.effect, item.subject) for item in found] == (
+        [("member_silent", effect, "etcd2")] if effect else []
+    )
+
+
+# --- figures of a run that was sabotaged ------------------------------------------------------------------------------
+
+RECORDED = sabotaged.read()
+OF_FIGURES = set(get_args(Kind)) - {"member_died", "leader_changed", "member_silent"}
+"""Kinds of findings that follow from what is recorded; the others from what a run sees meanwhile."""
+
+
+def of_recorded(recorded: dict[str, Any]) -> list[Finding]:
+    load, floor_s = LoadResult.from_json(recorded["load"]), recorded["floor_s"]
+    used = dict(recorded["machine"]["used"])
+    members = {name: Consumption(**values) for name, values in used.pop("members").items()}
+    others = {name: None if values is None else Consumption(**values) for name, values in used.items()}
+    syncs = {name: values["log_syncs"] for name, values in recorded["store"]["members"].items()}
+    activity = {
+        name: MemberActivity(
+            log_syncs=values and Durations(**values | {"buckets": tuple(map(tuple, values["buckets"]))})
+        )
+        for name, values in syncs.items()
+    }
+    return [
+        *load_findings(load),
+        *floor_findings(load, floor_s),
+        *network_findings(LinkStatistics(recorded["network"]), floor_s or load.median_s),
+        *machine_findings(
+            Usage(recorded["machine"]["window_ns"], Consumers(members, **others)), load, Capacity(2, 4.0)
+        ),
+        *store_findings(StoreActivity(activity)),
+    ]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_figures_give_the_findings_of_their_run(name: str) -> None:
+    told = [Finding(**values) for values in RECORDED[name]["findings"] if values["kind"] in OF_FIGURES]
+    assert [item for item in of_recorded(RECORDED[name]) if item.kind in OF_FIGURES] == told
+
+
+def changed(recorded: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """The figures with one of them replaced; ``path``: its keys, with dots between."""
+    key, _, rest = path.partition(".")
+    return {**recorded, key: changed(recorded[key], rest, value) if rest else value}
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "kind", "most"),
+    [
+        ("client-stopped", "load.pause_s", "generator_paused", 0.1),
+        ("emulator-stopped", "network.lateness.p99_ns", "link_lateness", None),
+        ("emulator-stopped", "network.lateness.max_ns", "links_paused", 100_000_000),
+        ("emulator-with-a-quota", "machine.used.links.throttled_ns", "links_throttled", None),
+        ("emulator-with-a-quota", "load.run_delay_s", "generator_waited", None),
+    ],
+)
+def test_a_recorded_figure_at_its_threshold_spoils_nothing_and_one_above_it_does(
+    name: str, path: str, kind: Kind, most: float | None
+) -> None:
+    recorded = RECORDED[name]
+    if kind == "generator_paused":
+        recorded = changed(recorded, "load.paused_s", 0.0)
+    if kind == "link_lateness":
+        recorded = changed(recorded, "network.lateness.p50_ns", 0)
+    if most is None:
+        (found,) = (item for item in of_recorded(recorded) if item.kind == kind)
+        assert found.threshold is not None
+        whole = {"links_throttled": recorded["machine"]["window_ns"], "generator_waited": recorded["load"]["total_s"]}
+        most = found.threshold * whole.get(kind, 1)
+    for value, spoils in ((most * 0.999, False), (most * 1.001, True)):
+        kinds = {item.kind for item in of_recorded(changed(recorded, path, value)) if item.effect == "invalid"}
+        assert (kind in kinds) is spoils, (value, kinds)
+
+
+# --- what events explain ----------------------------------------------------------------------------------------------
+
+
+def carried(verb: Any, who: str, at_ms: int, value: Any = None, leader: str | None = "etcd1", **others: Any) -> Carried:
+    """Something that was done; who: the numbers of members."""
+    at_ns = at_ms * MS
+    values = {"number": 1, "occurrence": 1, "cause": "event", "target": "x", "verb": verb, "value": value}
+    values |= {"members": tuple(f"etcd{number}" for number in who), "leader": leader}
+    return Carried(**values | {"asked_ns": at_ns, "at_ns": at_ns, "since_start_ns": at_ns} | others)
+
+
+def explained(*items: Carried, size: int = 3) -> bool:
+    """By an election timeout of 1 s."""
+    return explains_election(Disruptions("1", items), size, 1000 * MS)
+
+
+ENDS_A_LEAD = {
+    "killed leader": [carried("kill", "1", 0), carried("restart", "1", 10)],
+    "a leader that is cut off": [carried("partition", "1", 0), carried("heal", "1", 500)],
+    "frozen where nobody is known to lead": [carried("freeze", "2", 0, leader=None)],
+    "all followers cut off": [carried("partition", "23", 0)],
+    "followers frozen at the same time": [carried("freeze", "2", 0), carried("freeze", "3", 900)],
+    "one dead and one frozen": [carried("kill", "2", 0), carried("freeze", "3", 900), carried("restart", "2", 1900)],
+    "a member that takes long to answer again": [
+        carried("kill", "2", 0),
+        carried("restart", "2", 100, answered_ns=3000 * MS),
+        carried("freeze", "3", 1000),
+    ],
+    "an undoing that failed": [
+        carried("freeze", "2", 0),
+        carried("thaw", "2", 100, problem="it stays frozen"),
+        carried("freeze", "3", 1000),
+    ],
+    "an answer of the leader takes the timeout": [carried("delay", "1", 0, 500 * MS)],
+    "answers between leader and followers do": [
+        carried("delay", "1", 0, 250 * MS),
+        carried("delay", "23", 9, 250 * MS),
+    ],
+    "a leader that loses frames": [carried("loss", "1", 0, 0.1)],
+    "a full queue of the leader takes the timeout": [carried("rate", "1", 0, 24_000_000)],
+    "the reset of another event leaves it": [
+        carried("delay", "1", 0, 600 * MS),
+        carried("reset", "1", 100, number=2, cause="for"),
+    ],
+}
+LEAVES_IT = {
+    "nothing": [],
+    "followers at different times": [
+        carried("freeze", "2", 0),
+        carried("thaw", "2", 900, cause="for"),
+        carried("freeze", "3", 901),
+    ],
+    "followers delayed a little": [carried("delay", "2", 0, MS), carried("delay", "3", 900, MS)],
+    "a killed follower": [carried("kill", "2", 0)],
+    "a restarted leader": [carried("restart", "1", 0)],
+    "a leader delayed a little": [carried("delay", "1", 0, 499 * MS)],
+    "a leader without loss": [carried("loss", "1", 0, 0.0)],
+    "a leader with enough of a rate": [carried("rate", "1", 0, 25_000_000), carried("rate", "1", 9)],
+    "a leader frozen for a moment": [carried("freeze", "1", 0), carried("thaw", "1", 499)],
+    "followers overlapping for a moment": [
+        carried("freeze", "2", 0),
+        carried("freeze", "3", 900),
+        carried("thaw", "2", 1399),
+    ],
+    "a large delay that a small one replaced": [carried("delay", "1", 0, 900 * MS), carried("delay", "1", 100, MS)],
+    "one that ended with the scenario": [carried("delay", "1", 0, 900 * MS), carried("reset", "1", 100, cause="end")],
+    "one that its own end took back": [carried("delay", "1", 0, 900 * MS), carried("reset", "1", 100, cause="for")],
+    "a small delay where nobody is known to lead": [carried("delay", "1", 0, MS, leader=None)],
+    "a frozen member that was killed and came back": [
+        carried("freeze", "2", 0),
+        carried("kill", "2", 100),
+        carried("restart", "2", 200),
+        carried("freeze", "3", 1000),
+    ],
+    "an event that did not happen": [carried("freeze", "1", 0, at_ns=None, since_start_ns=None)],
+}
+
+
+@pytest.mark.parametrize("name", ENDS_A_LEAD | LEAVES_IT)
+def test_an_election_is_explained_by_what_ends_a_lead_alone(name: str) -> None:
+    assert explained(*(ENDS_A_LEAD | LEAVES_IT)[name]) is (name in ENDS_A_LEAD)
+
+
+def test_a_leader_of_many_needs_a_majority_only() -> None:
+    two, three = carried("freeze", "23", 0), carried("freeze", "234", 0)
+    assert not explained(two, size=5) and explained(three, size=5) and explained(two, size=4)
+    assert not explained(carried("freeze", "1", 0), size=1) and explained(carried("kill", "1", 0), size=1)
+
+
+@pytest.mark.parametrize(
+    ("item", "timeout_ms", "is_explained"),
+    [
+        (carried("delay", "2", 0, 100 * MS), 1000, True),  # a request that crosses the link five times there and back
+        (carried("delay", "2", 0, 100 * MS), 1001, False),
+        (carried("delay", "2", 0, 250 * MS), 9000, True),  # an answer over two such links takes the election timeout
+        (carried("delay", "2", 0, 249 * MS), 9000, False),
+        (carried("partition", "2", 199), 9000, True),
+        (carried("partition", "2", 200), 9000, False),  # they failed before
+    ],
+)
+def test_failed_requests_are_explained_by_what_keeps_answers_away(
+    item: Carried, timeout_ms: int, is_explained: bool
+) -> None:
+    made = closed_loop()
+    row = {**made["timeline"][0], "second": 0.1, "failed": 40}
+    load = LoadResult.from_json({**made, "timeline_interval_s": 0.1, "timeline": [row]})
+    assert failures_explained(load, Disruptions("1", (item,)), 1000 * MS, timeout_ms * MS) is is_explained
