@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,15 +70,24 @@ def sample(**changes: Any) -> CostSample:
 
 
 def plan_of(
-    tmp_path: Path, *scenarios: Scenario, cpus: object = 1, data: str = "disk", client: Any = None, **options: Any
+    tmp_path: Path,
+    *scenarios: Scenario,
+    nodes: Sequence[dict[str, Any]] = ({},) * 3,
+    client: Any = None,
+    **options: Any,
 ) -> Plan:
-    """Three members 3 ms from the switch without a bandwidth limit, the client at the switch."""
-    nodes = [
-        {"ip": f"10.0.0.{number}", "mem": "512m", "cpus": cpus, "bandwidth": "unlimited", "link_delay": "3ms"}
-        for number in (1, 2, 3)
+    """Three members of 1 CPU, 3 ms from the switch without a bandwidth limit, the client at the switch.
+
+    ``nodes``: what the members have instead; None for what they have not at all.
+    """
+    base = {"mem": "512m", "cpus": options.pop("cpus", 1), "bandwidth": "unlimited", "link_delay": "3ms"}
+    written = [
+        {key: value for key, value in ({"ip": f"10.0.0.{number}"} | base | node).items() if value is not None}
+        for number, node in enumerate(nodes, 1)
     ]
+    config = {"nodes": written, "etcd": {"data": options.pop("data", "disk")}} | ({"client": client} if client else {})
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({"nodes": nodes, "etcd": {"data": data}} | ({"client": client} if client else {})))
+    path.write_text(json.dumps(config))
     scenario_set = ScenarioSet(Path("s.json"), "", Dataset(), scenarios or (WRITE,))
     return build_plan(load_config(path), scenario_set, PlanOptions(**{"machine_cores": 2} | options))
 

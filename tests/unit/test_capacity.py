@@ -1,8 +1,10 @@
-"""What a machine carries: costs taken from outcomes, bounds worked by hand, what `check` prints."""
+"""What a machine carries: bounds worked by hand, costs taken from outcomes, what `check` prints, the file of costs."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
@@ -27,77 +29,127 @@ from containernet_env.analysis.request_costs import (
 )
 from containernet_env.cli import check, group
 from containernet_env.cli.capacity import Memory, machine_lines, render_machine
-from containernet_env.config import load_config
+from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import Finding, Kind
 from containernet_env.model.keys import Span
-from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
-from containernet_env.plan.plan import KeptCore, Plan
+from containernet_env.plan.plan import KeptCore, Plan, ProfileChoice
 from containernet_env.results import machine_costs
 from containernet_env.results.machine_costs import CostSample, MachineCosts
+from containernet_env.runs import costs as costs_module
 from containernet_env.runs import machine
+from containernet_env.runs import measure as measure_module
 from tests.unit.answers import DOCS
-from tests.unit.cost_samples import MEMORY, MS, READ, WRITE, known, outcome, own_place, plan_of, sample
+from tests.unit.cost_samples import KEY, MEMORY, MS, READ, WRITE, known, outcome, own_place, plan_of, sample
+from tests.unit.manifests import MACHINE
+from tests.unit.run_fakes import on_fakes, rows, run
+
+
+def shortages(plan: Plan, *samples: CostSample) -> tuple[Any, ...]:
+    return carried(plan, known(*(samples or (sample(),)))).shortages
 
 
 def test_members_that_their_own_limits_stop_set_the_rate(tmp_path: Path) -> None:
     """100 clients / (18 ms floor + 2 ms CPU) would ask for 5000/s; a core of the leader's gives 1000/s: 3.7 cores."""
-    (short,) = carried(plan_of(tmp_path), known(sample())).shortages
+    (short,) = shortages(plan_of(tmp_path))
     assert (short.resource, short.has, short.enough, short.cores) == ("machine", 2, pytest.approx(1.9), 4)
     assert short.wanted == pytest.approx(2.5 + 0.6 + 0.5 + 0.1)
     assert short.rate_per_s == pytest.approx(1.9 / 3.7e-3)
     assert short.clients == 10  # 513.5/s, 20 ms each
 
 
+HALF = {"cpus": 0.5, "client": {"ip": "10.0.0.9", "cpus": 0.5}, "machine_cores": 3}
+REST = sample(rest_ns=3 * MS)
+
+
 @pytest.mark.parametrize(
-    ("changes", "options"),
+    ("changes", "options", "samples"),
     [
-        ({"clients": 10}, {}),
-        ({"rate": Decimal(500)}, {}),
-        ({}, {"machine_cores": 4}),
-        ({}, {"cpus": 0.1, "client": {"ip": "10.0.0.9", "cpus": 0.6}}),
+        # What it is said to fit with fits.
+        ({"clients": 10}, {}, ()),
+        ({"rate": Decimal(500)}, {}, ()),
+        ({}, {"machine_cores": 4}, ()),
+        ({}, {"cpus": 0.1, "client": {"ip": "10.0.0.9", "cpus": 0.6}}, ()),
+        # Members and client have 2 of 3 cores, the emulator one; the kernel's 1.5 cores at 500/s come on top.
+        ({}, HALF, (REST,)),
+        # At 1 Mbit/s the leader sends two entries of 414 bytes for each write: 151/s.
+        ({}, {"nodes": [{"bandwidth": 1}] * 3}, ()),
     ],
 )
-def test_what_it_is_said_to_fit_with_fits(tmp_path: Path, changes: dict[str, Any], options: dict[str, Any]) -> None:
-    held = carried(plan_of(tmp_path, replace(WRITE, **changes), **options), known(sample()))
-    assert [scenario.name for scenario in held.fit] == ["write-100"]
+def test_what_fits(tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], samples: Any) -> None:
+    assert shortages(plan_of(tmp_path, replace(WRITE, **changes), **options), *samples) == ()
 
 
-def test_without_limits_the_one_core_of_generator_and_links_is_too_small(tmp_path: Path) -> None:
-    """5000/s take 2.5 cores of each. The machine is asked for what they let through: 2000/s, 7.4 cores."""
-    held = carried(plan_of(tmp_path, cpus="unlimited"), known(sample()))
-    assert [(one.resource, round(one.wanted, 6)) for one in held.shortages] == [
-        ("machine", 7.4),
-        ("links", 2.5),
-        ("generator", 2.5),
-    ]
-    assert [round(one.rate_per_s) for one in held.shortages] == [514, 1800, 1800]
-    assert [one.clients for one in held.shortages] == [10, 36, 36]
+JITTER = {"distribution": "normal", "value": "100us"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "samples", "expected"),
+    [
+        # 5000/s take 2.5 cores of each. The machine is asked for what they let through: 2000/s, 7.4 cores.
+        (
+            {},
+            {"cpus": "unlimited"},
+            (),
+            [("machine", 7.4, 1.9, 514, 10), ("links", 2.5, 0.9, 1800, 36), ("generator", 2.5, 0.9, 1800, 36)],
+        ),
+        # Members, client and the rest want 3.2 cores of the one that is left: 4 of them, and the one that is kept.
+        ({}, {"links_core": KeptCore(1, (0,))}, (), [("machine", 3.2, None, None, None)]),
+        # With 0.1 core more of the client the limits do not fit into the machine.
+        ({}, HALF | {"client": {"ip": "10.0.0.9", "cpus": 0.6}}, (REST,), [("machine", None, None, None, None)]),
+        # Of 0.2, 0.2 and 0.6 cores: the member with the highest limit may lead, 600/s at most, 2.22 cores.
+        ({}, {"nodes": [{"cpus": cpus} for cpus in (0.2, 0.6, 0.2)]}, (), [("machine", 0.6 * 3.7, None, None, None)]),
+        # A limit of the client.
+        (
+            {},
+            {"client": {"ip": "10.0.0.9", "cpus": 0.5}, "machine_cores": 8},
+            (),
+            [("client", 0.6, 0.5, None, None)],
+        ),
+        # m3 is 1 ms away: 2 ms to it, 8 ms to a follower. 10 clients / (10 + 2 ms) by it, / (14 + 2) by m1 or m2.
+        (
+            {"clients": 10},
+            {
+                "cpus": 100,
+                "nodes": [
+                    {"link": {"delay": delay, "bandwidth": "unlimited", "jitter": JITTER}}
+                    | dict.fromkeys(("link_delay", "bandwidth"))
+                    for delay in ("3ms", "3ms", "1ms")
+                ],
+            },
+            (),
+            [("machine", 10 / 12e-3 * 3.7e-3, None, None, None)],
+        ),
+        # 2 clients / (18 + 2 ms), not / (18 + 41.5 ms): between 10/s with 2.906 cores and 1000/s with 3.7.
+        (
+            {"clients": 2},
+            {},
+            (sample(rate_per_s=10, cluster_ns=249.9 * MS, links_ns=40 * MS), sample(rate_per_s=1000)),
+            [("machine", 2.906 + (3.7 - 2.906) * 90 / 990, None, None, None)],
+        ),
+        # A majority may do without the one that has no bandwidth limit, or none worth mentioning.
+        ({}, {"nodes": [{"bandwidth": value} for value in (1, 1, "unlimited")]}, (), [("machine", 3.7, *[None] * 3)]),
+        ({}, {"nodes": [{"bandwidth": value} for value in (1, 1000, 1000)]}, (), [("machine", 3.7, *[None] * 3)]),
+    ],
+)
+def test_what_is_short(tmp_path: Path, changes: Any, options: Any, samples: Any, expected: Any) -> None:
+    """Resource, cores that are wanted, cores that are enough or there, requests per second and clients that fit."""
+    found = shortages(plan_of(tmp_path, replace(WRITE, **changes), **options), *samples)
+    assert [one.resource for one in found] == [resource for resource, *_ in expected]
+    for one, (resource, wanted, enough, rate_per_s, clients) in zip(found, expected, strict=True):
+        assert wanted is None or one.wanted == pytest.approx(wanted)
+        assert enough is None or enough == pytest.approx(one.has if resource == "client" else one.enough)
+        assert rate_per_s is None or (round(one.rate_per_s), one.clients) == (rate_per_s, clients)
 
 
 def test_a_core_that_is_kept_for_the_emulator_is_not_shared(tmp_path: Path) -> None:
-    """Members, client and the rest want 3.2 cores of the one that is left: 4 of them, and the one that is kept."""
-    (short,) = carried(plan_of(tmp_path, links_core=KeptCore(1, (0,))), known(sample())).shortages
+    (short,) = shortages(plan_of(tmp_path, links_core=KeptCore(1, (0,))))
     assert (short.has, short.cores) == (1, 5)
-    assert short.wanted == pytest.approx(3.2)
-
-
-def test_a_full_machine_is_no_fault_where_all_limits_fit_into_it(tmp_path: Path) -> None:
-    """Members and client have 2 of 3 cores, the emulator one; the kernel's 1.5 cores at 500/s come on top."""
-    plan = plan_of(tmp_path, cpus=0.5, client={"ip": "10.0.0.9", "cpus": 0.5}, machine_cores=3)
-    assert carried(plan, known(sample(rest_ns=3 * MS))).fit
-    plan = plan_of(tmp_path, cpus=0.5, client={"ip": "10.0.0.9", "cpus": 0.6}, machine_cores=3)
-    assert carried(plan, known(sample(rest_ns=3 * MS))).shortages
 
 
 def test_the_worst_comes_first_and_repetitions_count_once(tmp_path: Path) -> None:
-    plan = plan_of(
-        tmp_path,
-        replace(WRITE, clients=12),
-        replace(WRITE, name="worse", clients=18),
-        replace(WRITE, name="rated", rate=Decimal(1)),
-        repeat=3,
-    )
+    rated = replace(WRITE, name="rated", rate=Decimal(1))
+    plan = plan_of(tmp_path, replace(WRITE, clients=12), replace(WRITE, name="worse", clients=18), rated, repeat=3)
     held = carried(plan, known(sample(), sample(rate_per_s=1)))
     assert [scenario.name for scenario in held.fit] == ["rated"]
     assert [(one.scenario.name, round(one.wanted, 2)) for one in held.shortages] == [
@@ -120,75 +172,19 @@ def test_what_was_reached_on_the_same_config_bounds_what_as_many_clients_ask_for
     ):
         held = carried(plan, known(sample(), sample(rate_per_s=400, **changes)))
         assert bool(held.fit) is fit, changes
-
-
-def test_the_highest_rate_that_was_reached_counts() -> None:
     samples = [sample(config="c", rate_per_s=rate) for rate in (2000, 3000, 1000)]
-    assert list(reached_per_s(samples, "c", 100)) == [3000]
-    assert list(reached_per_s(samples, "c", 101)) == []
-
-
-def test_the_member_with_the_highest_limit_may_lead(tmp_path: Path) -> None:
-    """Of 0.2, 0.2 and 0.6 cores: 600/s at most, 2.22 cores."""
-    plan = plan_of(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    for node, cpus in zip(config["nodes"], (0.2, 0.6, 0.2), strict=True):
-        node["cpus"] = cpus
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    plan = build_plan(load_config(tmp_path / "config.json"), plan.scenario_set, plan.options)
-    (short,) = carried(plan, known(sample())).shortages
-    assert short.wanted == pytest.approx(0.6 * 3.7)
-
-
-def test_what_frames_cost_is_taken_where_there_are_most_requests() -> None:
-    found = forwarding_cost(
-        [*[sample(rate_per_s=10, links_ns=MS)] * 2, sample(rate_per_s=9000, links_ns=50_000, frame_bytes=90)]
-    )
-    assert found == ForwardingCost(5000, 90)
-
-
-def test_a_limit_of_the_client_is_told(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, client={"ip": "10.0.0.9", "cpus": 0.5}, machine_cores=8)
-    (short,) = carried(plan, known(sample())).shortages
-    assert (short.resource, short.wanted, short.has) == ("client", pytest.approx(0.6), 0.5)
-
-
-def test_a_bandwidth_bounds_what_can_be_asked_where_all_members_have_one(tmp_path: Path) -> None:
-    """At 1 Mbit/s the leader sends two entries of 414 bytes for each write: 151/s. A majority may do without one."""
-    plan = plan_of(tmp_path)
-    for bandwidths, fit in (((1, 1, 1), True), ((1, 1, "unlimited"), False), ((1, 1000, 1000), False)):
-        config = json.loads((tmp_path / "config.json").read_text())
-        for node, bandwidth in zip(config["nodes"], bandwidths, strict=True):
-            node["bandwidth"] = bandwidth
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        plan = build_plan(load_config(tmp_path / "config.json"), plan.scenario_set, plan.options)
-        assert bool(carried(plan, known(sample())).fit) is fit, bandwidths
-
-
-def test_the_leader_that_answers_soonest_counts_and_jitter_does_not(tmp_path: Path) -> None:
-    """m3 is 1 ms away: 2 ms to it, 8 ms to a follower. 10 clients / (10 + 2 ms) by it, / (14 + 2) by m1 or m2."""
-    plan = plan_of(tmp_path, replace(WRITE, clients=10), cpus=100)
-    config = json.loads((tmp_path / "config.json").read_text())
-    for node, delay in zip(config["nodes"], ("3ms", "3ms", "1ms"), strict=True):
-        jitter = {"distribution": "normal", "value": "100us"}
-        node.update(link={"delay": delay, "bandwidth": "unlimited", "jitter": jitter})
-        del node["link_delay"], node["bandwidth"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    plan = build_plan(load_config(tmp_path / "config.json"), plan.scenario_set, plan.options)
-    (short,) = carried(plan, known(sample())).shortages
-    assert short.wanted == pytest.approx(10 / 12e-3 * 3.7e-3)
+    assert (list(reached_per_s(samples, "c", 100)), list(reached_per_s(samples, "c", 101))) == ([3000], [])
 
 
 def test_nothing_is_said_of_loads_unlike_those_measured(tmp_path: Path) -> None:
-    unlike = (
-        replace(WRITE, name="large", val_size=100_000),
-        replace(WRITE, name="all", target="cluster"),
-        READ,
-    )
+    unlike = (replace(WRITE, name="large", val_size=100_000), replace(WRITE, name="all", target="cluster"), READ)
     held = carried(plan_of(tmp_path, *unlike), known(sample()))
     assert [scenario.name for scenario in held.unknown] == ["large", "all", "read"]
     five = carried(plan_of(tmp_path), known(sample(members=5)))
     assert (five.unknown, five.fit, five.shortages) == ((WRITE,), (), ())
+
+
+# --- what a request costs ---------------------------------------------------------------------------------------------
 
 
 def test_heartbeats_cost_the_same_at_any_rate() -> None:
@@ -207,18 +203,12 @@ def test_what_a_limit_was_reached_at_stands_for_all_above_it() -> None:
     assert cost_at([sample(limit="cores"), sample(rate_per_s=9000)], 1_000_000) is None
 
 
-def test_the_rate_follows_from_what_a_request_costs_where_there_are_many(tmp_path: Path) -> None:
-    """2 clients / (18 + 2 ms), not / (18 + 41.5 ms): between 10/s with 2.906 cores and 1000/s with 3.7."""
-    rare = sample(rate_per_s=10, cluster_ns=249.9 * MS, links_ns=40 * MS)
-    (short,) = carried(plan_of(tmp_path, replace(WRITE, clients=2)), known(rare, sample(rate_per_s=1000))).shortages
-    assert short.wanted == pytest.approx(2.906 + (3.7 - 2.906) * 90 / 990)
-
-
-def test_of_several_runs_the_median_counts_by_requests() -> None:
+def test_of_several_runs_the_median_counts_by_requests_and_frames_where_there_are_most() -> None:
     samples = [sample(links_ns=9, requests=10), sample(links_ns=8, requests=10), sample(links_ns=2, requests=1000)]
     cost = cost_at(samples, 1000)
-    assert cost is not None
-    assert cost.links_ns == 2
+    assert cost is not None and cost.links_ns == 2
+    rare, often = sample(rate_per_s=10, links_ns=MS), sample(rate_per_s=9000, links_ns=50_000, frame_bytes=90)
+    assert forwarding_cost([rare, rare, often]) == ForwardingCost(5000, 90)
 
 
 def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
@@ -234,12 +224,10 @@ def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
 
 def test_what_a_request_cost_counts_those_of_the_warm_up() -> None:
     found = sample_of(outcome(), 3, 2, "c")
-    assert found is not None
+    open_loop = sample_of(outcome(scenario=replace(WRITE, rate=Decimal(500))), 3, 2, "c")
+    assert found is not None and open_loop is not None and open_loop.clients == 0
     assert (found.requests, found.rate_per_s, found.payload_bytes) == (2000, 500, 264)
     assert (found.config, found.clients) == ("c", 100)
-    open_loop = sample_of(outcome(scenario=replace(WRITE, rate=Decimal(500))), 3, 2, "c")
-    assert open_loop is not None
-    assert open_loop.clients == 0
     per_request_us = {name: getattr(found, f"{name}_ns") / 1000 for name in ("cluster", "member", "client", "links")}
     assert per_request_us == {"cluster": 300, "member": 200, "client": 60, "links": 40}
     # The generator's figure is of the measured time alone; 100 ms of the machine's are nobody's else.
@@ -247,38 +235,43 @@ def test_what_a_request_cost_counts_those_of_the_warm_up() -> None:
     assert (found.frames, found.frame_bytes, found.busy_ratio) == (5, 100, 0.45)
 
 
-def test_how_much_data_a_request_or_its_answer_has() -> None:
+def test_how_much_data_a_request_or_its_answer_has_and_its_kind() -> None:
     scan = replace(READ, span=Span(keys=100), key_space=1000)
-    sizes = [payload_bytes(scenario) for scenario in (WRITE, READ, scan, replace(scan, put_ratio=Decimal("0.5")))]
-    assert sizes == [264, 264, 26_400, 26_400]
-    assert payload_bytes(replace(READ, span=Span(answer="keys"))) == 8
-    assert payload_bytes(replace(READ, span=Span(answer="keys"), put_ratio=Decimal("0.5"))) == 264
-
-
-def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
-    full: list[Kind] = ["machine_full", "generator_waited", "member_waited", "link_lateness"]
-    crowded = sample_of(outcome(*full), 3, 2, "c")
-    assert crowded is not None
-    assert crowded.limit == "cores"
-    thread = sample_of(outcome("generator_saturated", "generator_waited"), 3, 2, "c")
-    assert thread is not None
-    assert thread.limit == "one core"
-    throttled = replace(outcome(), findings=(Finding("member_throttled", "told", "etcd1"),))
-    for held, limit in ((throttled, "members"), (outcome(), "none")):
-        found = sample_of(held, 3, 2, "c")
-        assert found is not None
-        assert found.limit == limit
-    for kind in ("machine_shared", "machine_stolen", "network_off", "leader_changed", "few_answers"):
-        assert sample_of(outcome(*full, kind), 3, 2, "c") is None
-    assert sample_of(outcome(error="1 failed"), 3, 2, "c") is None
-    assert sample_of(outcome(), 5, 2, "c") is None
-    assert sample_of(replace(outcome(), machine=None), 3, 2, "c") is None
-
-
-def test_kinds_of_requests() -> None:
+    keys, half = replace(READ, span=Span(answer="keys")), Decimal("0.5")
+    sizes = {WRITE: 264, READ: 264, scan: 26_400, replace(scan, put_ratio=half): 26_400}
+    sizes |= {keys: 8, replace(keys, put_ratio=half): 264}
+    assert {scenario: payload_bytes(scenario) for scenario in sizes} == sizes
     mixed = replace(READ, type="mixed", consistency="l", put_ratio=Decimal("0.25"))
     kinds = [kind_of(scenario) for scenario in (WRITE, READ, mixed, replace(WRITE, type="txn"))]
     assert kinds == ["write", "read serializable", "mixed 0.2 linearizable", "txn"]
+
+
+FULL: tuple[Kind, ...] = ("machine_full", "generator_waited", "member_waited", "link_lateness")
+THROTTLED = replace(outcome(), findings=(Finding("member_throttled", "told", "etcd1"),))
+
+
+@pytest.mark.parametrize(
+    ("held", "members", "limit"),
+    [
+        (outcome(*FULL), 3, "cores"),
+        (outcome("generator_saturated", "generator_waited"), 3, "one core"),
+        (THROTTLED, 3, "members"),
+        (outcome(), 3, "none"),
+        *((outcome(*FULL, kind), 3, None) for kind in ("machine_shared", "machine_stolen", "network_off")),
+        *((outcome(*FULL, kind), 3, None) for kind in ("leader_changed", "few_answers")),
+        (outcome(error="1 failed"), 3, None),
+        (outcome(), 5, None),
+        (replace(outcome(), machine=None), 3, None),
+    ],
+)
+def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost(held: Any, members: int, limit: Any) -> None:
+    found = sample_of(held, members, 2, "c")
+    assert (found and found.limit) == limit
+
+
+# --- what `check` prints ----------------------------------------------------------------------------------------------
+
+MANY = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 100)]
 
 
 def printed(plan: Plan, costs: MachineCosts, memory: Memory = MEMORY) -> list[str]:
@@ -287,8 +280,7 @@ def printed(plan: Plan, costs: MachineCosts, memory: Memory = MEMORY) -> list[st
 
 def test_what_check_prints_of_a_machine(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """A disk is named where an fdatasync is a large part of a floor: of 6 ms to the leader, 12 and its time beyond."""
-    many = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 100)]
-    small = plan_of(tmp_path, *many, replace(READ, name="read-l", consistency="l"))
+    small = plan_of(tmp_path, *MANY, replace(READ, name="read-l", consistency="l"))
     kept = plan_of(tmp_path, machine_cores=6, links_core=KeptCore(5, (0, 1, 2, 3, 4)))
     two = plan_of(tmp_path, WRITE, replace(WRITE, name="b"), machine_cores=4)
     assert {
@@ -304,19 +296,17 @@ def test_what_check_prints_of_a_machine(tmp_path: Path, snapshot: SnapshotAssert
 
 
 def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 100)]
     costs = known(sample(), sync_ms=0.1)
     monkeypatch.setattr(machine_costs, "read", lambda key: (costs, None))
     monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
     monkeypatch.setattr(machine, "memory_bytes", lambda: MEMORY.all_bytes)
     monkeypatch.setattr(machine, "memory_available_bytes", lambda: MEMORY.available_bytes)
     output = StringIO()
-    render_machine(plan_of(tmp_path, *many), Console(file=output, width=80))
+    render_machine(plan_of(tmp_path, *MANY), Console(file=output, width=80))
     assert f"```text\n{output.getvalue().lstrip()}```" in (DOCS / "fidelity.md").read_text(encoding="utf-8")
 
 
-def test_check_and_a_dry_run_say_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = own_place(tmp_path, monkeypatch)
+def test_check_and_a_dry_run_say_it(place: Path, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     machine_costs.add(machine.key(), [sample(frames=5, links_ns=50_000)], [])
     for words in (["check", str(plan.config.path)], ["run", str(plan.config.path), "--dry-run"]):
@@ -326,3 +316,115 @@ def test_check_and_a_dry_run_say_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     place.write_text("{")
     result = CliRunner().invoke(check.command, [str(plan.config.path)])
     assert (result.exit_code, f"  {place} is not what a run has left there" in result.output) == (0, True)
+
+
+# --- the file of costs: what is kept, bounded, ignored, and that no run fails for it ----------------------------------
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where this machine's file is for a test; whoever made it keeps new files to himself."""
+    umask = os.umask(0o077)
+    yield own_place(tmp_path, monkeypatch)
+    os.umask(umask)
+
+
+def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> None:
+    other = KEY.model_copy(update={"cores": 4})
+    assert machine_costs.add(other, [sample(links_ns=7)], []) is None
+    for number in range(20):
+        added = [sample(links_ns=number), sample(kind="txn", links_ns=number)]
+        assert machine_costs.add(KEY, added, known(sync_ms=number).syncs) is None
+    held, note = machine_costs.read(KEY)
+    assert note is None
+    for kind in ("write", "txn"):
+        assert [one.links_ns for one in held.requests if one.kind == kind] == list(range(11, 20))
+    assert [one.median_ns for one in held.syncs] == [number * MS for number in range(11, 20)]
+    assert [one.links_ns for one in machine_costs.read(other)[0].requests] == [7]
+    assert machine_costs.read(KEY.model_copy(update={"kernel": "7.0"}))[0].requests == []
+    assert (place.stat().st_mode & 0o777, os.listdir(place.parent)) == (0o644, [machine_costs.NAME])
+    for cores in range(5, 15):
+        machine_costs.add(KEY.model_copy(update={"cores": cores}), [sample()], [])
+    assert len(json.loads(place.read_text())["machines"]) == machine_costs.KEPT_MACHINES
+
+
+def test_all_samples_together_are_bounded(place: Path) -> None:
+    many = [sample(members=number) for number in range(1, machine_costs.KEPT_SAMPLES + 50)]
+    machine_costs.add(KEY, many, [])
+    assert [one.members for one in machine_costs.read(KEY)[0].requests] == [one.members for one in many[49:]]
+    assert place.stat().st_size < 1 << 20
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_costs.add(KEY, [sample()], [])
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    note = machine_costs.add(KEY, [sample(), sample()], [])
+    assert note == "what requests cost on this machine is not kept: No space left on device"
+    assert (machine_costs.read(KEY), os.listdir(place.parent)) == ((known(sample()), None), [machine_costs.NAME])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"[" * 100_000,
+        b'{"schema": 2, "machines": []}',
+        b'{"schema": 1, "machines": [], "more": 1}',
+        b'{"schema": 1, "machines": [{"machine": {"cores": -1}}]}',
+        b" " * (5 << 20),
+    ],
+)
+def test_a_file_that_is_not_ours_is_ignored_with_a_note_and_replaced(place: Path, content: bytes) -> None:
+    place.parent.mkdir()
+    place.write_bytes(content)
+    held, note = machine_costs.read(KEY)
+    assert held == known()
+    assert note == f"{place} is not what a run has left there: it is ignored, and the next run replaces it"
+    assert machine_costs.add(KEY, [sample()], []) is None
+    assert machine_costs.read(KEY) == (known(sample()), None)
+
+
+def test_what_is_no_file_at_all_is_ignored_with_a_note(place: Path) -> None:
+    place.parent.mkdir()
+    os.mkfifo(place)
+    assert "is ignored" in str(machine_costs.read(KEY)[1])
+    place.unlink()
+    place.mkdir()
+    assert "is ignored" in str(machine_costs.read(KEY)[1])
+    assert "is not kept: Is a directory" in str(machine_costs.add(KEY, [sample()], []))
+    assert os.listdir(place.parent) == [machine_costs.NAME]
+
+
+def test_a_run_keeps_what_it_has_measured(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_fakes(monkeypatch)
+    monkeypatch.setattr(measure_module, "keep_costs", costs_module.keep_costs)
+    run(tmp_path / "out.csv")
+    assert [(one.data, one.median_ns) for one in machine_costs.read(KEY)[0].syncs] == [("disk", 500_000)]
+    profiled = plan_of(tmp_path, profile=ProfileChoice(("cpu",)))
+    for plan in (plan_of(tmp_path), profiled):
+        struck = replace(outcome(), disruptions=Disruptions("1"))
+        assert costs_module.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared"), struck]) is None
+    assert len(machine_costs.read(KEY)[0].requests) == 1
+    assert place.exists()
+
+
+def test_a_run_ends_well_where_nothing_can_be_kept(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_fakes(monkeypatch)
+    monkeypatch.setattr(measure_module, "keep_costs", costs_module.keep_costs)
+    place.parent.write_text("no folder")
+    assert run(tmp_path / "out.csv").failed == 0
+    monkeypatch.setattr(machine_costs, "add", lambda *_: 1 / 0)
+    assert run(tmp_path / "out.csv").failed == 0
+    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-", "-"]
+    assert costs_module.keep_costs(plan_of(tmp_path), MACHINE, [], []) == (
+        "what requests cost on this machine is not kept: ZeroDivisionError: division by zero"
+    )

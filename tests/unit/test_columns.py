@@ -1,4 +1,4 @@
-"""What the columns of a row hold for each kind of load."""
+"""What the columns of a row hold."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.config import load_config
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.config import HttpService, StoreChoice
-from containernet_env.model.findings import load_findings
+from containernet_env.model.config import EtcdSettings, HttpService, StoreChoice
+from containernet_env.model.disruption import Carried, Disruption, Disruptions
+from containernet_env.model.findings import Effect, Finding, Kind, load_findings
 from containernet_env.model.keys import ONE_KEY, Span
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.model.search import Objective, Probe, Search, SearchResult
+from containernet_env.model.topology import RttExpectation
+from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE, row_of
 from containernet_env.stores.kinds import KINDS
 from tests.unit.answers import closed_loop, open_loop, results, schema, without_answers
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
-FACTS = RunFacts(load_config(CONFIG), "run-1", store_version="3.7.3")
-READ = Scenario(
-    name="r", type="read", total=500, clients=10, conns=2, key_size=8, val_size=256, key_space=1000, consistency="l"
-)
-NEW = ("OfferedRate_per_s", "AchievedRate_per_s", "Unsent", "Unknown", "FellBehind")
-SERVICE = tuple(f"ServiceTime_{p}%_s" for p in ("50", "95", "99", "99.9"))
+CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
+FACTS = RunFacts(CONFIG, "run-1", store_version="3.7.3")
+S, MS = 10**9, 10**6
 
 
 def outcome(scenario: Scenario, result: Mapping[str, Any] | None = None, **changes: Any) -> ScenarioOutcome:
@@ -40,104 +42,270 @@ def outcome(scenario: Scenario, result: Mapping[str, Any] | None = None, **chang
     return ScenarioOutcome(ScheduledScenario(scenario, 1), "t", 1, load=load, **changes)
 
 
-def row(scenario: Scenario, result: Mapping[str, Any] | None, error: str | None = None) -> dict[str, str]:
-    made = row_of(FACTS, outcome(scenario, result, error=error))
-    assert tuple(made) == COLUMNS
-    return made
+# --- every column of one outcome whose figures all differ, so that no two derivations can be swapped unseen -----------
+
+PERCENTILES = ("10", "25", "50", "75", "90", "95", "99", "99.9")
+SEARCH = Search((Objective("95", 5_000_000), Objective("99", 50_000_000)), Decimal(10), Decimal(1000))
+PROBE = Probe(1, "repeat", Decimal("251.5"), 6.5, 7, "held", "", (0.004, 0.04))
 
 
-def values(made: dict[str, str], *columns: str) -> list[str]:
-    return [made[column] for column in columns]
+def percentiles(first: int) -> dict[str, float | None]:
+    return {percent: index / 100 for index, percent in enumerate(PERCENTILES, first)}
 
 
-def test_a_closed_loop_has_no_schedule() -> None:
-    made = row(READ, closed_loop(ok=998, failed=2, outcomes={"ok": 998, "failed": 0, "unknown": 2, "unsent": 0}))
-    assert values(made, *NEW) == ["-", "-", "-", "2", "-"]
-    assert values(made, *SERVICE) == ["-"] * 4
-    assert values(made, "Errors", "Excluded", "GeneratorLate") == ["2", "2", "-"]
-
-
-def test_an_open_loop_shows_its_rate_and_both_times() -> None:
-    result = open_loop(
-        schedule__fell_behind=True,
-        schedule__unsent=4,
-        rate_offered_per_s=500.0,
-        rate_achieved_per_s=499.87654,
-        outcomes__unknown=2,
-        outcomes__unsent=4,
-        schedule__generator_late=3,
-        service_time__percentiles_s__50=0.001,
-        service_time__percentiles_s__95=0.0012345678,
-        service_time__percentiles_s__99=0.003,
+def every_figure() -> ScenarioOutcome:
+    counts: dict[str, Any] = {"requests": 2000, "ok": 1900, "failed": 60, "done": 1960, "requests_per_s": 253.25}
+    counts["outcomes"] = {"ok": 1900, "failed": 50, "unknown": 10, "unsent": 40}
+    times = {"total_s": 7.5, "drain_s": 0.4375, "slowest_s": 0.9, "fastest_s": 0.1, "average_s": 0.2, "stddev_s": 0.05}
+    client = {"busy_ratio": 0.0625, "pauses": 6, "paused_s": 0.375, "run_delay_s": 0.3125, "mean_run_delay_s": 0.0001}
+    schedule = {"fell_behind": True, "unsent": 40, "generator_late": 3, "late": 5}
+    made = open_loop(
+        **counts | times | client,
+        **{f"schedule__{name}": value for name, value in schedule.items()},
+        rate_achieved_per_s=261.5,
+        percentiles_s=percentiles(11),
+        response_time__percentiles_s=percentiles(21) | {"99.99": None},
+        service_time__percentiles_s=percentiles(31) | {"99.99": None},
     )
-    made = row(replace(READ, rate=Decimal(500)), result)
-    assert values(made, *NEW) == ["500.0000", "499.8765", "4", "2", "yes"]
-    assert values(made, *SERVICE) == ["0.001000", "0.001235", "0.003000", "-"]
-    assert values(made, "GeneratorLate", "Excluded") == ["3", "6"]
-    assert values(row(replace(READ, rate=Decimal(500)), open_loop()), "FellBehind", "Unsent", "Error") == [
-        "no",
-        "0",
-        "-",
-    ]
+    rows = [(0, 1_900_000_000), (None, None), (3_500_000_000, 4_900_000_000)]
+    timeline = [{"first_ok_ns": first, "last_ok_ns": last, "gap_ns": 0, "gap_end_ns": last} for first, last in rows]
+    sizes = {"total": 2000, "clients": 12, "conns": 7, "key_size": 9, "val_size": 250, "key_space": 100}
+    asked: dict[str, Any] = {
+        "name": "m",
+        "type": "mixed",
+        "consistency": "s",
+        "target": "etcd2",
+        "put_ratio": Decimal("0.5"),
+    }
+    kill = Disruption(verb="kill", target="leader", at_ns=2 * S)
+    loss = Disruption(verb="loss", target="etcd3", every_ns=5 * S, value=0.01)
+    scenario = Scenario(**sizes | asked, rate=Decimal("267.25"), search=SEARCH, events=(kill, loss))
+    carried = (
+        Carried(1, 1, "event", "kill", "leader", None, ("etcd1",), 2 * S, 9, 2_000_000_000, "etcd1"),
+        Carried(2, 1, "event", "loss", "etcd3", 0.01, ("etcd3",), 5 * S, 12, 5_001_000_000, "etcd2"),
+        Carried(0, 1, "end", "restart", "etcd1", None, ("etcd1",), None, 13, 7 * S),
+    )
+    used = Consumers(
+        members={"etcd1": Consumption(cpu_ns=S), "etcd2": Consumption(cpu_ns=2 * S)},
+        client=Consumption(cpu_ns=875_000_000, throttled_ns=125_400_000),
+        links=Consumption(cpu_ns=500_000_000),
+        driver=Consumption(cpu_ns=77),
+        machine=Consumption(cpu_ns=99, steal_ns=250_000_000),
+    )
+    network = {"links": {}, "ports": {}, "stamps": "read", "lateness": {"count": 9, "p99_ns": 20_300}}
+    led: dict[str, Any] = {"leader": "etcd1>etcd3", "leader_at_start": "etcd1", "term_at_start": 4, "term_at_end": 6}
+    findings: tuple[tuple[Kind, Effect], ...] = (
+        ("few_answers", "unknown"),
+        ("links_paused", "invalid"),
+        ("fell_behind", "told"),
+    )
+    return ScenarioOutcome(
+        ScheduledScenario(scenario, 3, "5ce7a810", attempt=2),
+        "2026-01-01T00:00:00.000Z",
+        1,
+        **led,
+        cluster=2,
+        reused="cluster",
+        floor_s=0.2,
+        load=LoadResult.from_json(made | {"longest_gap_s": 1.4, "timeline": timeline, "second_tries": 13}),
+        network=LinkStatistics(network),
+        disruptions=Disruptions("7/m/3.2", carried),
+        machine=Usage(2 * S, used),
+        search=SearchResult(SEARCH, "found", Decimal("251.5"), Decimal("264.25"), "held", (PROBE,) * 23),
+        error="60 requests failed",
+        findings=tuple(Finding(kind, effect, "text") for kind, effect in findings),
+    )
 
 
-def test_a_load_in_which_nothing_succeeded_has_no_times() -> None:
-    made = row(replace(READ, rate=Decimal(500)), without_answers(open_loop(), 50), "all failed")
-    assert values(made, *SERVICE, "50%", "99%", "Slowest", "Requests/sec") == ["-"] * 8
-    assert made["Errors"] == "50"
+def test_every_column_holds_its_own_figure(snapshot: SnapshotAssertion) -> None:
+    nodes = tuple(
+        replace(node, cpus=Decimal(index) / 2, memory_bytes=index * 2**20) for index, node in enumerate(CONFIG.nodes, 1)
+    )
+    client = replace(CONFIG.client, cpus=Decimal("1.5"), memory_bytes=2**28)
+    config = replace(CONFIG, nodes=nodes, client=client, etcd=EtcdSettings(data="tmpfs", leader="etcd2"))
+    proof = NetworkProof("before", (Check("etcd1>s1", "loss", "unproved", "0.1 %"),))
+    rtt = RttExpectation("etcd1", "etcd2", 12_000_000, 12_003_400)
+    machine: dict[str, Any] = {
+        "machine": "node7",
+        "cpu_model": "cpu x",
+        "cores": 4,
+        "kernel": "6.18.1",
+        "labs": 2,
+        "links_cpu": 1,
+    }
+    run = {"seed": 4711, "config_hash": "c0ffee", "commit": "abc", "hosts": "containernet", "links": "tclink"}
+    run |= {"congestion_control": "bbr", "timing": {"heartbeat_ms": 130, "election_ms": 1300}, "realtime": False}
+    store = {"second_tries": True, "store_version": "3.7.3"}
+    of_network = {"rtt": rtt, "rtt_measured_ns": 12_023_600, "network": proof}
+    facts = RunFacts(config, "run-7", **machine | run | store | of_network)
+    row = row_of(facts, every_figure())
+    assert tuple(row) == COLUMNS
+    assert row == snapshot
 
 
-def test_a_row_not_run_says_what_was_asked() -> None:
-    made = row(replace(READ, rate=Decimal("0.5")), None, "not run: x")
-    assert values(made, "OfferedRate_per_s", "AchievedRate_per_s", "RequestCount") == ["0.5000", "-", "500"]
+# --- what single columns hold in each case ----------------------------------------------------------------------------
+
+READ = Scenario(
+    name="r", type="read", total=500, clients=10, conns=2, key_size=8, val_size=256, key_space=1000, consistency="l"
+)
+RATED = replace(READ, rate=Decimal(500))
+TIMED = replace(READ, total=None, duration_ns=10 * S)
+WRITE = replace(READ, type="write", consistency=None)
+MIXED = replace(READ, type="mixed", put_ratio=Decimal("0.2"))
+TXN = replace(WRITE, type="txn")
+NO_SERVICE_TIME = {f"ServiceTime_{p}%_s": "-" for p in ("50", "95", "99", "99.9")}
+NO_READ = dict.fromkeys(("ReadSpan", "ReadLimit", "ReadAnswer", "Consistency"), "-")
+SIZES = {"KeySize": "8", "ValueSize": "256"}
+ZOOKEEPER = replace(FACTS, second_tries=True)
+SECOND_TRIES = closed_loop() | {"second_tries": 7}
+FEW, MANY = open_loop(), closed_loop()
+OUTCOMES = {"ok": 998, "failed": 0, "unknown": 2, "unsent": 0}
+BEHIND = open_loop(
+    schedule__fell_behind=True,
+    schedule__unsent=4,
+    rate_offered_per_s=500.0,
+    rate_achieved_per_s=499.87654,
+    outcomes__unknown=2,
+    outcomes__unsent=4,
+    schedule__generator_late=3,
+    service_time__percentiles_s__50=0.001,
+    service_time__percentiles_s__95=0.0012345678,
+    service_time__percentiles_s__99=0.003,
+)
 
 
-def test_the_request_count_of_a_duration_follows_from_its_rate() -> None:
-    timed = replace(READ, total=None, duration_ns=10**10)
-    assert row(timed, None, "not run: x")["RequestCount"] == "-"
-    assert row(replace(timed, rate=Decimal(500)), None)["RequestCount"] == "5000"
+def reads(columns: Any, **span: Any) -> Any:
+    return FACTS, outcome(replace(READ, span=Span(**span))), dict(zip(NO_READ, columns, strict=False))
 
 
-def test_the_requests_of_a_duration_without_a_rate_are_those_that_were_sent() -> None:
-    timed = replace(READ, total=None, duration_ns=10**10)
-    assert row(timed, closed_loop(requests=1000))["RequestCount"] == "1000"
+def linked(links: list[LinkSpec], jitter: str, loss: str) -> Any:
+    """A row of members with these links."""
+    nodes = tuple(replace(CONFIG.nodes[0], link=link) for link in links)
+    facts = replace(FACTS, config=replace(CONFIG, nodes=nodes))
+    return facts, outcome(READ), {"LinkJitter_ms": jitter, "LinkLoss_ratio": loss}
+
+
+def late(network: dict[str, Any] | None, stamps: str, lateness_us: str) -> Any:
+    seen = LinkStatistics(network) if network is not None else None
+    shown = {"LinkStamps": stamps, "LinkLateness_99%_us": lateness_us}
+    return FACTS, outcome(READ, network=seen), shown
+
+
+def varied() -> RunFacts:
+    node, *others = CONFIG.nodes
+    client = replace(CONFIG.client, link=LinkSpec(DirectionSpec(MS, 10**8), DirectionSpec(2 * MS)))
+    small = replace(node, cpus=Decimal("0.5"), memory_bytes=None)
+    timing = {"heartbeat_ms": 100, "election_ms": 1000, "heartbeat_from": "default"}
+    config = replace(CONFIG, nodes=(small, *others), client=client)
+    return replace(FACTS, config=config, timing=timing, congestion_control="cubic")
+
+
+PLAIN, JITTERY = LinkSpec.symmetric(3 * MS, 10**9), Jitter("normal", 500_000)
+CASES: dict[str, tuple[RunFacts, ScenarioOutcome, dict[str, str]]] = {
+    "a closed loop has no schedule": (
+        FACTS,
+        outcome(READ, closed_loop(ok=998, failed=2, outcomes=OUTCOMES)),
+        dict.fromkeys(("OfferedRate_per_s", "AchievedRate_per_s", "Unsent", "FellBehind", "GeneratorLate"), "-")
+        | {"Unknown": "2", "Errors": "2", "Excluded": "2", **NO_SERVICE_TIME},
+    ),
+    "an open loop has its rate and both times": (
+        FACTS,
+        outcome(RATED, BEHIND),
+        {"OfferedRate_per_s": "500.0000", "AchievedRate_per_s": "499.8765", "Unsent": "4", "Unknown": "2"}
+        | {"FellBehind": "yes", "GeneratorLate": "3", "Excluded": "6", "ServiceTime_50%_s": "0.001000"}
+        | {"ServiceTime_95%_s": "0.001235", "ServiceTime_99%_s": "0.003000", "ServiceTime_99.9%_s": "-"},
+    ),
+    "an open loop that kept up": (FACTS, outcome(RATED, FEW), {"FellBehind": "no", "Unsent": "0", "Error": "-"}),
+    "nothing succeeded": (
+        FACTS,
+        outcome(RATED, without_answers(FEW, 50), error="all failed"),
+        dict.fromkeys(("50%", "99%", "Slowest", "Requests/sec"), "-") | {"Errors": "50", **NO_SERVICE_TIME},
+    ),
+    "not run": (
+        FACTS,
+        outcome(replace(READ, rate=Decimal("0.5")), error="not run: x"),
+        {"OfferedRate_per_s": "0.5000", "AchievedRate_per_s": "-", "RequestCount": "500"},
+    ),
+    "the text of an error stays on one line": (
+        FACTS,
+        outcome(READ, error='first line\n  second, "quoted"\tline'),
+        {"Error": 'first line second, "quoted" line'},
+    ),
+    "a duration": (FACTS, outcome(TIMED), {"RequestCount": "-"}),
+    "a duration with a rate": (FACTS, outcome(replace(TIMED, rate=Decimal(500))), {"RequestCount": "5000"}),
+    "a duration that sent": (FACTS, outcome(TIMED, closed_loop(requests=1000)), {"RequestCount": "1000"}),
     # Poisson arrivals make the rate's number of requests on average only.
-    poisson = replace(timed, rate=Decimal(5), arrival="poisson")
-    assert row(poisson, open_loop(requests=50))["RequestCount"] == "50"
-
-
-def test_a_percentile_that_cannot_be_told_from_the_slowest_is_left_out() -> None:
-    few = open_loop()
-    assert few["ok"] == 50 and few["percentiles_s"]["99"] == few["slowest_s"]
-    made = row(replace(READ, rate=Decimal(100)), few)
-    assert values(made, "99%", "99.9%", "ServiceTime_99%_s", "ServiceTime_99.9%_s") == ["-"] * 4
+    "a duration with Poisson arrivals": (
+        FACTS,
+        outcome(replace(TIMED, rate=Decimal(5), arrival="poisson"), open_loop(requests=50)),
+        {"RequestCount": "50"},
+    ),
     # The seed's own columns keep its meaning.
-    assert made["95%"] == f"{few['percentiles_s']['95']:.6f}"
-    many = closed_loop()
-    assert many["ok"] == 1000 and values(row(READ, many), "99%", "99.9%") == [
-        f"{many['response_time']['percentiles_s'][p]:.6f}" for p in ("99", "99.9")
-    ]
+    "percentiles that cannot be told from the slowest": (
+        FACTS,
+        outcome(replace(READ, rate=Decimal(100)), FEW),
+        dict.fromkeys(("99%", "99.9%", "ServiceTime_99%_s", "ServiceTime_99.9%_s"), "-")
+        | {"95%": f"{FEW['percentiles_s']['95']:.6f}"},
+    ),
+    "percentiles of many": (
+        FACTS,
+        outcome(READ, MANY),
+        {f"{p}%": f"{MANY['response_time']['percentiles_s'][p]:.6f}" for p in ("99", "99.9")},
+    ),
+    "a mixed load has what writes and reads have": (
+        FACTS,
+        outcome(MIXED),
+        {"TestType": "mixed", "Consistency": "l", **SIZES},
+    ),
+    "a write": (FACTS, outcome(WRITE), NO_READ | SIZES),
+    "a transaction": (FACTS, outcome(TXN), NO_READ | SIZES),
+    "second tries of writes": (ZOOKEEPER, outcome(WRITE, SECOND_TRIES), {"SecondTries": "7"}),
+    "no second tries": (ZOOKEEPER, outcome(WRITE, closed_loop()), {"SecondTries": "0"}),
+    "second tries of mixed loads": (ZOOKEEPER, outcome(MIXED, SECOND_TRIES), {"SecondTries": "7"}),
+    "reads are not tried again": (ZOOKEEPER, outcome(READ, closed_loop()), {"SecondTries": "-"}),
+    "transactions are not tried again": (ZOOKEEPER, outcome(TXN, closed_loop()), {"SecondTries": "-"}),
+    "a write that was not run": (ZOOKEEPER, outcome(WRITE), {"SecondTries": "-"}),
+    "a store without second tries": (FACTS, outcome(WRITE, closed_loop()), {"SecondTries": "-"}),
+    "one key": (FACTS, outcome(replace(READ, span=ONE_KEY)), {"ReadSpan": "1 key", "ReadAnswer": "values"}),
+    "keys": reads(("100 keys", "10", "values"), keys=100, limit=10),
+    "a prefix": reads(("prefix d/0", "-", "keys"), prefix="d/0", answer="keys"),
+    "a range": reads(("a to b", "7", "count"), start="a", end="b", limit=7, answer="count"),
+    **{
+        f"real-time priority {realtime}": (replace(FACTS, realtime=realtime), outcome(READ), {"Realtime": shown})
+        for realtime, shown in ((True, "yes"), (False, "no"), (None, "-"))
+    },
+    "no network": late(None, "-", "-"),
+    "no lateness": late({"stamps": None, "lateness": None}, "-", "-"),
+    "no frames": late({"lateness": {"count": 0, "p99_ns": 0}}, "-", "-"),
+    "late frames": late({"stamps": "read", "lateness": {"count": 5, "p99_ns": 1_234_567}}, "read", "1234.6"),
+    "plain links": linked([PLAIN, PLAIN], "0", "0"),
+    "jitter in one direction": linked(
+        [LinkSpec(DirectionSpec(3 * MS, jitter=JITTERY), DirectionSpec(3 * MS))] * 2, "normal 0.5/0", "0"
+    ),
+    "jitter of one link": linked(
+        [LinkSpec(*[DirectionSpec(3 * MS, jitter=Jitter("uniform", MS, reorder=True))] * 2), PLAIN],
+        "uniform 1 reordering;0",
+        "0",
+    ),
+    "rare loss": linked([LinkSpec(*[DirectionSpec(loss=IndependentLoss(1e-7))] * 2)] * 2, "0", "0.0000001"),
+    "loss in bursts": linked(
+        [LinkSpec(DirectionSpec(loss=GilbertElliottLoss(0.01, 0.03)), DirectionSpec())], "0", "0.25 in bursts/0"
+    ),
+    "what was varied": (
+        varied(),
+        outcome(READ),
+        {"Cpus": "0.5;1;1", "Memory_bytes": "unlimited;536870912;536870912", "ClientCpus": "unlimited"}
+        | {"ClientLink": "1/2 ms 100/unlimited Mbit/s", "CongestionControl": "cubic"}
+        | {"Heartbeat_ms": "100", "ElectionTimeout_ms": "1000", "Data": "disk"},
+    ),
+}
 
 
-def test_a_mixed_load_has_what_writes_and_reads_have() -> None:
-    made = row(replace(READ, type="mixed", put_ratio=Decimal("0.2")), None)
-    assert values(made, "TestType", "KeySize", "ValueSize", "Consistency") == ["mixed", "8", "256", "l"]
-
-
-def test_second_tries_are_told_where_the_store_has_them() -> None:
-    zookeeper = replace(FACTS, second_tries=True)
-    write = replace(READ, type="write", consistency=None)
-    mixed, txn = replace(READ, type="mixed", put_ratio=Decimal("0.2")), replace(write, type="txn")
-    for facts, scenario, told, shown in (
-        (zookeeper, write, {"second_tries": 7}, "7"),
-        (zookeeper, write, {}, "0"),
-        (zookeeper, mixed, {"second_tries": 7}, "7"),
-        (zookeeper, READ, {}, "-"),
-        (zookeeper, txn, {}, "-"),
-        (FACTS, write, {}, "-"),
-    ):
-        assert row_of(facts, outcome(scenario, closed_loop() | told))["SecondTries"] == shown
-    assert row_of(zookeeper, outcome(write))["SecondTries"] == "-"
+@pytest.mark.parametrize("name", CASES)
+def test_columns(name: str) -> None:
+    facts, held, shown = CASES[name]
+    made = row_of(facts, held)
+    assert tuple(made) == COLUMNS and {column: made[column] for column in shown} == shown
 
 
 def test_the_columns_say_of_every_store_what_it_puts_there() -> None:
@@ -151,70 +319,14 @@ def test_the_columns_say_of_every_store_what_it_puts_there() -> None:
             assert f"`{re.sub(r'[0-9]+', 'N', words)}`" in meanings["Consistency"], kind.name
 
 
-def test_a_row_says_what_a_read_asks_for() -> None:
-    columns = ("ReadSpan", "ReadLimit", "ReadAnswer")
-    for span, shown in (
-        (ONE_KEY, ["1 key", "-", "values"]),
-        (Span(keys=100, limit=10), ["100 keys", "10", "values"]),
-        (Span(prefix="d/0", answer="keys"), ["prefix d/0", "-", "keys"]),
-        (Span(start="a", end="b", limit=7, answer="count"), ["a to b", "7", "count"]),
-    ):
-        assert values(row(replace(READ, span=span), None), *columns) == shown
-    for writes in (replace(READ, type="write", consistency=None), replace(READ, type="txn", consistency=None)):
-        made = row(writes, None)
-        assert values(made, *columns, "Consistency", "KeySize", "ValueSize") == ["-"] * 4 + ["8", "256"]
+def test_names_of_numbers_carry_their_unit() -> None:
+    """All but counts and the seed's own columns, whose percentiles `99%` and `99.9%` continue."""
+    for column in TABLE[len(SEED_COLUMNS) :]:
+        if column.number and column.unit and column.name not in ("99%", "99.9%"):
+            assert column.name.endswith(("_per_s", f"_{column.unit}")), column.name
 
 
-@pytest.mark.parametrize(("realtime", "shown"), [(True, "yes"), (False, "no"), (None, "-")])
-def test_a_row_says_whether_the_links_had_real_time_priority(realtime: bool | None, shown: str) -> None:
-    facts = replace(FACTS, realtime=realtime)
-    made = row_of(facts, outcome(READ))
-    assert made["Realtime"] == shown
-
-
-@pytest.mark.parametrize(
-    ("network", "shown"),
-    [
-        (None, ["-", "-"]),
-        ({"stamps": None, "lateness": None}, ["-", "-"]),
-        ({"lateness": {"count": 0, "p99_ns": 0}}, ["-", "-"]),
-        ({"stamps": "read", "lateness": {"count": 5, "p99_ns": 1_234_567}}, ["read", "1234.6"]),
-    ],
-)
-def test_a_row_says_how_late_its_frames_were(network: dict[str, Any] | None, shown: list[str]) -> None:
-    seen = LinkStatistics(network) if network is not None else None
-    made = row_of(FACTS, outcome(READ, network=seen))
-    assert values(made, "LinkStamps", "LinkLateness_99%_us") == shown
-
-
-MS = 1_000_000
-PLAIN = LinkSpec.symmetric(3 * MS, 10**9)
-
-
-@pytest.mark.parametrize(
-    ("links", "jitter", "loss"),
-    [
-        ([PLAIN, PLAIN], "0", "0"),
-        ([LinkSpec.symmetric()] * 2, "0", "0"),
-        (
-            [LinkSpec(DirectionSpec(3 * MS, jitter=Jitter("normal", 500_000)), DirectionSpec(3 * MS))] * 2,
-            "normal 0.5/0",
-            "0",
-        ),
-        (
-            [LinkSpec(*[DirectionSpec(3 * MS, jitter=Jitter("uniform", MS, reorder=True))] * 2), PLAIN],
-            "uniform 1 reordering;0",
-            "0",
-        ),
-        ([LinkSpec(*[DirectionSpec(loss=IndependentLoss(1e-7))] * 2)] * 2, "0", "0.0000001"),
-        ([LinkSpec(DirectionSpec(loss=GilbertElliottLoss(0.01, 0.03)), DirectionSpec())], "0", "0.25 in bursts/0"),
-    ],
-)
-def test_a_row_tells_jitter_and_loss_of_the_members_links(links: list[LinkSpec], jitter: str, loss: str) -> None:
-    nodes = tuple(replace(FACTS.config.nodes[0], link=link) for link in links)
-    facts = replace(FACTS, config=replace(FACTS.config, nodes=nodes))
-    made = row_of(facts, outcome(READ))
-    assert values(made, "LinkJitter_ms", "LinkLoss_ratio") == [jitter, loss]
+# --- only fields that every result has --------------------------------------------------------------------------------
 
 
 class Recorder(dict[str, Any]):
@@ -253,37 +365,9 @@ def required_at(path: tuple[str, ...]) -> set[str]:
 def test_every_example_makes_a_row_of_fields_that_every_result_has(asked: str) -> None:
     read: set[tuple[str, ...]] = set()
     result = Recorder(results()[asked], (), read)
-    figures = row(READ, result)
+    figures = row_of(FACTS, outcome(READ, result))
     tuple(load_findings(LoadResult.from_json(result)))
     assert ("outcomes", "unknown") in read, "nothing was recorded"
     for *parents, name in read:
         assert name in required_at(tuple(parents)), f"{'.'.join((*parents, name))} is read and not required"
     assert figures["Errors"] == str(result["failed"])
-
-
-def test_a_row_says_what_was_varied() -> None:
-    node, *others = FACTS.config.nodes
-    small = replace(node, cpus=Decimal("0.5"), memory_bytes=None)
-    client = replace(FACTS.config.client, link=LinkSpec(DirectionSpec(MS, 10**8), DirectionSpec(2 * MS)))
-    facts = replace(
-        FACTS,
-        config=replace(FACTS.config, nodes=(small, *others), client=client),
-        timing={"heartbeat_ms": 100, "election_ms": 1000, "heartbeat_from": "default"},
-        congestion_control="cubic",
-    )
-    made = row_of(facts, outcome(READ))
-    assert values(made, "Cpus", "Memory_bytes") == ["0.5;1;1", "unlimited;536870912;536870912"]
-    assert values(made, "ClientLink", "ClientCpus") == ["1/2 ms 100/unlimited Mbit/s", "unlimited"]
-    assert values(made, "Heartbeat_ms", "ElectionTimeout_ms", "Data") == ["100", "1000", "disk"]
-    assert made["CongestionControl"] == "cubic"
-
-
-def test_the_text_of_a_row_stays_on_one_line() -> None:
-    assert row(READ, None, 'first line\n  second, "quoted"\tline')["Error"] == 'first line second, "quoted" line'
-
-
-def test_names_of_numbers_carry_their_unit() -> None:
-    """All but counts and the seed's own columns, whose percentiles `99%` and `99.9%` continue."""
-    for column in TABLE[len(SEED_COLUMNS) :]:
-        if column.number and column.unit and column.name not in ("99%", "99.9%"):
-            assert column.name.endswith(("_per_s", f"_{column.unit}")), column.name
