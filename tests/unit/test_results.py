@@ -5,21 +5,28 @@ from __future__ import annotations
 import csv
 import errno
 import os
+import resource
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import UsageError
 from containernet_env.results import csv_file as results
-from containernet_env.results import whole_lines
+from containernet_env.results import place, whole_lines
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, as_markdown
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.run_directory import RunDirectory
+from containernet_env.results.run_files import Proof
+from containernet_env.runs.keeper import RowsNotWrittenError
 from tests.unit.disk import file_limit
 from tests.unit.generated import check_block
+from tests.unit.run_fakes import FakeTestbed, on_fakes, run
 
 README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 
@@ -76,20 +83,17 @@ def test_the_readme_has_the_table_of_columns(snapshot: SnapshotAssertion) -> Non
     check_block(README, "columns", "containernet_env/results/columns.py", as_markdown(), snapshot)
 
 
-def test_any_other_header_is_refused_and_the_file_untouched(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    path.write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(UsageError, match=r"(?s)not a results file.*'a,b,c'"):
-        ResultsFile(path).open()
-    assert path.read_text() == "a,b,c\n1,2,3\n"
+def with_rows(path: Path, *appended: str | bytes) -> Path:
+    """A file with one row, and what somebody else appended to it."""
+    opened(path).append({"TestType": "write"})
+    with path.open("ab") as file:
+        for text in appended:
+            file.write(text.encode() if isinstance(text, str) else text)
+    return path
 
 
 def test_a_torn_last_line_is_ended_reported_and_never_joined(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    opened(path).append({"TestType": "write"})
-    with path.open("a") as torn:
-        torn.write("read,3,10")
-    file = ResultsFile(path)
+    file = ResultsFile(path := with_rows(tmp_path / "out.csv", "read,3,10"))
     (mended,) = file.open().notes
     assert "torn" in mended
     file.append({"TestType": "read"})
@@ -97,38 +101,29 @@ def test_a_torn_last_line_is_ended_reported_and_never_joined(tmp_path: Path) -> 
     assert lines(path)[3].startswith("read,-,-")
 
 
-def test_a_last_line_that_is_none_of_a_csv_is_torn(tmp_path: Path) -> None:
-    """A carriage return within it: a run that was to append to it ended with a traceback of the csv module."""
-    path = tmp_path / "out.csv"
-    opened(path).append({"TestType": "write"})
-    with path.open("a") as torn:
-        torn.write("read,3\r10,1\r,2")
-    (mended,) = ResultsFile(path).open().notes
-    assert "torn" in mended
+@pytest.mark.parametrize(
+    ("appended", "notes"),
+    [
+        # A run that was to append to it ended with a traceback of the csv module.
+        ("read,3\r10,1\r,2", 1),
+        ("write,3,é".encode()[:-1], 1),  # cut within a character
+        ("not a row\n" * 1020, 21),  # a line of output for each of them
+    ],
+)
+def test_what_is_no_row_is_left_out_and_told_in_few_lines(tmp_path: Path, appended: str | bytes, notes: int) -> None:
+    path = with_rows(tmp_path / "out.csv", appended)
     told: list[str] = []
-    assert len(results.load(path, told.append)) == 1
-    assert len(told) == 1
+    assert (len(results.load(path, told.append)), len(told)) == (1, notes)
+    assert notes == 1 or told[-1].endswith("1,000 more lines are left out for such reasons")
+    assert ("torn" in str(ResultsFile(path).open().notes)) == (notes == 1)
 
 
-def test_a_header_without_end_is_shown_by_its_beginning(tmp_path: Path) -> None:
-    """A quote that never closes, before 200 kB: all of it was in the message."""
-    path = tmp_path / "out.csv"
-    path.write_text('"' + "x" * 200_000)
-    with pytest.raises(UsageError, match="unknown header") as refused:
-        results.load(path)
-    assert len(str(refused.value)) < 400
-
-
-def test_of_many_lines_that_are_left_out_a_few_are_named(tmp_path: Path) -> None:
-    """A file of something else below our header: a line of output for each of its lines."""
-    path = tmp_path / "out.csv"
-    opened(path).append({"TestType": "write"})
-    with path.open("a") as file:
-        file.write("not a row\n" * 1020)
-    told: list[str] = []
-    assert len(results.load(path, told.append)) == 1
-    assert len(told) == 21
-    assert told[-1].endswith("1,000 more lines are left out for such reasons")
+def test_a_whole_last_row_without_its_end_is_called_whole(tmp_path: Path) -> None:
+    path = with_rows(tmp_path / "out.csv")
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert ResultsFile(path).open().notes == (
+        f"{path}: its last line had no end (a killed run); it has been ended and is whole",
+    )
 
 
 @pytest.mark.parametrize("length", [1, 5, 100])
@@ -144,14 +139,6 @@ def test_a_misspelt_column_is_an_error_not_a_lost_value(tmp_path: Path) -> None:
         opened(tmp_path / "out.csv").append({"Eror": "x"})
 
 
-def test_an_unwritable_place_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot write results"):
-        ResultsFile(tmp_path / "file" / "out.csv").open()
-    with pytest.raises(UsageError, match="cannot write results"):
-        ResultsFile(tmp_path).open()
-
-
 def test_load_gives_numbers_where_there_are_numbers(tmp_path: Path) -> None:
     file = opened(tmp_path / "out.csv")
     file.append({"TestType": "write", "Total": "1.5", "Errors": "0", "LinkDelay_ms": "3"})
@@ -160,16 +147,6 @@ def test_load_gives_numbers_where_there_are_numbers(tmp_path: Path) -> None:
     assert frame["Total"].tolist()[0] == 1.5
     assert frame["Total"].isna().tolist() == [False, True]
     assert frame["LinkDelay_ms"].tolist()[0] == "3"
-
-
-def test_under_sudo_the_file_belongs_to_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[Path, int, int]] = []
-    monkeypatch.setenv("SUDO_UID", "1234")
-    monkeypatch.setenv("SUDO_GID", "567")
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("os.chown", lambda path, uid, gid: given.append((path, uid, gid)))
-    opened(tmp_path / "out.csv")
-    assert given == [(tmp_path / "out.csv", 1234, 567)]
 
 
 # --- What cannot be written -------------------------------------------------------------------------------------------
@@ -215,51 +192,110 @@ def test_a_row_that_was_not_forced_to_disk_is_not_in_the_file(
     assert rows_of(tmp_path / "out.csv") == []
 
 
-def test_a_header_that_finds_no_room_leaves_no_file(tmp_path: Path) -> None:
+def socket(path: Path) -> None:
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "another header": (lambda out: out.write_text("a,b,c\n1,2,3\n"), r"(?s)not a results file.*'a,b,c'"),
+    # A quote that never closes, before 200 kB: all of it was in the message.
+    "a header without end": (lambda out: out.write_text('"' + "x" * 200_000), "unknown header"),
+    "a folder": (Path.mkdir, "cannot write results"),
+    # A FIFO hung while the lock was held; /dev/full made the driver grow to 24 GB.
+    "a fifo": (os.mkfifo, r"cannot write results to .*\n  Name a file"),
+    "a socket": (socket, r"cannot write results to .*\n  Name a file"),
+    "/dev/null": (lambda out: out.symlink_to("/dev/null"), r"cannot write results to .*\n  Name a file"),
+    "/dev/full": (lambda out: out.symlink_to("/dev/full"), r"cannot write results to .*\n  Name a file"),
+    # The remedy was `dmesg`.
+    "a link into a missing folder": (lambda out: out.symlink_to(out.parent / "missing" / "out.csv"), "symbolic link"),
+    "a link to itself": (lambda out: out.symlink_to(out), "symbolic link"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_results_file_is_refused_and_left_alone(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "out.csv"
+    make, words = REFUSED[what]
+    make(path)
+    before = path.read_text() if path.is_file() and "header" in what else None
+    with pytest.raises(UsageError, match=words) as refused:
+        ResultsFile(path).open()
+    assert len(str(refused.value)) < 500 and "dmesg" not in str(refused.value)
+    if before is not None:
+        with pytest.raises(UsageError, match="unknown header") as unread:
+            results.load(path)
+        assert len(str(unread.value)) < 400 and path.read_text() == before
+
+
+def test_a_place_that_takes_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write results"):
+        ResultsFile(tmp_path / "file" / "out.csv").open()
     with file_limit(100), pytest.raises(UsageError, match=r"cannot write results to .*out.csv: File too large\n"):
         ResultsFile(tmp_path / "out.csv").open()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        with pytest.raises(UsageError, match="ulimit -n"):  # and not dmesg
+            ResultsFile(tmp_path / "out.csv").open()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert not (tmp_path / "out.csv").exists()
 
 
-@pytest.mark.parametrize("kind", ["fifo", "/dev/null", "/dev/full", "socket"])
-def test_what_is_no_regular_file_is_refused_when_it_is_open_and_never_waited_for(tmp_path: Path, kind: str) -> None:
-    """A FIFO hung while the lock was held; /dev/full made the driver grow to 24 GB."""
-    path = tmp_path / "out.csv"
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "socket":
-        os.mknod(path, stat.S_IFSOCK | 0o600)
-    else:
-        path.symlink_to(kind)
-    with pytest.raises(UsageError, match=r"cannot write results to .*\n  Name a file"):
-        ResultsFile(path).open()
+def test_the_room_is_looked_for_where_a_link_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OUT as a symbolic link to a file on another file system, which is full: found out by the first row."""
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "out.csv").touch()
+    (tmp_path / "out.csv").symlink_to(there / "out.csv")
+    looked: list[Path] = []
+    monkeypatch.setattr(place, "_check_folder", lambda folder, out, needed: looked.append(folder))
+    place.check_place(tmp_path / "out.csv", 1)
+    assert there in looked
+
+
+def test_new_files_are_on_disk_before_they_have_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power failure the name of a manifest led to an empty file, and a new CSV was not found again."""
+    done: list[str | int] = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(os.fstat(fd).st_ino), fsync(fd))[1])
+    monkeypatch.setattr(Path, "replace", lambda self, to: (done.append("replace"), replace(self, to))[1])
+    ResultsFile(tmp_path / "out.csv").open()
+    assert tmp_path.stat().st_ino in done
+    done.clear()
+    proof = Proof(at="", at_ns=0, passed=True, problems=[], unproved=[], pairs=[])
+    RunDirectory(tmp_path / "out.csv", "run-1").add_proof(proof)
+    assert isinstance(done[0], int) and done[1] == "replace"
 
 
 # --- The file is no longer where it was -------------------------------------------------------------------------------
 
 
-def lose(path: Path, how: str) -> None:
-    if how == "removed":
-        path.unlink()
-    elif how == "renamed":
-        path.rename(path.with_name("other.csv"))
-    elif how == "replaced":
-        path.with_name("other.csv").write_text("an editor's\n")
-        path.with_name("other.csv").rename(path)
-    elif how == "folder removed":
-        shutil.rmtree(path.parent)
-    else:
-        path.parent.rename(path.parent.with_name("elsewhere"))
+def replaced(path: Path) -> None:
+    path.with_name("other.csv").write_text("an editor's\n")
+    path.with_name("other.csv").rename(path)
 
 
-@pytest.mark.parametrize("how", ["removed", "renamed", "replaced", "folder removed", "folder renamed"])
+LOST: dict[str, Callable[[Path], object]] = {
+    "removed": Path.unlink,
+    "renamed": lambda path: path.rename(path.with_name("other.csv")),
+    "replaced": replaced,
+    "folder removed": lambda path: shutil.rmtree(path.parent),
+    "folder renamed": lambda path: path.parent.rename(path.parent.with_name("elsewhere")),
+}
+
+
+@pytest.mark.parametrize("how", LOST)
 def test_a_file_that_was_lost_is_written_anew_beside_its_place(tmp_path: Path, how: str) -> None:
     """Exit 0, '4 rows in OUT, no errors', and no file."""
     path = tmp_path / "folder" / "out.csv"
     opened(path).append({"TestType": "earlier"})
     file = opened(path)
     assert file.append({"TestType": "write"}) is None
-    lose(path, how)
+    LOST[how](path)
     rescued = path.with_name("out.csv.rescued")
     told = file.append({"TestType": "read"})
     word = how.removeprefix("folder ")
@@ -267,8 +303,53 @@ def test_a_file_that_was_lost_is_written_anew_beside_its_place(tmp_path: Path, h
     assert file.append({"TestType": "txn"}) is None
     assert file.file == rescued and not file.lost
     assert [row["TestType"] for row in rows_of(rescued)] == ["earlier", "write", "read", "txn"]
-    if how == "replaced":
-        assert path.read_text() == "an editor's\n"
+    assert how != "replaced" or path.read_text() == "an editor's\n"
+
+
+def strike(error: BaseException) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise error
+
+    return fail
+
+
+NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("lost", "struck", "error", "raised"),
+    [
+        # Nothing could be made beside it; later it could: the row was in OUT.rescued twice.
+        (True, "_open_beside", NO_ROOM, RowNotWrittenError),
+        # Ctrl-C in a notebook after the row was written, before that was noted: it was written again.
+        (False, "follow", KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_a_row_that_is_appended_again_is_written_once(
+    tmp_path: Path, lost: bool, struck: str, error: BaseException, raised: type[BaseException]
+) -> None:
+    file = opened(tmp_path / "out.csv")
+    file.append({"TestType": "a"})
+    if lost:
+        file.path.unlink()
+    with mock.patch.object(file, struck, strike(error)), pytest.raises(raised):
+        file.append({"TestType": "b"})
+    file.append({"TestType": "b"})
+    assert [row["TestType"] for row in rows_of(file.file)] == ["a", "b"]
+
+
+def test_a_file_that_is_lost_for_good_holds_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OUT removed in the tear-down and no room for another: the message said that all rows are in it."""
+    on_fakes(monkeypatch)
+    out = tmp_path / "out.csv"
+
+    def down(self: FakeTestbed) -> None:
+        out.unlink()
+        monkeypatch.setattr(ResultsFile, "_open_beside", strike(NO_ROOM))
+
+    monkeypatch.setattr(FakeTestbed, "down", down)
+    with pytest.raises(RowsNotWrittenError, match=r"\n  1 of 1 rows are not in it.\n  1 of them are in "):
+        run(out)
 
 
 def test_rows_that_are_amended_take_the_place_of_the_first_ones(tmp_path: Path) -> None:
@@ -349,11 +430,12 @@ def test_a_row_that_was_cut_anywhere_is_told_from_a_whole_one_also_after_it_was_
     head, line = path.read_bytes().splitlines(keepends=True)
     commas = [place for place, byte in enumerate(line) if byte == ord(",")]
     ends = {
+        1,
+        5,
         len(line) - 1,
-        *range(1, 8),
         *range(commas[-1] - 8, len(line)),
-        *commas[::7],
-        *(at + 1 for at in commas[::7]),
+        *commas[::32],
+        *(comma + 1 for comma in commas[::32]),
     }
     for length in sorted(ends):
         path.write_bytes(head + line[:length])
@@ -367,38 +449,23 @@ def test_a_row_that_was_cut_anywhere_is_told_from_a_whole_one_also_after_it_was_
         assert (before, after, len(notes)) == ((1, 2, 0) if whole else (0, 1, 1)), (length, notes)
 
 
-def test_a_line_that_was_cut_within_a_character_does_not_spoil_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    file = opened(path)
-    file.append(WHOLE)
-    with path.open("ab") as torn:
-        torn.write("write,3,é".encode()[:-1])
-    assert len(results.load(path, lambda text: None)) == 1
-
-
-def test_a_whole_last_row_without_its_end_is_called_whole(tmp_path: Path) -> None:
-    path = tmp_path / "out.csv"
-    opened(path).append(WHOLE)
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert ResultsFile(path).open().notes == (
-        f"{path}: its last line had no end (a killed run); it has been ended and is whole",
-    )
-
-
 def test_a_name_that_is_no_text_costs_no_row(tmp_path: Path) -> None:
     """A file name may hold any bytes."""
     opened(tmp_path / "out.csv").append(WHOLE | {"Config": os.fsdecode(b"a\xff.json")})
     assert results.load(tmp_path / "out.csv")["Config"].tolist() == ["a\\udcff.json"]
 
 
-def test_under_sudo_folders_and_the_rescued_file_belong_to_the_caller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_under_sudo_files_and_folders_belong_to_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Path] = []
+
+    def chown(path: Path, uid: int, gid: int) -> None:
+        assert (uid, gid) == (1234, 567)
+        given.append(path)
+
     monkeypatch.setenv("SUDO_UID", "1234")
     monkeypatch.setenv("SUDO_GID", "567")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("os.chown", lambda path, uid, gid: given.append(path))
+    monkeypatch.setattr("os.chown", chown)
     path = tmp_path / "a" / "b" / "out.csv"
     file = opened(path)
     assert sorted(given) == [tmp_path / "a", tmp_path / "a" / "b", path]
