@@ -8,6 +8,7 @@ from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -44,16 +45,10 @@ def floor_of(*links: LinkSpec, client: LinkSpec | None = None, sync_ms: dict[str
     nodes = [
         Node(f"m{number}", IPv4Address(167772160 + number), None, None, spec) for number, spec in enumerate(links, 1)
     ]
-    config = Config(
-        Path("c.json"),
-        "",
-        IPv4Network("10.0.0.0/24"),
-        tuple(nodes[:-1]),
-        replace(nodes[-1], name="benchmark"),
-        EtcdSettings(),
-        None,
-    )
-    times = {node.name: sync_ms if isinstance(sync_ms, float) else sync_ms.get(node.name, 1.0) for node in nodes[:-1]}
+    (*members, client_node), network = nodes, IPv4Network("10.0.0.0/24")
+    benchmark = replace(client_node, name="benchmark")
+    config = Config(Path("c.json"), "", network, tuple(members), benchmark, EtcdSettings(), None)
+    times = {node.name: sync_ms if isinstance(sync_ms, float) else sync_ms.get(node.name, 1.0) for node in members}
     return Floor(ETCD, star(config), {name: time * MS for name, time in times.items()})
 
 
@@ -63,100 +58,89 @@ def ms(floor: Floor, scenario: Scenario, leader: str | None = "m1", dead: tuple[
     return None if seconds is None else round(seconds * 1000, 6)
 
 
-def test_a_single_member_answers_after_its_own_sync() -> None:
-    """Client 1 ms, member 3 ms: 8 ms there and back."""
-    single = floor_of(link(3), client=link(1), sync_ms=2.0)
-    assert ms(single, WRITE) == 8 + 2
-    assert ms(single, READ) == ms(single, LOCAL) == 8
+def to(member: str, scenario: Scenario, **changes: Any) -> Scenario:
+    return replace(scenario, target=member, **changes)
 
 
-def test_three_equal_members() -> None:
-    """3 ms each, client without delay: 6 ms to a member, 12 ms between two; the leader's sync hides in the quorum's."""
-    three = floor_of(link(3), link(3), link(3))
-    assert ms(three, WRITE) == 6 + 12 + 1
-    assert ms(three, replace(WRITE, target="m2")) == 6 + 12 + (12 + 1)
-    assert ms(three, READ) == 6 + 12
-    assert ms(three, replace(READ, target="m3")) == 6 + 12 + 12
-    assert ms(three, LOCAL) == ms(three, replace(LOCAL, target="m2")) == 6
-    # Two of three requests go to followers.
-    assert ms(three, replace(WRITE, target="cluster")) == 31
-    assert ms(three, replace(READ, target="cluster")) == 30
-    assert ms(three, replace(LOCAL, target="cluster")) == 6
+TXN = replace(WRITE, type="txn")
+MIXED = replace(LOCAL, type="mixed", put_ratio=Decimal("0.3"))
+AGREED = replace(MIXED, consistency="l", target="cluster", put_ratio=Decimal("0.4"))
+HUNDRED = to("cluster", WRITE, clients=100, conns=10)
+LOADS = (
+    HUNDRED,
+    replace(HUNDRED, rate=Decimal(100)),
+    replace(HUNDRED, clients=3, conns=3),
+    replace(HUNDRED, clients=2),
+)
 
-
-def test_of_two_equal_halves_the_median_is_the_lower() -> None:
-    """Two members: half of the requests meet the leader, and rank n/2 is the last of these."""
-    two = floor_of(link(3), link(3))
-    assert ms(two, replace(READ, target="cluster")) == 18
-    assert median([(0.5, 6.0), (0.5, 18.0)]) == 6
-    assert median([(0.49, 6.0), (0.51, 18.0)]) == 18
-    assert median([(1 / 3, 30.0), (1 / 3, 18.0), (1 / 3, 30.0)]) == 30
-
-
-NEAR_AND_FAR = [link(1), link(1), link(5), link(40), link(40)]
+TWO, THREE = floor_of(link(3), link(3)), floor_of(link(3), link(3), link(3))
+FIVE = floor_of(link(1), link(1), link(5), link(40), link(40))
+LOPSIDED = floor_of(link(3), link(30, back_ms=10), link(100))
+SLOW_LEADER, SLOW_FOLLOWER = (floor_of(*[link(3)] * 3, sync_ms={name: 50.0}) for name in ("m1", "m2"))
+ALL_READ, ALL_WRITE, ALL_LOCAL = (to("cluster", scenario) for scenario in (READ, WRITE, LOCAL))
+OF_TWO = {HUNDRED: 19, replace(HUNDRED, clients=1, conns=2): 19, ALL_READ: 18}
+OF_MIXED = {replace(MIXED, put_ratio=Decimal(ratio)): ms for ratio, ms in (("0.3", 6), ("0.5", 6), ("0.6", 19))}
+EACH_OF_FIVE = {to(f"m{n}", READ): ms for n, ms in enumerate((14, 18, 34, 174, 174), 1)}
+FREE = {to("cluster", LOCAL, clients=9, conns=9): 0, ALL_WRITE: 1}
 
 
 @pytest.mark.parametrize(
-    ("leader", "write_ms", "read_ms"),
+    ("floor", "leader", "dead", "wanted"),
     [
+        # One member answers after its own sync. Client 1 ms, member 3 ms: 8 ms there and back.
+        (floor_of(link(3), client=link(1), sync_ms=2.0), "m1", (), {WRITE: 8 + 2, READ: 8, LOCAL: 8}),
+        # 3 ms each, client without delay: 6 ms to a member, 12 ms between two; the leader's sync hides in the quorum's.
+        (THREE, "m1", (), {WRITE: 6 + 12 + 1, READ: 6 + 12, LOCAL: 6, TXN: 19}),
+        (THREE, "m1", (), {to("m2", WRITE): 6 + 12 + (12 + 1), to("m3", READ): 6 + 12 + 12, to("m2", LOCAL): 6}),
+        # Two of three requests go to followers.
+        (THREE, "m1", (), {ALL_WRITE: 31, ALL_READ: 30, ALL_LOCAL: 6}),
+        # A mixed load has the median of its parts. Asked in turn: writes 19, 31, 31, reads 18, 30, 30.
+        (THREE, "m1", (), OF_MIXED | {AGREED: 30}),
+        # Request k goes to member k mod n: in a closed loop, too, the leader gets no more than a follower.
+        *((THREE, leader, (), dict.fromkeys(LOADS, 31)) for leader in ("m1", "m2", "m3")),
+        # Half of the requests meet the leader of two, and rank n/2 is the last of these.
+        *((TWO, leader, (), OF_TWO) for leader in ("m1", "m2")),
         # m1: client 2 ms; followers at 4, 12, 82, 82 ms: the second completes the majority of five.
-        ("m1", 2 + 12 + 1, 2 + 12),
+        (FIVE, "m1", (), {WRITE: 2 + 12 + 1, READ: 2 + 12}),
         # m3: client 10 ms; followers at 12, 12, 90, 90.
-        ("m3", 10 + 12 + 1, 10 + 12),
+        (FIVE, "m3", (), {WRITE: 10 + 12 + 1, READ: 10 + 12}),
         # m4: client 80 ms; followers at 82, 82, 90, 160.
-        ("m4", 80 + 82 + 1, 80 + 82),
+        (FIVE, "m4", (), {WRITE: 80 + 82 + 1, READ: 80 + 82}),
+        # Leader m1, agreed after 12 ms: at m1 2 + 12; m2 2 + 4 + 12; m3 10 + 12 + 12; m4 and m5 80 + 82 + 12.
+        (FIVE, "m1", (), EACH_OF_FIVE | {ALL_READ: 34}),
+        # Each of the living ones is asked as often; the lower of two halves counts.
+        (FIVE, "m1", ("m5",), {ALL_READ: 18}),
+        # Two of five gone: the far one is needed, and the agreement takes 82 ms.
+        (FIVE, "m1", ("m2", "m5"), {READ: 2 + 82}),
+        # m2 sends over 30 ms and receives over 10: to it 3 + 10, from it 30 + 3.
+        (LOPSIDED, "m1", (), {READ: 6 + (13 + 33), to("m2", READ): (10 + 30) + (33 + 13) + (13 + 33)}),
+        (LOPSIDED, "m1", ("m3",), {READ: 6 + 46}),
+        # It takes longer than the agreement of the others; the loop that would hand out the commit waits for it.
+        (SLOW_LEADER, "m1", (), {WRITE: 6 + 50}),
+        # A slow follower is not needed for the majority, unless it is the one that was asked: 6 + 6, then its copy
+        # after 6 ms and 50 ms for its sync, where the commit would have reached it after 13 + 6.
+        (SLOW_FOLLOWER, "m1", (), {WRITE: 6 + 12 + 1, to("m2", WRITE): 6 + 6 + (6 + 50), to("m2", READ): 30}),
+        # Links without delay and rate have no floor but the sync.
+        (floor_of(link(0), link(0), link(0)), "m1", (), FREE),
+        # What is not known has none: the leader was asked, whoever that was.
+        (THREE, None, (), {WRITE: None, to("m2", READ): None, LOCAL: None, ALL_LOCAL: 6}),
+        (THREE, "m1", ("m1",), {WRITE: None}),
+        (THREE, "m1", ("m2", "m3"), {WRITE: None}),
+        (TWO, "m1", ("m2",), {WRITE: None}),
+        (THREE, "m1", ("m2",), {to("m2", WRITE): None}),
+        (Floor(ETCD, THREE._topology, {}), "m1", (), {WRITE: None, READ: 18}),
     ],
 )
-def test_five_members_near_and_far(leader: str, write_ms: float, read_ms: float) -> None:
-    five = floor_of(*NEAR_AND_FAR)
-    assert ms(five, WRITE, leader) == write_ms
-    assert ms(five, READ, leader) == read_ms
+def test_floors_are_those_worked_by_hand(
+    floor: Floor, leader: str | None, dead: tuple[str, ...], wanted: dict[Scenario, float | None]
+) -> None:
+    assert {scenario: ms(floor, scenario, leader, dead) for scenario in wanted} == wanted
 
 
-def test_all_of_five_in_turn() -> None:
-    """Leader m1, agreed after 12 ms: at m1 2 + 12; m2 2 + 4 + 12; m3 10 + 12 + 12; m4 and m5 80 + 82 + 12."""
-    five = floor_of(*NEAR_AND_FAR)
-    cluster = replace(READ, target="cluster")
-    assert [ms(five, replace(READ, target=f"m{n}")) for n in range(1, 6)] == [14, 18, 34, 174, 174]
-    assert ms(five, cluster) == 34
-    # Without a member that has died, each of the living ones is asked as often; the lower of two halves counts.
-    assert ms(five, cluster, dead=("m5",)) == 18
-    # Two of five gone: the far one is needed, and the agreement takes 82 ms.
-    assert ms(five, READ, dead=("m2", "m5")) == 2 + 82
-
-
-def test_every_member_has_the_same_share_whatever_its_latency() -> None:
-    """Request k goes to member k mod n: in a closed loop, too, the leader gets no more than a follower."""
-    three = floor_of(link(3), link(3), link(3))
-    # Leader 19 ms, followers 31: two of three requests meet a follower.
-    hundred = replace(WRITE, target="cluster", clients=100, conns=10)
-    few = replace(hundred, clients=2, conns=10)
-    loads = [hundred, replace(hundred, rate=Decimal(100)), replace(hundred, clients=3, conns=3), few]
-    assert {ms(three, load, leader) for load in loads for leader in ("m1", "m2", "m3")} == {31}
-    # Half of the requests go to the leader of two, and that is the lower half.
-    two = floor_of(link(3), link(3))
-    single = replace(hundred, clients=1, conns=2)
-    assert {ms(two, load, leader) for load in (hundred, single) for leader in ("m1", "m2")} == {19}
-
-
-def test_ways_that_differ_there_and_back() -> None:
-    """m2 sends over 30 ms and receives over 10: to it 3 + 10, from it 30 + 3."""
-    lopsided = floor_of(link(3), link(30, back_ms=10), link(100))
-    assert ms(lopsided, READ) == 6 + (13 + 33)
-    assert ms(lopsided, replace(READ, target="m2")) == (10 + 30) + (33 + 13) + (13 + 33)
-    assert ms(lopsided, READ, dead=("m3",)) == 6 + 46
-
-
-def test_whose_sync_counts() -> None:
-    three = [link(3), link(3), link(3)]
-    # The leader's takes longer than the agreement of the others; the loop that would hand out the commit waits for it.
-    assert ms(floor_of(*three, sync_ms={"m1": 20.0}), WRITE) == 6 + 20
-    # A slow follower is not needed for the majority, unless it is the one that was asked: 6 + 6, then its copy after
-    # 6 ms and 50 ms for its sync, where the commit would have reached it after 13 + 6.
-    slow = floor_of(*three, sync_ms={"m2": 50.0})
-    assert ms(slow, WRITE) == 6 + 12 + 1
-    assert ms(slow, replace(WRITE, target="m2")) == 6 + 6 + (6 + 50)
-    assert ms(slow, replace(READ, target="m2")) == 30
+def test_of_equal_halves_the_median_is_the_lower() -> None:
+    assert median([(0.5, 6.0), (0.5, 18.0)]) == 6
+    assert median([(0.49, 6.0), (0.51, 18.0)]) == 18
+    assert median([(1 / 3, 30.0), (1 / 3, 18.0), (1 / 3, 30.0)]) == 30
 
 
 def frames_ms(payload_bytes: int, mbps: float) -> float:
@@ -207,21 +191,8 @@ def test_small_messages_at_low_rates() -> None:
     assert ms(single, write) == pytest.approx((66 + 102 + 66 + 62) * 8 / 100 + 1)
 
 
-def test_a_mixed_load_has_the_median_of_its_parts() -> None:
-    three = floor_of(link(3), link(3), link(3))
-    mixed = replace(LOCAL, type="mixed", put_ratio=Decimal("0.3"))
-    assert ms(three, mixed) == 6
-    assert ms(three, replace(mixed, put_ratio=Decimal("0.6"))) == 19
-    assert ms(three, replace(mixed, put_ratio=Decimal("0.5"))) == 6
-    # Asked in turn: writes 19, 31, 31, reads 18, 30, 30.
-    agreed = replace(mixed, consistency="l", target="cluster", put_ratio=Decimal("0.4"))
-    assert ms(three, agreed) == 30
-
-
-def test_a_transaction_is_a_put_with_more_bytes() -> None:
-    txn = replace(WRITE, type="txn")
-    assert ms(floor_of(link(3), link(3), link(3)), txn) == 19
-    put, sizes = WriteSizes.of(WRITE), WriteSizes.of(txn)
+def test_a_transaction_has_more_bytes_than_a_put() -> None:
+    put, sizes = WriteSizes.of(WRITE), WriteSizes.of(TXN)
     # The key is in it twice.
     assert sizes.request - put.request == pytest.approx(8 + 16, abs=5)
     assert sizes.answer > put.answer
@@ -229,34 +200,12 @@ def test_a_transaction_is_a_put_with_more_bytes() -> None:
 
 def test_jitter_makes_the_fastest_of_two_faster() -> None:
     """Uniform 3 ms +- 3 on each link: between members 12 ms in the mean, and the fastest of two followers less."""
-    jittery = LinkSpec.symmetric()
     side = DirectionSpec(3 * MS, jitter=Jitter("uniform", 3 * MS))
     jittery = LinkSpec(side, side)
     found = ms(floor_of(jittery, jittery, jittery), READ)
     assert found is not None and 14.5 < found < 17.5  # 18 without jitter
     # One member alone has nobody to be faster.
     assert ms(floor_of(jittery), LOCAL) == pytest.approx(6, abs=0.4)
-
-
-def test_links_without_delay_and_rate_have_no_floor_but_the_sync() -> None:
-    free = floor_of(link(0), link(0), link(0))
-    assert ms(free, replace(LOCAL, target="cluster", clients=9, conns=9)) == 0
-    assert ms(free, replace(WRITE, target="cluster")) == 1
-
-
-def test_what_is_not_known_has_no_floor() -> None:
-    three = floor_of(link(3), link(3), link(3))
-    assert ms(three, WRITE, None) is None
-    assert ms(three, replace(READ, target="m2"), None) is None
-    assert ms(three, LOCAL, None) is None  # the leader was asked, whoever that was
-    assert ms(three, replace(LOCAL, target="cluster"), None) == 6
-    assert ms(three, WRITE, "m1", dead=("m1",)) is None
-    assert ms(three, WRITE, "m1", dead=("m2", "m3")) is None
-    assert ms(floor_of(link(3), link(3)), WRITE, "m1", dead=("m2",)) is None
-    assert ms(three, replace(WRITE, target="m2"), "m1", dead=("m2",)) is None
-    unmeasured = Floor(ETCD, three._topology, {})
-    assert ms(unmeasured, WRITE) is None
-    assert ms(unmeasured, READ) == 18
 
 
 def test_serialization_is_that_of_every_frame_at_every_hop() -> None:
@@ -283,13 +232,8 @@ def test_sizes_are_those_that_were_seen_on_the_wire() -> None:
     seen = json.loads((Path(__file__).resolve().parents[1] / "recorded" / "etcd" / "message_sizes.json").read_text())
     put = asdict(WriteSizes.of(WRITE))
     put |= {"append_answer": messages.APPEND_ANSWER, "commit": messages.COMMIT}
-    read = asdict(ReadSizes.of(READ))
-    read |= {
-        "read_index": messages.READ_INDEX,
-        "heartbeat": messages.HEARTBEAT,
-        "heartbeat_answer": messages.HEARTBEAT_ANSWER,
-        "read_index_answer": messages.READ_INDEX_ANSWER,
-    }
+    read = asdict(ReadSizes.of(READ)) | {"read_index": messages.READ_INDEX, "heartbeat": messages.HEARTBEAT}
+    read |= {"heartbeat_answer": messages.HEARTBEAT_ANSWER, "read_index_answer": messages.READ_INDEX_ANSWER}
     for expected, found in ((put, seen["put"]), (read, seen["range"])):
         assert expected.keys() == found.keys()
         for name, size in expected.items():

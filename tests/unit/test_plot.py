@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import struct
 import sys
@@ -10,48 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
-from containernet_env.cli import group
 from containernet_env.report.names import column_of
 from containernet_env.report.paper import FORMATS, chosen, draw, plan
 from containernet_env.report.rows import read_rows
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import inert
 from containernet_env.setup import extras
-from tests.unit.report_rows import EVIL, row, sweep, write
+from tests.unit.report_rows import EVIL, numbers, row, shown, sweep, write
 
 BY = ["bandwidth", "consistency"]
-
-
-def shown(*words: object) -> Any:
-    return CliRunner().invoke(group, [str(word) for word in words])
 
 
 def drawing(path: Path, x: str = "link_delay", ys: tuple[str, ...] = ("p50", "throughput"), by: list[str] = BY) -> Any:
     return plan(read_rows([path]), x, ys, by)
 
 
-def numbers(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(text.splitlines()))
-
-
-@pytest.mark.parametrize(
-    ("name", "column"),
-    [
-        ("link_delay", "LinkDelay_ms"),
-        ("linkdelay_ms", "LinkDelay_ms"),
-        ("p99.9", "99.9%"),
-        ("99%", "99%"),
-        ("valSize", "ValueSize"),
-        ("throughput", "Requests/sec"),
-        ("requests/s", "Requests/sec"),
-        ("Heartbeat_ms", "Heartbeat_ms"),
-    ],
-)
-def test_names_of_configs_and_of_columns_are_known(name: str, column: str) -> None:
-    assert column_of("--x", name, COLUMNS) == column
+def test_names_of_configs_and_of_columns_are_known() -> None:
+    names = {"link_delay": "LinkDelay_ms", "linkdelay_ms": "LinkDelay_ms", "p99.9": "99.9%", "99%": "99%"}
+    names |= {"valSize": "ValueSize", "throughput": "Requests/sec", "requests/s": "Requests/sec"}
+    names |= {"Heartbeat_ms": "Heartbeat_ms"}
+    assert {name: column_of("--x", name, COLUMNS) for name in names} == names
 
 
 def test_the_csv_beside_a_figure_has_its_medians_and_what_does_not_count(tmp_path: Path) -> None:
@@ -72,8 +51,8 @@ def test_the_csv_beside_a_figure_has_its_medians_and_what_does_not_count(tmp_pat
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_pictures_are_the_same_each_time_and_carry_their_fonts(tmp_path: Path, form: str) -> None:
-    rows = [*sweep(delays=2, bandwidths=1), *(row(Target=name, LinkDelay_ms="1") for name in ("$x_1$", "\u6d4b", EVIL))]
-    made = drawing(write(tmp_path / "out.csv", rows), by=["consistency", "target", "type"])
+    rows = [row(Target=name, LinkDelay_ms=delay) for name in ("$x_1$", "\u6d4b", EVIL) for delay in "12"]
+    made = drawing(write(tmp_path / "out.csv", rows), ys=("p50",), by=["target"])
     picture = draw(made, form)
     assert picture == draw(made, form)
     if form == "pdf":
@@ -92,32 +71,37 @@ def test_rows_of_different_experiments_come_to_no_common_median(tmp_path: Path) 
     assert len(plan(rows, "link_delay", ["p50"], []).lines) == 1
 
 
-def test_every_point_of_a_figure_over_words_has_its_tick(tmp_path: Path) -> None:
-    made = drawing(write(tmp_path / "out.csv", sweep(delays=1)), x="consistency", by=["bandwidth"])
-    assert (made.axis.ticks, made.axis.numbers) == (("l", "s"), None) and draw(made, "png")
+GOOD = ("--x", "link_delay", "--y", "p50", "--by", "bandwidth,consistency")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--x", "link_dely", "--y", "p50"], "--x link_dely: no such column, did you mean link_delay?"),
-        (["--x", "p50", "--y", "p50"], "--x p50: no such column"),
-        (["--x", "link_delay", "--y", "bandwidth"], "--y bandwidth: no such column"),
-        (["--x", "link_delay", "--y", "p50", "--by", "colour"], "--by colour: no such column"),
-        (["--x", "link_delay", "--y", "p50", "--by", "link_delay"], "this is the axis"),
-        (["--x", "link_delay", "--y", "p50,,p99"], "names with commas"),
-        (["--x", "rate", "--y", "p50"], "no row has a value of OfferedRate_per_s"),
-        (["--x", "link_delay", "--y", "p25", "--by", "bandwidth,consistency"], "no row has a value of 25%"),
-        (["--x", "link_delay", "--y", "p50", "--where", "type"], "write COLUMN=VALUE"),
-        (["--x", "link_delay", "--y", "p50", "--where", "type=wrote"], "no row has that; allowed: read"),
-        (["--x", "link_delay", "--y", "p50", "-o", "figure.bmp"], "names that end in .pdf, .svg, .png"),
-    ],
-)
-def test_what_there_is_none_of_is_answered_with_what_there_is(tmp_path: Path, options: list[str], words: str) -> None:
-    path = write(tmp_path / "out.csv", sweep())
-    done = shown("plot", path, "-o", tmp_path / "fig.png", *options)
-    assert isinstance(done.exception, UsageError) and words in str(done.exception)
-    assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]
+def test_what_there_is_none_of_is_answered_with_what_there_is_before_anything_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def require(module: str, note: object) -> None:
+        raise MissingRequirementError(f"this needs {module}", "Install it.")
+
+    monkeypatch.setattr(extras, "require", require)
+    for name in ("scipy", "scipy.special", "matplotlib"):
+        monkeypatch.setitem(sys.modules, name, None)
+    path = write(tmp_path / "out.csv", sweep(repeat=6))
+    for options, words in (
+        (("--x", "link_dely"), "--x link_dely: no such column, did you mean link_delay?"),
+        (("--x", "p50"), "--x p50: no such column"),
+        (("--y", "bandwidth"), "--y bandwidth: no such column"),
+        (("--by", "colour"), "--by colour: no such column"),
+        (("--by", "link_delay"), "this is the axis"),
+        (("--by", "target"), "one point would be of rows that differ in"),
+        (("--y", "p50,,p99"), "names with commas"),
+        (("--x", "rate"), "no row has a value of OfferedRate_per_s"),
+        (("--y", "p25"), "no row has a value of 25%"),
+        (("--where", "type"), "write COLUMN=VALUE"),
+        (("--where", "type=wrote"), "no row has that; allowed: read"),
+        (("-o", "figure.bmp"), "names that end in .pdf, .svg, .png"),
+    ):
+        done = shown("plot", path, "-o", tmp_path / "fig.png", *GOOD, *options)
+        assert isinstance(done.exception, UsageError) and words in str(done.exception), options
+    done = shown("plot", path, "-o", tmp_path / "fig.png", *GOOD)
+    assert isinstance(done.exception, MissingRequirementError) and list(tmp_path.iterdir()) == [path]
 
 
 def test_the_seeds_form_has_its_own_axes(tmp_path: Path) -> None:
@@ -128,20 +112,17 @@ def test_the_seeds_form_has_its_own_axes(tmp_path: Path) -> None:
         drawing(path)
 
 
-def size(png: bytes) -> tuple[int, int]:
-    """Width and height, from its header."""
-    width, height = struct.unpack(">II", png[16:24])
-    return width, height
-
-
-def test_many_numbers_on_an_axis_have_few_ticks(tmp_path: Path) -> None:
+def test_many_numbers_and_words_on_an_axis_have_few_ticks(tmp_path: Path) -> None:
     """A tick for each of 200 values made a black bar."""
     for name, delays in (("many", range(101, 301)), ("log", (2**n for n in range(14))), ("few", range(1, 13))):
-        made = drawing(write(tmp_path / f"{name}.csv", [row(LinkDelay_ms=str(n)) for n in delays]), by=[])
-        picture = draw(made, "svg").decode()
-        ticks = len(re.findall(r'id="xtick_', picture)) // len(made.figures)
+        rows = [row(LinkDelay_ms=str(n)) for n in delays]
+        picture = draw(drawing(write(tmp_path / f"{name}.csv", rows), ys=("p50",), by=[]), "svg").decode()
+        ticks = len(re.findall(r'id="xtick_', picture))
         assert ticks == 12 if name == "few" else 2 < ticks <= 12, (name, ticks)
         assert "mathdefault" not in picture
+    words = drawing(write(tmp_path / "words.csv", sweep(delays=1)), x="consistency", ys=("p50",), by=["bandwidth"])
+    assert (words.axis.ticks, words.axis.numbers) == (("l", "s"), None)
+    assert len(re.findall(r'id="xtick_', draw(words, "svg").decode())) == 2
 
 
 def test_a_long_legend_takes_no_room_from_the_panels(tmp_path: Path) -> None:
@@ -149,7 +130,7 @@ def test_a_long_legend_takes_no_room_from_the_panels(tmp_path: Path) -> None:
     for lines in (2, 4, 24):
         rows = [row(ClientCount=str(n), LinkDelay_ms=delay) for n in range(1, lines + 1) for delay in "12"]
         made = drawing(write(tmp_path / f"{lines}.csv", rows), ys=("p50",), by=["clients"])
-        heights.append(size(draw(made, "png"))[1])
+        heights.append(struct.unpack(">I", draw(made, "png")[20:24])[0])  # of a PNG's header
     assert heights[0] == heights[1] == 780 and heights[2] > 1200
 
 
@@ -157,6 +138,8 @@ def test_more_than_can_be_told_apart_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "out.csv", [row(Target=f"etcd{n}") for n in range(41)])
     with pytest.raises(UsageError, match="41 values, not all of them numbers, are too many"):
         drawing(path, x="target", by=[])
+    with pytest.raises(UsageError, match="41 lines are too many to be told apart"):
+        drawing(path, by=["target"])
     with pytest.raises(UsageError, match="5 figures are too many for one picture; at most 4"):
         drawing(path, ys=("p50", "p95", "p99", "p99.9", "throughput"), by=["target"])
 
@@ -189,33 +172,11 @@ def test_bars_of_fewer_than_6_repetitions_are_no_interval_and_say_so(tmp_path: P
         assert len(caps) == len(delays) + 2 * ("3" in delays), caps  # markers, and two caps
 
 
-@pytest.mark.parametrize("name", ["=1+1", "@x", "+x", "-x"])
-def test_no_field_of_the_csv_is_a_formula(tmp_path: Path, name: str) -> None:
-    rows = [row(Target=name, LinkDelay_ms=delay) for delay in ("-1", "2", name)]
-    made = drawing(write(tmp_path / "out.csv", rows), ys=("p50",), by=["target"])
-    found = [(line["link delay, one way (ms)"], line["target"]) for line in numbers(made.numbers())]
-    assert found == [("-1", f"'{name}"), ("2", f"'{name}"), (f"'{name}", f"'{name}")]
-    assert inert("\tx") == "'\tx" and inert("a=b") == "a=b"
-    assert (inert("-"), inert("-2.5"), inert("+1e5")) == ("-", "-2.5", "+1e5")
-
-
-def test_a_mistake_is_told_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def require(module: str, note: object) -> None:
-        raise MissingRequirementError(f"this needs {module}", "Install it.")
-
-    monkeypatch.setattr(extras, "require", require)
-    for name in ("scipy", "scipy.special", "matplotlib"):
-        monkeypatch.setitem(sys.modules, name, None)
-    path, figure = write(tmp_path / "out.csv", sweep(repeat=6)), tmp_path / "fig.pdf"
-    good = ("--x", "link_delay", "--y", "p50", "--by", "bandwidth,consistency", "-o", figure)
-    for words in (
-        ("--x", "colour", *good[2:]),
-        (*good[:2], "--y", "colour", *good[4:]),
-        (*good[:2], "--y", "p50,,p99", *good[4:]),
-        (*good[:4], "-o", figure),
-        (*good, "--where", "type=write"),
-        (*good[:-1], tmp_path / "fig.gif"),
-    ):
-        assert isinstance(shown("plot", path, *words).exception, UsageError), words
-    assert isinstance(shown("plot", path, *good).exception, MissingRequirementError)
-    assert list(tmp_path.iterdir()) == [path]
+def test_no_field_of_the_csv_is_a_formula(tmp_path: Path) -> None:
+    for name in ("=1+1", "@x", "+x", "-x"):
+        rows = [row(Target=name, LinkDelay_ms=delay) for delay in ("-1", "2", name)]
+        made = drawing(write(tmp_path / f"{name}.csv", rows), ys=("p50",), by=["target"])
+        found = [(line["link delay, one way (ms)"], line["target"]) for line in numbers(made.numbers())]
+        assert found == [("-1", f"'{name}"), ("2", f"'{name}"), (f"'{name}", f"'{name}")]
+    texts = {"\tx": "'\tx", "a=b": "a=b", "-": "-", "-2.5": "-2.5", "+1e5": "+1e5"}
+    assert {text: inert(text) for text in texts} == texts

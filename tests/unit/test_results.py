@@ -199,7 +199,7 @@ def socket(path: Path) -> None:
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "another header": (lambda out: out.write_text("a,b,c\n1,2,3\n"), r"(?s)not a results file.*'a,b,c'"),
     # A quote that never closes, before 200 kB: all of it was in the message.
-    "a header without end": (lambda out: out.write_text('"' + "x" * 200_000), "unknown header"),
+    "a header without end": (lambda out: out.write_text('"' + "x" * 200_000), "not a results file"),
     "a folder": (Path.mkdir, "cannot write results"),
     # A FIFO hung while the lock was held; /dev/full made the driver grow to 24 GB.
     "a fifo": (os.mkfifo, r"cannot write results to .*\n  Name a file"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from itertools import cycle, pairwise
 from math import exp, log
@@ -36,26 +36,21 @@ def carries(rate: float) -> Store:
     return lambda step: "held" if step.rate <= rate else "missed"
 
 
-class QueueOfOne:
+def queue_of_one(capacity: float, limit_s: float, seed: int, noise: float = 0.25) -> Store:
     """The p99 of an M/M/1 queue, -ln(0.01) / (capacity - rate), as its probes of 1000 requests or more see it.
 
     A quantile of n samples varies: here with a relative deviation of about sqrt(0.99 / 0.01 / n) / ln(100), and more
-    as requests wait for each other.
+    as requests wait for each other. Half of all probes hold at the rate capacity - ln(100) / limit.
     """
+    draws = Random(seed)
 
-    def __init__(self, capacity: float, limit_s: float, seed: int, noise: float = 0.25) -> None:
-        self.capacity, self.limit_s, self.noise, self.draws = capacity, limit_s, noise, Random(seed)
-
-    @property
-    def threshold(self) -> float:
-        """The rate at which half of all probes hold."""
-        return self.capacity - log(100) / self.limit_s
-
-    def __call__(self, step: Step) -> Verdict:
-        if step.rate >= self.capacity:
+    def store(step: Step) -> Verdict:
+        if step.rate >= capacity:
             return "missed"
-        p99_s = log(100) / (self.capacity - float(step.rate)) * exp(self.draws.gauss(0, self.noise))
-        return "held" if p99_s <= self.limit_s else "missed"
+        p99_s = log(100) / (capacity - float(step.rate)) * exp(draws.gauss(0, noise))
+        return "held" if p99_s <= limit_s else "missed"
+
+    return store
 
 
 def test_it_finds_the_rate_on_a_store_that_always_answers_alike() -> None:
@@ -91,120 +86,84 @@ def test_a_finer_grid_and_fewer_repeats_are_as_configured() -> None:
 
 def test_the_interval_of_a_noisy_store_has_the_rate_at_which_half_of_all_probes_hold() -> None:
     """The confidence is stated as 96.9 % for 6 repeats: of 400 searches 12 may miss, 24 or more do in 1 of 1000."""
-    missed, widths = 0, []
+    missed, widths, threshold = 0, [], 1000 - log(100) / 0.02
     for seed in range(400):
-        store = QueueOfOne(1000, 0.02, seed)
-        course, made = run(search(within=Decimal("0.02")), store)
+        course, made = run(search(within=Decimal("0.02")), queue_of_one(1000, 0.02, seed))
         assert course.end == "found", f"seed {seed}: {course.end} after {len(made)} probes"
         assert course.low is not None and course.high is not None
         low, high = float(course.rates[course.low]), float(course.rates[course.high])
-        missed += not low <= store.threshold < high
+        missed += not low <= threshold < high
         widths.append(high / low)
-    assert missed < 24, f"{missed} of 400 intervals do not have {store.threshold:.0f}/s"
+    assert missed < 24, f"{missed} of 400 intervals do not have {threshold:.0f}/s"
     assert sorted(widths)[200] < 1.35, f"median width {sorted(widths)[200]:.3f}"
 
 
-def test_one_spoilt_probe_does_not_move_the_rate() -> None:
-    """A hiccup of the first probes at a rate far below what the store carries, or of a single repeat."""
-    for spoilt in range(1, 8):
-        numbers = iter(range(1, 1000))
-        course, _ = run(
-            search(),
-            lambda step: "missed" if next(numbers) == spoilt else carries(5000)(step),  # noqa: B023
-        )
-        assert course.end == "found" and course.low is not None, spoilt
-        assert 4700 < course.rates[course.low] <= 5000, f"probe {spoilt} missed: {course.rates[course.low]}/s"
+def first(verdicts: Iterable[Verdict], then: Store, purpose: str = "") -> Store:
+    """The first probes, of that purpose, find these verdicts, the others what ``then`` says."""
+    left = iter(verdicts)
+    return lambda step: next(left, None) or then(step) if purpose in ("", step.purpose) else then(step)
 
 
-def test_a_store_that_never_holds_says_so() -> None:
-    course, made = run(search(), lambda step: "missed")
-    assert (course.end, course.low) == ("from", None)
-    assert [step.index for step, _ in made if step.purpose == "repeat"] == [0] * 6
-    assert (course.high, made[-1][0].rate) == (0, 10)
+def up_to(rate: float, below: Store, above: Verdict) -> Store:
+    return lambda step: below(step) if step.rate <= rate else above
 
 
-def test_a_lowest_rate_that_holds_only_sometimes_is_not_held() -> None:
-    verdicts = cycle(("held", "missed"))
-    course, _ = run(search(high=20), lambda step: next(verdicts))
-    assert (course.end, course.low) == ("from", None)
+LIMIT_AT_1500 = up_to(1500, carries(1000), "machine")
+ENDS: dict[str, tuple[Search, Store, str, float | None, int | None]] = {
+    "it never holds": (search(), carries(0), "from", None, 6),
+    "the lowest rate holds sometimes": (
+        search(high=20),
+        first(cycle(("held", "missed")), carries(0)),
+        "from",
+        None,
+        None,
+    ),
+    "it always holds": (search(high=5000), carries(9000), "to", 5000, 6),
+    # Above it nobody can tell; the rate that held is known all the same.
+    "a limit of the generator": (search(), up_to(3000, carries(3000), "generator"), "generator", 3000, 9),
+    "a limit of the machine": (search(), up_to(3000, carries(3000), "machine"), "machine", 3000, 9),
+    "a limit at the highest rate alone": (
+        search(high=5000),
+        up_to(4999, carries(5000), "machine"),
+        "machine",
+        4999,
+        None,
+    ),
+    "a limit everywhere": (search(), up_to(0, carries(0), "machine"), "machine", None, None),
+    "a limit above a store that misses": (search(), LIMIT_AT_1500, "found", 1000, None),
+    # One early miss makes the search look for the upper end far up, where the machine is the limit.
+    "a limit met above the interval": (search(), first(("held", "missed"), LIMIT_AT_1500), "found", 1000, 27),
+    "a limit that passes": (search(), first(["machine"] * 2, carries(1000), "repeat"), "found", 1000, 14),
+    **{
+        f"a hiccup of probe {n}": (search(), first([*["held"] * (n - 1), "missed"], carries(5000)), "found", 5000, None)
+        for n in range(1, 5)
+    },
+    "a hiccup of a repeat": (search(), first(["held"], carries(5000), "repeat"), "found", 5000, None),
+}
 
 
-def test_a_store_that_holds_up_to_the_highest_rate_says_so() -> None:
-    course, made = run(search(high=5000), lambda step: "held")
-    assert (course.end, course.high) == ("to", None)
-    assert course.low is not None and course.rates[course.low] == 5000
-    assert [step.rate for step, _ in made if step.purpose == "repeat"] == [5000] * 6
-
-
-@pytest.mark.parametrize("limit", ["generator", "machine"])
-def test_a_limit_that_is_not_the_stores_is_told_apart(limit: Verdict) -> None:
-    """Above it nobody can tell; the rate that held is known all the same."""
-    course, made = run(search(), lambda step: "held" if step.rate <= 3000 else limit)
-    assert course.end == limit
-    assert course.low is not None and 2850 < course.rates[course.low] <= 3000
-    assert course.high is None and course.limited_at == course.rates[course.low + 1]
-    assert len([step for step, verdict in made if verdict == limit and step.purpose == "repeat"]) == 3
-
-
-def test_a_limit_above_a_store_that_misses_does_not_matter() -> None:
-    def store(step: Step) -> Verdict:
-        return "machine" if step.rate > 1500 else carries(1000)(step)
-
-    course, _ = run(search(), store)
-    assert course.end == "found" and course.low is not None
-    assert 950 < course.rates[course.low] <= 1000
-
-
-def test_a_limit_at_the_highest_rate_alone_is_no_rate_that_holds() -> None:
-    course, _ = run(search(high=5000), lambda step: "held" if step.rate < 5000 else "machine")
-    assert (course.end, course.high, course.limited_at) == ("machine", None, 5000)
+@pytest.mark.parametrize("case", ENDS)
+def test_how_a_search_ends(case: str) -> None:
+    searched, store, end, rate, repeats = ENDS[case]
+    course, made = run(searched, store)
+    assert course.end == end
+    if rate is None:
+        assert course.low is None and course.high in (None, 0)
+    else:
+        assert course.low is not None and 0.93 * rate < course.rates[course.low] <= rate
+    if end in ("generator", "machine"):
+        assert course.high is None and course.limited_at == course.rates[0 if course.low is None else course.low + 1]
+    assert repeats in (None, sum(step.purpose == "repeat" for step, _ in made))
 
 
 def test_an_interval_that_is_wider_than_a_factor_of_two_is_noise() -> None:
     draws = Random(3)
-
-    def store(step: Step) -> Verdict:
-        if 1000 < step.rate < 4000:
-            return draws.choice(("held", "missed"))
-        return carries(1000)(step)
-
-    course, _ = run(search(), store)
-    assert course.low is not None and course.high is not None
+    course, _ = run(
+        search(),
+        lambda step: draws.choice(("held", "missed")) if 1000 < step.rate < 4000 else carries(1000)(step),
+    )
+    assert course.low is not None and course.high is not None and course.end == "noise"
     assert course.rates[course.high] > 2 * course.rates[course.low]
-    assert course.end == "noise"
-
-
-def test_a_limit_that_was_met_above_the_interval_does_not_matter() -> None:
-    """One early miss makes the search look for the upper end far up, where the machine is the limit."""
-    numbers = iter(range(1, 1000))
-
-    def store(step: Step) -> Verdict:
-        if next(numbers) == 2:
-            return "missed"
-        return "machine" if step.rate > 1500 else carries(1000)(step)
-
-    course, made = run(search(), store)
-    assert [step.purpose for step, verdict in made if verdict == "machine"] == ["repeat"] * 3
-    assert course.end == "found" and course.low is not None
-    assert 950 < course.rates[course.low] <= 1000
-
-
-def test_a_limit_everywhere_leaves_no_rate_at_all() -> None:
-    course, _ = run(search(), lambda step: "machine")
-    assert (course.end, course.low, course.high) == ("machine", None, None)
-
-
-def test_a_limit_that_passes_is_probed_again() -> None:
-    spoilt = iter([True, True])
-
-    def store(step: Step) -> Verdict:
-        if step.purpose == "repeat" and next(spoilt, False):
-            return "machine"
-        return carries(1000)(step)
-
-    course, made = run(search(), store)
-    assert course.end == "found"
-    assert len([step for step, _ in made if step.purpose == "repeat"]) == 14
 
 
 def test_a_store_that_tosses_a_coin_has_no_rate() -> None:
