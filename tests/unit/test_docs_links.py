@@ -38,11 +38,6 @@ def outside_code(text: str) -> Iterator[tuple[int, str]]:
         before = line
 
 
-def links(text: str) -> list[str]:
-    """Targets of inline links; a link may be broken over two lines."""
-    return _LINK.findall(_INLINE_CODE.sub("", "\n".join(line for _, line in outside_code(text))))
-
-
 def anchors(text: str) -> set[str]:
     """What GitHub makes of the headings: lower case, no punctuation, hyphens for spaces, a number if repeated."""
     made: dict[str, int] = {}
@@ -57,9 +52,10 @@ def anchors(text: str) -> set[str]:
 
 
 def broken(file: Path) -> list[str]:
-    """The links of a file that lead nowhere."""
+    """The targets of a file's links that lead nowhere; a link may be broken over two lines."""
     dead = []
-    for target in links(file.read_text("utf-8")):
+    text = "\n".join(line for _, line in outside_code(file.read_text("utf-8")))
+    for target in _LINK.findall(_INLINE_CODE.sub("", text)):
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = unquote(target).partition("#")
@@ -69,19 +65,15 @@ def broken(file: Path) -> list[str]:
     return dead
 
 
-def long_lines(text: str) -> list[int]:
-    """Numbers of the lines that are too long: prose, but for table rows and lines with an address."""
-    return [
-        number
-        for number, line in outside_code(text)
-        if len(line) > MAX_COLUMNS and not line.lstrip().startswith("|") and "://" not in line
-    ]
-
-
 def test_every_relative_link_leads_somewhere() -> None:
     assert {name: dead for name in markdown_files() if (dead := broken(ROOT / name))} == {}
 
 
 def test_no_line_of_prose_is_too_long() -> None:
-    found = {name: long_lines((ROOT / name).read_text("utf-8")) for name in markdown_files()}
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    """But for table rows and lines with an address."""
+    assert [
+        (name, number)
+        for name in markdown_files()
+        for number, line in outside_code((ROOT / name).read_text("utf-8"))
+        if len(line) > MAX_COLUMNS and not line.lstrip().startswith("|") and "://" not in line
+    ] == []

@@ -116,23 +116,3 @@ def test_time_and_threads_are_those_of_the_clock() -> None:
 def test_every_module_is_in_a_room() -> None:
     assert {path.name for path in PACKAGE.glob("*.py")} == FACES
     assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()} <= set(RANK)
-
-
-BROKEN = {
-    "plan": ["from containernet_env.config.reader import render", "from containernet_env.config import *"],
-    "network": ["def f():\n    from containernet_env.containernet import keywords"],
-    "hosts": ["import mininet.node"],
-    "results": ["import subprocess", "from asyncio import create_subprocess_shell as run"],
-    "config": ["from containernet_env import *", "from os import spawnv, popen as p"],
-    "model": [
-        "import importlib\nimportlib.import_module('mininet.net')",
-        "import os as o\no.posix_spawn('tc', [], {})",
-    ],
-    "base": ["import containernet_env as c\nc.measure", "__import__('docker')", "class A:\n    import rich.console"],
-}
-
-
-def test_what_breaks_the_rules_is_found_whatever_its_form() -> None:
-    for room, texts in BROKEN.items():
-        for text in texts:
-            assert list(problems(room, text)), (room, text)
