@@ -50,39 +50,32 @@ def test_root_keeps_to_the_machines_cache_whatever_the_environment_says(
     assert tmp_path not in [path.parent for path in cache.trusted()]
 
 
-@pytest.mark.parametrize(
-    ("named", "expected"),
-    [("/x/cache", "/x/cache"), ("", "/home/u/.cache"), ("relative", "/home/u/.cache")],
-)
-def test_a_user_has_a_cache_by_xdg(monkeypatch: pytest.MonkeyPatch, named: str, expected: str) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setenv("HOME", "/home/u")
-    monkeypatch.setenv("XDG_CACHE_HOME", named)
-    assert cache.own() == Path(expected) / "containernet-env"
-
-
-def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_has_a_cache_by_xdg_or_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/home/u")
+    for named, expected in (("/x/cache", "/x/cache"), ("", "/home/u/.cache"), ("relative", "/home/u/.cache")):
+        monkeypatch.setenv("XDG_CACHE_HOME", named)
+        assert cache.own() == Path(expected) / "containernet-env"
+    monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(MissingRequirementError, match="XDG_CACHE_HOME"):
         cache.own()
 
 
-@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
-def test_what_others_can_write_to_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int) -> None:
+def test_what_others_can_write_to_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
     monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
     assert cache.trusted() == ()
     assert cache.make() == tmp_path / "cache"
     assert cache.trusted() == (tmp_path / "cache",)
-    (tmp_path / "cache").chmod(mode)
-    assert cache.trusted() == ()
-    with pytest.raises(MissingRequirementError, match="others may write"):
-        cache.make()
+    for mode in (0o775, 0o757, 0o777):
+        (tmp_path / "cache").chmod(mode)
+        assert cache.trusted() == ()
+        with pytest.raises(MissingRequirementError, match="others may write"):
+            cache.make()
 
 
 def test_what_another_user_owns_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,15 +91,10 @@ def test_what_another_user_owns_is_not_trusted(monkeypatch: pytest.MonkeyPatch, 
     assert cache.trusted() == ()
 
 
-def test_logs_lie_in_a_clone_and_else_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache.logs() == assets.ROOT / ".build"
+def test_logs_and_what_to_do_are_of_a_clone_or_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (cache.logs(), assets.set_up_hint()) == (assets.ROOT / ".build", "Run ./build.sh as root.")
     monkeypatch.setattr(assets, "CLONE", None)
     assert cache.logs() == cache.own() / "logs"
-
-
-def test_what_to_do_names_build_sh_in_a_clone_and_setup_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert assets.set_up_hint() == "Run ./build.sh as root."
-    monkeypatch.setattr(assets, "CLONE", None)
     monkeypatch.setattr(assets.sys, "argv", ["/home/u/.local/bin/containernet-env", "run"])
     assert assets.set_up_hint() == "Run as root: /home/u/.local/bin/containernet-env setup"
 

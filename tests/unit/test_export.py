@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def test_the_metadata_have_what_the_specification_requires(crate: Any) -> None:
     assert descriptor["conformsTo"]["@id"].startswith("https://w3id.org/ro/crate/1.")
     assert root["@type"] == "Dataset" and directory.name in root["name"]
     assert all(root[name] for name in ("name", "description", "datePublished", "license", "hasPart", "mentions"))
+    assert "named no license" in root["license"]
     assert json.loads(files[METADATA])["@context"] == f"{descriptor['conformsTo']['@id']}/context"
     elsewhere = ("https://w3id.org/ro/crate/", "https://www.w3.org/", "http://schema.org/")
     for entity in entities.values():
@@ -173,22 +175,20 @@ def test_the_library_opens_it_again(crate: Any, tmp_path: Path) -> None:
         }
 
 
-def test_a_license_is_named_by_whoever_exports_and_is_not_invented(out: Path) -> None:
-    for name, place in (
-        ("CC-BY-4.0", "https://spdx.org/licenses/CC-BY-4.0"),
-        ("https://example.org/terms", "https://example.org/terms"),
-    ):
-        entities = exported(out, license_name=name)[1]
-        assert entities["./"]["license"] == {"@id": place} and entities[place]["name"] == name
-        out.with_name("run.zip").unlink()
-    assert exported(out, license_name="Ask us first.")[1]["./"]["license"] == "Ask us first."
-    out.with_name("run.zip").unlink()
-    assert "named no license" in exported(out)[1]["./"]["license"]
+@pytest.mark.parametrize(
+    ("named", "place"),
+    [("CC-BY-4.0", "https://spdx.org/licenses/CC-BY-4.0"), ("https://example.org/terms", "https://example.org/terms")],
+)
+def test_a_license_is_named_by_whoever_exports(out: Path, named: str, place: str) -> None:
+    entities = exported(out, license_name=named)[1]
+    assert entities["./"]["license"] == {"@id": place} and entities[place]["name"] == named
 
 
-def test_a_file_that_was_changed_is_named(out: Path) -> None:
+def test_a_license_may_be_any_text_and_a_file_that_was_changed_is_named(out: Path) -> None:
     (find_run(out) / "logs" / "etcd1.log").write_text("other\n")
-    assert exported(out)[0].notes == ("not as the run left it: logs/etcd1.log (changed)",)
+    done, entities, _ = exported(out, license_name="Ask us first.")
+    assert entities["./"]["license"] == "Ask us first."
+    assert done.notes == ("not as the run left it: logs/etcd1.log (changed)",)
 
 
 def test_files_with_odd_names_are_in_it_and_what_leads_out_is_not(
@@ -236,61 +236,49 @@ def test_the_command_says_what_it_wrote(out: Path, tmp_path: Path, monkeypatch: 
 def test_of_a_run_directory_the_rows_are_found_beside_it_or_where_they_are_said_to_be(
     out: Path, tmp_path: Path
 ) -> None:
-    directory = find_run(out)
+    directory, moved = find_run(out), tmp_path / "moved"
     assert "2 rows" in called(str(directory), str(tmp_path / "a.zip")).output
-    moved = tmp_path / "moved"
     directory.rename(moved)
     done = called(str(moved), str(tmp_path / "b.zip"))
     assert "without rows: the run directory lies beside no results file" in done.output and "0 rows" in done.output
     assert "2 rows" in called(str(moved), str(tmp_path / "c.zip"), "--rows", str(out)).output
-
-
-def test_rows_of_a_results_file_that_is_gone_are_left_out_with_a_note(out: Path, tmp_path: Path) -> None:
-    directory = find_run(out)
+    moved.rename(directory)
     out.unlink()
-    assert f"without rows: there is no {out}" in called(str(directory), str(tmp_path / "a.zip")).output
+    assert f"without rows: there is no {out}" in called(str(directory), str(tmp_path / "d.zip")).output
 
 
 @pytest.mark.parametrize(
-    ("place", "words"), [("run.zip", "is there already"), ("nothing/run.zip", "run.zip: No such file")]
+    ("name", "spoil", "error", "words"),
+    [
+        ("mine.zip", lambda run: None, UsageError, "is there already"),
+        ("nothing/run.zip", lambda run: None, UsageError, "run.zip: No such file"),
+        (
+            "run.zip",
+            lambda run: (run / "large").write_bytes(os.urandom(100_000)),
+            UsageError,
+            "run.zip: File too large",
+        ),
+        ("run.zip", lambda run: (run / MANIFEST).unlink(), UsageError, "it has no manifest.json"),
+        # A text that UTF-8 does not have.
+        (
+            "run.zip",
+            lambda run: (run / MANIFEST).write_text((run / MANIFEST).read_text().replace("Some CPU", r"\ud800")),
+            UsageError,
+            "cannot be exported: a text ",
+        ),
+        # How to get the library.
+        ("run.zip", lambda run: None, MissingRequirementError, "pip install rocrate"),
+    ],
 )
-def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(
-    out: Path, tmp_path: Path, place: str, words: str
+def test_what_cannot_be_exported_is_named_and_leaves_nothing(
+    out: Path, monkeypatch: pytest.MonkeyPatch, name: str, spoil: Any, error: type[Exception], words: str
 ) -> None:
-    (tmp_path / "run.zip").write_text("mine")
-    done = called(str(out), str(tmp_path / place))
-    assert isinstance(done.exception, UsageError) and words in str(done.exception)
-    assert (tmp_path / "run.zip").read_text() == "mine" and not (tmp_path / "nothing").exists()
-
-
-def test_a_disk_that_is_full_is_named_and_nothing_is_left(out: Path, tmp_path: Path) -> None:
-    (find_run(out) / "large").write_bytes(os.urandom(100_000))
-    with file_limit(20_000):
-        done = called(str(out), str(tmp_path / "run.zip"))
-    assert isinstance(done.exception, UsageError) and "run.zip: File too large" in str(done.exception)
-    assert not list(tmp_path.glob("run.zip*"))
-
-
-def test_a_run_without_a_manifest_is_refused(out: Path, tmp_path: Path) -> None:
-    (find_run(out) / MANIFEST).unlink()
-    done = called(str(out), str(tmp_path / "run.zip"))
-    assert isinstance(done.exception, UsageError) and "it has no manifest.json" in str(done.exception)
-
-
-def test_without_the_library_the_message_says_how_to_get_it(
-    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "rocrate.rocrate", None)
-    done = called(str(out), str(tmp_path / "run.zip"))
-    assert isinstance(done.exception, MissingRequirementError) and "pip install rocrate" in str(done.exception)
-    assert not (tmp_path / "run.zip").exists()
-
-
-def test_a_text_that_utf_8_does_not_have_is_no_traceback(out: Path) -> None:
-    run = read_run(find_run(out))
-    manifest = json.loads((run.path / MANIFEST).read_text())
-    manifest["machine"]["cpu_model"] = "\ud800"
-    (run.path / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(UsageError, match=r"cannot be exported: a text .* UTF-8"):
-        exported(out)
-    assert not list(out.parent.glob("run.zip*"))
+    out.with_name("mine.zip").write_text("mine")
+    spoil(find_run(out))
+    if error is MissingRequirementError:
+        monkeypatch.setitem(sys.modules, "rocrate.rocrate", None)
+    with file_limit(20_000) if "large" in words else nullcontext():
+        done = called(str(out), str(out.parent / name))
+    assert isinstance(done.exception, error) and words in str(done.exception)
+    assert out.with_name("mine.zip").read_text() == "mine"
+    assert not list(out.parent.glob("run.zip*")) and not (out.parent / "nothing").exists()

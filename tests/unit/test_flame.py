@@ -61,6 +61,8 @@ def test_stacks_begin_with_the_outermost_function() -> None:
     assert pprof.parse(made(NEGATIVE)).of("cpu") == {("main.main",): -3}
     with pytest.raises(ValueError, match="has no delay; it has cpu"):
         parsed.of("delay")
+    before: Mapping[Stack, int] = {("a",): 5, ("b",): 7, ("c",): 9}
+    assert pprof.grown(before, {("a",): 8, ("b",): 7, ("c",): 2, ("d",): 1}) == {("a",): 3, ("d",): 1}
 
 
 @pytest.mark.parametrize(
@@ -79,11 +81,6 @@ def test_stacks_begin_with_the_outermost_function() -> None:
 def test_what_is_no_profile_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         pprof.parse(data)
-
-
-def test_what_grew() -> None:
-    before: Mapping[Stack, int] = {("a",): 5, ("b",): 7, ("c",): 9}
-    assert pprof.grown(before, {("a",): 8, ("b",): 7, ("c",): 2, ("d",): 1}) == {("a",): 3, ("d",): 1}
 
 
 STACKS: Mapping[Stack, int] = {("main", "b"): 10**9, ("main", "a", "x"): 3 * 10**9, ("main",): 2 * 10**9}
@@ -112,37 +109,21 @@ def test_a_box_is_as_wide_as_its_share_and_stands_on_its_caller() -> None:
     assert len(boxes) == 5
 
 
-def test_names_that_xml_would_take_for_markup() -> None:
-    text = flame.svg("<title> & more", {("f[go.shape.*<x>&]", '"'): 5}, "bytes")
-    assert "f[go.shape.*<x>&]: 0.0 KiB, 100.00%" in drawn(text)
-    assert "script" not in text
-
-
-def test_nothing_that_was_measured_is_a_page_too() -> None:
-    text = flame.svg("mutex of etcd1", {}, "nanoseconds")
-    assert "nothing was measured" in text and list(drawn(text)) == ["all: 0.0 ms, 0 %"]
-
-
-def test_what_cannot_be_seen_is_left_out_and_told() -> None:
-    stacks: dict[Stack, int] = {("main", *(f"f{n}" for n in range(2000))): 1, ("main",): 10**6}
-    text = flame.svg("t", stacks, "count")
-    assert len(drawn(text)) == 2 and "2000 more levels are too narrow to be seen" in text
-
-
-def test_a_stack_of_any_depth() -> None:
-    deep: Stack = tuple(f"f{n}" for n in range(5000))
-    assert len(drawn(flame.svg("t", {deep: 1}, "count"))) == 5001
+def test_boxes_of_odd_stacks() -> None:
+    markup = flame.svg("<title> & more", {("f[go.shape.*<x>&]", '"'): 5}, "bytes")
+    assert "f[go.shape.*<x>&]: 0.0 KiB, 100.00%" in drawn(markup) and "script" not in markup
+    nothing = flame.svg("mutex of etcd1", {}, "nanoseconds")
+    assert "nothing was measured" in nothing and list(drawn(nothing)) == ["all: 0.0 ms, 0 %"]
+    narrow = flame.svg("t", {("main", *(f"f{n}" for n in range(2000))): 1, ("main",): 10**6}, "count")
+    assert len(drawn(narrow)) == 2 and "2000 more levels are too narrow to be seen" in narrow
+    assert len(drawn(flame.svg("t", {tuple(f"f{n}" for n in range(5000)): 1}, "count"))) == 5001
 
 
 def test_labels_fit_their_boxes() -> None:
     name = "go.etcd.io/etcd/server/v3/etcdserver.(*EtcdServer).applyEntryNormal"
-    short = name.rpartition("/")[2]
-    assert flame._label(name, 1000) == name
-    assert flame._label(name, 350) == short
-    assert flame._label(name, 260) == "(*EtcdServer).applyEntryNormal"
-    assert flame._label(name, 150) == "applyEntryNormal"
-    assert flame._label(name, 100) == "applyEntryNo.."
-    assert flame._label(name, 20) == ""
+    shortened = {1000: name, 350: name.rpartition("/")[2], 260: "(*EtcdServer).applyEntryNormal"}
+    shortened |= {150: "applyEntryNormal", 100: "applyEntryNo..", 20: ""}
+    assert {width: flame._label(name, width) for width in shortened} == shortened
     generic = "sync/atomic.(*Pointer[go.shape.struct { internal/sync.x }]).Load"
     assert flame._label(generic, 6 + len(generic) * flame._LETTER - 1) == generic.removeprefix("sync/")
     assert flame._colour(generic) == flame._colour("sync/atomic.Load") != flame._colour("sync.Load")
@@ -150,18 +131,10 @@ def test_labels_fit_their_boxes() -> None:
         assert len(flame._label(name, width)) * flame._LETTER <= max(width, 0)
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (1_180_000_000, "nanoseconds", "1.18 s"),
-        (14_463_433, "nanoseconds", "14.5 ms"),
-        (4_623_055, "bytes", "4.4 MiB"),
-        (2048, "bytes", "2.0 KiB"),
-        (12345, "count", "12,345 count"),
-    ],
-)
-def test_amounts(value: int, unit: str, text: str) -> None:
-    assert flame.amount(value, unit) == text
+def test_amounts() -> None:
+    amounts = {(1_180_000_000, "nanoseconds"): "1.18 s", (14_463_433, "nanoseconds"): "14.5 ms"}
+    amounts |= {(4_623_055, "bytes"): "4.4 MiB", (2048, "bytes"): "2.0 KiB", (12345, "count"): "12,345 count"}
+    assert {key: flame.amount(*key) for key in amounts} == amounts
 
 
 def flat_and_cumulated(stacks: Mapping[Stack, int]) -> dict[str, tuple[int, int]]:

@@ -38,13 +38,10 @@ def test_a_virtual_machine_is_told_by_the_cpu_and_the_firmware(tmp_path: Path) -
     assert machine.cpu_model(root) == "Some CPU @ 2.00GHz"
 
 
-def test_real_hardware_has_no_hypervisor_flag(tmp_path: Path) -> None:
+def test_real_hardware_has_no_hypervisor_flag_and_xen_a_file_of_its_own(tmp_path: Path) -> None:
     """A flag whose name only begins like that counts for nothing."""
     root = tree(tmp_path, {"proc/cpuinfo": CPUS.format(0, " hypervisor_x")})
     assert machine.virtualisation(root).guest is False
-
-
-def test_xen_is_told_by_its_own_file(tmp_path: Path) -> None:
     assert machine.virtualisation(tree(tmp_path, {"sys/hypervisor/type": "xen\n"})).hypervisor == "xen"
 
 
@@ -64,9 +61,6 @@ def test_what_a_kernel_does_not_tell_is_not_known(tmp_path: Path) -> None:
     assert set(machine.virtualisation(tmp_path).model_dump().values()) == {None}
     assert machine.memory_available_bytes(tmp_path) is None
     assert machine.cpu_model(tmp_path)
-
-
-def test_available_memory_is_in_bytes(tmp_path: Path) -> None:
     root = tree(tmp_path, {"proc/meminfo": "MemTotal:  3 kB\nMemFree:   1 kB\nMemAvailable:  2 kB\n"})
     assert machine.memory_available_bytes(root) == 2048
 
@@ -79,31 +73,17 @@ MOUNTS = """22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
 """
 
 
-@pytest.mark.parametrize(
-    ("place", "wanted"),
-    [
-        ("/var/lib/docker", "btrfs on /dev/vdc"),
-        ("/var/lib", "btrfs on /dev/vdc"),
-        ("/var", "ext4 on /dev/root"),
-        ("/my disk/docker", "ext4 on /dev/my disk"),
-        (None, None),
-    ],
-)
-def test_data_lie_on_the_innermost_file_system_and_of_several_on_the_last(
-    tmp_path: Path, place: str | None, wanted: str | None
-) -> None:
-    assert machine.filesystem(place, tree(tmp_path, {"proc/self/mountinfo": MOUNTS})) == wanted
-    assert machine.filesystem("/data", tmp_path / "nothing") is None
+def test_data_lie_on_the_innermost_file_system_and_of_several_on_the_last(tmp_path: Path) -> None:
+    wanted = {"/var/lib/docker": "btrfs on /dev/vdc", "/var/lib": "btrfs on /dev/vdc", "/var": "ext4 on /dev/root"}
+    wanted |= {"/my disk/docker": "ext4 on /dev/my disk"}
+    root = tree(tmp_path, {"proc/self/mountinfo": MOUNTS})
+    assert {place: machine.filesystem(place, root) for place in wanted} == wanted
+    assert machine.filesystem(None, root) is None is machine.filesystem("/data", tmp_path / "nothing")
 
 
 def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    info = {
-        "ServerVersion": "20.10.24",
-        "Driver": "overlay2",
-        "CgroupDriver": "cgroupfs",
-        "CgroupVersion": "1",
-        "DockerRootDir": "/",
-    }
+    info = {"ServerVersion": "20.10.24", "Driver": "overlay2", "CgroupDriver": "cgroupfs", "CgroupVersion": "1"}
+    info |= {"DockerRootDir": "/"}
     monkeypatch.setattr(engine, "facts", lambda: info)
     facts = machine.facts()
     total_kb = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]

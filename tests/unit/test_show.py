@@ -55,14 +55,10 @@ def test_a_run_is_shown_with_its_machine_proof_findings_and_events(
 
 
 def test_what_may_be_absent_is_shown_as_unknown(directory: RunDirectory, snapshot: SnapshotAssertion) -> None:
-    for name, place in (
-        ("manifest.json", ("repeats",)),
-        ("manifest.json", ("links",)),
-        ("manifest.json", ("store",)),
-        ("scenarios.jsonl", ("attempt",)),
-        ("scenarios.jsonl", ("load", "requests_per_s")),
-    ):
-        edit(directory, name, place, GONE)
+    for name in ("repeats", "links", "store"):
+        edit(directory, "manifest.json", (name,), GONE)
+    edit(directory, "scenarios.jsonl", ("attempt",), GONE)
+    edit(directory, "scenarios.jsonl", ("load", "requests_per_s"), GONE)
     assert shown(directory) == snapshot
 
 
