@@ -12,15 +12,12 @@ from unittest import mock
 
 import pytest
 
-from bench.links import frames, summary, theory
-from bench.links.paths import Host, wirefilter_options
+from bench.links import summary, theory
 from bench.load import measure, over_http, plan, profile, table, zookeeper
 from bench.load.measure import Sample, Used, run_once
 from bench.load.reports import parse_etcd, parse_ours
-from bench.load.services import Service
 from bench.sweep.measure import Timed
 from containernet_env.base.errors import RunError
-from containernet_env.model.link import DirectionSpec, LinkSpec
 
 # --- reports of the tools ---------------------------------------------------------------------------------------------
 
@@ -90,30 +87,7 @@ def test_reports_of_runs_that_are_not_whole_are_refused() -> None:
                 parse(text)
 
 
-# --- the same load by each tool, on a store that agrees ---------------------------------------------------------------
-
-
-def test_each_tool_sends_the_same_load(tmp_path: Path) -> None:
-    programs = {name: Path(name) for name in (plan.OURS, plan.ETCD, zookeeper.PEER, "net/http", "wrk")}
-    for cell in plan.cells(3):
-        ours, theirs = (set(plan.command(tool, cell, 70, "h:1,h:2", programs)[1:]) for tool in (plan.OURS, plan.ETCD))
-        own = {"--output=json", "--precise", "--require-found", *(word for word in ours | theirs if "timeout" in word)}
-        assert ours - own == theirs - own
-        assert {"--total=70", "--endpoints=h:1,h:2", f"--conns={cell.conns}"} <= ours
-    for tool in (plan.OURS, zookeeper.PEER):
-        argv = zookeeper.command(tool, zookeeper.Cell(10, 100, "put", 50), 50, "r1-", "a:1", programs)
-        assert {"--conns=10", "--clients=100", "--total=50", "--val-size=64", "--prefix=r1-"} <= set(argv)
-    service = Service("replicas", Path("replicas"), 3, tmp_path)
-    for http_cell in over_http.cells("replicas", 3, 1.0):
-        ours_argv, theirs_argv = (
-            over_http.command(tool, http_cell, 500, "p-", service, programs) for tool in ("ours", "net/http")
-        )
-        for option in ("--endpoints", "--total", "--clients", "--conns"):
-            values = [[word for word in argv if word.startswith(option + "=")] for argv in (ours_argv, theirs_argv)]
-            assert values[0] == values[1] and len(values[0]) == 1
-        path = "/v0/entity?id={key}&ack=2&from=2"
-        assert any(word.endswith("=" + path) for word in ours_argv)
-        assert f"--path={path if http_cell.operation == 'put' else path.replace('{key}', 'bench-load')}" in theirs_argv
+# --- keys of each tool, on a store that agrees ------------------------------------------------------------------------
 
 
 def test_each_tool_spells_a_number_in_its_own_way() -> None:
@@ -262,17 +236,3 @@ def test_summaries_of_round_trips_and_datagrams() -> None:
     stamps = [1_000_000 * number for number in range(11)]
     assert summary.datagram_rate_bps(stamps, 1000) == pytest.approx(8_000_000)
     assert summary.datagram_rate_bps(stamps[:1], 1000) is None
-
-
-def test_frames_and_links_are_as_configured() -> None:
-    one = Host("h1", 1, "bench1", "10.9.0.1", "02:00:00:00:09:01")
-    two = Host("h2", 2, "bench2", "10.9.0.2", "02:00:00:00:09:02")
-    made = frames.frame(one, two, 64)
-    assert (len(made), made[:14].hex()) == (64, "02000000090202000000090188b5")
-    # Bytes per second and milliseconds.
-    assert wirefilter_options(LinkSpec.symmetric(100_000)) == ["-d", "0.1"]
-    limited = wirefilter_options(LinkSpec.symmetric(3_000_000, 100_000_000))
-    assert limited == ["-d", "3", "-b", "12500000", "-c", "3028000"]
-    assert wirefilter_options(LinkSpec.symmetric(0, 1_000_000, 100))[-1] == "151400"
-    with pytest.raises(ValueError, match="alike"):
-        wirefilter_options(LinkSpec(DirectionSpec(1), DirectionSpec(2)))

@@ -58,88 +58,66 @@ def test_members_that_their_own_limits_stop_set_the_rate(tmp_path: Path) -> None
     assert short.clients == 10  # 513.5/s, 20 ms each
 
 
-HALF = {"cpus": 0.5, "client": {"ip": "10.0.0.9", "cpus": 0.5}, "machine_cores": 3}
+def of(*samples: CostSample, **options: Any) -> tuple[tuple[CostSample, ...], dict[str, Any], dict[str, Any]]:
+    """The samples that are known, what the scenario has instead of 100 clients, and options of ``plan_of``."""
+    load = {name: options.pop(name) for name in ("clients", "rate") if name in options}
+    return samples or (sample(),), load, options
+
+
+def client(cpus: float) -> dict[str, Any]:
+    return {"ip": "10.0.0.9", "cpus": cpus}
+
+
+def members(name: str, *values: Any) -> list[dict[str, Any]]:
+    return [{name: value} for value in values]
+
+
+JITTER = {"bandwidth": "unlimited", "jitter": {"distribution": "normal", "value": "100us"}}
+NEAR = members("link", *(JITTER | {"delay": delay} for delay in ("3ms", "3ms", "1ms")))
+LINKED = [node | dict.fromkeys(("link_delay", "bandwidth")) for node in NEAR]
 REST = sample(rest_ns=3 * MS)
+RARE, OFTEN = sample(rate_per_s=10, cluster_ns=249.9 * MS, links_ns=40 * MS), sample(rate_per_s=1000)
 
 
 @pytest.mark.parametrize(
-    ("changes", "options", "samples"),
+    ("loaded", "short"),
     [
         # What it is said to fit with fits.
-        ({"clients": 10}, {}, ()),
-        ({"rate": Decimal(500)}, {}, ()),
-        ({}, {"machine_cores": 4}, ()),
-        ({}, {"cpus": 0.1, "client": {"ip": "10.0.0.9", "cpus": 0.6}}, ()),
+        (of(clients=10), []),
+        (of(rate=Decimal(500)), []),
+        (of(machine_cores=4), []),
+        (of(cpus=0.1, client=client(0.6)), []),
         # Members and client have 2 of 3 cores, the emulator one; the kernel's 1.5 cores at 500/s come on top.
-        ({}, HALF, (REST,)),
-        # At 1 Mbit/s the leader sends two entries of 414 bytes for each write: 151/s.
-        ({}, {"nodes": [{"bandwidth": 1}] * 3}, ()),
-    ],
-)
-def test_what_fits(tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], samples: Any) -> None:
-    assert shortages(plan_of(tmp_path, replace(WRITE, **changes), **options), *samples) == ()
-
-
-JITTER = {"distribution": "normal", "value": "100us"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "options", "samples", "expected"),
-    [
+        (of(REST, cpus=0.5, client=client(0.5), machine_cores=3), []),
+        (of(REST, cpus=0.5, client=client(0.6), machine_cores=3), [("machine", 3.3)]),
+        # At 1 Mbit/s the leader sends two entries of 414 bytes for each write: 151/s. A majority may do without one.
+        (of(nodes=members("bandwidth", 1, 1, 1)), []),
+        (of(nodes=members("bandwidth", 1, 1, "unlimited")), [("machine", 3.7)]),
+        (of(nodes=members("bandwidth", 1, 1000, 1000)), [("machine", 3.7)]),
         # 5000/s take 2.5 cores of each. The machine is asked for what they let through: 2000/s, 7.4 cores.
-        (
-            {},
-            {"cpus": "unlimited"},
-            (),
-            [("machine", 7.4, 1.9, 514, 10), ("links", 2.5, 0.9, 1800, 36), ("generator", 2.5, 0.9, 1800, 36)],
-        ),
+        (of(cpus="unlimited"), [("machine", 7.4), ("links", 2.5), ("generator", 2.5)]),
         # Members, client and the rest want 3.2 cores of the one that is left: 4 of them, and the one that is kept.
-        ({}, {"links_core": KeptCore(1, (0,))}, (), [("machine", 3.2, None, None, None)]),
-        # With 0.1 core more of the client the limits do not fit into the machine.
-        ({}, HALF | {"client": {"ip": "10.0.0.9", "cpus": 0.6}}, (REST,), [("machine", None, None, None, None)]),
-        # Of 0.2, 0.2 and 0.6 cores: the member with the highest limit may lead, 600/s at most, 2.22 cores.
-        ({}, {"nodes": [{"cpus": cpus} for cpus in (0.2, 0.6, 0.2)]}, (), [("machine", 0.6 * 3.7, None, None, None)]),
-        # A limit of the client.
-        (
-            {},
-            {"client": {"ip": "10.0.0.9", "cpus": 0.5}, "machine_cores": 8},
-            (),
-            [("client", 0.6, 0.5, None, None)],
-        ),
+        (of(links_core=KeptCore(1, (0,))), [("machine", 3.2)]),
+        # Of 0.2, 0.2 and 0.6 cores: the member with the highest limit may lead, 600/s at most.
+        (of(nodes=members("cpus", 0.2, 0.6, 0.2)), [("machine", 0.6 * 3.7)]),
+        (of(client=client(0.5), machine_cores=8), [("client", 0.6)]),
         # m3 is 1 ms away: 2 ms to it, 8 ms to a follower. 10 clients / (10 + 2 ms) by it, / (14 + 2) by m1 or m2.
-        (
-            {"clients": 10},
-            {
-                "cpus": 100,
-                "nodes": [
-                    {"link": {"delay": delay, "bandwidth": "unlimited", "jitter": JITTER}}
-                    | dict.fromkeys(("link_delay", "bandwidth"))
-                    for delay in ("3ms", "3ms", "1ms")
-                ],
-            },
-            (),
-            [("machine", 10 / 12e-3 * 3.7e-3, None, None, None)],
-        ),
+        (of(clients=10, cpus=100, nodes=LINKED), [("machine", 10 / 12e-3 * 3.7e-3)]),
         # 2 clients / (18 + 2 ms), not / (18 + 41.5 ms): between 10/s with 2.906 cores and 1000/s with 3.7.
-        (
-            {"clients": 2},
-            {},
-            (sample(rate_per_s=10, cluster_ns=249.9 * MS, links_ns=40 * MS), sample(rate_per_s=1000)),
-            [("machine", 2.906 + (3.7 - 2.906) * 90 / 990, None, None, None)],
-        ),
-        # A majority may do without the one that has no bandwidth limit, or none worth mentioning.
-        ({}, {"nodes": [{"bandwidth": value} for value in (1, 1, "unlimited")]}, (), [("machine", 3.7, *[None] * 3)]),
-        ({}, {"nodes": [{"bandwidth": value} for value in (1, 1000, 1000)]}, (), [("machine", 3.7, *[None] * 3)]),
+        (of(RARE, OFTEN, clients=2), [("machine", 2.906 + (3.7 - 2.906) * 90 / 990)]),
     ],
 )
-def test_what_is_short(tmp_path: Path, changes: Any, options: Any, samples: Any, expected: Any) -> None:
-    """Resource, cores that are wanted, cores that are enough or there, requests per second and clients that fit."""
-    found = shortages(plan_of(tmp_path, replace(WRITE, **changes), **options), *samples)
-    assert [one.resource for one in found] == [resource for resource, *_ in expected]
-    for one, (resource, wanted, enough, rate_per_s, clients) in zip(found, expected, strict=True):
-        assert wanted is None or one.wanted == pytest.approx(wanted)
-        assert enough is None or enough == pytest.approx(one.has if resource == "client" else one.enough)
-        assert rate_per_s is None or (round(one.rate_per_s), one.clients) == (rate_per_s, clients)
+def test_what_is_short_and_how_many_cores_are_wanted(tmp_path: Path, loaded: Any, short: Any) -> None:
+    samples, load, options = loaded
+    found = shortages(plan_of(tmp_path, replace(WRITE, **load), **options), *samples)
+    assert [(one.resource, one.wanted) for one in found] == [(name, pytest.approx(wanted)) for name, wanted in short]
+
+
+def test_the_rate_and_the_clients_that_fit_follow(tmp_path: Path) -> None:
+    found = shortages(plan_of(tmp_path, cpus="unlimited"))
+    assert [(round(one.rate_per_s), one.clients) for one in found] == [(514, 10), (1800, 36), (1800, 36)]
+    (limited,) = shortages(plan_of(tmp_path, client=client(0.5), machine_cores=8))
+    assert limited.has == 0.5
 
 
 def test_a_core_that_is_kept_for_the_emulator_is_not_shared(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +13,6 @@ import pandas
 import pytest
 from click.testing import Result
 
-from bench.compare import simulate
 from containernet_env.analysis import comparison
 from containernet_env.analysis.comparison import Cell, Comparison, compare
 from containernet_env.analysis.statistics import Interval
@@ -337,18 +335,6 @@ def test_gates_need_the_whole_interval() -> None:
     assert not open_ended.slower_by_more_than(0) and open_ended.cannot_tell_slower()
 
 
-def test_simulated_pairs_in_small() -> None:
-    """The cut-down form of bench/compare, by the whole way from tables to words."""
-    rng, pairs = np.random.default_rng(4), 40
-    called = simulate.called_different(rng, pairs, 8, "normal", 0.05)
-    found, named = simulate.found_at_what_is_named(rng, pairs, 3, "normal", 0.03)
-    assert called <= 0.1 * pairs
-    assert found >= 0.8 * pairs and min(named) >= 4
-    assert simulate.exact_level(8) == pytest.approx(0.0499, abs=1e-4)
-    covered, called, numbers = simulate.stopped_when_narrow(rng, pairs, "skewed", 0.05)
-    assert covered >= 0.9 * 2 * pairs and called <= 0.1 * pairs and min(numbers) == 6 < max(numbers) <= 30
-
-
 def test_words_of_intervals_that_reach_beyond_no_difference() -> None:
     for low, high, words in (
         (0.8, 0.9, "10 to 20 % slower"),
@@ -432,23 +418,6 @@ def test_several_files_make_one_side(tmp_path: Path) -> None:
     assert "have different columns" in str(mixed.exception)
 
 
-def test_bad_files_are_refused_with_a_remedy(tmp_path: Path) -> None:
-    good = write(tmp_path / "good.csv", rows(EVEN, "1"))
-    foreign, old = tmp_path / "foreign.csv", tmp_path / "old.csv"
-    foreign.write_text("a,b\n1,2\n")
-    old.write_text(",".join((*COLUMNS[:30], "Older", *COLUMNS[31:])) + "\n")
-    for other, words in (
-        (foreign, "is not a results file"),
-        (old, rf"of another version of this program: it lacks {re.escape(COLUMNS[30])}; it has Older\n  Read it with"),
-        (tmp_path / "none.csv", "cannot read"),
-    ):
-        for pair in ((good, other), (other, good)):
-            with pytest.raises(UsageError, match=words):
-                raise run(*pair).exception or AssertionError
-    with pytest.raises(UsageError, match=r"no figure colour; allowed: Total|no figure colour; allowed: "):
-        raise run(good, good, "--figure", "colour").exception or AssertionError
-
-
 def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def require(module: str, note: object) -> None:
         raise MissingRequirementError(f"this needs {module}", "Install it.")
@@ -458,15 +427,16 @@ def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monk
         monkeypatch.setitem(sys.modules, name, None)
     a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name)) for name in "ab")
     other = write(tmp_path / "other.csv", rows(EVEN, "3", Scenario="r"))
-    for words in (
-        (a, tmp_path / "none.csv"),
-        (a, a),
-        (a, other),
-        (a, b, "--figure", "colour"),
-        (a, b, "--csv", a),
-        (a, b, "--csv", tmp_path / "no" / "cells.csv"),
+    for options, words in (
+        ((a, tmp_path / "none.csv"), "cannot read"),
+        ((a, a), "has no row that can be compared"),
+        ((a, other), "no scenario of A "),
+        ((a, b, "--figure", "colour"), "no figure colour; allowed: "),
+        ((a, b, "--csv", a), "is not replaced"),
+        ((a, b, "--csv", tmp_path / "no" / "cells.csv"), "cannot write"),
     ):
-        assert isinstance(run(*words).exception, UsageError), words
+        refused = run(*options).exception
+        assert isinstance(refused, UsageError) and words in str(refused), options
     assert isinstance(run(a, b, "--csv", tmp_path / "cells.csv").exception, MissingRequirementError)
     assert not (tmp_path / "cells.csv").exists()
 
