@@ -62,68 +62,52 @@ def repetitions(*p50s_s: str, clusters: str = "123456789") -> list[dict[str, str
 # --- rows and their medians -------------------------------------------------------------------------------------------
 
 SIX = ("0.001", "0.002", "0.003", "0.005", "0.006", "0.007")
-HUGE = ("1e306", "1e308", "1.7e308", "-1.7e308")
+OF_A_DURATION = [row(Scenario="write-5s-1x1-8B", RequestCount=str(2000 + n), Repetition=str(n)) for n in (1, 2, 3)]
+OTHER_SEEDS = [row(LoadSeed="0"), row(LoadSeed="1", Repetition="2"), row(LoadSeed="0", CpuModel="another")]
+NO_NUMBERS = [row(**{"50%": "inf", "99%": "many", "Requests/sec": "nan"}), row(**{"50%": "0.020"}, Repetition="2")]
+UNEVEN = repetitions("0.001", "0.001", "0.001", "0.007", "0.009", clusters="11123")
+RANGE = {"median": [4], "low": [None], "high": [None]}
 
 
-@pytest.mark.parametrize(
-    ("rows", "cells"),
-    [
-        pytest.param(
-            [row(LoadSeed="0"), row(LoadSeed="1", Repetition="2"), row(LoadSeed="0", CpuModel="another")],
-            {"n": [2, 1]},
-            id="seeds of their own are one cell, and machines are kept apart",
-        ),
-        # Of 9 values the second and the second largest: ranks 2 and 8 (Conover 1999, table A3).
-        pytest.param(repetitions(*SIX[:5]), {"median": [3], "low": [1], "high": [6]}, id="5 have a range"),
-        pytest.param(repetitions(*SIX), {"n": [6], "low": [1], "high": [7]}, id="6 have an interval"),
-        pytest.param(
-            repetitions(*(f"0.00{n}" for n in range(1, 10))), {"low": [2], "high": [8]}, id="9 a narrower one"
-        ),
-        pytest.param(
-            repetitions(*SIX, clusters="111111"),
-            {"n": [1], "rows": [6], "median": [4], "low": [None], "high": [None]},
-            id="rows of one cluster are one repetition, their median",
-        ),
-        pytest.param(
-            repetitions("0.001", "0.001", "0.001", "0.007", "0.009", clusters="11123"),
-            {"median": [7], "low": [1], "high": [9], "floors": [[0, 7]], "curve": 7},
-            id="a cluster with many rows weighs as much as one with one",
-        ),
-        pytest.param([row(), row(RunId="run-2")], {"n": [2]}, id="cluster 1 of another run is another"),
-        pytest.param(
-            [row(Scenario="write-5s-1x1-8B", RequestCount=str(2000 + n), Repetition=str(n)) for n in (1, 2, 3)],
-            {"n": [3]},
-            id="what a load of some duration came to keeps its repetitions together",
-        ),
-        pytest.param(
-            [row(**{"50%": "inf", "99%": "many", "Requests/sec": "nan"}), row(**{"50%": "0.020"}, Repetition="2")],
-            {"median": [20]},
-            id="numbers that are none are missing",
-        ),
-        *(
-            # As ms they were infinite, and so were their sums: no JSON has that.
-            pytest.param(
-                [
-                    *(row(Repetition=str(n), **dict.fromkeys(("Floor_50%_s", "50%", "95%"), value)) for n in range(8)),
-                    row(Repetition="9", **{"50%": "0.020"}),
-                ],
-                {"median": [20], "floors": [[0, 9]]},
-                id=f"no measurement is {value}",
-            )
-            for value in HUGE
-        ),
-    ],
-)
-def test_medians_are_of_repetitions(tmp_path: Path, rows: list[dict[str, str]], cells: dict[str, Any]) -> None:
+def huge(value: str) -> list[dict[str, str]]:
+    values = dict.fromkeys(("Requests/sec", "50%", "95%", "Floor_50%_s"), value)
+    return [*(row(Repetition=str(n), **values) for n in range(1, 9)), row(Repetition="9", **{"50%": "0.020"})]
+
+
+CELLS: dict[str, tuple[list[dict[str, str]], dict[str, Any]]] = {
+    "seeds of their own are one cell, and machines are kept apart": (OTHER_SEEDS, {"n": [2, 1]}),
+    "5 have a range": (repetitions(*SIX[:5]), {"median": [3], "low": [1], "high": [6]}),
+    "6 have an interval": (repetitions(*SIX), {"n": [6], "low": [1], "high": [7]}),
+    # Of 9 values the second and the second largest: ranks 2 and 8 (Conover 1999, table A3).
+    "9 have a narrower one": (repetitions(*(f"0.00{n}" for n in range(1, 10))), {"low": [2], "high": [8]}),
+    "one cluster is one repetition": (repetitions(*SIX, clusters="111111"), {"n": [1], "rows": [6], **RANGE}),
+    "a cluster with many rows weighs as much as one with one": (
+        UNEVEN,
+        {"median": [7], "low": [1], "high": [9], "floors": [[0, 7]], "curve": 7},
+    ),
+    "cluster 1 of another run is another": ([row(), row(RunId="run-2")], {"n": [2]}),
+    "what a load of some duration came to keeps its repetitions together": (OF_A_DURATION, {"n": [3]}),
+    "numbers that are none are missing": (NO_NUMBERS, {"median": [20]}),
+    # As ms they were infinite, and so were their sums: no JSON has that.
+    **{
+        f"no measurement is {value}": (huge(value), {"median": [20], "floors": [[0, 9]]})
+        for value in ("1e306", "1e308", "1.7e308", "-1.7e308")
+    },
+}
+
+
+@pytest.mark.parametrize("case", CELLS)
+def test_medians_are_of_repetitions(tmp_path: Path, case: str) -> None:
+    rows, cells = CELLS[case]
     made = document(write(tmp_path / "out.csv", rows))
     found = {name: made.data["cells"][name] for name in ("n", "rows")}
     found |= {name: made.data["cells"][name][1] for name in ("median", "low", "high")}
     found |= {"floors": made.data["floors"], "curve": made.data["curves"][0]["ms"][2]}
     assert {name: found[name] for name in cells} == cells
-    share = [text for text in made.lacks if "share a cluster" in text]
-    assert bool(share) == (found["n"] != found["rows"]) and ("6 rows count as 1 repetition:" in str(share)) == (
-        found["rows"] == [6] != found["n"]
-    )
+    told = [text for text in made.lacks if "share a cluster" in text]
+    assert bool(told) == (found["n"] != found["rows"])
+    assert ("6 rows count as 1 repetition:" in str(told)) == (case == "one cluster is one repetition")
+    json.dumps(made.data, allow_nan=False)
 
 
 def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(tmp_path: Path) -> None:
@@ -234,35 +218,25 @@ PAIRS = (
 )
 
 
+LOADS = [row(TestType=kind, ClientCount=clients, ConnectionCount=conns) for kind, clients, conns in PAIRS]
+TENTHS = [row(ClientCount=str(n), ConnectionCount=str(n // 10)) for n in (10, 100, 1000)]
+LIMITS = [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")]
+
+
 @pytest.mark.parametrize(
-    ("rows", "ticks", "is_numeric", "together"),
+    ("rows", "ticks", "numbers", "together"),
     [
-        pytest.param(
-            [row(ClientCount=str(n), ConnectionCount=str(n // 10)) for n in (10, 100, 1000)],
-            ("10", "100", "1000"),
-            True,
-            ("ConnectionCount",),
-            id="what is configured together with an axis is named",
-        ),
-        pytest.param(
-            [row(TestType=kind, ClientCount=clients, ConnectionCount=conns) for kind, clients, conns in PAIRS],
-            ("1 (1)", "100 (10)", "100 (100)", "1000 (100)"),
-            False,
-            None,
-            id="where the axis alone does not tell points apart its ticks do",
-        ),
-        pytest.param(
-            [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")],
-            ("10", "1000", "unlimited"),
-            False,
-            (),
-            id="unlimited is the last tick, and no number",
-        ),
+        # What is configured together with an axis is named.
+        (TENTHS, ("10", "100", "1000"), (10.0, 100.0, 1000.0), ("ConnectionCount",)),
+        # Where the axis alone does not tell points apart its ticks do.
+        (LOADS, ("1 (1)", "100 (10)", "100 (100)", "1000 (100)"), None, None),
+        # Unlimited is the last tick, and no number.
+        (LIMITS, ("10", "1000", "unlimited"), None, ()),
     ],
 )
-def test_ticks(tmp_path: Path, rows: Any, ticks: tuple[str, ...], is_numeric: bool, together: Any) -> None:
+def test_ticks(tmp_path: Path, rows: Any, ticks: tuple[str, ...], numbers: Any, together: Any) -> None:
     lines = table(tmp_path / "out.csv", rows).lines()[0]
-    assert (lines.axis.ticks, lines.axis.numbers is not None) == (ticks, is_numeric)
+    assert (lines.axis.ticks, lines.axis.numbers) == (ticks, numbers)
     assert together is None or lines.together == together
 
 

@@ -116,27 +116,21 @@ def test_steps_are_one_run_with_dbtesters_labels_and_sums(out: Path, snapshot: S
     assert dict(table.texts()) == snapshot
 
 
+UNKNOWN = ("MAX-THROUGHPUT", "SERVER-MAX-CPU-USAGE", "CLIENT-TOTAL-NETWORK-RX-SUM", "SERVER-AVG-DISK-SPACE-USAGE")
+OF_ONE = {"Latency p10": 6, "Latency p50": 10, "Latency p99": 13, "Latency p99.9": 14, "AVG-LATENCY": 10}
+OF_ONE |= {"TOTAL-SECONDS": 2, "AVG-THROUGHPUT": 10}
+DRAINED = [row(**ONE | {"Drain_s": "0.5", "Total": "2.5"}), row(**TEN | {"Total": "2", "Requests/sec": "30"})]
+
+
 @pytest.mark.parametrize(
     ("rows", "wanted"),
     [
-        pytest.param(
-            [row(**ONE)],
-            {"Latency p10": 6, "Latency p50": 10, "Latency p99": 13, "Latency p99.9": 14}
-            | {"TOTAL-SECONDS": 2, "AVG-THROUGHPUT": 10, "AVG-LATENCY": 10}
-            | dict.fromkeys(("MAX-THROUGHPUT", "SERVER-MAX-CPU-USAGE", "CLIENT-TOTAL-NETWORK-RX-SUM"))
-            | {"SERVER-AVG-DISK-SPACE-USAGE": None},
-            id="one step has the row's own percentiles and needs no run directory",
-        ),
-        pytest.param(
-            [row(**ONE | {"Drain_s": "0.5", "Total": "2.5"}), row(**TEN | {"Total": "2", "Requests/sec": "30"})],
-            {"AVG-THROUGHPUT": pytest.approx(20)},
-            id="what is after the duration is not in the mean throughput",
-        ),
-        pytest.param(
-            [row(**ONE), row(**ONE | {"99%": "-"}, Repetition="2")],
-            {"Latency p99": None, "Latency p50": 10},
-            id="what one repetition does not tell is not known",
-        ),
+        # One step has the row's own percentiles and needs no run directory.
+        ([row(**ONE)], OF_ONE | dict.fromkeys(UNKNOWN)),
+        # What is after the duration is not in the mean throughput.
+        (DRAINED, {"AVG-THROUGHPUT": 20}),
+        # What one repetition does not tell is not known.
+        ([row(**ONE), row(**ONE | {"99%": "-"}, Repetition="2")], {"Latency p99": None, "Latency p50": 10}),
     ],
 )
 def test_figures_of_rows_alone(tmp_path: Path, rows: list[dict[str, str]], wanted: dict[str, Any]) -> None:
@@ -224,59 +218,48 @@ def test_numbers_whose_sums_are_none_are_not_known(tmp_path: Path, column: str) 
         assert done.exception is None and not {"inf", "nan", "Infinity"} & set(done.output.split())
 
 
-def named(scenario: str, clients: str, conns: str) -> list[dict[str, str]]:
-    return [row(Scenario=scenario, ClientCount=clients, ConnectionCount=conns, Store="-", StoreVersion="-")]
+def named(scenario: str, clients: int, **others: str) -> dict[str, str]:
+    values = {"ClientCount": str(clients), "ConnectionCount": str(clients)} | NO_STORE
+    return row(Scenario=scenario, ScenarioHash=scenario[:9], **values | others)
 
 
+OTHERS = (
+    *({}, {"Scenario": "write-leader-8s-1x1-8B-256B", "ScenarioHash": "s8"}),
+    *({"LinkDelay_ms": "7", "ConfigHash": "d"}, {"StoreVersion": "3.6.0"}),
+)
 SHAPE = "write-leader-5s-N-8B-256B"
+SHAPES = {
+    "write-cluster-10000x1000x1000-256B-1024B": (1000, "write-cluster-10000xN-256B-1024B"),
+    "write-leader-11x1x1-8B-8B": (1, "write-leader-11xN-8B-8B"),
+    "write-leader-100x100x100-8B-8B": (100, "write-leader-100xN-8B-8B"),
+    "read-serializable-r500-10s-64x64-warm5s": (64, "read-serializable-r500-10s-N-warm5s"),
+    "txn-1000x10x10": (10, "txn-1000xN"),
+}
 
 
 @pytest.mark.parametrize(
     ("rows", "names"),
     [
-        pytest.param(
+        # What is configured otherwise is another column.
+        (
+            [row(**ONE | other) for other in OTHERS],
             [
-                row(**ONE),
-                row(**ONE | {"Scenario": "write-leader-8s-1x1-8B-256B", "ScenarioHash": "s8"}),
-                row(**ONE, LinkDelay_ms="7", ConfigHash="d"),
-                row(**ONE, StoreVersion="3.6.0"),
+                *(f"etcd 3.6.0, 3 ms, {SHAPE}", f"etcd 3.7.3, 3 ms, {SHAPE}"),
+                *("etcd 3.7.3, 3 ms, write-leader-8s-N-8B-256B", f"etcd 3.7.3, 7 ms, {SHAPE}"),
             ],
-            [
-                f"etcd 3.6.0, 3 ms, {SHAPE}",
-                f"etcd 3.7.3, 3 ms, {SHAPE}",
-                "etcd 3.7.3, 3 ms, write-leader-8s-N-8B-256B",
-                f"etcd 3.7.3, 7 ms, {SHAPE}",
-            ],
-            id="what is configured otherwise is another column",
         ),
-        pytest.param(
-            [row(**ONE, **STORE), row(**ONE, **STORE, ConfigHash="e")],
-            [f"etcd 3.7.3, {SHAPE} (c)", f"etcd 3.7.3, {SHAPE} (e)"],
-            id="what no column tells apart has its hash",
-        ),
-        pytest.param(
-            [row(**ONE | {"ScenarioHash": "a"}), row(**ONE | {"ScenarioHash": "b"})],
-            [f"etcd 3.7.3, {SHAPE} (a)", f"etcd 3.7.3, {SHAPE} (b)"],
-            id="scenarios that read other data are no repetitions",
-        ),
+        # What no column tells apart has its hash: also scenarios that read other data.
+        ([row(**ONE | {"ConfigHash": name}) for name in "ce"], [f"etcd 3.7.3, {SHAPE} ({name})" for name in "ce"]),
+        ([row(**ONE | {"ScenarioHash": name}) for name in "ab"], [f"etcd 3.7.3, {SHAPE} ({name})" for name in "ab"]),
         # Of more digits than Python makes a number of, and of digits of other scripts.
-        pytest.param(
-            [row(Scenario=name, ScenarioHash=name[:9], **NO_STORE) for name in ("9" * 5000, "w", "\u0663", "1")],
-            ["1", "\u0663", "9" * 5000, "w"],
-            id="names of any digits have an order",
-        ),
-        (named("write-cluster-10000x1000x1000-256B-1024B", "1000", "1000"), ["write-cluster-10000xN-256B-1024B"]),
-        (named("write-leader-11x1x1-8B-8B", "1", "1"), ["write-leader-11xN-8B-8B"]),
-        (named("write-leader-100x100x100-8B-8B", "100", "100"), ["write-leader-100xN-8B-8B"]),
-        (named("read-serializable-r500-10s-64x64-warm5s", "64", "64"), ["read-serializable-r500-10s-N-warm5s"]),
-        (named("txn-1000x10x10", "10", "10"), ["txn-1000xN"]),
+        ([named(name, 1) for name in ("9" * 5000, "w", "\u0663", "1")], ["1", "\u0663", "9" * 5000, "w"]),
+        *(([named(scenario, clients)], [shape]) for scenario, (clients, shape) in SHAPES.items()),
     ],
 )
 def test_series_have_the_names_of_what_tells_them_apart(
     tmp_path: Path, rows: list[dict[str, str]], names: list[str]
 ) -> None:
-    found = series_of(read_rows([write(tmp_path / "out.csv", rows)]))
-    assert [series.name for series in found] == names
+    assert [series.name for series in series_of(read_rows([write(tmp_path / "out.csv", rows)]))] == names
 
 
 def test_the_seeds_columns_alone_make_a_table(tmp_path: Path) -> None:
