@@ -94,7 +94,7 @@ def test_each_tool_spells_a_number_in_its_own_way() -> None:
     assert plan.outermost_keys(plan.OURS, 63) == (b"00000000", b"00000010")
     # As Go's binary.PutVarint does.
     assert [plan.key_name(plan.ETCD, number).rstrip(b"\0") for number in (0, 1, 63, 64, 8192)] == [
-        *(b"", b"\x02", b"\x7e", b"\x80\x01", b"\x80\x80\x01"),
+        *(b"", b"\x02", b"\x7e", b"\x80\x01", b"\x80\x80\x01")
     ]
     # In the order of bytes 191 comes last, not 199: it is 382 there, and the first byte of that is the largest.
     assert plan.outermost_keys(plan.ETCD, 200) == (bytes(8), b"\xfe\x02" + bytes(6))

@@ -386,8 +386,7 @@ def test_json_and_csv_have_every_cell_and_replace_nothing_else(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("factor", "repetitions", "code"),
-    [(1.0, 6, 0), (0.9, 6, 1), (0.96, 6, 0), (1.2, 6, 0), (0.5, 3, 2), (1.0, 3, 2)],
+    ("factor", "repetitions", "code"), [(1.0, 6, 0), (0.9, 6, 1), (0.96, 6, 0), (1.2, 6, 0), (0.5, 3, 2), (1.0, 3, 2)]
 )
 def test_the_exit_status_for_ci(tmp_path: Path, factor: float, repetitions: int, code: int) -> None:
     a = write(tmp_path / "a.csv", rows(EVEN[:repetitions], "1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -361,65 +362,52 @@ def explained(*items: Carried, size: int = 3) -> bool:
     return explains_election(Disruptions("1", items), size, 1000 * MS)
 
 
+kill, restart, freeze, thaw, partition = (
+    partial(carried, verb) for verb in ("kill", "restart", "freeze", "thaw", "partition")
+)
+heal, delay, loss, rate, reset = (partial(carried, verb) for verb in ("heal", "delay", "loss", "rate", "reset"))
+
 ENDS_A_LEAD = {
-    "killed leader": [carried("kill", "1", 0), carried("restart", "1", 10)],
-    "a leader that is cut off": [carried("partition", "1", 0), carried("heal", "1", 500)],
-    "frozen where nobody is known to lead": [carried("freeze", "2", 0, leader=None)],
-    "all followers cut off": [carried("partition", "23", 0)],
-    "followers frozen at the same time": [carried("freeze", "2", 0), carried("freeze", "3", 900)],
-    "one dead and one frozen": [carried("kill", "2", 0), carried("freeze", "3", 900), carried("restart", "2", 1900)],
+    "killed leader": [kill("1", 0), restart("1", 10)],
+    "a leader that is cut off": [partition("1", 0), heal("1", 500)],
+    "frozen where nobody is known to lead": [freeze("2", 0, leader=None)],
+    "all followers cut off": [partition("23", 0)],
+    "followers frozen at the same time": [freeze("2", 0), freeze("3", 900)],
+    "one dead and one frozen": [kill("2", 0), freeze("3", 900), restart("2", 1900)],
     "a member that takes long to answer again": [
-        carried("kill", "2", 0),
-        carried("restart", "2", 100, answered_ns=3000 * MS),
-        carried("freeze", "3", 1000),
+        kill("2", 0),
+        restart("2", 100, answered_ns=3000 * MS),
+        freeze("3", 1000),
     ],
-    "an undoing that failed": [
-        carried("freeze", "2", 0),
-        carried("thaw", "2", 100, problem="it stays frozen"),
-        carried("freeze", "3", 1000),
-    ],
-    "an answer of the leader takes the timeout": [carried("delay", "1", 0, 500 * MS)],
-    "answers between leader and followers do": [
-        carried("delay", "1", 0, 250 * MS),
-        carried("delay", "23", 9, 250 * MS),
-    ],
-    "a leader that loses frames": [carried("loss", "1", 0, 0.1)],
-    "a full queue of the leader takes the timeout": [carried("rate", "1", 0, 24_000_000)],
-    "the reset of another event leaves it": [
-        carried("delay", "1", 0, 600 * MS),
-        carried("reset", "1", 100, number=2, cause="for"),
-    ],
+    "an undoing that failed": [freeze("2", 0), thaw("2", 100, problem="it stays frozen"), freeze("3", 1000)],
+    "an answer of the leader takes the timeout": [delay("1", 0, 500 * MS)],
+    "answers between leader and followers do": [delay("1", 0, 250 * MS), delay("23", 9, 250 * MS)],
+    "a leader that loses frames": [loss("1", 0, 0.1)],
+    "a full queue of the leader takes the timeout": [rate("1", 0, 24_000_000)],
+    "the reset of another event leaves it": [delay("1", 0, 600 * MS), reset("1", 100, number=2, cause="for")],
 }
 LEAVES_IT = {
     "nothing": [],
-    "followers at different times": [
-        carried("freeze", "2", 0),
-        carried("thaw", "2", 900, cause="for"),
-        carried("freeze", "3", 901),
-    ],
-    "followers delayed a little": [carried("delay", "2", 0, MS), carried("delay", "3", 900, MS)],
-    "a killed follower": [carried("kill", "2", 0)],
-    "a restarted leader": [carried("restart", "1", 0)],
-    "a leader delayed a little": [carried("delay", "1", 0, 499 * MS)],
-    "a leader without loss": [carried("loss", "1", 0, 0.0)],
-    "a leader with enough of a rate": [carried("rate", "1", 0, 25_000_000), carried("rate", "1", 9)],
-    "a leader frozen for a moment": [carried("freeze", "1", 0), carried("thaw", "1", 499)],
-    "followers overlapping for a moment": [
-        carried("freeze", "2", 0),
-        carried("freeze", "3", 900),
-        carried("thaw", "2", 1399),
-    ],
-    "a large delay that a small one replaced": [carried("delay", "1", 0, 900 * MS), carried("delay", "1", 100, MS)],
-    "one that ended with the scenario": [carried("delay", "1", 0, 900 * MS), carried("reset", "1", 100, cause="end")],
-    "one that its own end took back": [carried("delay", "1", 0, 900 * MS), carried("reset", "1", 100, cause="for")],
-    "a small delay where nobody is known to lead": [carried("delay", "1", 0, MS, leader=None)],
+    "followers at different times": [freeze("2", 0), thaw("2", 900, cause="for"), freeze("3", 901)],
+    "followers delayed a little": [delay("2", 0, MS), delay("3", 900, MS)],
+    "a killed follower": [kill("2", 0)],
+    "a restarted leader": [restart("1", 0)],
+    "a leader delayed a little": [delay("1", 0, 499 * MS)],
+    "a leader without loss": [loss("1", 0, 0.0)],
+    "a leader with enough of a rate": [rate("1", 0, 25_000_000), rate("1", 9)],
+    "a leader frozen for a moment": [freeze("1", 0), thaw("1", 499)],
+    "followers overlapping for a moment": [freeze("2", 0), freeze("3", 900), thaw("2", 1399)],
+    "a large delay that a small one replaced": [delay("1", 0, 900 * MS), delay("1", 100, MS)],
+    "one that ended with the scenario": [delay("1", 0, 900 * MS), reset("1", 100, cause="end")],
+    "one that its own end took back": [delay("1", 0, 900 * MS), reset("1", 100, cause="for")],
+    "a small delay where nobody is known to lead": [delay("1", 0, MS, leader=None)],
     "a frozen member that was killed and came back": [
-        carried("freeze", "2", 0),
-        carried("kill", "2", 100),
-        carried("restart", "2", 200),
-        carried("freeze", "3", 1000),
+        freeze("2", 0),
+        kill("2", 100),
+        restart("2", 200),
+        freeze("3", 1000),
     ],
-    "an event that did not happen": [carried("freeze", "1", 0, at_ns=None, since_start_ns=None)],
+    "an event that did not happen": [freeze("1", 0, at_ns=None, since_start_ns=None)],
 }
 
 
@@ -429,20 +417,20 @@ def test_an_election_is_explained_by_what_ends_a_lead_alone(name: str) -> None:
 
 
 def test_a_leader_of_many_needs_a_majority_only() -> None:
-    two, three = carried("freeze", "23", 0), carried("freeze", "234", 0)
+    two, three = freeze("23", 0), freeze("234", 0)
     assert not explained(two, size=5) and explained(three, size=5) and explained(two, size=4)
-    assert not explained(carried("freeze", "1", 0), size=1) and explained(carried("kill", "1", 0), size=1)
+    assert not explained(freeze("1", 0), size=1) and explained(kill("1", 0), size=1)
 
 
 @pytest.mark.parametrize(
     ("item", "timeout_ms", "is_explained"),
     [
-        (carried("delay", "2", 0, 100 * MS), 1000, True),  # a request that crosses the link five times there and back
-        (carried("delay", "2", 0, 100 * MS), 1001, False),
-        (carried("delay", "2", 0, 250 * MS), 9000, True),  # an answer over two such links takes the election timeout
-        (carried("delay", "2", 0, 249 * MS), 9000, False),
-        (carried("partition", "2", 199), 9000, True),
-        (carried("partition", "2", 200), 9000, False),  # they failed before
+        (delay("2", 0, 100 * MS), 1000, True),  # a request that crosses the link five times there and back
+        (delay("2", 0, 100 * MS), 1001, False),
+        (delay("2", 0, 250 * MS), 9000, True),  # an answer over two such links takes the election timeout
+        (delay("2", 0, 249 * MS), 9000, False),
+        (partition("2", 199), 9000, True),
+        (partition("2", 200), 9000, False),  # they failed before
     ],
 )
 def test_failed_requests_are_explained_by_what_keeps_answers_away(

@@ -159,8 +159,7 @@ def test_how_a_search_ends(case: str) -> None:
 def test_an_interval_that_is_wider_than_a_factor_of_two_is_noise() -> None:
     draws = Random(3)
     course, _ = run(
-        search(),
-        lambda step: draws.choice(("held", "missed")) if 1000 < step.rate < 4000 else carries(1000)(step),
+        search(), lambda step: draws.choice(("held", "missed")) if 1000 < step.rate < 4000 else carries(1000)(step)
     )
     assert course.low is not None and course.high is not None and course.end == "noise"
     assert course.rates[course.high] > 2 * course.rates[course.low]

@@ -180,11 +180,7 @@ def steps(clients: dict[str, str], *totals: tuple[int, str], **more: str) -> lis
         # The middle repetition of one step is not valid: the sums are 1 + 1 and 3 + 3 s, and 100 s are in none.
         (steps(ONE, (1, "1"), (2, "100"), (3, "3")) + steps(TEN, (3, "3"), (1, "1")), 4, 2),
         # Steps that were tried again on other clusters: 11, 22 and 33 s.
-        (
-            steps(ONE, (1, "1"), (2, "2"), (3, "3")) + steps(TEN, (3, "30"), (1, "10"), (2, "20"), RunId="run-2"),
-            22,
-            3,
-        ),
+        (steps(ONE, (1, "1"), (2, "2"), (3, "3")) + steps(TEN, (3, "30"), (1, "10"), (2, "20"), RunId="run-2"), 22, 3),
         # Rows that have not even their repetition in common are still steps of one run.
         (steps(ONE, (7, "50")) + steps(TEN, (8, "50")), 100, 1),
     ],
