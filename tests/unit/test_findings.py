@@ -374,11 +374,7 @@ ENDS_A_LEAD = {
     "all followers cut off": [partition("23", 0)],
     "followers frozen at the same time": [freeze("2", 0), freeze("3", 900)],
     "one dead and one frozen": [kill("2", 0), freeze("3", 900), restart("2", 1900)],
-    "a member that takes long to answer again": [
-        kill("2", 0),
-        restart("2", 100, answered_ns=3000 * MS),
-        freeze("3", 1000),
-    ],
+    "a member that takes long to answer again": [kill("2", 0), restart("2", 100, answered_ns=3 * S), freeze("3", 1000)],
     "an undoing that failed": [freeze("2", 0), thaw("2", 100, problem="it stays frozen"), freeze("3", 1000)],
     "an answer of the leader takes the timeout": [delay("1", 0, 500 * MS)],
     "answers between leader and followers do": [delay("1", 0, 250 * MS), delay("23", 9, 250 * MS)],

@@ -59,15 +59,11 @@ def test_another_way_to_write_a_config_is_the_same_experiment(tmp_path: Path) ->
     assert BY_NAME["Links"].role == "configured"
 
 
-@pytest.mark.parametrize(("one", "other"), [("100", "100.0"), ("0.5", "0.50")])
-def test_a_scenario_is_the_same_however_its_numbers_are_written(tmp_path: Path, one: str, other: str) -> None:
-    text = (
-        '{"scenarios": [{"type": "mixed", "consistency": "l", "ratio": 0.5, '
-        '"load": {"rate": 100, "duration": "1s", "clients": 1, "conns": 1}}]}'
-    )
-    hashes = set()
-    for written in (text, text.replace(f": {one},", f": {other},")):
-        path = tmp_path / "scenarios.json"
+def test_a_scenario_is_the_same_however_its_numbers_are_written(tmp_path: Path) -> None:
+    load = {"rate": 100, "duration": "1s", "clients": 1, "conns": 1}
+    text = json.dumps({"scenarios": [{"type": "mixed", "consistency": "l", "ratio": 0.5, "load": load}]})
+    path, hashes = tmp_path / "scenarios.json", set()
+    for written in (text, text.replace(": 100,", ": 100.0,"), text.replace(": 0.5,", ": 0.50,")):
         path.write_text(written)
         hashes |= {item.scheduled.identity for item in prepare(CONFIGS / "3node-3ms.json", path).scenarios}
     assert len(hashes) == 1

@@ -79,7 +79,7 @@ def problems(room: str, text: str) -> Iterator[str]:
             yield f"line {line}: {room} imports {name}, which does not stand left of it"
         if first in ONLY and room not in ONLY[first]:
             yield f"line {line}: {room} imports {first}, which only {', '.join(sorted(ONLY[first]))} may know"
-    if room not in ONLY["subprocess"]:
+    if room not in ONLY["subprocess"] and re.search(r"\b(os|asyncio)\b", text):
         yield from (f"line {line}: {room} starts a program by {name}" for line, name in starts(text))
 
 
