@@ -27,24 +27,25 @@ from tests.deadline import eventually
 
 
 class Family:
-    """A process called as the engine's shim is, and its child."""
+    """A process called as the engine's shim is, and its child, within the ``with`` block."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str = "containerd-shim-runc-v2") -> None:
         folder.mkdir(exist_ok=True)
-        program = folder / name
-        program.symlink_to(shutil.which("sh") or "/bin/sh")
-        self.shim = subprocess.Popen(
-            [program, "-c", "sleep 60 & echo $!; wait $!; read _"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert self.shim.stdout is not None
+        (folder / name).symlink_to(shutil.which("sh") or "/bin/sh")
+        command = [folder / name, "-c", "sleep 60 & echo $!; wait $!; read _"]
+        self.shim: Any = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.first = int(self.shim.stdout.readline())
+
+    def __enter__(self) -> Family:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end_first(self) -> None:
         subprocess.run(["kill", "-9", str(self.first)], check=False)
 
     def end(self) -> None:
-        assert self.shim.stdin is not None
-        assert self.shim.stdout is not None
         self.end_first()
         self.shim.send_signal(signal.SIGCONT)
         self.shim.stdin.close()
@@ -54,9 +55,8 @@ class Family:
 
 @pytest.fixture
 def family(tmp_path: Path) -> Iterator[Family]:
-    made = Family(tmp_path, "containerd-shim-runc-v2")
-    yield made
-    made.end()
+    with Family(tmp_path) as made:
+        yield made
 
 
 class Api:
@@ -98,14 +98,25 @@ def api(family: Family, monkeypatch: pytest.MonkeyPatch) -> Api:
 
 
 OPTIONS = ContainerOptions(dcmd="sleep 60", cpus=0.5, mem_limit="64m", logs=True)
-IMAGE = {"Id": "sha256:1", "Config": {}}
+HTTP_404 = requests.Response()
+HTTP_404.status_code = 404
 
 
-def started(options: ContainerOptions = OPTIONS) -> Container:
-    made = Container("d1", options)
-    assert made.create(IMAGE, "cnenv-abc123-d1", {"ours": "1"}) == ["no swap limit"]
+def started() -> Container:
+    made = Container("d1", OPTIONS)
+    assert made.create({"Id": "sha256:1", "Config": {}}, "cnenv-abc123-d1", {"ours": "1"}) == ["no swap limit"]
     made.start()
     return made
+
+
+def adopted(pid: int, options: ContainerOptions | None = None) -> Container:
+    made = Container("h1", options or ContainerOptions(), "abc")
+    made.adopt(pid)
+    return made
+
+
+def until_ended(made: Container) -> None:
+    eventually(lambda: not made.alive, "its first process has ended")
 
 
 def test_from_its_creation_to_its_end(api: Api, family: Family) -> None:
@@ -114,9 +125,7 @@ def test_from_its_creation_to_its_end(api: Api, family: Family) -> None:
     assert (api.created["entrypoint"], api.created["labels"]) == (["sleep", "60"], {"ours": "1"})
     assert host.exit_state().exit_code is None
     assert host.logs() == "this is why\n"
-    family.end_first()
-    family.shim.stdin.close()  # type: ignore[union-attr]
-    family.shim.wait(60)
+    family.end()
     assert host.died()
     assert host.exit_state().exit_code == 4
     host.remove()
@@ -139,24 +148,19 @@ def test_removal_is_over_when_the_shim_has_ended(api: Api, family: Family) -> No
 
 def test_a_shim_that_stays_is_named(api: Api, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "SHIM_DEADLINE_S", 0.05)
+    stays = f"process {family.shim.pid}, has not ended"
     host = started()
     host.remove()
-    with pytest.raises(RunError, match=f"host d1: the engine's shim, process {family.shim.pid}, has not ended"):
+    with pytest.raises(RunError, match=f"host d1: the engine's shim, {stays}"):
         host.wait_gone()
     host.wait_gone()
-
-
-def test_label_based_removal_waits_for_shims_too(api: Api, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SHIM_DEADLINE_S", 0.05)
-    with pytest.raises(RunError, match=f"process {family.shim.pid}, has not ended"):
+    with pytest.raises(RunError, match=stays):  # what is removed by its label is waited for, too
         engine.remove_containers(["abc"])
 
 
 def test_a_parent_that_is_no_shim_is_not_waited_for(tmp_path: Path, family: Family) -> None:
     shim = shim_of(family.first)
-    assert shim is not None
-    assert shim.pid == family.shim.pid
-    assert not shim.has_ended()
+    assert shim is not None and shim.pid == family.shim.pid and not shim.has_ended()
     shim.close()
     shim.close()
     assert shim.has_ended()
@@ -165,11 +169,8 @@ def test_a_parent_that_is_no_shim_is_not_waited_for(tmp_path: Path, family: Fami
     (tmp_path / "7" / "stat").write_text("7 (a b) c) S 0 7 7")
     assert shim_of(7, tmp_path) is None
     assert shim_of(8, tmp_path) is None
-    other = Family(tmp_path, "supervisor")
-    try:
+    with Family(tmp_path, "supervisor") as other:
         assert shim_of(other.first) is None
-    finally:
-        other.end()
 
 
 def test_a_first_process_that_ended_at_once_is_an_error_with_its_last_words(api: Api) -> None:
@@ -179,6 +180,7 @@ def test_a_first_process_that_ended_at_once_is_an_error_with_its_last_words(api:
 
 
 FINISHED_NS = 1795313902_302013720
+THEN, LONG_BEFORE = FINISHED_NS - 3 * 10**6, FINISHED_NS - 60 * 10**9
 
 
 @pytest.mark.parametrize(
@@ -187,18 +189,13 @@ FINISHED_NS = 1795313902_302013720
         (137, False, [], "killed by SIGKILL"),
         (143, False, [], "killed by SIGTERM"),
         (4, False, [], "exit status 4: this is why"),
-        (137, True, [FINISHED_NS - 3 * 10**6], "OOM-killed (memory limit 64 MiB)"),
+        (137, True, [THEN], "OOM-killed (memory limit 64 MiB)"),
         # The engine's flag comes after its event, and stays for ever once it is set.
-        (137, False, [FINISHED_NS - 3 * 10**6], "OOM-killed (memory limit 64 MiB)"),
-        (137, True, [FINISHED_NS - 60 * 10**9], "killed by SIGKILL"),
+        (137, False, [THEN], "OOM-killed (memory limit 64 MiB)"),
+        (137, True, [LONG_BEFORE], "killed by SIGKILL"),
         (137, True, [], "OOM-killed (memory limit 64 MiB)"),
-        (
-            4,
-            True,
-            [FINISHED_NS - 3 * 10**6],
-            "exit status 4 after an OOM kill in it (memory limit 64 MiB): this is why",
-        ),
-        (4, True, [FINISHED_NS - 60 * 10**9], "exit status 4: this is why"),
+        (4, True, [THEN], "exit status 4 after an OOM kill in it (memory limit 64 MiB): this is why"),
+        (4, True, [LONG_BEFORE], "exit status 4: this is why"),
     ],
 )
 def test_an_ending_says_how_and_why(
@@ -218,43 +215,33 @@ def test_an_ending_that_the_engine_does_not_tell_is_said_to_be_unknown(api: Api,
     host = started()
     assert Container("d2", OPTIONS).ending() is None  # not up yet
     family.end()
-    api.failing = {"logs": requests.exceptions.ConnectionError("refused"), "events": OSError("refused")}
+    refused = requests.exceptions.ConnectionError("Connection refused")
+    api.failing = {"logs": refused, "events": OSError("refused")}
     assert host.ending() == "exit status 4"
-    api.failing = {"inspect_container": requests.exceptions.ConnectionError("Connection refused")}
-    assert host.ending() == "how is not known: the engine does not tell how it ended: Connection refused"
-    api.failing = {"inspect_container": engine.EngineGoneError("has ended")}
-    assert host.ending() == "how is not known: the Docker engine has ended"
-    response = requests.Response()
-    response.status_code = 404
-    api.failing = {"inspect_container": NotFound("no such container", response=response)}
-    assert host.ending() == "how is not known: its container has been removed"
+    for error, told in (
+        (refused, "the engine does not tell how it ended: Connection refused"),
+        (EngineGoneError("has ended"), "the Docker engine has ended"),
+        (NotFound("no such container", response=HTTP_404), "its container has been removed"),
+    ):
+        api.failing = {"inspect_container": error}
+        assert host.ending() == f"how is not known: {told}"
     host.remove()
 
 
-def test_a_limit_that_is_not_held_is_an_error(api: Api) -> None:
-    host = Container("d1", ContainerOptions(cpus=1.5), "abc")
+def test_limits_that_are_not_held_are_an_error(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunError, match="cpu_quota_us=50000 instead of 150000"):
-        host.adopt(api.pid)
-    host.remove()
-
-
-def test_cores_that_are_not_held_are_an_error(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+        adopted(api.pid, ContainerOptions(cpus=1.5))
     monkeypatch.setattr(container, "read_limits", lambda groups: Limits(None, None, None, None, "0-1"))
-    host = Container("d1", ContainerOptions(cpuset_cpus="1"), "abc")
     with pytest.raises(RunError, match="the kernel holds cpuset=0-1 instead of 1"):
-        host.adopt(api.pid)
-    held = Container("d1", ContainerOptions(cpuset_cpus="0,1"), "abc")
-    held.adopt(api.pid)
-    with pytest.raises(RunError, match="host d1: the kernel holds cpuset=0-1 instead of 0"):
+        adopted(api.pid, ContainerOptions(cpuset_cpus="1"))
+    held = adopted(api.pid, ContainerOptions(cpuset_cpus="0,1"))
+    with pytest.raises(RunError, match="host h1: the kernel holds cpuset=0-1 instead of 0"):
         held.update(cpuset_cpus="0")
-    for each in (host, held):
-        each.remove()
+    held.remove()
 
 
 def test_what_the_engine_refuses_is_an_error_of_ours(api: Api) -> None:
-    response = requests.Response()
-    response.status_code = 400
-    api.failing["start"] = APIError("refused", response=response, explanation="exec: nonexistent")
+    api.failing = {"start": APIError("refused", response=HTTP_404, explanation="exec: nonexistent")}
     with pytest.raises(RunError, match="the engine refused: exec: nonexistent"):
         started()
     api.failing = {"update_container": requests.exceptions.ReadTimeout("read timed out")}
@@ -278,11 +265,9 @@ def test_without_its_engine_the_first_process_is_ended_and_the_shim_left_to_the_
     api.failing["remove_container"] = EngineGoneError("has ended")
     with pytest.raises(EngineGoneError):
         host.remove()
-    assert host.died() and not host.removed
-    assert family.shim.poll() is None
+    assert host.died() and not host.removed and family.shim.poll() is None
     host.wait_gone()  # else it would say that the shim has not ended
-    # The engine is back.
-    api.failing.clear()
+    api.failing.clear()  # the engine is back
     host.remove()
     assert host.removed
 
@@ -290,15 +275,13 @@ def test_without_its_engine_the_first_process_is_ended_and_the_shim_left_to_the_
 def test_a_container_is_started_again_within_its_limits_once_it_has_ended(
     api: Api, family: Family, tmp_path: Path
 ) -> None:
-    made = Container("h1", ContainerOptions(), "abc")
-    made.adopt(family.first)
+    made = adopted(family.first)
     with pytest.raises(RunError, match="it has not ended"):
         made.restart()
     family.end_first()
     until_ended(made)
     family.end()
-    other = Family(tmp_path / "other", "containerd-shim-runc-v2")
-    try:
+    with Family(tmp_path / "other") as other:
         api.pid = other.first
         api.asked.clear()
         made.restart()
@@ -308,17 +291,10 @@ def test_a_container_is_started_again_within_its_limits_once_it_has_ended(
         until_ended(made)
         with pytest.raises(RunError, match="its first process ended at once"):
             made.restart()
-    finally:
-        other.end()
-
-
-def until_ended(made: Container) -> None:
-    eventually(lambda: not made.alive, "its first process has ended")
 
 
 def test_the_first_process_is_stopped_and_goes_on_and_the_kernel_says_so(api: Api, family: Family) -> None:
-    made = Container("h1", ContainerOptions(), "abc")
-    made.adopt(family.first)
+    made = adopted(family.first)
     before_ns = clock.monotonic_ns()
     assert before_ns <= made.signal(signal.SIGSTOP) <= clock.monotonic_ns()
     made.wait_stopped(True)

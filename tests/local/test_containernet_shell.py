@@ -60,50 +60,50 @@ def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
     started.close()
 
 
-def run(shell: Shell, command: str) -> tuple[int, str]:
-    shell.send(command)
-    return finish(shell)
-
-
 def finish(shell: Shell, said: str = "") -> tuple[int, str]:
     while not said.endswith(SENTINEL):
         said += shell.read().decode()
     return shell.status(), said.rstrip(SENTINEL).replace("\r\n", "\n")
 
 
-def test_output_and_exit_status(shell: Shell) -> None:
-    assert run(shell, "echo out; echo err >&2") == (0, "out\nerr\n")
-    assert run(shell, "false") == (1, "")
-    assert run(shell, "(exit 42)") == (42, "")
-    assert run(shell, ":") == (0, "")
+def run(shell: Shell, command: str) -> tuple[int, str]:
+    shell.send(command)
+    return finish(shell)
 
 
-def test_state_is_kept_from_command_to_command(shell: Shell) -> None:
-    run(shell, "cd /tmp; X=5; f() { echo f; }")
-    assert run(shell, "pwd; echo $X; f") == (0, "/tmp\n5\nf\n")
-    run(shell, "(exit 3)")
-    assert run(shell, "echo $?") == (0, "3\n")
-
-
-def test_a_syntax_error_does_not_end_it(shell: Shell) -> None:
-    status, said = run(shell, "if ; then")
-    assert status == 2
-    assert "yntax error" in said
-    assert run(shell, "echo alive") == (0, "alive\n")
-
-
-def test_commands_of_several_lines_and_of_any_length(shell: Shell) -> None:
-    text = "x=$(printf 'a\\tb')\ncat <<'END'\nit's \\n \"quoted\"\nEND\necho $x"
-    assert run(shell, text) == (0, 'it\'s \\n "quoted"\na b\n')
-    long = "y" * 20_000
-    assert run(shell, f"z={long}; echo ${{#z}}") == (0, "20000\n")
-
-
-def test_what_is_typed_goes_to_the_running_command(shell: Shell) -> None:
-    shell.send("echo ready; read line; echo got $line")
+def until_ready(shell: Shell, command: str) -> str:
+    """What it has printed once the command has said that it is ready."""
+    shell.send(f"echo ready; {command}")
     said = ""
     while "ready" not in said:
         said += shell.read().decode()
+    return said
+
+
+LINES = "x=$(printf 'a\\tb')\ncat <<'END'\nit's \\n \"quoted\"\nEND\necho $x"
+
+
+def test_output_status_and_state_from_command_to_command(shell: Shell) -> None:
+    for command, expected in (
+        ("echo out; echo err >&2", (0, "out\nerr\n")),
+        ("false", (1, "")),
+        ("(exit 42)", (42, "")),
+        (":", (0, "")),
+        ("cd /tmp; X=5; f() { echo f; }", (0, "")),
+        ("pwd; echo $X; f", (0, "/tmp\n5\nf\n")),
+        ("(exit 3)", (3, "")),
+        ("echo $?", (0, "3\n")),
+        (LINES, (0, 'it\'s \\n "quoted"\na b\n')),
+        (f"z={'y' * 20_000}; echo ${{#z}}", (0, "20000\n")),
+    ):
+        assert run(shell, command) == expected, command[:80]
+    status, said = run(shell, "if ; then")
+    assert status == 2 and "yntax error" in said
+    assert run(shell, "echo alive") == (0, "alive\n")
+
+
+def test_what_is_typed_goes_to_the_running_command(shell: Shell) -> None:
+    said = until_ready(shell, "read line; echo got $line")
     os.write(shell.terminal, b"hello\n")
     assert finish(shell, said) == (0, "ready\ngot hello\n")
 
@@ -118,10 +118,7 @@ def test_what_is_typed_goes_to_the_running_command(shell: Shell) -> None:
     ],
 )
 def test_an_interrupt_leaves_lists_and_loops_too(shell: Shell, command: str) -> None:
-    shell.send(f"echo ready; {command}")
-    said = ""
-    while "ready" not in said:
-        said += shell.read().decode()
+    said = until_ready(shell, command)
     finished = threading.Event()
 
     def interrupt() -> None:
@@ -233,7 +230,6 @@ def test_the_images_user(asked: str, user: User) -> None:
 
 def test_an_image_without_accounts_runs_as_root() -> None:
     assert find_user("", "", "") == User(0, 0, "/root", (0,))
-    with pytest.raises(RunError, match="'etcd'"):
-        find_user("etcd", "", "")
-    with pytest.raises(RunError, match="'nogroup'"):
-        find_user("root:nogroup", PASSWD, GROUP)
+    for asked, passwd, group in (("etcd", "", ""), ("root:nogroup", PASSWD, GROUP)):
+        with pytest.raises(RunError, match=f"'{asked.rpartition(':')[2]}'"):
+            find_user(asked, passwd, group)
