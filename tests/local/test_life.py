@@ -1,4 +1,4 @@
-"""Whatever a process has started ends with it, by SIGKILL too, at once."""
+"""Programs that a process starts: how they are waited for, and that they end with it, by SIGKILL too, at once."""
 
 from __future__ import annotations
 
@@ -7,105 +7,92 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from containernet_env.base import life
+from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError
+from containernet_env.fidelity import prober as prober_module
+from containernet_env.fidelity.rtt import ProbeHost, RttTable, measure
 from containernet_env.hosts import nsexec
+from containernet_env.model.topology import RttExpectation
+from containernet_env.network.emulator import process
+from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.setup.commands import CommandError, Commands
+from tests.deadline import HANG_S
 
 PROJECT = Path(__file__).resolve().parents[2]
-GUARD = PROJECT / "containernet_env" / "setup" / "guard.py"
-# Far more than it takes, and far less than the programs run.
-AT_ONCE_S = 5.0
+DIED = "the link emulator ended: killed by SIGKILL"
 
-DRIVER = """
+
+def program(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+# --- programs of a killed driver --------------------------------------------------------------------------------------
+
+IMPORTS = """
 import sys, threading
 from pathlib import Path
-{imports}
-threading.Thread(target=lambda: {call}, daemon=True).start()
-sys.stdin.read()
+from containernet_env.fidelity.rtt import ProbeHost, measure
+from containernet_env.model.topology import RttExpectation
+from containernet_env.setup.commands import Commands, Ending
 """
-
-
-def start(imports: str, call: str) -> subprocess.Popen[bytes]:
-    """A driver that calls something on a thread, and then waits."""
-    code = DRIVER.format(imports=imports, call=call)
-    return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=PROJECT)
-
-
-def kill(driver: subprocess.Popen[bytes]) -> None:
-    driver.kill()
-    driver.wait()
-    assert driver.stdin is not None
-    driver.stdin.close()
-
-
-def pid_in(fifo: Path) -> int:
-    """A pidfd of the process that writes its pid into ``fifo``."""
-    return os.pidfd_open(int(fifo.read_text()))
-
-
-def has_ended(held: int, within_s: float = AT_ONCE_S) -> bool:
-    return bool(select.select([held], [], [], within_s)[0])
+PROBE = "measure([ProbeHost('a', 1, '10.0.0.1'), ProbeHost('b', 1, '10.0.0.2')], [RttExpectation('a', 'b', 0, 0)]"
 
 
 @pytest.fixture
 def fifo(tmp_path: Path) -> Path:
+    """Where a program writes its pid."""
     path = tmp_path / "pid"
     os.mkfifo(path)
     return path
 
 
+def kill_driver_of(call: str, fifo: Path) -> None:
+    """Kill a driver that makes a call on a thread, once what it starts has told its pid: that ends, too."""
+    code = f"{IMPORTS}threading.Thread(target=lambda: {call}, daemon=True).start()\nsys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=PROJECT) as driver:
+        held = os.pidfd_open(int(fifo.read_text()))
+        driver.kill()
+    assert select.select([held], [], [], HANG_S)[0], "it runs for ten times as long"
+    os.close(held)
+
+
 def test_the_prober_ends_with_a_killed_driver(fifo: Path, tmp_path: Path) -> None:
-    prober = tmp_path / "prober"
     # Watches the descriptor as the real one does (link_emulator/main_test.go), which is its third word.
-    prober.write_text(f'#!/bin/sh\necho $$ >{fifo}\n[ "$1 $2" = "rtt --life-fd" ] && eval "read -r _ <&$3"\n')
-    prober.chmod(0o755)
-    driver = start(
-        "from containernet_env.fidelity.rtt import ProbeHost, measure\n"
-        "from containernet_env.model.topology import RttExpectation",
-        "measure([ProbeHost('a', 1, '10.0.0.1'), ProbeHost('b', 1, '10.0.0.2')], [RttExpectation('a', 'b', 0, 0)],"
-        f" binary=Path({str(prober)!r}))",
-    )
-    held = pid_in(fifo)
-    assert not has_ended(held, 0.2)
-    kill(driver)
-    assert has_ended(held)
-    os.close(held)
+    script = f'echo $$ >{fifo}\n[ "$1 $2" = "rtt --life-fd" ] && eval "read -r _ <&$3"'
+    kill_driver_of(f"{PROBE}, binary=Path({str(program(tmp_path / 'prober', script))!r}))", fifo)
 
 
-@pytest.mark.parametrize("script", ["sleep 60", "trap '' INT TERM HUP; while :; do sleep 60; done"])
-@pytest.mark.parametrize("leader_only", [True, False])
+SLEEPS = "echo $$ >{fifo}; sleep 600"
+IGNORES = "trap '' INT TERM HUP; echo $$ >{fifo}; while :; do sleep 600; done"
+TAKES_ITS_TIME = "trap 'sleep 0.3; touch {done}; exit' INT; echo $$ >{fifo}; while :; do sleep 0.05; done"
+
+
+@pytest.mark.parametrize(
+    ("script", "leader_only", "grace_s"),
+    [
+        pytest.param(SLEEPS, True, 0.3, id="sleeps-leader"),
+        pytest.param(SLEEPS, False, 0.3, id="sleeps-group"),
+        pytest.param(IGNORES, True, 0.3, id="ignores-leader"),
+        pytest.param(IGNORES, False, 0.3, id="ignores-group"),
+        pytest.param(TAKES_ITS_TIME, True, 20, id="takes-its-time"),
+    ],
+)
 def test_a_program_of_the_set_up_ends_with_a_killed_set_up(
-    script: str, leader_only: bool, fifo: Path, tmp_path: Path
+    script: str, leader_only: bool, grace_s: float, fifo: Path, tmp_path: Path
 ) -> None:
-    driver = start(
-        "from containernet_env.setup.commands import Commands, Ending",
-        f"Commands().run(['sh', '-c', {f'echo $$ >{fifo}; {script}'!r}], Path({str(tmp_path / 'log')!r}), timeout_s=60,"
-        f" ending=Ending(leader_only={leader_only}, grace_s=0.3))",
-    )
-    held = pid_in(fifo)
-    assert not has_ended(held, 0.2)
-    kill(driver)
-    assert has_ended(held)
-    os.close(held)
-
-
-def test_a_program_that_takes_its_time_to_end_is_given_it(tmp_path: Path, fifo: Path) -> None:
-    done = tmp_path / "done"
-    script = f"trap 'sleep 0.3; echo ended >{done}; exit' INT; echo $$ >{fifo}; while :; do sleep 0.05; done"
-    driver = start(
-        "from containernet_env.setup.commands import Commands, Ending",
-        f"Commands().run(['sh', '-c', {script!r}], Path({str(tmp_path / 'log')!r}), timeout_s=60,"
-        " ending=Ending(leader_only=True, grace_s=20))",
-    )
-    held = pid_in(fifo)
-    kill(driver)
-    assert has_ended(held)
-    assert done.read_text() == "ended\n"
-    os.close(held)
+    done, words = tmp_path / "done", script.format(fifo=fifo, done=tmp_path / "done")
+    ending = f"Ending(leader_only={leader_only}, grace_s={grace_s})"
+    log = f"Path({str(tmp_path / 'log')!r})"
+    kill_driver_of(f"Commands().run(['sh', '-c', {words!r}], {log}, timeout_s=60, ending={ending})", fifo)
+    assert done.exists() == (script is TAKES_ITS_TIME), "it is given its time"
 
 
 @pytest.mark.parametrize(("script", "said"), [("exit 3", "exit status 3"), ("kill -TERM $$", "ended by SIGTERM")])
@@ -121,9 +108,11 @@ def test_a_signal_reaches_the_guarded_program_once(leader_only: bool, tmp_path: 
     script = (
         f"trap 'trap - INT; sleep 0.3; echo once >{caught}; exit 0' INT; echo $$ >{fifo}; while :; do sleep 0.05; done"
     )
-    words = [str(life.descriptor()), str(int(signal.SIGINT)), str(int(leader_only)), "5", "sh", "-c", script]
+    words = [life.descriptor(), int(signal.SIGINT), int(leader_only), 5, "sh", "-c", script]
     guard = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(GUARD), *words], pass_fds=(life.descriptor(),), start_new_session=True
+        [sys.executable, "-I", "-S", PROJECT / "containernet_env" / "setup" / "guard.py", *map(str, words)],
+        pass_fds=(life.descriptor(),),
+        start_new_session=True,
     )
     fifo.read_text()
     guard.send_signal(signal.SIGINT) if leader_only else os.killpg(guard.pid, signal.SIGINT)
@@ -142,11 +131,91 @@ def test_a_driver_that_ends_while_a_program_is_started_leaves_it_ended() -> None
     """killpg of a child that has not yet a session of its own: ProcessLookupError, a traceback, the child went on."""
     read, write = os.pipe()
     os.close(write)
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
+    with subprocess.Popen(["sleep", "600"]) as child:
         nsexec._wait(child.pid, read)
         assert child.wait(60) == -signal.SIGKILL
-    finally:
-        os.close(read)
-        child.kill()
-        child.wait()
+    os.close(read)
+
+
+# --- the prober and the link emulator, which hang, crash or take their time -------------------------------------------
+
+
+def probed(binary: Path, **more: Any) -> RttTable:
+    hosts = [ProbeHost("a", 1, "10.0.0.1"), ProbeHost("b", 1, "10.0.0.2")]
+    return measure(hosts, [RttExpectation("a", "b", 0, 0)], binary=binary, **more)
+
+
+def test_the_prober_gets_its_request_and_is_waited_for_over_several_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prober_module, "_LOOK_S", 0.01)
+    answer = '{"pairs":[{"a":"a","b":"b","sent":1,"lost":0,"samples_ns":[5]}]}'
+    script = f"sleep 0.1\ngrep -q '\"ip\": \"10.0.0.2\"' && echo '{answer}'"
+    assert probed(program(tmp_path / "prober", script)).pairs[0].measured_ns == 5
+
+
+def news() -> Iterator[str | None]:
+    yield from (None, None, DIED)
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "told"),
+    [
+        pytest.param("exec sleep 600", {"broken": news().__next__}, DIED, id="on a dead network"),
+        pytest.param(
+            "cat >&2 <<.\npanic: no room\n\ngoroutine 1 [running]:\nmain.main()\n.\nexit 2",
+            {},
+            r"^the RTT measurement failed: exit status 2: panic: no room$",
+            id="a crash",
+        ),
+    ],
+)
+def test_a_prober_without_an_answer_is_told(script: str, more: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=told):
+        probed(program(tmp_path / "prober", script), **more)
+
+
+def test_a_prober_ends_where_its_run_is_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C during the network's proof: the tear-down waited for the prober to end by itself."""
+
+    def interrupt() -> None:
+        raise Interrupted(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        prober_module.ask("probe", {}, 60.0, interrupt, program(tmp_path / "prober", "exec sleep 6000"))
+
+
+def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not see its control connection close."""
+    monkeypatch.setattr(process, "_END_DEADLINE_S", 0.2)
+    emulator: Any = LinkEmulator("/bin/true", lambda kind, text: None)
+    with subprocess.Popen(["sleep", "600"]) as stopped:
+        emulator._process = stopped
+        stopped.send_signal(signal.SIGSTOP)
+        emulator.stop()
+        assert stopped.poll() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("said", "end", "told"),
+    [
+        ("map frame memory: no room", "exit 1", "exit status 1: map frame memory: no room"),
+        ("fatal error: no room\n\ngoroutine 1 [running]:", "exit 2", "exit status 2: fatal error: no room"),
+        ("link-emulator: started", "kill -9 $$", "killed by SIGKILL"),
+    ],
+)
+def test_a_start_that_fails_tells_how_the_emulator_ended(tmp_path: Path, said: str, end: str, told: str) -> None:
+    binary = program(tmp_path / "link-emulator", f"cat >&2 <<.\n{said}\n.\n{end}")
+    emulator = LinkEmulator(binary, lambda kind, text: None)
+    with pytest.raises(RunError, match=f"^the link emulator ended: {told}$"):
+        emulator.start()
+    emulator.stop()
+
+
+def test_an_emulator_that_was_not_built_says_how_to_build_it() -> None:
+    emulator = LinkEmulator("/nonexistent/link-emulator", lambda kind, text: None)
+    with pytest.raises(MissingRequirementError, match=r"build\.sh"):
+        emulator.start()
+    with pytest.raises(RunError, match="not been started"):
+        emulator.call("hello")
+    emulator.stop()

@@ -6,20 +6,19 @@ import json
 import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.base.errors import RunError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network.emulator.control import Answer, ControlClient
 from containernet_env.network.emulator.link import EmulatedLink, changed_fields, direction_from_json, direction_to_json
-from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.network.interface import Interface, SwitchPort
 
 SOON_S = 0.05
@@ -34,8 +33,10 @@ class Emulator:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)  # soon full
         self.events: queue.Queue[dict[str, Any]] = queue.Queue()
         self.lost = threading.Event()
+        self.on_event: Callable[[dict[str, Any]], object] = self.events.put
+        self.on_lost: Callable[[], object] = self.lost.set
         self.lines = self.socket.makefile("rb")
-        self.client = ControlClient(ours, self.events.put, self.lost.set)
+        self.client = ControlClient(ours, lambda event: self.on_event(event), lambda: self.on_lost())
         self.callers = ThreadPoolExecutor()
 
     def ask(self, op: str, **fields: Any) -> Future[dict[str, Any]]:
@@ -48,10 +49,13 @@ class Emulator:
     def send(self, **message: Any) -> None:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
+    def answer(self, **fields: Any) -> None:
+        """To the next request."""
+        self.send(id=self.request()["id"], **{"ok": True, **fields})
+
     def end(self) -> None:
         self.lines.close()
         self.socket.close()
-        self.callers.shutdown()
 
 
 @pytest.fixture
@@ -60,6 +64,7 @@ def emulator() -> Iterator[Emulator]:
     yield fake
     fake.client.close()
     fake.end()
+    fake.callers.shutdown()
 
 
 def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
@@ -70,9 +75,15 @@ def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
     assert [answer.result(60) for answer in answers] == [{"is": 1}, {"is": 2}]
 
 
+def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
+    answer = emulator.callers.submit(emulator.client.ask, "heal")
+    emulator.answer(at_ns=12345, result={})
+    assert (answer.result(60).at_ns, answer.result().result) == (12345, {})
+
+
 def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator: Emulator) -> None:
     answer = emulator.ask("add_link")
-    emulator.send(id=emulator.request()["id"], ok=False, error="a.port: no such port")
+    emulator.answer(ok=False, error="a.port: no such port")
     with pytest.raises(RunError, match=r"^link emulator: add_link: a\.port: no such port$"):
         answer.result(60)
 
@@ -80,9 +91,9 @@ def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator:
 def test_no_answer_in_time_is_an_error_and_a_late_one_is_nobodys(emulator: Emulator) -> None:
     with pytest.raises(RunError, match=r"no answer after 0\.05 s"):
         emulator.client.call("hello", deadline_s=SOON_S)
-    emulator.send(id=emulator.request()["id"], ok=True, result={})
+    emulator.answer(result={"late": True})
     later = emulator.ask("hello")
-    emulator.send(id=emulator.request()["id"], ok=True)
+    emulator.answer()
     assert later.result(60) == {}
 
 
@@ -95,8 +106,7 @@ def test_events_are_handed_on(emulator: Emulator) -> None:
 def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> None:
     answer = emulator.ask("stats", deadline_s=3600)
     emulator.request()
-    emulator.lines.close()
-    emulator.socket.close()
+    emulator.end()
     with pytest.raises(RunError, match=r"^link emulator: stats: it has ended$"):
         answer.result(60)
     assert emulator.lost.wait(60)
@@ -138,36 +148,35 @@ def test_closing_does_not_wait_for_a_request_that_cannot_be_sent(emulator: Emula
         answer.result(60)
 
 
-def test_a_handler_that_fails_costs_one_event_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    ours, theirs = socket.socketpair()
-    seen: list[dict[str, Any]] = []
-    lost = threading.Event()
+def test_closing_is_no_loss(emulator: Emulator) -> None:
+    emulator.client.close()
+    emulator.client.close()
+    assert not emulator.lost.is_set()
 
-    def handle(event: dict[str, Any]) -> None:
-        seen.append(event)
+
+def test_a_handler_that_fails_costs_one_event_and_nothing_else(
+    emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(event: Mapping[str, Any]) -> None:
         raise LookupError(f"nobody knows {event['event']}")
 
-    def ended() -> None:
-        lost.set()
-        raise LookupError("nobody knows the end")
+    def lose() -> None:
+        emulator.lost.set()
+        fail({"event": "the end"})
 
-    client = ControlClient(ours, handle, ended)
-    with theirs, theirs.makefile("rb") as lines:
-        theirs.sendall(b'{"event":"one"}\n{"event":"two"}\n')
-        with ThreadPoolExecutor() as callers:
-            answer = callers.submit(client.call, "hello")
-            theirs.sendall(b'{"id":%d,"ok":true}\n' % json.loads(lines.readline())["id"])
-            assert answer.result(60) == {}
-    assert [event["event"] for event in seen] == ["one", "two"]
-    assert lost.wait(60)
+    emulator.on_event, emulator.on_lost = fail, lose
+    emulator.send(event="one")
+    emulator.send(event="two")
+    answer = emulator.ask("hello")
+    emulator.answer()
+    assert answer.result(60) == {}
+    emulator.end()
+    assert emulator.lost.wait(60)
     with pytest.raises(RunError, match="it has ended"):
-        client.call("hello")
-    client.close()
-    assert [record.exc_info[1].args[0] for record in caplog.records if record.exc_info and record.exc_info[1]] == [
-        "nobody knows one",
-        "nobody knows two",
-        "nobody knows the end",
-    ]
+        emulator.client.call("hello")
+    emulator.client.close()
+    errors = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert list(map(str, errors)) == ["nobody knows one", "nobody knows two", "nobody knows the end"]
 
 
 @pytest.mark.parametrize("junk", [b"junk\n", b"7\n", b"[]\n", b'{"id":[]}\n'])
@@ -178,12 +187,6 @@ def test_an_answer_that_is_none_ends_the_connection_for_all_who_wait(emulator: E
     with pytest.raises(RunError, match="its answer cannot be read"):
         answer.result(60)
     assert emulator.lost.wait(60)
-
-
-def test_closing_is_no_loss(emulator: Emulator) -> None:
-    emulator.client.close()
-    emulator.client.close()
-    assert not emulator.lost.is_set()
 
 
 def test_directions_cross_the_protocol_unchanged() -> None:
@@ -199,27 +202,16 @@ def test_directions_cross_the_protocol_unchanged() -> None:
 
 
 def test_what_is_sent_has_the_protocols_own_names() -> None:
-    spec = DirectionSpec(
-        3_000_000,
-        jitter=Jitter("normal", 500_000, correlation_ns=9_000_000),
-        loss=GilbertElliottLoss(0.01, 0.25),
-        seed=7,
-        overhead_bytes=24,
-    )
-    assert direction_to_json(spec) == {
+    jitter, loss = Jitter("normal", 500_000, correlation_ns=9_000_000), GilbertElliottLoss(0.01, 0.25)
+    bursts = {"good_to_bad_ratio": 0.01, "bad_to_good_ratio": 0.25, "good_loss_ratio": 0.0, "bad_loss_ratio": 1.0}
+    assert direction_to_json(DirectionSpec(3_000_000, jitter=jitter, loss=loss, seed=7, overhead_bytes=24)) == {
         "delay_ns": 3_000_000,
         "rate_bps": None,
         "queue_frames": None,
         "queue_bytes": None,
         "overhead_bytes": 24,
         "jitter": {"distribution": "normal", "ns": 500_000, "reorder": False, "correlation_ns": 9_000_000},
-        "loss": {
-            "model": "gilbert_elliott",
-            "good_to_bad_ratio": 0.01,
-            "bad_to_good_ratio": 0.25,
-            "good_loss_ratio": 0.0,
-            "bad_loss_ratio": 1.0,
-        },
+        "loss": {"model": "gilbert_elliott", **bursts},
         "seed": 7,
     }
     assert direction_to_json(DirectionSpec(loss=IndependentLoss(1)))["loss"] == {"ratio": 1.0, "model": "independent"}
@@ -245,65 +237,24 @@ def test_a_change_names_the_seed_only_where_it_changes() -> None:
     assert changed_fields(held, held, restart=True)["seed"] == 7
 
 
-class _Recorder(LinkEmulator):
-    """Takes requests in place of a process, and holds what it was told last."""
-
-    def __init__(self) -> None:
-        super().__init__("/nonexistent", lambda kind, text: None)
-        self.requests: list[tuple[str, dict[str, Any]]] = []
-        self.held: dict[str, Any] = {}
-
-    def ask(self, op: str, deadline_s: float = 5.0, **fields: Any) -> Answer:
-        if op != "read_link":
-            self.requests.append((op, fields))
-            for side in ("a_to_b", "b_to_a"):
-                self.held[side] = self.held.get(side, {}) | fields[side]
-        return Answer(self.held, 1)
-
-
 def test_naming_the_seed_of_a_direction_restarts_its_draws_and_no_others() -> None:
-    recorder = _Recorder()
+    requests: list[dict[str, Any]] = []
+    held: dict[str, dict[str, Any]] = {"a_to_b": {}, "b_to_a": {}}
+
+    def ask(op: str, **fields: Any) -> Answer:
+        if op != "read_link":
+            requests.append(fields)
+            for side, direction in held.items():
+                direction |= fields[side]
+        return Answer(held, 1)
+
+    recorder: Any = SimpleNamespace(ask=ask, call=lambda op, **fields: ask(op, **fields).result)
     link = EmulatedLink(recorder, "d1-s1", (Interface(1, "e0", None, "d1"), SwitchPort("e1", "s1")), LinkSpec())
     seeded = DirectionSpec(3_000_000, loss=IndependentLoss(0.5), seed=7)
     link.apply(LinkSpec(seeded, seeded))
     link.change_directions({"a_to_b": {"seed": 7}})
     link.change_directions({"a_to_b": {"delay_ns": 5_000_000}, "b_to_a": {"delay_ns": 5_000_000}})
-    made, restart, change = (fields for _, fields in recorder.requests)
+    made, restart, change = requests
     assert (made["a"], made["b"]) == ({"port": "d1"}, {"switch": "s1"})
     assert restart["a_to_b"]["seed"] == 7
-    assert "seed" not in restart["b_to_a"]
-    assert "seed" not in change["a_to_b"]
-    assert "seed" not in change["b_to_a"]
-
-
-def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
-    answer = emulator.callers.submit(emulator.client.ask, "heal")
-    emulator.send(id=emulator.request()["id"], ok=True, at_ns=12345, result={})
-    assert (answer.result(60).at_ns, answer.result().result) == (12345, {})
-
-
-@pytest.mark.parametrize(
-    ("said", "end", "told"),
-    [
-        ("map frame memory: no room", "exit 1", "exit status 1: map frame memory: no room"),
-        ("fatal error: no room\n\ngoroutine 1 [running]:", "exit 2", "exit status 2: fatal error: no room"),
-        ("link-emulator: started", "kill -9 $$", "killed by SIGKILL"),
-    ],
-)
-def test_a_start_that_fails_tells_how_the_emulator_ended(tmp_path: Path, said: str, end: str, told: str) -> None:
-    program = tmp_path / "link-emulator"
-    program.write_text(f"#!/bin/sh\ncat >&2 <<.\n{said}\n.\n{end}\n")
-    program.chmod(0o755)
-    emulator = LinkEmulator(program, lambda kind, text: None)
-    with pytest.raises(RunError, match=f"^the link emulator ended: {told}$"):
-        emulator.start()
-    emulator.stop()
-
-
-def test_an_emulator_that_was_not_built_says_how_to_build_it() -> None:
-    emulator = LinkEmulator("/nonexistent/link-emulator", lambda kind, text: None)
-    with pytest.raises(MissingRequirementError, match=r"build\.sh"):
-        emulator.start()
-    with pytest.raises(RunError, match="not been started"):
-        emulator.call("hello")
-    emulator.stop()
+    assert not any("seed" in direction for direction in (restart["b_to_a"], change["a_to_b"], change["b_to_a"]))
