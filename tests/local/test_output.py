@@ -6,7 +6,6 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from containernet_env.cli import output
 from tests.deadline import HANG_S, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from containernet_env.__main__ import main; main()"]
+CHECK = (sys.executable, "-c", "from containernet_env.__main__ import main; main()", "check", "3node-3ms")
 # Work that goes on printing once its input ends, and has an exit status of its own.
 WORK = """
 import sys, time
@@ -32,76 +31,88 @@ with output.guarded():
 """
 
 
-def start(command: list[str], **streams: Any) -> subprocess.Popen[bytes]:
+# Work that prints more than a pipe takes to a reader who does not read, and makes the file `done` at its end.
+MUCH = """
+import pathlib, sys
+from containernet_env.cli import output
+with output.guarded():
+    with output.unblocked():
+        for number in range(20_000): print("line", number)
+        pathlib.Path(sys.argv[1]).touch()
+"""
+# The results file would be standard output, and get what is printed.
+NUMBER = """
+import sys
+from containernet_env.cli import output
+with output.guarded():
+    file = open(sys.argv[1], "w")
+    print("printed")
+    file.write(str(file.fileno()))
+"""
+
+
+def start(*command: str | Path, **streams: Any) -> Any:
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | streams
     return subprocess.Popen(command, cwd=ROOT, **streams)
 
 
-def end(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+def work(code: str, *words: Path, **streams: Any) -> Any:
+    return start(sys.executable, "-c", code, *words, **streams)
+
+
+def close_output(process: Any) -> None:
+    process.stdout.close()
+    process.stdout = None
+
+
+def end(process: Any) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=HANG_S)
     return process.returncode, (out or b"").decode(), (err or b"").decode()
 
 
 def test_a_reader_who_has_had_enough_of_what_only_prints_is_no_error() -> None:
     """`check 3node-3ms | head -1`: a traceback, or 'Exception ignored ... BrokenPipeError' and status 120."""
-    process = start([*COMMAND, "check", "3node-3ms"])
-    assert process.stdout is not None
-    process.stdout.close()
-    process.stdout = None
+    process = start(*CHECK)
+    close_output(process)
     assert end(process) == (0, "", "")
 
 
 def test_what_only_prints_fails_where_its_output_is_not_whole() -> None:
     with open("/dev/full", "wb") as full:
-        status, _, told = end(start([*COMMAND, "check", "3node-3ms"], stdout=full))
+        status, _, told = end(start(*CHECK, stdout=full))
     assert (status, told) == (1, "Error: standard output ended: No space left on device\n")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_stream_that_is_closed_from_the_beginning_is_none_to_be_told(closed: str) -> None:
-    process = start(["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "check", "3node-3ms"])
-    status, _, told = end(process)
+def test_a_stream_that_is_closed_from_the_beginning_is_none_to_be_told(closed: str, tmp_path: Path) -> None:
+    status, _, told = end(start("sh", "-c", f'exec "$@" {closed}', "sh", *CHECK))
     assert (status, told) == (0, "")
-
-
-def test_no_file_gets_the_number_of_a_stream_that_is_closed(tmp_path: Path) -> None:
-    """The results file would be standard output, and get what is printed."""
-    program = (
-        "import os, sys\n"
-        "from containernet_env.cli import output\n"
-        "with output.guarded():\n"
-        f"    file = open({str(tmp_path / 'number')!r}, 'w')\n"
-        "    print('printed')\n"
-        "    file.write(str(file.fileno()))\n"
-    )
-    assert end(start(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]))[0] == 0
-    assert int((tmp_path / "number").read_text()) > 2
+    number = tmp_path / "number"
+    assert end(start("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", NUMBER, number))[0] == 0
+    assert int(number.read_text()) > 2, "a file has the number of the stream that is closed"
 
 
 def test_work_goes_on_without_its_reader_and_says_so_once() -> None:
     """`run ... | head -4`"""
-    process = start([sys.executable, "-c", WORK])
-    assert process.stdout is not None and process.stdout.readline() == b"line 0\n"
-    process.stdout.close()
-    process.stdout = None
+    process = work(WORK)
+    assert process.stdout.readline() == b"line 0\n"
+    close_output(process)
     status, _, told = end(process)
     assert (status, told) == (7, "standard output ended: Broken pipe; the run goes on without it\n")
 
 
 def test_work_goes_on_on_a_full_disk() -> None:
     with open("/dev/full", "wb") as full:
-        process = start([sys.executable, "-c", WORK], stdout=full)
-        assert process.stderr is not None
+        process = work(WORK, stdout=full)
         told = process.stderr.readline()  # its input ends after that
         assert told == b"standard output ended: No space left on device; the run goes on without it\n"
-        status, _, more = end(process)
-        assert more == "" and status == end(start([sys.executable, "-c", WORK], stdout=full, stderr=full))[0] == 7
+        assert end(process) == (7, "", "") and end(work(WORK, stdout=full, stderr=full))[0] == 7
 
 
 def test_work_goes_on_on_a_terminal_that_is_gone() -> None:
     """The master's side is closed (a terminal window, ssh): every write gives EIO."""
     master, slave = pty.openpty()
-    process = start([sys.executable, "-c", WORK], stdout=slave, stderr=slave)
+    process = work(WORK, stdout=slave, stderr=slave)
     os.close(slave)
     said = b""
     while b"line 0" not in said:
@@ -110,25 +121,9 @@ def test_work_goes_on_on_a_terminal_that_is_gone() -> None:
     assert end(process)[0] == 7
 
 
-@pytest.fixture
-def stopped(tmp_path: Path) -> Callable[[], subprocess.Popen[bytes]]:
-    """Work that prints more than a pipe takes to a reader who does not read, and makes the file `done` at its end."""
-    program = (
-        "import pathlib, sys\n"
-        "from containernet_env.cli import output\n"
-        "with output.guarded():\n"
-        "    with output.unblocked():\n"
-        "        for number in range(20_000): print('line', number)\n"
-        f"        pathlib.Path({str(tmp_path / 'done')!r}).touch()\n"
-    )
-    return lambda: start([sys.executable, "-c", program])
-
-
-def test_a_terminal_that_is_stopped_holds_no_work_up_and_loses_nothing(
-    stopped: Callable[[], subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+def test_a_terminal_that_is_stopped_holds_no_work_up_and_loses_nothing(tmp_path: Path) -> None:
     """Ctrl-S, or a pager at its first page: the driver stood in a write, and its containers stayed up."""
-    process = stopped()
+    process = work(MUCH, tmp_path / "done")
     eventually((tmp_path / "done").exists, "the work ends without its reader")
     assert process.poll() is None  # what is printed is whole for a reader who comes later
     status, out, _ = end(process)

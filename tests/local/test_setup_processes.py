@@ -1,4 +1,4 @@
-"""The set-up's processes, real ones: steps and their commands, the engine that it starts, the scripts of the clone.
+"""The set-up's processes, real ones: steps and their commands, and the engine that it starts.
 
 Nothing is left running, however they end.
 """
@@ -12,13 +12,15 @@ import shutil
 import signal
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from containernet_env import setup
-from containernet_env.base import assets, cache, programs
+from containernet_env.base import cache, programs
 from containernet_env.base.errors import Interrupted, MissingRequirementError
 from containernet_env.base.sources import GoModule
 from containernet_env.base.stop import Stop
@@ -36,7 +38,6 @@ from containernet_env.setup.steps import Steps
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from tests.deadline import HANG_S, eventually
 
-ROOT = assets.ROOT
 IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
 SLEEP = ["sh", "-c", "echo started; sleep 60 & sleep 60"]
 
@@ -49,51 +50,38 @@ def wait_for(path: Path, text: str) -> None:
     eventually(lambda: path.exists() and text in path.read_text(), f"{text!r} comes into {path}")
 
 
+def writers(log: Path) -> list[str]:
+    """Processes whose standard output is ``log``."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (entry / "fd" / "1").resolve() == log.resolve():
+                found.append(entry.name)
+    return found
+
+
 def none_left(log: Path) -> bool:
     """Whether all that wrote to ``log`` is gone: a killed process is there until the kernel gets to it."""
     return eventually(lambda: not writers(log), f"what writes to {log} ends")
 
 
-def writers(log: Path) -> list[int]:
-    """Processes whose standard output is ``log``."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                if (entry / "fd" / "1").resolve() == log.resolve():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
-def test_a_step_is_one_line_with_what_and_how_long(tmp_path: Path) -> None:
+def test_a_step_has_a_log_and_its_error_names_it(tmp_path: Path) -> None:
     output = io.StringIO()
     steps = steps_on(output, tmp_path)
 
-    def job() -> None:
-        with steps.step("base image") as step:
-            steps.commands.run(["sh", "-c", "echo detail"], step.log, timeout_s=60)
+    def job(name: str, script: str) -> None:
+        with steps.step(name) as step:
+            steps.commands.run(["sh", "-c", script], step.log, timeout_s=60)
             step.done("made")
 
-    steps.run(job)
-    assert re.fullmatch(r"  base image +made(  \(\d+\.\d s\))?\n", output.getvalue())
+    steps.run(lambda: job("base image", "echo detail"))
+    shown = output.getvalue()
+    assert re.fullmatch(r"  base image +made(  \(\d+\.\d s\))?\n", shown)
     assert (tmp_path / "logs" / "base-image.log").read_text() == "$ sh -c echo detail\ndetail\n"
-
-
-def test_a_failed_step_shows_no_line_and_its_error_names_the_log(tmp_path: Path) -> None:
-    output = io.StringIO()
-    steps = steps_on(output, tmp_path)
-
-    def job() -> None:
-        with steps.step("etcd") as step:
-            steps.commands.run(["sh", "-c", "echo reason >&2; exit 7"], step.log, timeout_s=60)
-
-    with pytest.raises(CommandError) as caught:
-        steps.run(job)
-    assert output.getvalue() == ""
+    with pytest.raises(CommandError, match="exit status 7") as caught:
+        steps.run(lambda: job("etcd", "echo reason >&2; exit 7"))
+    assert output.getvalue() == shown, "a failed step shows no line"
     assert caught.value.tail == ("$ sh -c echo reason >&2; exit 7", "reason")
-    assert "exit status 7" in str(caught.value)
     assert caught.value.log == tmp_path / "logs" / "etcd.log"
 
 
@@ -157,16 +145,13 @@ def test_a_command_that_ignores_the_signal_is_killed_after_its_grace(tmp_path: P
     assert none_left(log)
 
 
-def test_a_command_has_a_time_limit(tmp_path: Path) -> None:
+def test_a_command_has_a_time_limit_and_may_not_be_there(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(CommandError, match="did not end within 0 s"):
         Commands().run(SLEEP, log, timeout_s=0)
     assert none_left(log)
-
-
-def test_a_program_that_is_not_there_is_an_error_of_the_command(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="cannot be started"):
-        Commands().run(["/nowhere/program"], tmp_path / "log", timeout_s=60)
+        Commands().run(["/nowhere/program"], log, timeout_s=60)
 
 
 WAITS = """#!/bin/sh
@@ -204,71 +189,14 @@ def test_a_stop_token_ends_the_build_of_a_store_and_nothing_of_it_counts(
     monkeypatch.setattr(go, "find", lambda: toolchain)
     monkeypatch.setattr(dockerd, "ensure_running", lambda *of: "")
     stop = Stop()
-    caught: list[Interrupted] = []
-
-    def run() -> None:
-        try:
-            setup.ready_images(zookeeper, Silent(), stop)
-        except Interrupted as error:
-            caught.append(error)
-
-    caller = threading.Thread(target=run)
-    caller.start()
-    log = cache.logs() / "example.log"
-    wait_for(log, "waiting\n")
-    assert len(list((own / "bin").iterdir())) == 1 and len(writers(log)) >= 2
-    stop.request()
-    caller.join(HANG_S)
-    assert not caller.is_alive() and len(caught) == 1 and none_left(log)
+    with ThreadPoolExecutor(1) as caller:
+        ended = caller.submit(setup.ready_images, zookeeper, Silent(), stop)
+        log = cache.logs() / "example.log"
+        wait_for(log, "waiting\n")
+        assert len(list((own / "bin").iterdir())) == 1 and len(writers(log)) >= 2
+        stop.request()
+        assert isinstance(ended.exception(HANG_S), Interrupted) and none_left(log)
     assert list((own / "bin").iterdir()) == [] and programs.find(module, toolchain.version) is None
-
-
-@pytest.mark.parametrize("script", ["build.sh", "test.sh", "check.sh"])
-def test_scripts_have_help(script: str) -> None:
-    done = subprocess.run([ROOT / script, "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert done.stdout.startswith(f"Usage: sudo ./{script}")
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("script", "arguments"), [("build.sh", ["--what"]), ("test.sh", ["only-one"]), ("check.sh", ["x"])]
-)
-def test_scripts_refuse_what_they_do_not_know(script: str, arguments: list[str]) -> None:
-    done = subprocess.run([ROOT / script, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("Usage:")
-
-
-def test_build_without_root_says_sudo_and_leaves_3(tmp_path: Path) -> None:
-    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
-    (tmp_path / "id").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run([ROOT / "build.sh"], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 3
-    assert "needs root" in done.stderr
-    assert "sudo" in done.stderr
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_what_is_built_is_ignored_by_git() -> None:
-    names = [
-        ".venv/x",
-        "build/lib/x",
-        "bin/etcd",
-        ".build/etcd.log",
-        "out.csv",
-        "results/out.csv",
-        "containernet_env.egg-info/x",
-    ]
-    done = subprocess.run(
-        ["git", "-c", f"safe.directory={ROOT}", "check-ignore", "--no-index", *names],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.split() == names
 
 
 NEEDS_FLAGS = """#!/bin/sh
@@ -279,36 +207,26 @@ esac
 """
 
 
-@pytest.fixture
-def lonely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine where no engine answers and no service manager runs; ``answers`` in it makes one answer."""
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr(dockerd, "LOG", tmp_path / "log" / "dockerd.log")
-    monkeypatch.setattr(dockerd, "_DAEMON_CONFIG", tmp_path / "daemon.json")
-    monkeypatch.setattr(dockerd, "_PID_FILE", tmp_path / "docker.pid")
-    monkeypatch.setattr(dockerd, "service_commands", list)
-    monkeypatch.setattr(engine, "is_reachable", lambda: (tmp_path / "answers").exists())
-    monkeypatch.setattr(engine, "listens", lambda: (tmp_path / "answers").exists())
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    return tmp_path
-
-
-def program(folder: Path, script: str) -> str:
-    path = folder / "dockerd"
-    path.write_text(script)
-    path.chmod(0o755)
-    return str(path)
-
-
 def test_without_netfilter_it_is_started_without_bridge_and_rules_and_detached(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(dockerd, "find", lambda: program(lonely, NEEDS_FLAGS))
+    """On a machine where no engine answers and no service manager runs."""
+    answers = tmp_path / "answers"
+    (tmp_path / "dockerd").write_text(NEEDS_FLAGS)
+    (tmp_path / "dockerd").chmod(0o755)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    for name in ("LOG", "_DAEMON_CONFIG", "_PID_FILE"):
+        monkeypatch.setattr(dockerd, name, tmp_path / "log" / name)
+    monkeypatch.setattr(dockerd, "service_commands", list)
+    monkeypatch.setattr(dockerd, "find", lambda: str(tmp_path / "dockerd"))
+    monkeypatch.setattr(engine, "is_reachable", answers.exists)
+    monkeypatch.setattr(engine, "listens", answers.exists)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     told: list[str] = []
     how = dockerd.start(told.append)
-    pid = int((lonely / "answers").read_text())
+    pid = int(answers.read_text())
     try:
         assert "--iptables=false --ip6tables=false --bridge=none" in how
         assert len(told) == 1
@@ -324,21 +242,15 @@ def test_without_netfilter_it_is_started_without_bridge_and_rules_and_detached(
         os.close(reading)
 
 
-def living(folder: Path) -> subprocess.Popen[bytes]:
-    """A process that its pid file and its name say is a dockerd."""
-    named = folder / "dockerd"
-    named.symlink_to(shutil.which("sleep") or "/bin/sleep")
-    process = subprocess.Popen([named, "60"])
-    (folder / "docker.pid").write_text(str(process.pid))
-    return process
-
-
 def test_a_living_engine_is_known_by_its_pid_file_and_its_name(tmp_path: Path) -> None:
-    with living(tmp_path) as process:
+    (tmp_path / "dockerd").symlink_to(shutil.which("sleep") or "/bin/sleep")
+    pid_file = tmp_path / "docker.pid"
+    with subprocess.Popen([tmp_path / "dockerd", "60"]) as process:
+        pid_file.write_text(str(process.pid))
         # The kernel closes the pipe that tells of the new program before it gives the process its name.
-        assert eventually(lambda: dockerd._runs(tmp_path / "docker.pid"), "it is known")
+        assert eventually(lambda: dockerd._runs(pid_file), "it is known")
         process.kill()
-    assert not dockerd._runs(tmp_path / "docker.pid")
+    assert not dockerd._runs(pid_file)
 
 
 def test_the_folder_of_a_program_that_runs_is_known(tmp_path: Path) -> None:
