@@ -9,10 +9,7 @@ import os
 import select
 import shutil
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.deadline import HANG_S, eventually
@@ -64,7 +61,7 @@ class Browser:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -116,13 +113,13 @@ class Browser:
         elif event == "Network.requestWillBeSent":
             self.requested.append(what["request"]["url"])
 
-    def open(self, page: Path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Load a file, and wait until it says that it is drawn."""
-        self.go(page.resolve().as_uri(), width, height, dark)
+    def open(self, page: Path, **how: Any) -> None:
+        """Load a file as ``go`` does a page."""
+        self.go(page.resolve().as_uri(), **how)
 
-    def go(self, url: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    def go(self, url: str, width: int = 1280, dark: bool = False) -> None:
         """Load a page, and wait until it says that it is drawn."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         wanted = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[wanted])
         self.call("Page.navigate", url=url)
@@ -135,24 +132,6 @@ class Browser:
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
-    def screenshot(self, path: Path, whole: bool = True) -> None:
-        """What is seen, or the whole page, as a PNG."""
-        done = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(done["data"]))
-
     def pdf(self, path: Path) -> None:
         """The page as it prints."""
         path.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"]))
-
-
-def main(page: str, picture: str, width: str = "1280", colours: str = "light") -> None:
-    """Make a picture of a page: python -m tests.local.browser report.html report.png [1280 [light|dark]]."""
-    with tempfile.TemporaryDirectory() as profile, Browser(Path(profile)) as browser:
-        browser.open(Path(page), int(width), dark=colours == "dark")
-        browser.screenshot(Path(picture))
-        drawn = browser.js("document.documentElement.dataset.drawn")
-        print(f"drawn after {drawn} ms; the console says: {browser.told or 'nothing'}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -14,46 +14,59 @@ import pytest
 from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.stop import Stop
 from containernet_env.hosts import owner
-from containernet_env.runs.lock import RunLock
+from containernet_env.runs.lock import RunLock, holder
 from tests.unit.disk import file_limit
 
-
-def test_this_process_is_alive() -> None:
-    assert owner.is_alive(owner.current())
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_an_ended_process_is_dead() -> None:
-    code = "from containernet_env.hosts import owner; print(owner.current())"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not owner.is_alive(ended.stdout.strip())
-
-
-def test_a_reused_pid_is_not_mistaken_for_the_owner() -> None:
+def test_only_a_living_process_of_this_boot_is_alive() -> None:
     boot, pid, ticks = owner.current().split("/")
-    assert not owner.is_alive(f"{boot}/{pid}/{int(ticks) - 1}")
-    assert not owner.is_alive(f"another-boot/{pid}/{ticks}")
-
-
-@pytest.mark.parametrize("text", ["", "x", "/", "a/b/c", "//"])
-def test_what_is_no_owner_is_dead(text: str) -> None:
-    assert not owner.is_alive(text)
+    code = "from containernet_env.hosts import owner; print(owner.current())"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert owner.is_alive(owner.current())
+    reused = (f"{boot}/{pid}/{int(ticks) - 1}", f"another-boot/{pid}/{ticks}")
+    assert not any(map(owner.is_alive, (ended, *reused, "", "x", "/", "a/b/c", "//")))
 
 
 def test_a_second_run_is_refused_and_told_who_holds_the_machine(tmp_path: Path) -> None:
-    with RunLock(tmp_path / "lock"), pytest.raises(RunError, match=f"process {os.getpid()}"):
-        RunLock(tmp_path / "lock").__enter__()
-    with RunLock(tmp_path / "lock"):
+    path = tmp_path / "lock"
+    assert holder(path) is None
+    with RunLock(path):
+        found = holder(path)
+        assert found is not None and found.pid == os.getpid(), "who watches sees it without the lock"
+        with pytest.raises(RunError, match=f"process {os.getpid()}"):
+            RunLock(path).__enter__()
+    assert path.exists() and holder(path) is None
+    with RunLock(path):
         pass
 
 
+HOLDING = """
+import sys
+from pathlib import Path
+from containernet_env.runs.lock import RunLock
+with RunLock(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
-    code = (
-        "import os, signal, sys; from pathlib import Path; from containernet_env.runs.lock import RunLock\n"
-        "RunLock(Path(sys.argv[1])).__enter__(); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=False)
-    assert killed.returncode == -9
-    with RunLock(tmp_path / "lock"):
+    path = tmp_path / "lock"
+    (tmp_path / "before").touch()
+    command = [sys.executable, "-c", HOLDING, path]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"held\n"
+        found = holder(path)
+        (tmp_path / "after").touch()
+        assert found is not None and found.pid == process.pid
+        # By the kernel's stamps; the moment of the boot is known to a second.
+        before_s, after_s = ((tmp_path / name).stat().st_mtime for name in ("before", "after"))
+        assert before_s - 1 <= found.began_s <= after_s + 1
+        process.kill()
+    assert holder(path) is None
+    with RunLock(path):
         pass
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,33 +26,20 @@ def send(signum: int) -> None:
 
 
 @pytest.mark.parametrize("signum", STOP_SIGNALS)
-def test_the_first_signal_raises_with_its_number(signum: int) -> None:
-    with StopSignals() as stop:
+def test_only_the_first_signal_raises(signum: int) -> None:
+    ignored: list[int] = []
+    before = signal.getsignal(signum)
+    with StopSignals(on_ignored=ignored.append) as stop:
+        assert signal.getsignal(signum) != before
         with pytest.raises(Interrupted) as caught:
             send(signum)
-        assert caught.value.signum == signum
-        assert stop.received == signum
-
-
-def test_only_the_first_signal_raises() -> None:
-    ignored: list[int] = []
-    with StopSignals(on_ignored=ignored.append):
-        with pytest.raises(Interrupted):
-            send(signal.SIGINT)
+        assert caught.value.signum == stop.received == signum and not isinstance(caught.value, Exception)
         send(signal.SIGINT)
         send(signal.SIGTERM)
-    assert ignored == [signal.SIGINT, signal.SIGTERM]
+    assert ignored == [signal.SIGINT, signal.SIGTERM] and signal.getsignal(signum) == before
 
 
-def test_no_signal_raises_behind_the_shield_but_it_is_remembered() -> None:
-    with StopSignals() as stop:
-        stop.shield()
-        with stop.deferred():
-            send(signal.SIGTERM)
-    assert stop.received == signal.SIGTERM
-
-
-def test_a_deferred_signal_raises_when_the_block_ends() -> None:
+def test_a_signal_is_kept_for_the_end_of_a_block_or_for_ever_behind_the_shield() -> None:
     steps = []
     with StopSignals() as stop, pytest.raises(Interrupted):
         with stop.deferred():
@@ -61,23 +47,14 @@ def test_a_deferred_signal_raises_when_the_block_ends() -> None:
             steps.append("row written")
         steps.append("never reached")
     assert steps == ["row written"]
-
-
-def test_an_exception_of_the_block_is_not_replaced_by_the_signal() -> None:
     with StopSignals() as stop, pytest.raises(ValueError), stop.deferred():
         send(signal.SIGINT)
         raise ValueError
-
-
-def test_handlers_are_put_back() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with StopSignals():
-        assert signal.getsignal(signal.SIGINT) != before
-    assert signal.getsignal(signal.SIGINT) == before
-
-
-def test_interrupted_passes_through_except_exception() -> None:
-    assert not issubclass(Interrupted, Exception)
+    with StopSignals() as stop:
+        stop.shield()
+        with stop.deferred():
+            send(signal.SIGTERM)
+    assert stop.received == signal.SIGTERM
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(2), ValueError("x")])
@@ -150,61 +127,40 @@ def test_ctrl_c_ends_a_command_without_a_traceback_wherever_it_strikes(function:
     assert "etcd1" not in done.stdout, "it was not struck"
 
 
-def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word() -> None:
-    """The command is a script that imports ``__main__``: that may not import what takes time."""
-    code = "import sys; import containernet_env.__main__; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert "containernet_env.__main__" in done.stdout.split()
-    assert not {"click", "containernet_env.cli", "dataclasses"} & set(done.stdout.split())
-
-
-def of_a_library(error: BaseException) -> Callable[[], None]:
+def of_a_library(error: BaseException) -> None:
     """A library's call in which a stop strikes, and which raises something else."""
-
-    def call() -> None:
-        try:
-            raise error
-        except BaseException as struck:
-            raise RuntimeError("Error calling __set_name__") from struck
-
-    return call
-
-
-@pytest.mark.parametrize("stop", [Interrupted(15), KeyboardInterrupt()])
-def test_an_error_that_came_of_a_stop_is_that_stop(stop: BaseException) -> None:
-    with pytest.raises(type(stop)) as caught, stops_kept():
-        of_a_library(stop)()
-    assert caught.value is stop
-
-
-@pytest.mark.parametrize("error", [ValueError("x"), RunError("3 containers could not be removed")])
-def test_an_error_of_its_own_and_one_told_on_purpose_stay(error: Exception) -> None:
-    with pytest.raises(type(error)), stops_kept():
+    try:
         raise error
+    except BaseException as struck:
+        raise RuntimeError("Error calling __set_name__") from struck
+
+
+@pytest.mark.parametrize(("stop", "code"), [(Interrupted(15), 143), (KeyboardInterrupt(), 130)])
+def test_an_error_that_came_of_a_stop_is_that_stop(
+    stop: BaseException, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(type(stop)) as caught, stops_kept():
+        of_a_library(stop)
+    assert caught.value is stop
+    monkeypatch.setattr(cli, "group", SimpleNamespace(main=lambda **_: of_a_library(stop)))
+    with pytest.raises(SystemExit) as left:
+        cli.main(["check"])
+    assert (left.value.code, capsys.readouterr().err) == (code, "interrupted\n")
+
+
+def test_an_error_of_its_own_and_one_told_on_purpose_stay() -> None:
+    for error in (ValueError("x"), RunError("3 containers could not be removed")):
+        with pytest.raises(type(error)), stops_kept():
+            raise error
     with pytest.raises(RunError, match="could not be removed"), stops_kept():
         try:
             raise Interrupted(2)
         finally:
             raise RunError("3 containers could not be removed")
-
-
-def test_an_error_did_not_come_of_a_stop_that_the_caller_handles() -> None:
-    """A script may measure once more where Ctrl-C ended the measurement before."""
+    # Nor of a stop that the caller handles: a script may measure once more where Ctrl-C ended what came before.
     with pytest.raises(ValueError, match="invalid literal"):
         try:
             raise KeyboardInterrupt
         except KeyboardInterrupt:
             with stops_kept():
                 int("x")
-
-
-@pytest.mark.parametrize(
-    ("error", "code"), [(of_a_library(Interrupted(15)), 143), (of_a_library(KeyboardInterrupt()), 130)]
-)
-def test_the_command_line_tells_a_stop_that_a_library_made_an_error(
-    error: Callable[[], None], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cli, "group", SimpleNamespace(main=lambda **_: error()))
-    with pytest.raises(SystemExit) as left:
-        cli.main(["check"])
-    assert (left.value.code, capsys.readouterr().err) == (code, "interrupted\n")

@@ -5,27 +5,30 @@ What is decided where something is lost, ``tests/unit/test_sweep_workers.py`` ha
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from distributed import LocalCluster, Security
 
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.stop import Stop
 from containernet_env.results.checksums import check
-from containernet_env.sweep import at_worker, workers
-from containernet_env.sweep.cluster import Scheduler, scheduler_at
+from containernet_env.sweep import at_worker, cluster, workers
+from containernet_env.sweep.cluster import Scheduler, TlsFiles, scheduler_at
 from containernet_env.sweep.design import design
 from containernet_env.sweep.runner import Counts, Request, Sweep
 from containernet_env.sweep.workers import Workers
@@ -88,12 +91,14 @@ def machines(*made: Machine, held: Machine | None = None) -> Iterator[None]:
             machine.process.join()
 
 
+QUIET: dict[str, Any] = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
+
+
 @pytest.fixture
 def scheduler() -> Iterator[str]:
     """Its address."""
-    at = {"host": "127.0.0.1", "protocol": "tcp", "dashboard_address": "127.0.0.1:0"}
-    with LocalCluster(n_workers=0, processes=False, **at) as cluster:
-        yield cluster.scheduler_address
+    with LocalCluster(host="127.0.0.1", protocol="tcp", **QUIET) as local:
+        yield local.scheduler_address
 
 
 def sweep_on(out: Path, at: Scheduler | str, notes: Notes, *axes: str, **request: Any) -> Sweep:
@@ -223,39 +228,77 @@ def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(tmp_path
     assert machine.said().startswith("Error: no scheduler answers at tcp://127.0.0.1:1") and os.listdir(tmp_path)
 
 
+def flags(ca: TlsFiles, shown: TlsFiles) -> tuple[str, ...]:
+    return ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
+
+
 def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
     ours = certificates(tmp_path / "ours", ("scheduler", "worker", "sweep"))
     theirs = certificates(tmp_path / "theirs", ("sweep", "worker"))
-    security = Security(
-        require_encryption=True,
-        tls_ca_file=str(ours["scheduler"].ca_file),
-        tls_scheduler_cert=str(ours["scheduler"].cert),
-        tls_scheduler_key=str(ours["scheduler"].key),
-        tls_client_cert=str(ours["scheduler"].cert),
-        tls_client_key=str(ours["scheduler"].key),
-    )
+    files = ours["scheduler"]
+    shown = {f"tls_{who}_{what}": str(path) for who in ("scheduler", "client")
+             for what, path in (("cert", files.cert), ("key", files.key))}  # fmt: skip
+    security = Security(require_encryption=True, tls_ca_file=str(files.ca_file), **shown)
     out, notes = tmp_path / "out.csv", Notes()
-    with LocalCluster(
-        n_workers=0,
-        processes=False,
-        host="tls://127.0.0.1",
-        protocol="tls",
-        dashboard_address="127.0.0.1:0",
-        security=security,
-    ) as cluster:
-        address, mine = cluster.scheduler_address, ours["worker"]
-        flags = ("--tls-ca-file", str(mine.ca_file), "--tls-cert", str(mine.cert), "--tls-key", str(mine.key))
-        with machines(Machine(tmp_path / "node1", address, *flags)):
+    with LocalCluster(host="tls://127.0.0.1", protocol="tls", security=security, **QUIET) as local:
+        address, mine, other = local.scheduler_address, ours["worker"], theirs["worker"]
+        with machines(Machine(tmp_path / "node1", address, *flags(mine, mine))):
             refused = sweep_on(out, scheduler_at(address, theirs["sweep"]), notes, "clients=5")
             with pytest.raises(RunError, match="no scheduler answers"):
                 refused.carry_out(notes, Stop())
             allowed = sweep_on(out, scheduler_at(address, ours["sweep"]), notes, "clients=5")
             assert allowed.carry_out(notes, Stop()) == Counts(1, 0, 0)
-        other = theirs["worker"]
-        for number, (ca, shown) in enumerate(((other, other), (mine, other), (other, mine))):
-            flags = ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
-            wrong = Machine(tmp_path / f"wrong{number}", address, *flags)
+        for number, pair in enumerate(((other, other), (mine, other), (other, mine))):
+            wrong = Machine(tmp_path / f"wrong{number}", address, *flags(*pair))
             assert wrong.status() == 1
             told = wrong.said()
             assert told.startswith(f"Error: no scheduler answers at {address}: ") and "Traceback" not in told, told
             assert "certificates of the same authority" in told
+
+
+# --- schedulers that others reach besides -----------------------------------------------------------------------------
+
+
+def says(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that answers, and calls itself this."""
+
+    @asynccontextmanager
+    async def answering(*_: object, **__: object) -> AsyncIterator[SimpleNamespace]:
+        async def identity(n_workers: int) -> dict[str, str]:
+            return {"address": address}
+
+        yield SimpleNamespace(identity=identity)
+
+    monkeypatch.setattr(cluster, "rpc", answering)
+
+
+def test_a_scheduler_that_others_reach_besides_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers on 127.0.0.1, and listens everywhere: the default of `dask scheduler`."""
+    says("tcp://192.0.2.7:8786", monkeypatch)
+    with pytest.raises(UsageError, match=r"also listens at tcp://192\.0\.2\.7:8786: .*as root\n  Start it with --host"):
+        asyncio.run(cluster.identity_of(scheduler_at("127.0.0.1:8786", None)))
+
+
+@pytest.mark.parametrize(
+    ("family", "everywhere", "loopback"),
+    [(socket.AF_INET, "0.0.0.0", "127.0.0.1"), (socket.AF_INET6, "::", "::1")],
+    ids=["IPv4", "IPv6"],
+)
+def test_a_scheduler_on_every_interface_is_refused_whatever_it_says(
+    family: socket.AddressFamily, everywhere: str, loopback: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a default route, or with a contact address, it calls itself 127.0.1.1 and listens everywhere."""
+    try:
+        socket.create_server((loopback, 0), family=family).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no {loopback}: {error.strerror}")
+    for host in (loopback, everywhere):
+        with socket.create_server((host, 0), family=family) as listening:
+            port = listening.getsockname()[1]
+            says(f"tcp://127.0.1.1:{port}", monkeypatch)
+            asked = cluster.identity_of(scheduler_at(f"localhost:{port}", None))
+            if host == loopback:
+                asyncio.run(asked)
+                continue
+            with pytest.raises(UsageError, match=rf"also listens at \[?{everywhere}\]?:{port}: .*as root\n"):
+                asyncio.run(asked)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -139,17 +141,11 @@ def test_a_container_is_all_its_processes(child: subprocess.Popen[bytes], monkey
 def test_a_process_that_is_put_into_another_cgroup_is_told_of_that_one(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class FakeGroup:
-        def __init__(self, throttled_ns: int) -> None:
-            self.throttled_ns = throttled_ns
+    def group(throttled_ns: int) -> Any:
+        counted = {"throttled_ns": throttled_ns, "throttled_periods": 1}
+        return SimpleNamespace(throttling=lambda: counted, close=lambda: None)
 
-        def throttling(self) -> dict[str, int | None]:
-            return {"throttled_ns": self.throttled_ns, "throttled_periods": 1}
-
-        def close(self) -> None:
-            pass
-
-    groups = iter([FakeGroup(5), FakeGroup(70)])
+    groups = iter([group(5), group(70)])
     where = iter([b"0::/a\n", b"0::/a\n", b"0::/b\n"])
     monkeypatch.setattr(consumers_module, "_group_of", lambda pid: next(groups))
     monkeypatch.setattr(Process, "cgroup", lambda self: next(where))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.runs.lock import RunLock, holder
+from containernet_env.runs.lock import RunLock
 from containernet_env.sweep.journal import Journal, journal_of
 from containernet_env.watch import server as servers
 from containernet_env.watch.server import Server, State
@@ -34,46 +34,6 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out.csv"
 
 
-# --- the lock ---------------------------------------------------------------------------------------------------------
-
-
-def test_who_holds_the_machine_is_seen_without_the_lock(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    assert holder(path) is None
-    with RunLock(path):
-        found = holder(path)
-        assert found is not None and found.pid == os.getpid()
-    assert path.exists() and holder(path) is None
-
-
-HOLDING = """
-import sys
-from pathlib import Path
-from containernet_env.runs.lock import RunLock
-with RunLock(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_the_lock_of_a_killed_process_is_seen_to_be_free(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    (tmp_path / "before").touch()
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDING, path], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"held\n"
-        found = holder(path)
-        (tmp_path / "after").touch()
-        assert found is not None and found.pid == process.pid
-        # By the kernel's stamps; the moment of the boot is known to a second.
-        before_s, after_s = ((tmp_path / name).stat().st_mtime for name in ("before", "after"))
-        assert before_s - 1 <= found.began_s <= after_s + 1
-        process.kill()
-        process.wait()
-    assert holder(path) is None
-
-
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
@@ -84,12 +44,12 @@ def served(out: Path) -> Iterator[Server]:
         yield server
 
 
-def asked(server: Server, path: str = "/", method: str = "GET", host: str | None = None, **headers: str) -> Any:
+def asked(server: Server, path: str = "/", method: str = "GET", **headers: str) -> Any:
     """The status of an answer, its headers and its body."""
     connection = HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
     connection.putrequest(method, path, skip_host=True)
-    for name, value in {"Host": host or f"127.0.0.1:{server.port}", **headers}.items():
-        connection.putheader(name.replace("_", "-"), value)
+    for name, value in {"Host": f"127.0.0.1:{server.port}", **headers}.items():
+        connection.putheader(name, value)
     connection.endheaders()
     answer = connection.getresponse()
     found = answer.status, answer.headers, answer.read()
@@ -105,32 +65,25 @@ def test_the_page_needs_nothing_else_and_may_run_nothing_else(served: Server) ->
     assert served.server_address[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
-def test_it_answers_to_its_own_names(served: Server, name: str) -> None:
-    assert asked(served, host=f"{name}:{served.port}")[0] == 200
+OWN, SAME = "http://localhost:{}", "same-origin"
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:{}", "127.0.0.1", "localhost:1", "127.0.0.1:{}.evil.example", "0.0.0.0:{}"]
-)
-def test_it_answers_to_no_other_name(served: Server, host: str) -> None:
-    for path in ("/", "/events"):
-        status, _, body = asked(served, path, host=host.format(served.port))
-        assert status == 403 and EVIL.encode() not in body
-
-
-@pytest.mark.parametrize(
-    "headers",
+    ("headers", "status"),
     [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "https://localhost"},
-        {"Sec_Fetch_Site": "cross-site"},
+        *[({"Host": f"{name}:{{}}"}, 200) for name in ("127.0.0.1", "localhost", "LOCALHOST", "[::1]")],
+        *[({"Host": name}, 403) for name in ("evil.example:{}", "127.0.0.1", "localhost:1", "0.0.0.0:{}")],
+        ({"Host": "127.0.0.1:{}.evil.example"}, 403),
+        *[({"Origin": site}, 403) for site in ("http://evil.example", "null", "https://localhost")],
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": OWN, "Sec-Fetch-Site": SAME}, 200),
     ],
 )
-def test_it_answers_no_page_of_another_site(served: Server, headers: dict[str, str]) -> None:
-    assert asked(served, **headers)[0] == 403 and asked(served, "/events", **headers)[0] == 403
-    assert asked(served, Origin=f"http://localhost:{served.port}", Sec_Fetch_Site="same-origin")[0] == 200
+def test_it_answers_to_its_own_names_and_pages_alone(served: Server, headers: dict[str, str], status: int) -> None:
+    given = {name: value.format(served.port) for name, value in headers.items()}
+    found, _, body = asked(served, **given)
+    assert found == status and (status == 200 or EVIL.encode() not in body)
+    assert status == 200 or asked(served, "/events", **given)[0] == 403
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"])
@@ -144,26 +97,28 @@ def test_it_serves_no_file(served: Server, out: Path) -> None:
     assert {asked(served, path)[0] for path in ("/out.csv", "/../out.csv", f"/{out}", "/events/", "/?x")} == {404}
 
 
-def read_event(stream: socket.socket) -> bytes:
+def connected(port: int, text: str = "GET /events HTTP/1.1\r\nHost: localhost:{}\r\n\r\n") -> socket.socket:
+    stream = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
+    stream.sendall(text.format(port).encode())
+    return stream
+
+
+def read_to(stream: socket.socket, end: bytes, at_once: int = 1) -> bytes:
     text = b""
-    while not text.endswith(b"\n\n"):
-        piece = stream.recv(1)
+    while not text.endswith(end):
+        piece = stream.recv(at_once)
         assert piece, "it ended"
         text += piece
     return text
 
 
-def connected(server: Server, text: str = "GET /events HTTP/1.1\r\nHost: localhost:{}\r\n\r\n") -> socket.socket:
-    stream = socket.create_connection(("127.0.0.1", server.port), timeout=HANG_S)
-    stream.sendall(text.format(server.port).encode())
-    return stream
+def read_event(stream: socket.socket) -> bytes:
+    return read_to(stream, b"\n\n")
 
 
 def answered(server: Server) -> socket.socket:
-    stream = connected(server)
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        head += stream.recv(1)
+    stream = connected(server.port)
+    head = read_to(stream, b"\r\n\r\n")
     assert b"200" in head and b"text/event-stream" in head
     return stream
 
@@ -182,7 +137,7 @@ def test_changes_come_as_events_and_the_last_one_ends_them(served: Server) -> No
 def test_there_are_no_more_clients_than_it_has_threads_for(served: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "MOST_CLIENTS", 3)
     streams = [answered(served) for _ in range(3)]
-    with connected(served) as one_more:
+    with connected(served.port) as one_more:
         assert one_more.recv(12) == b"HTTP/1.0 503"
     monkeypatch.setattr(servers, "BEAT_S", 0.01)
     served.state.publish({"told": "wakes them"})
@@ -197,22 +152,14 @@ def test_a_client_that_takes_nothing_holds_nobody_up_and_is_given_up(
     monkeypatch.setattr(servers, "SEND_S", 0.2)
     with answered(served), answered(served) as other:
         read_event(other)
-        large = {"rows": "x" * 8_000_000}
-        served.state.publish(large)
-        assert len(read_event_fast(other)) > 8_000_000 and asked(served)[0] == 200
+        served.state.publish({"rows": "x" * 8_000_000})
+        assert len(read_to(other, b"\n\n", 1 << 20)) > 8_000_000 and asked(served)[0] == 200
         assert eventually(lambda: len(served._clients) == 1, "it is given up")
-
-
-def read_event_fast(stream: socket.socket) -> bytes:
-    text = b""
-    while not text.endswith(b"\n\n"):
-        text += stream.recv(1 << 20)
-    return text
 
 
 def test_a_request_that_comes_slowly_is_given_up(served: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "REQUEST_S", 0.2)
-    with connected(served, "GET / HTTP/1.1\r\nHost:") as slow:
+    with connected(served.port, "GET / HTTP/1.1\r\nHost:") as slow:
 
         def is_given_up() -> bool:
             """Each byte restarts the time-out of the socket."""
@@ -238,28 +185,25 @@ main()
 """
 
 
-def watching(lock: Path, out: Path) -> subprocess.Popen[str]:
+def watching(lock: Path, out: Path) -> Any:
     command = [sys.executable, "-c", WATCH, str(lock), "watch", str(out)]
-    return subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    ctrl_c = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, preexec_fn=ctrl_c)
+
+
+def end(process: Any) -> tuple[int, str, str]:
+    told, error = process.communicate(timeout=HANG_S)
+    return process.returncode, told, error
 
 
 def test_the_command_follows_a_run_says_its_end_and_leaves(out: Path, tmp_path: Path) -> None:
     with RunLock(tmp_path / "lock"):
         event(out, "run_began", "run x")
         process = watching(tmp_path / "lock", out)
-        assert process.stdout is not None
         assert "watching" in process.stdout.readline()
         event(out, "run_ended", "1 of 1 scenarios, 0 failed")
-    told, error = process.communicate(timeout=HANG_S)
-    assert (process.returncode, error) == (0, "")
-    assert told == f"the run on {out} ended: 1 of 1 scenarios, 0 failed\n"
+    assert end(process) == (0, f"the run on {out} ended: 1 of 1 scenarios, 0 failed\n", "")
 
 
 def test_a_sweep_that_other_machines_measure_for_is_followed(out: Path, tmp_path: Path) -> None:
@@ -267,46 +211,32 @@ def test_a_sweep_that_other_machines_measure_for_is_followed(out: Path, tmp_path
     journal = Journal(journal_of(out))
     journal.sweep_began(1, 1, 2, ["sweep"])
     process = watching(tmp_path / "lock", out)
-    assert process.stdout is not None
     assert "watching" in process.stdout.readline()
     with RunLock(tmp_path / "lock"):
         pass
     assert process.poll() is None
     journal.sweep_ended()
     journal.close()
-    told, error = process.communicate(timeout=HANG_S)
-    assert (process.returncode, error) == (0, "") and told.startswith(f"the sweep on {out} ended"), told
-
-
-def test_the_command_loads_nothing_that_makes_plans() -> None:
-    """That is most of the program, and what it takes to load it is taken from what is measured beside it."""
-    modules = "containernet_env.cli.watch, containernet_env.watch.server, containernet_env.watch.state"
-    code = f"import sys, {modules}, containernet_env.sweep.journal; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    rooms = ("config", "stores", "plan", "sweep.design")
-    assert not [
-        name for name in found.stdout.split() if name.startswith(tuple(f"containernet_env.{at}" for at in rooms))
-    ]
+    status, told, error = end(process)
+    assert (status, error) == (0, "") and told.startswith(f"the sweep on {out} ended"), told
 
 
 def test_ctrl_c_ends_the_command_at_once_with_a_page_open(out: Path, tmp_path: Path) -> None:
     with RunLock(tmp_path / "lock"):
         event(out, "run_began", "run x")
         process = watching(tmp_path / "lock", out)
-        assert process.stdout is not None
         port = int(process.stdout.readline().partition("127.0.0.1:")[2].partition("/")[0])
-        with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as page:
-            page.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+        with connected(port) as page:
             read_event(page)
             process.send_signal(signal.SIGINT)
-            _, error = process.communicate(timeout=HANG_S)
-        assert (process.returncode, error.strip()) == (130, "interrupted")
+            status, _, error = end(process)
+        assert (status, error.strip()) == (130, "interrupted")
 
 
 def test_where_nothing_is_measured_the_command_says_what_to_do(out: Path, tmp_path: Path) -> None:
     event(out, "run_began", "of a run that is over")
-    _, error = (process := watching(tmp_path / "lock", out)).communicate(timeout=HANG_S)
-    assert process.returncode == 2 and f"nothing is measured on {out} now\n  Begin it" in error and "report" in error
+    status, _, error = end(watching(tmp_path / "lock", out))
+    assert status == 2 and f"nothing is measured on {out} now\n  Begin it" in error and "report" in error
 
 
 # --- the page in a browser --------------------------------------------------------------------------------------------
