@@ -1,7 +1,8 @@
-"""TLS over real sockets on loopback: the driver's connections speak it, and tell who does not."""
+"""Connections to members over real sockets: the driver's speak TLS, tell who does not, and end profiles."""
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import socket
 import ssl
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,14 +22,15 @@ from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.model.config import EtcdSettings
 from containernet_env.runs import member_watch
 from containernet_env.runs.member_watch import MemberWatch
+from containernet_env.stores.etcd import profiling
 from containernet_env.stores.etcd.certificates import Authority, Issued, client_context, trust_of
 from containernet_env.stores.etcd.profiling import EtcdProfiling
 from containernet_env.stores.protocol import MemberPlace, Ping, Trust
 from tests.deadline import HANG_S, eventually
+from tests.unit.test_etcd_activity import FakeHost, taken
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAIN = load_config(ROOT / "configs" / "3node-3ms.json")
-CONFIG = replace(PLAIN, etcd=EtcdSettings(tls=True))
+CONFIG = replace(load_config(ROOT / "configs" / "3node-3ms.json"), etcd=EtcdSettings(tls=True))
 BODY = b'{"x": 1}'
 
 
@@ -37,24 +40,29 @@ def trust() -> Trust:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers over TLS, and wants a certificate of the CA."""
+    """Answers as a member; over TLS, and to who has a certificate of the CA, where it is given an authority."""
 
     daemon_threads = True
 
-    def __init__(self, authority: bytes, issued: Issued, folder: Path) -> None:
+    def __init__(self, authority: bytes | None = None, issued: Issued | None = None, folder: Path = Path()) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(cadata=authority.decode())
-        context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF  # as Go's server: what it has to say it still says
-        (folder / "pair.pem").write_bytes(issued.certificate + issued.key)
-        context.load_cert_chain(folder / "pair.pem")
-        self.socket = context.wrap_socket(self.socket, server_side=True)
-        self.port: int = self.server_address[1]
+        if authority is not None and issued is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=authority.decode())
+            context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF  # as Go's server: what it has to say it still says
+            (folder / "pair.pem").write_bytes(issued.certificate + issued.key)
+            context.load_cert_chain(folder / "pair.pem")
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.speaks = threading.Event()
         self.speaks.set()
+        self.ended_by_client = threading.Event()
         self.answered = 0
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is refused is what some tests are about."""
@@ -62,17 +70,23 @@ class Server(http.server.ThreadingHTTPServer):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    timeout = HANG_S
     server: Server
 
     def do_GET(self) -> None:
         self.server.speaks.wait(HANG_S)
         self.server.answered += 1
-        if "seconds=" in self.path:
-            assert self.rfile.read(1) == b""  # the client says no more
+        if "/missing" in self.path:
+            self.send_error(404)
+            return
+        if "seconds=" in self.path:  # a CPU profile, which ends when its time is over or when who asked says no more
+            assert self.rfile.read(1) == b""
+            self.server.ended_by_client.set()
+        body = gzip.compress(self.path.encode()) if "/pprof/" in self.path else BODY
         self.send_response(200)
-        self.send_header("Content-Length", str(len(BODY)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(BODY)
+        self.wfile.write(body)
 
     do_POST = do_GET
 
@@ -80,7 +94,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets are made in this process' own namespace."""
     monkeypatch.setattr(netns_http.netns, "socket_in", lambda pid, family, kind: socket.socket(family, kind))
@@ -91,49 +105,37 @@ def server(trust: Trust, tmp_path: Path) -> Iterator[Server]:
     """What a member serves with the files that it is given."""
     files = trust.files["etcd2"]
     issued = Issued(files["/run/tls/cert.pem"], files["/run/tls/key.pem"])
-    made = Server(files["/run/tls/ca.pem"], issued, tmp_path)
-    yield made
-    made.shutdown()
-    made.server_close()
+    with Server(files["/run/tls/ca.pem"], issued, tmp_path) as made:
+        yield made
 
 
-@pytest.mark.usefixtures("inside")
 def test_the_drivers_connection_speaks_tls(server: Server, trust: Trust) -> None:
     connection = NamespaceConnection(1, "etcd2", trust.context)
-    assert connection.request_json(server.port, "POST", "/x", {}, timeout_s=HANG_S) == {"x": 1}
-    assert connection.request_bytes(server.port, "/x", timeout_s=HANG_S) == BODY
-    with connection.open(server.port, timeout_s=HANG_S) as opened:
+    assert connection.request_json(server.server_port, "POST", "/x", {}, timeout_s=HANG_S) == {"x": 1}
+    assert connection.request_bytes(server.server_port, "/x", timeout_s=HANG_S) == BODY
+    with connection.open(server.server_port, timeout_s=HANG_S) as opened:
         opened.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert opened.recv(100).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.usefixtures("inside")
-def test_members_of_another_ca_are_refused_and_refuse(server: Server, trust: Trust) -> None:
+def test_members_of_another_ca_or_address_are_refused_and_refuse(server: Server, tmp_path: Path) -> None:
     other = Authority()
-    stranger = client_context(other, other.issue("driver"))
-    for call in (
-        lambda: NamespaceConnection(1, "etcd2", stranger).request_bytes(server.port, "/x", timeout_s=HANG_S),
-        lambda: NamespaceConnection(1, "etcd2", stranger).open(server.port, timeout_s=HANG_S),
-    ):
-        with pytest.raises(NoAnswerError, match="certificate verify failed"):
-            call()
-    plain = NamespaceConnection(1, "etcd2")
+    context = client_context(other, other.issue("driver"))
+    stranger, plain = NamespaceConnection(1, "etcd2", context), NamespaceConnection(1, "etcd2")
+    with pytest.raises(NoAnswerError, match="certificate verify failed"):
+        stranger.request_bytes(server.server_port, "/x", timeout_s=HANG_S)
+    with pytest.raises(NoAnswerError, match="certificate verify failed"):
+        stranger.open(server.server_port, timeout_s=HANG_S)
     with pytest.raises(NoAnswerError):
-        plain.request_bytes(server.port, "/x", timeout_s=HANG_S)
+        plain.request_bytes(server.server_port, "/x", timeout_s=HANG_S)
+    elsewhere = other.issue("etcd1", ["10.0.0.1", "etcd1"])
+    with (
+        Server(other.certificate, elsewhere, tmp_path) as made,
+        pytest.raises(NoAnswerError, match="IP address mismatch"),
+    ):
+        stranger.request_bytes(made.server_port, "/x", timeout_s=HANG_S)
 
 
-@pytest.mark.usefixtures("inside")
-def test_a_certificate_of_another_address_is_refused(trust: Trust, tmp_path: Path) -> None:
-    authority = Authority()
-    made = Server(authority.certificate, authority.issue("etcd1", ["10.0.0.1", "etcd1"]), tmp_path)
-    context = client_context(authority, authority.issue("driver"))
-    with pytest.raises(NoAnswerError, match="IP address mismatch"):
-        NamespaceConnection(1, "etcd1", context).request_bytes(made.port, "/x", timeout_s=HANG_S)
-    made.shutdown()
-    made.server_close()
-
-
-@pytest.mark.usefixtures("inside")
 def test_pings_go_over_tls(server: Server, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
     """TLS has messages of its own, such as tickets of sessions: they neither answer a ping nor end the connection."""
     monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.05)
@@ -144,7 +146,8 @@ def test_pings_go_over_tls(server: Server, trust: Trust, monkeypatch: pytest.Mon
             opened.append(port)
             return super().open(port, timeout_s=timeout_s)
 
-    ping = Ping(Counted(1, "etcd2", trust.context), server.port, b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+    connection = Counted(1, "etcd2", trust.context)
+    ping = Ping(connection, server.server_port, b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
     watch = MemberWatch(lambda: {"etcd2": ping})
     watch.start()
     eventually(lambda: server.answered >= 10, "ten pings are answered")
@@ -155,19 +158,6 @@ def test_pings_go_over_tls(server: Server, trust: Trust, monkeypatch: pytest.Mon
     server.speaks.set()
     eventually(lambda: watch.silent(for_s=0.3) == [], "it answers again")
     watch.close()
-
-
-@pytest.mark.usefixtures("inside")
-def test_a_profile_of_cpu_ends_when_the_scenario_does(
-    server: Server, trust: Trust, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("containernet_env.stores.etcd.profiling.CLIENT_PORT", server.port)
-    nobody: Any = None  # a profile is asked of the address alone
-    place = MemberPlace(nobody, "10.0.0.2", NamespaceConnection(1, "etcd2", trust.context))
-    profiling = EtcdProfiling(place, ["cpu"])
-    profiling.begin()
-    profiling.end()
-    assert [(found.data, found.problem) for found in profiling.profiles()] == [(BODY, None)]
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["an end", "HTTP"])
@@ -190,4 +180,47 @@ def test_what_ends_or_answers_otherwise_speaks_no_tls(answer: bytes) -> None:
 
 
 def test_what_speaks_tls_is_known_without_its_trust(server: Server) -> None:
-    assert TcpConnection("127.0.0.1", server.port).speaks_tls(HANG_S)
+    assert TcpConnection("127.0.0.1", server.server_port).speaks_tls(HANG_S)
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------------
+
+
+def place_of(server: Server, monkeypatch: pytest.MonkeyPatch, context: ssl.SSLContext | None = None) -> MemberPlace:
+    monkeypatch.setattr(profiling, "CLIENT_PORT", server.server_port)
+    nobody: Any = FakeHost("etcd1", "")  # a profile is asked of the address alone
+    return MemberPlace(nobody, "10.0.0.1", NamespaceConnection(1, "etcd1", context))
+
+
+def test_profiles_are_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server() as plain:
+        place = place_of(plain, monkeypatch)
+        cpu, allocs, mutex = taken(place, "mutex", "cpu", "allocs")
+        assert plain.ended_by_client.is_set(), "a CPU profile ends with the scenario, and not after the longest time"
+        assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
+        assert (cpu.kind, cpu.measured, cpu.before, cpu.problem) == ("cpu", "cpu", None, None)
+        assert (allocs.kind, allocs.measured, mutex.measured) == ("allocs", "alloc_space", "delay")
+        assert allocs.before is not None and gzip.decompress(allocs.before) == b"/debug/pprof/allocs"
+        assert [profile.kind for profile in taken(place, "allocs")] == ["allocs"]
+        monkeypatch.setattr(profiling, "_PATH", "/debug/missing?")
+        (cpu,) = taken(place, "cpu")
+        assert cpu.problem is not None and "404" in cpu.problem
+
+
+def test_a_profile_of_cpu_ends_over_tls_too(server: Server, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cpu,) = taken(place_of(server, monkeypatch, trust.context), "cpu")
+    assert server.ended_by_client.is_set() and cpu.problem is None
+    assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
+
+
+def test_a_member_that_dies_meanwhile_has_no_profile() -> None:
+    ours, theirs = socket.socketpair()
+    connection: Any = SimpleNamespace(open=lambda port, *, timeout_s: ours)
+    nobody: Any = FakeHost("etcd1", "")
+    made = EtcdProfiling(MemberPlace(nobody, "10.0.0.1", connection), ["cpu"])
+    made.begin()
+    theirs.close()
+    made.end()
+    (cpu,) = made.profiles()
+    assert cpu.problem and not cpu.data
+    assert ours.fileno() == -1, "an open connection keeps the namespace of the member"
