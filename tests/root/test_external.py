@@ -1,11 +1,13 @@
-"""Runs on etcd processes on loopback that the test has started, as on a cluster that somebody else runs."""
+"""Runs on clusters that the test has started on loopback, as on those that somebody else runs: etcd and replicas."""
 
 from __future__ import annotations
 
+import base64
 import csv
 import http.server
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,41 +19,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from bench.load.cluster import Cluster, text64
 from bench.load.members import free_ports
 from bench.load.secured import PASSWORD, PREFIX, USER, Secured
-from containernet_env.base import programs
+from containernet_env.base import cache, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.runs.external_left import records
+from containernet_env.cli import main
+from containernet_env.runs import external_access
+from containernet_env.runs.external_left import Record, records
 from containernet_env.runs.measure import carry_out, measure
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
-from tests.deadline import eventually
-from tests.root.etcd_processes import endpoints_file, keys_below, other_authority
+from containernet_env.setup import go
+from containernet_env.stores.etcd.certificates import Authority
+from tests.deadline import HANG_S, eventually
+from tests.root.replica_processes import Replicas, built
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "import sys; from containernet_env.__main__ import main; sys.exit(main())"]
+COMMAND = ["-c", "import sys; from containernet_env.__main__ import main; sys.exit(main())"]
+CONSENT = "--yes-load-this-cluster"
 TEN = {"total": 200, "clients": 10, "conns": 2}
-TINY = {
-    "dataset": {"keyPrefix": "data/", "keySize": 4, "valSize": 64, "keys": 100},
-    "scenarios": [
-        {"type": "write", "load": TEN, "data": {"keySize": 4, "valSize": 64}, "target": ["leader", "cluster"]},
-        {"type": "mixed", "load": TEN, "ratio": 0.5, "consistency": "l", "history": True},
-        {"type": "read", "load": TEN, "target": "etcd2", "consistency": "l", "prefix": "data/00"},
-    ],
-}
-LONG = {
-    "scenarios": [
-        {
-            "type": "write",
-            "load": {"duration": "60s", "clients": 10, "conns": 2},
-            "data": {"keySize": 4, "valSize": 64},
-            "target": "cluster",
-        }
-    ]
-}
+WRITE = {"type": "write", "load": TEN, "data": {"keySize": 4, "valSize": 64}, "target": ["leader", "cluster"]}
+MIXED = {"type": "mixed", "load": TEN, "ratio": 0.5, "consistency": "l", "history": True}
+READ = {"type": "read", "load": TEN, "consistency": "l"}
+LONG = {**WRITE, "load": {"duration": "60s", "clients": 10, "conns": 2}, "target": "cluster"}
 
 
 def _etcd() -> Path | None:
@@ -68,10 +62,7 @@ pytestmark = [
 ]
 
 
-def started(kind: type[Cluster], folder: Path) -> Cluster:
-    program = _etcd()
-    assert program is not None
-    return kind(program, 3, folder, tls=kind is Secured)
+# --- the clusters -----------------------------------------------------------------------------------------------------
 
 
 def kill(cluster: Cluster, first: int = 0) -> None:
@@ -81,35 +72,114 @@ def kill(cluster: Cluster, first: int = 0) -> None:
         process.wait()
 
 
+@contextmanager
+def started(kind: type[Cluster], folder: Path) -> Iterator[Any]:
+    program = _etcd()
+    assert program is not None
+    with kind(program, 3, folder, tls=kind is Secured) as cluster:
+        yield cluster
+        kill(cluster)
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with started(Cluster, tmp_path_factory.mktemp("plain")) as cluster:
         yield cluster
-        kill(cluster)
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with started(Secured, tmp_path_factory.mktemp("secured")) as cluster:
-        assert isinstance(cluster, Secured)
         cluster.add_users()
         yield cluster
-        kill(cluster)
 
 
-def scenarios(folder: Path, value: Any) -> Path:
-    path = folder / "scenarios.json"
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    folder = tmp_path_factory.mktemp("replicas")
+    if (program := built(folder)) is None:
+        pytest.skip("there is no Go to build the replicas with")
+    with Replicas(program, folder) as found:
+        yield found
+
+
+def written(path: Path, value: Any) -> Path:
     path.write_text(json.dumps(value))
     return path
 
 
-def rows(out: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(out.read_text().splitlines()))
+def endpoints_file(folder: Path, cluster: Cluster, **more: Any) -> Path:
+    """A file with the endpoints of a cluster; ``more`` are further keys, or others in the place of these."""
+    scheme = "https" if isinstance(cluster, Secured) else "http"
+    values: dict[str, Any] = {"endpoints": [f"{scheme}://127.0.0.1:{port}" for port in cluster.ports]}
+    if isinstance(cluster, Secured):
+        (folder / "password").write_text(f"{PASSWORD}\n")
+        values |= {"tls": {"ca": str(cluster.folder / "ca.pem")}, "user": USER, "password_file": "password"}
+    wanted = {name: value for name, value in {**values, **more}.items() if value is not None}
+    return written(folder / "endpoints.json", wanted)
 
 
-def run(config: Path, folder: Path, **more: Any) -> Any:
-    wanted = scenarios(folder, TINY)
-    return measure(config, wanted, folder / "out.csv", yes_load_this_cluster=True, **more)
+def service_file(folder: Path, urls: list[str], **more: Any) -> Path:
+    """A service's requests with quorums; ``more`` are further keys of the store, or others in the place of these."""
+    store = {
+        "kind": "http",
+        "put": "/v0/entity?id={key}&ack=2",
+        "get": "/v0/entity?id={key}&from=2",
+        "delete": "/v0/entity?id={key}&ack=3",
+        "success": {"put": 201, "get": 200, "delete": 202},
+        "missing": 404,
+        "health": "/status",
+    }
+    wanted = {name: value for name, value in {**store, **more}.items() if value is not None}
+    return written(folder / "endpoints.json", {"endpoints": urls, "store": wanted})
+
+
+def scenarios(folder: Path, *blocks: Any) -> Path:
+    dataset = {"keyPrefix": "data/", "keySize": 4, "valSize": 64, "keys": 100}
+    return written(folder / "scenarios.json", {"dataset": dataset, "scenarios": blocks})
+
+
+def keys_below(cluster: Cluster, prefix: str = PREFIX) -> list[str]:
+    """The keys that start with a prefix; of a cluster without users."""
+    first, end = prefix.encode(), prefix[:-1].encode() + bytes([ord(prefix[-1]) + 1])
+    body = {"key": base64.b64encode(first).decode(), "range_end": base64.b64encode(end).decode(), "keys_only": True}
+    return [base64.b64decode(item["key"]).decode() for item in cluster.ask("/v3/kv/range", body).get("kvs", [])]
+
+
+# --- runs and commands ------------------------------------------------------------------------------------------------
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader((folder / "out.csv").read_text().splitlines()))
+
+
+def run(config: Path, folder: Path, *blocks: Any, **more: Any) -> Any:
+    return measure(config, scenarios(folder, *blocks), folder / "out.csv", yes_load_this_cluster=True, **more)
+
+
+def refused(config: Path, folder: Path) -> str:
+    with pytest.raises(RunError) as raised:
+        measure(config, None, folder / "out.csv", quick=True, yes_load_this_cluster=True)
+    return str(raised.value)
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """The status of a command in this process, and what it prints."""
+    with pytest.raises(SystemExit) as left:
+        main(list(map(str, words)))
+    return int(left.value.code or 0), "".join(capsys.readouterr())
+
+
+def run_words(config: Path, folder: Path, *blocks: Any) -> list[str]:
+    words = ["run", config, folder / "out.csv", "--scenarios", scenarios(folder, *blocks), CONSENT]
+    return list(map(str, words))
+
+
+def under_way(config: Path, folder: Path, block: Any) -> subprocess.Popen[str]:
+    """A run of a minute, as a process."""
+    command = [sys.executable, *COMMAND, *run_words(config, folder, block)]
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, text=True, cwd=PROJECT, **pipe)  # type: ignore[call-overload, no-any-return]
 
 
 def started_servers() -> list[str]:
@@ -126,26 +196,28 @@ def started_servers() -> list[str]:
 
 
 class Watching(Silent):
-    """Looks at all command lines, and at the keys, when a scenario has ended."""
+    """Looks at all command lines, and by ``look`` at keys, when a scenario has ended."""
 
-    def __init__(self, cluster: Cluster | None = None) -> None:
-        self.cluster = cluster
+    def __init__(self, look: Any = lambda: ()) -> None:
+        self.look = look
         self.lines = ""
-        self.keys: list[str] = []
+        self.keys: list[Any] = []
 
     def scenario_ended(self, outcome: Any) -> None:
         self.lines += "\n".join(started_servers())
-        if self.cluster is not None:
-            self.keys += keys_below(self.cluster)
+        self.keys += self.look()
+
+
+# --- etcd -------------------------------------------------------------------------------------------------------------
 
 
 def test_rows_say_what_was_seen_and_keys_are_under_the_prefix_of_the_run_until_its_end(
     plain: Cluster, tmp_path: Path
 ) -> None:
     revision, keys = plain.revision_and_keys()
-    seen = Watching(plain)
-    result = run(endpoints_file(tmp_path, plain), tmp_path, progress=seen)
-    found = rows(tmp_path / "out.csv")
+    seen, reads = Watching(lambda: keys_below(plain)), {**READ, "target": "etcd2", "prefix": "data/00"}
+    result = run(endpoints_file(tmp_path, plain), tmp_path, WRITE, MIXED, reads, progress=seen)
+    found = rows(tmp_path)
     assert [row["Error"] for row in found] == ["-"] * 4
     assert [row["TestType"] for row in found] == ["write", "write", "mixed", "read"]
     for row in found:
@@ -154,8 +226,6 @@ def test_rows_say_what_was_seen_and_keys_are_under_the_prefix_of_the_run_until_i
         assert 0 < float(row["RttMeasured_ms"]) < 100
         assert row["Valid"] != "yes" and "unseen" in row["Reasons"]
         assert row["Leader"] in ("etcd1", "etcd2", "etcd3")
-        unknown = ("LinkDelay_ms", "Bandwidth_mbps", "Links", "Cpus", "Memory_bytes", "ClientLink", "Heartbeat_ms")
-        assert {row[name] for name in (*unknown, "Data", "RttExpected_ms", "CongestionControl")} == {"-"}
     own = f"{PREFIX}{result.run_id.rpartition('-')[2]}/"
     assert len(set(seen.keys)) >= 200 and all(key.startswith(own) for key in seen.keys)
     after, left = plain.revision_and_keys()
@@ -168,194 +238,290 @@ def test_rows_say_what_was_seen_and_keys_are_under_the_prefix_of_the_run_until_i
     assert not [record for _, record in records() if record.run_id in result.run_id]
 
 
-def test_tls_and_users_and_the_password_is_nowhere(secured: Cluster, tmp_path: Path) -> None:
+def test_tls_and_users_and_the_password_is_nowhere(secured: Secured, tmp_path: Path) -> None:
     seen = Watching()
-    result = run(endpoints_file(tmp_path, secured), tmp_path, progress=seen)
-    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-"] * 4
+    result = run(endpoints_file(tmp_path, secured), tmp_path, {**WRITE, "target": "cluster"}, MIXED, progress=seen)
+    assert [row["Error"] for row in rows(tmp_path)] == ["-"] * 2
     assert "benchmark-server" in seen.lines and PASSWORD not in seen.lines
-    written = [path for path in result.directory.rglob("*") if path.is_file()]
-    assert len(written) > 5
-    assert all(PASSWORD.encode() not in path.read_bytes() for path in (*written, tmp_path / "out.csv"))
+    files = [path for path in result.directory.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert all(PASSWORD.encode() not in path.read_bytes() for path in (*files, tmp_path / "out.csv"))
 
 
 @contextmanager
 def web_server() -> Iterator[int]:
     """Some other service that speaks HTTP; its port."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
-    server.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[assignment, method-assign]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    handler: Any = type("Handler", (http.server.BaseHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server.server_address[1]
-    finally:
         server.shutdown()
-        server.server_close()
 
 
 @contextmanager
 def greeter() -> Iterator[int]:
     """Some service that speaks first, and no HTTP; its port."""
+
+    def greet() -> None:
+        while True:
+            try:
+                caller, _ = listening.accept()
+            except OSError:
+                return
+            with caller:
+                caller.sendall(b"220 mail.example ESMTP\r\n")
+
     with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def greet() -> None:
-            while True:
-                try:
-                    caller, _ = listening.accept()
-                except OSError:
-                    return
-                with caller:
-                    caller.sendall(b"220 mail.example ESMTP\r\n")
-
         threading.Thread(target=greet, daemon=True).start()
         yield listening.getsockname()[1]
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def refused(config: Path, folder: Path) -> str:
-    with pytest.raises(RunError) as raised:
-        measure(config, None, folder / "out.csv", quick=True, yes_load_this_cluster=True)
-    return str(raised.value)
-
-
-def test_what_is_wrong_with_an_endpoint_is_one_line_and_nothing_is_written(plain: Cluster, tmp_path: Path) -> None:
+def test_what_is_wrong_with_an_endpoint_is_one_line_and_nothing_is_written(
+    plain: Cluster, secured: Secured, tmp_path: Path
+) -> None:
     revision, _ = plain.revision_and_keys()
     urls = [f"http://127.0.0.1:{port}" for port in plain.ports]
     (nobody,) = free_ports(1)
     with web_server() as web, greeter() as greeting:
-        for other, told in (
+        for other, problem in (
             (nobody, "answers nothing: connection refused"),
             (web, "is no etcd: HTTP 501"),
             (greeting, "answers something that is no HTTP: '220 mail.example ESMTP'"),
+            (secured.ports[0], 'speaks TLS: its endpoint begins with https://, and "tls" names its CA'),
         ):
             config = endpoints_file(tmp_path, plain, endpoints=[*urls[:2], f"http://127.0.0.1:{other}"])
             lines = refused(config, tmp_path).splitlines()
             assert lines[0] == f"the cluster of {config} cannot be measured:"
-            assert len(lines) == 2 and f"http://127.0.0.1:{other} {told}" in lines[1], lines
+            assert len(lines) == 2 and f"http://127.0.0.1:{other} {problem}" in lines[1], lines
     config = endpoints_file(tmp_path, plain, endpoints=[urls[0], urls[0].replace("127.0.0.1", "localhost")])
     assert "two of the endpoints are of the same member" in refused(config, tmp_path)
+    secure = [url.replace("http:", "https:") for url in urls[:1]]
+    config = endpoints_file(tmp_path, plain, endpoints=secure, tls={"ca": str(secured.folder / "ca.pem")})
+    assert refused(config, tmp_path).endswith(
+        "does not speak TLS: where it should not, its endpoint begins with http://"
+    )
     assert plain.revision_and_keys()[0] == revision
 
 
-def test_http_and_https_are_told_apart(plain: Cluster, secured: Cluster, tmp_path: Path) -> None:
-    ca = {"ca": str(secured.folder / "ca.pem")}
-    to_plain = [f"https://127.0.0.1:{plain.ports[0]}"]
-    told = refused(endpoints_file(tmp_path, plain, endpoints=to_plain, tls=ca), tmp_path)
-    assert told.endswith("does not speak TLS: where it should not, its endpoint begins with http://"), told
-    to_secured = [f"http://127.0.0.1:{secured.ports[0]}"]
-    told = refused(endpoints_file(tmp_path, plain, endpoints=to_secured), tmp_path)
-    assert told.endswith('speaks TLS: its endpoint begins with https://, and "tls" names its CA'), told
+def test_a_wrong_ca_a_wrong_password_and_no_user_are_told(plain: Cluster, secured: Secured, tmp_path: Path) -> None:
+    def of(cluster: Cluster, **more: Any) -> list[str]:
+        return refused(endpoints_file(tmp_path, cluster, **more), tmp_path).splitlines()[1:]
 
-
-def test_a_wrong_ca_a_wrong_password_and_no_user_are_told(plain: Cluster, secured: Cluster, tmp_path: Path) -> None:
-    wrong_ca = {"ca": str(other_authority(tmp_path))}
-    told = refused(endpoints_file(tmp_path, secured, tls=wrong_ca), tmp_path).splitlines()
-    assert len(told) == 4 and all("shows a certificate that is refused: " in line for line in told[1:]), told
+    (tmp_path / "other-ca.pem").write_bytes(Authority().certificate)
     (tmp_path / "wrong").write_text("not it\n")
-    told = refused(endpoints_file(tmp_path, secured, password_file="wrong"), tmp_path).splitlines()
-    assert told[1:] == [f"  the cluster refuses the password of {USER}, or there is no such user"]
-    told = refused(endpoints_file(tmp_path, secured, user=None, password_file=None), tmp_path).splitlines()
-    assert told[1:] == ['  the cluster has users: name one with "user"']
-    (tmp_path / "pw").write_text("x\n")
-    told = refused(endpoints_file(tmp_path, plain, user="bench", password_file="pw"), tmp_path).splitlines()
-    assert told[1:] == ['  the cluster has no users (authentication is not enabled): leave out "user": "bench"']
-    told = refused(endpoints_file(tmp_path, secured, prefix="elsewhere/"), tmp_path)
-    assert "may not read keys under elsewhere/" in told and "permission denied" in told
+    lines = of(secured, tls={"ca": "other-ca.pem"})
+    assert len(lines) == 3 and all("shows a certificate that is refused: " in line for line in lines), lines
+    assert of(secured, password_file="wrong") == [
+        f"  the cluster refuses the password of {USER}, or there is no such user"
+    ]
+    assert of(secured, user=None, password_file=None) == ['  the cluster has users: name one with "user"']
+    assert of(plain, user="bench", password_file="wrong") == [
+        '  the cluster has no users (authentication is not enabled): leave out "user": "bench"'
+    ]
+    elsewhere = refused(endpoints_file(tmp_path, secured, prefix="elsewhere/"), tmp_path)
+    assert "may not read keys under elsewhere/" in elsewhere and "permission denied" in elsewhere
 
 
 def test_a_prefix_that_holds_keys_is_refused_and_they_stay(plain: Cluster, tmp_path: Path) -> None:
-    config, wanted = endpoints_file(tmp_path, plain), scenarios(tmp_path, TINY)
     key = f"{PREFIX}abc123/theirs"
     plain.ask("/v3/kv/put", {"key": text64(key), "value": text64("v")})
     revision, _ = plain.revision_and_keys()
-    plan = replace(prepare(config, wanted), run_id="abc123")
+    plan = replace(prepare(endpoints_file(tmp_path, plain), scenarios(tmp_path, WRITE)), run_id="abc123")
     with pytest.raises(RunError, match="1 keys are under containernet-env/abc123/ already"):
         carry_out(plan, tmp_path / "out.csv", yes_load_this_cluster=True)
     assert keys_below(plain) == [key] and plain.revision_and_keys()[0] == revision
     plain.ask("/v3/kv/deleterange", {"key": text64(key)})
 
 
-def test_a_cluster_without_a_quorum_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    with started(Cluster, folder) as cluster:
+def test_a_cluster_without_a_quorum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external_access, "LOOK_TIMEOUT_S", 2.0)
+    (tmp_path / "data").mkdir()
+    with started(Cluster, tmp_path / "data") as cluster:
         kill(cluster, first=1)
-        told = refused(endpoints_file(tmp_path, cluster), tmp_path)
-        assert "connection refused" in told
-        alone = [f"http://127.0.0.1:{cluster.ports[0]}"]
-        told = refused(endpoints_file(tmp_path, cluster, endpoints=alone), tmp_path)
-        assert told.splitlines()[1].startswith("  the cluster has no quorum"), told
+        alone = endpoints_file(tmp_path, cluster, endpoints=[f"http://127.0.0.1:{cluster.ports[0]}"])
+        assert refused(alone, tmp_path).splitlines()[1].startswith("  the cluster has no quorum")
 
 
-def command(*words: object, **options: Any) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    return subprocess.Popen(
-        [*COMMAND, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=PROJECT,
-        env={**environment, **options.pop("env", {})},
-        **options,
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    said, _ = process.communicate(timeout=120)
-    return process.returncode, said
-
-
-def test_check_looks_and_writes_nothing(plain: Cluster, secured: Cluster, tmp_path: Path) -> None:
+def test_check_looks_and_writes_nothing(
+    plain: Cluster, secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     revision, _ = plain.revision_and_keys()
-    status, said = ended(command("check", endpoints_file(tmp_path, plain)))
+    status, said = told(capsys, "check", endpoints_file(tmp_path, plain))
     assert status == 0 and "users: none" in said and said.count("version 3.") == 3 and said.count("leads") == 1, said
     assert plain.revision_and_keys()[0] == revision
-    status, said = ended(command("check", endpoints_file(tmp_path, secured)))
+    status, said = told(capsys, "check", endpoints_file(tmp_path, secured))
     assert status == 0 and f"users: on, logged in as {USER}" in said, said
-    wrong = endpoints_file(tmp_path, plain, endpoints=[f"http://127.0.0.1:{free_ports(1)[0]}"])
-    status, said = ended(command("check", wrong))
+    nobody = endpoints_file(tmp_path, plain, endpoints=[f"http://127.0.0.1:{free_ports(1)[0]}"])
+    status, said = told(capsys, "check", nobody)
     assert status == 1 and "connection refused" in said, said
 
 
-def under_way(plain: Cluster, config: Path, folder: Path) -> subprocess.Popen[str]:
-    """A run of a minute that has written keys."""
-    wanted = scenarios(folder, LONG)
-    process = command("run", config, folder / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster")
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_no_server_and_its_keys_to_the_next_one_at_most(
+    plain: Cluster, tmp_path: Path, signum: int
+) -> None:
+    config, before = endpoints_file(tmp_path, plain), started_servers()
+    process = under_way(config, tmp_path, LONG)
     eventually(lambda: len(keys_below(plain)) > 100, "keys of the run")
-    return process
-
-
-def test_ctrl_c_leaves_no_keys_and_no_server(plain: Cluster, tmp_path: Path) -> None:
-    before = started_servers()
-    process = under_way(plain, endpoints_file(tmp_path, plain), tmp_path)
-    process.send_signal(signal.SIGINT)
-    status, said = ended(process)
-    assert status == 130 and "keys removed" in said, said
+    process.send_signal(signum)
+    said, _ = process.communicate(timeout=2 * HANG_S)
+    if signum == signal.SIGINT:
+        assert process.returncode == 130 and "keys removed" in said, said
+    else:
+        eventually(lambda: started_servers() == before, "the server ends")
+        assert len(keys_below(plain)) > 100
+        run(config, tmp_path, {**WRITE, "target": "cluster"})
     assert keys_below(plain) == [] and started_servers() == before
 
 
-@pytest.mark.parametrize("by", ["clean", "next run"])
-def test_after_kill_9_the_server_ends_and_what_follows_removes_the_keys(
-    plain: Cluster, tmp_path: Path, by: str
-) -> None:
-    config, before = endpoints_file(tmp_path, plain), started_servers()
-    process = under_way(plain, config, tmp_path)
-    process.kill()
-    ended(process)
-    eventually(lambda: started_servers() == before, "the server ends")
-    left = keys_below(plain)
-    assert len(left) > 100
-    if by == "clean":
-        status, said = ended(command("clean", config))
-        prefix = left[0].rpartition("/")[0] + "/"
-        assert status == 0 and f"removed {len(left):,} keys under {prefix}" in said, said
-        assert "nothing was left behind" in ended(command("clean", config))[1]
-    else:
-        run(config, tmp_path, only=["write"])
+def test_a_sweep_varies_loads(plain: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("sweep", endpoints_file(tmp_path, plain), tmp_path / "out.csv", "--tries", 1, "--set", "clients=1,10")
+    _, said = told(capsys, *words, "--scenarios", scenarios(tmp_path, WRITE), "--only", "write-leader*", CONSENT)
+    assert {row["ClientCount"] for row in rows(tmp_path)} == {"1", "10"}, said
+    assert {row["Hosts"] for row in rows(tmp_path)} == {"external"} and keys_below(plain) == []
+
+
+# --- a user without rights, who has no programs of root's either ------------------------------------------------------
+
+
+def as_user(uid: int) -> list[str]:
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs"]
+
+
+def interpreter_for_all(uid: int) -> tuple[str, str] | None:
+    """A Python that every user can run, with this clone and what it needs, and its PYTHONPATH."""
+    path = f"{PROJECT}{os.pathsep}{Path(click.__file__).resolve().parents[1]}"
+    program = "import subprocess, sys, containernet_env.cli; subprocess.run([sys.executable, '-c', ''], check=True)"
+    for python in (sys.executable, "/usr/bin/python3"):
+        argv = [*as_user(uid), python, "-c", program]
+        if not subprocess.run(argv, cwd="/", env={"PYTHONPATH": path}, check=False, capture_output=True).returncode:
+            return python, path
+    return None
+
+
+# Where root's cache of programs is, there is none; the user's Go has root's caches beneath what it adds itself. All of
+# that ends with the command.
+WITHOUT_PROGRAMS = """
+set -e
+mount -t tmpfs -o mode=755 tmpfs "$MACHINE"
+mkdir -p "$HOME/.cache/go-build" "$HOME/go/pkg/mod"
+mount --bind -o ro "$MODULES" "$HOME/go/pkg/mod"
+mount -t tmpfs tmpfs "$HOME/.cache/go-build"
+mkdir "$HOME/.cache/go-build/upper" "$HOME/.cache/go-build/work"
+mount -t overlay -o "lowerdir=$BUILT,upperdir=$HOME/.cache/go-build/upper,workdir=$HOME/.cache/go-build/work" \
+    overlay "$HOME/.cache/go-build"
+chown "$USER_ID:$USER_ID" "$HOME" "$HOME/.cache" "$HOME/.cache/go-build" "$HOME/.cache/go-build/"*
+exec "$@"
+"""
+PREPARED = ["unshare", "--mount", "--propagation=private", "sh", "-c", WITHOUT_PROGRAMS, "sh"]
+
+
+def test_a_user_without_rights_builds_the_load_measures_and_writes_nowhere_else(plain: Cluster) -> None:
+    uid = 100_000 + os.getpid()  # a user of whom the machine knows nothing else
+    if (found := interpreter_for_all(uid)) is None:
+        pytest.skip("this clone, or its Python, is not readable to others")
+    python, path = found
+    toolchain = go.find()
+    assert toolchain is not None
+    asked = [toolchain.path, "env", "GOCACHE", "GOMODCACHE"]
+    go_built, modules = subprocess.check_output(asked, text=True, env=go.environment()).split()
+    folder = Path("/var/tmp") / f"cnenv-test-{os.getpid()}"
+    home = folder / "home"
+    folder.mkdir(mode=0o700)
+    try:
+        home.mkdir()
+        words = run_words(endpoints_file(folder, plain), folder, WRITE)
+        for made in (folder, *folder.iterdir()):
+            os.chown(made, uid, uid)
+        given = {"HOME": home, "MACHINE": cache.MACHINE, "BUILT": go_built, "MODULES": modules, "USER_ID": uid}
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, **{name: str(of) for name, of in given.items()}}
+        command = [*PREPARED, *as_user(uid), python, *COMMAND, *words]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=4 * HANG_S
+        )
+        assert done.returncode == 0 and "built benchmark-client" in done.stdout, done.stdout + done.stderr
+        assert [row["Error"] for row in rows(folder)] == ["-"] * 2
+        own_cache = home / ".cache" / "containernet-env"
+        (folder_of_programs,) = (own_cache / "bin").iterdir()
+        assert (folder_of_programs / "benchmark-server").stat().st_uid == uid
+        assert list((own_cache / "external").iterdir()) == []
+        # As this user, since nothing can be its own where it cannot look.
+        look = [*as_user(uid), "find", "/", "/dev/shm", "/run", "-xdev", "-user", str(uid), "-print"]
+        seen = subprocess.run(look, cwd="/", check=False, capture_output=True, text=True, timeout=2 * HANG_S).stdout
+        own = [line for line in seen.split("\n") if line and not line.startswith("/proc/")]
+        assert str(folder / "out.csv") in own and all(Path(line).is_relative_to(folder) for line in own), own
+    finally:
+        shutil.rmtree(folder)
     assert keys_below(plain) == []
 
 
-def test_a_sweep_varies_loads(plain: Cluster, tmp_path: Path) -> None:
-    config, out = endpoints_file(tmp_path, plain), tmp_path / "out.csv"
-    words = ("sweep", config, out, "--scenarios", scenarios(tmp_path, TINY), "--only", "write-leader*", "--tries", 1)
-    _, said = ended(command(*words, "--set", "clients=1,10", "--yes-load-this-cluster"))
-    assert {row["ClientCount"] for row in rows(out)} == {"1", "10"}, said
-    assert {row["Hosts"] for row in rows(out)} == {"external"} and keys_below(plain) == []
+# --- a service of which only URLs are known ---------------------------------------------------------------------------
+
+
+def left(urls: list[str]) -> list[Record]:
+    """What is on record of runs on a service."""
+    return [record for _, record in records() if list(record.endpoints) == urls]
+
+
+def test_rows_are_of_a_service_and_no_key_is_left(three: Replicas, tmp_path: Path) -> None:
+    def first_key() -> Iterator[int]:
+        (record,) = left(three.urls)
+        yield three.status(f"{record.prefix}0000")
+
+    seen, reads = Watching(first_key), {**READ, "target": "http2"}
+    result = run(service_file(tmp_path, three.urls), tmp_path, WRITE, MIXED, reads, progress=seen)
+    found = rows(tmp_path)
+    assert [row["Error"] for row in found] == ["-"] * 4
+    for row in found:
+        assert (row["Store"], row["StoreVersion"], row["Hosts"]) == ("http", "-", "external")
+        assert row["NetworkProof"].startswith("RTT ") and float(row["RttMeasured_ms"]) > 0
+        assert row["Valid"] != "yes" and "unseen" in row["Reasons"]
+    assert seen.keys == [200] * 4
+    prefix = f"{PREFIX}{result.run_id.rpartition('-')[2]}/"
+    assert {three.status(f"{prefix}{key}") for key in ("0000", "003D", "data/0000", "data/001b")} == {404}
+    assert not left(three.urls)
+
+
+def test_wrong_codes_are_told_of_a_write_before_the_load_and_of_reads_as_errors_of_requests(
+    three: Replicas, tmp_path: Path
+) -> None:
+    config = service_file(tmp_path, three.urls, success={"put": 299, "delete": [202, 404]})
+    with pytest.raises(RunError, match=r"cannot be measured: PUT .* answers with the status 201, and not 299"):
+        run(config, tmp_path, WRITE)
+    assert not left(three.urls)
+    # Reads of keys that are there answer 200, which this file does not take for a success.
+    config = service_file(tmp_path, three.urls, success={"put": 201, "get": 206, "delete": 202})
+    run(config, tmp_path, {**READ, "target": "http2"})
+    (row,) = rows(tmp_path)
+    assert "(200 times: 127.0.0.1:" in row["Error"] and "HTTP status 200)" in row["Error"], row["Error"]
+
+
+def test_keys_that_stay_are_told(three: Replicas, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = service_file(tmp_path, three.urls, delete=None, keys="stay", success={"put": 201})
+    status, said = told(capsys, *run_words(config, tmp_path, {**WRITE, "target": "cluster"}))
+    assert "up to 200 keys stay under containernet-env/" in said, (status, said)
+    prefix = said.partition("stay under ")[2].partition(",")[0]
+    assert {three.status(f"{prefix}{key}") for key in ("0000", "003D")} == {200}
+    assert not left(three.urls)
+
+
+def test_after_kill_9_clean_removes_the_keys(
+    three: Replicas, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, before = service_file(tmp_path, three.urls), started_servers()
+    process = under_way(config, tmp_path, {**LONG, "keySpace": 500})
+
+    def last_key() -> str | None:
+        names = [f"{record.prefix}0083" for record in left(three.urls)]  # number 499
+        return names[0] if names and three.status(names[0]) == 200 else None
+
+    key = eventually(last_key, "the last key of the run")
+    process.kill()
+    process.communicate()
+    eventually(lambda: started_servers() == before, "the server ends")
+    assert key is not None and three.status(key) == 200
+    status, said = told(capsys, "clean", config)
+    assert status == 0 and f"removed 500 keys under {key[:-4]}" in said, said
+    assert three.status(key) == 404
+    assert "nothing was left behind" in told(capsys, "clean", config)[1]

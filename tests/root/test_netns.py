@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,39 +26,43 @@ def own() -> int:
     return os.stat("/proc/self/ns/net").st_ino
 
 
-def test_a_namespace_lives_as_long_as_it_is_held() -> None:
-    with ThrowawayNamespace() as namespace:
-        path = f"/proc/{namespace.pid}/ns/net"
-        assert os.stat(path).st_ino != own()
-        assert not netns.is_own(namespace.pid)
-    assert not os.path.exists(path)
-    namespace.close()
+@pytest.fixture
+def namespace() -> Iterator[ThrowawayNamespace]:
+    """One with an address on its loopback interface."""
+    with ThrowawayNamespace() as made:
+        netns.ip_batch(made.pid, ["link set dev lo up", "address add 10.8.0.1/32 dev lo"])
+        yield made
 
 
-def test_the_callers_namespace_stays_what_it_is() -> None:
+def test_a_namespace_lives_as_long_as_it_is_held_and_the_callers_stays_what_it_is() -> None:
     before = own()
     with ThrowawayNamespace() as namespace:
+        path = f"/proc/{namespace.pid}/ns/net"
         inside = netns.call_in(namespace.pid, lambda: os.stat("/proc/thread-self/ns/net").st_ino)
-        assert inside == os.stat(f"/proc/{namespace.pid}/ns/net").st_ino != before
+        assert inside == os.stat(path).st_ino != before
+        assert not netns.is_own(namespace.pid)
         with pytest.raises(ZeroDivisionError):
             netns.call_in(namespace.pid, lambda: 1 // 0)
+    assert not os.path.exists(path)
+    namespace.close()
     assert own() == before
 
 
-def test_commands_run_inside_with_status_and_output() -> None:
-    with ThrowawayNamespace() as namespace:
-        done = netns.run(namespace.pid, ["ip", "-o", "link"])
-        assert [line.split()[1] for line in done.stdout.splitlines()] == ["lo:"]
-        assert netns.run(namespace.pid, ["sh", "-c", "cat; exit 3"], input="hi", check=False).returncode == 3
-        with pytest.raises(RunError, match=r"'ip link show dev nosuch' failed with status 1: .*nosuch"):
-            netns.run(namespace.pid, ["ip", "link", "show", "dev", "nosuch"])
-        with pytest.raises(RunError, match=r"more than 0 s"):
-            netns.run(namespace.pid, ["sleep", "600"], timeout=0)
-        with pytest.raises(RunError, match="cannot run '/nonexistent'"):
-            netns.run(namespace.pid, ["/nonexistent"])
+def test_commands_run_inside_with_status_and_output(namespace: ThrowawayNamespace) -> None:
+    done = netns.run(namespace.pid, ["ip", "-o", "link"])
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["lo:"]
+    assert netns.run(namespace.pid, ["sh", "-c", "cat; exit 3"], input="hi", check=False).returncode == 3
+    with pytest.raises(RunError, match=r"'ip link show dev nosuch' failed with status 1: .*nosuch"):
+        netns.run(namespace.pid, ["ip", "link", "show", "dev", "nosuch"])
+    with pytest.raises(RunError, match=r"more than 0 s"):
+        netns.run(namespace.pid, ["sleep", "600"], timeout=0)
+    with pytest.raises(RunError, match="cannot run '/nonexistent'"):
+        netns.run(namespace.pid, ["/nonexistent"])
 
 
-def test_an_interrupt_leaves_no_command_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_leaves_no_command_that_runs(
+    namespace: ThrowawayNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[subprocess.Popen[Any]] = []
     struck = threading.Event()
 
@@ -74,44 +79,34 @@ def test_an_interrupt_leaves_no_command_that_runs(monkeypatch: pytest.MonkeyPatc
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             struck.wait(HANG_S)
 
-    with ThrowawayNamespace() as namespace:
-        monkeypatch.setattr(subprocess, "Popen", Slow)
-        before = signal.signal(signal.SIGINT, strike)
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                netns.run(namespace.pid, ["sleep", "600"])
-        finally:
-            signal.signal(signal.SIGINT, before)
-        assert [process.returncode for process in begun] == [-signal.SIGKILL]
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    before = signal.signal(signal.SIGINT, strike)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            netns.run(namespace.pid, ["sleep", "600"])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [process.returncode for process in begun] == [-signal.SIGKILL]
 
 
-def test_a_batch_stops_at_the_first_error() -> None:
-    with ThrowawayNamespace() as namespace:
-        netns.ip_batch(namespace.pid, ["link set dev lo up", "address add 10.8.0.1/32 dev lo"])
-        with pytest.raises(RunError, match="nosuch"):
-            netns.ip_batch(namespace.pid, ["link set dev nosuch up", "address add 10.8.0.2/32 dev lo"])
-        shown = netns.run(namespace.pid, ["ip", "-br", "address"]).stdout
-        assert "10.8.0.1" in shown
-        assert "10.8.0.2" not in shown
+def test_a_batch_stops_at_the_first_error(namespace: ThrowawayNamespace) -> None:
+    with pytest.raises(RunError, match="nosuch"):
+        netns.ip_batch(namespace.pid, ["link set dev nosuch up", "address add 10.8.0.2/32 dev lo"])
+    shown = netns.run(namespace.pid, ["ip", "-br", "address"]).stdout
+    assert "10.8.0.1" in shown and "10.8.0.2" not in shown
 
 
-def test_a_socket_stays_in_the_namespace_it_was_made_in() -> None:
-    with ThrowawayNamespace() as namespace:
-        netns.ip_batch(namespace.pid, ["link set dev lo up", "address add 10.8.0.1/32 dev lo"])
-        with netns.socket_in(namespace.pid) as inside, socket.socket() as outside:
-            inside.bind(("10.8.0.1", 0))
-            with pytest.raises(OSError, match="assign requested address"):
-                outside.bind(("10.8.0.1", 0))
-
-
-def test_sysctls_of_a_namespace_and_not_the_machines() -> None:
+def test_sockets_and_sysctls_are_of_the_namespace_and_not_the_machines(namespace: ThrowawayNamespace) -> None:
+    with netns.socket_in(namespace.pid) as inside, socket.socket() as outside:
+        inside.bind(("10.8.0.1", 0))
+        with pytest.raises(OSError, match="assign requested address"):
+            outside.bind(("10.8.0.1", 0))
     name = "net.ipv4.ip_default_ttl"
     before = netns.read_sysctl(os.getpid(), name)
-    with ThrowawayNamespace() as namespace:
-        netns.write_sysctl(namespace.pid, name, "77")
-        assert netns.read_sysctl(namespace.pid, name) == "77"
-        with pytest.raises(RunError, match=r"cannot read sysctl net\.nosuch"):
-            netns.read_sysctl(namespace.pid, "net.nosuch")
+    netns.write_sysctl(namespace.pid, name, "77")
+    assert netns.read_sysctl(namespace.pid, name) == "77"
+    with pytest.raises(RunError, match=r"cannot read sysctl net\.nosuch"):
+        netns.read_sysctl(namespace.pid, "net.nosuch")
     assert netns.read_sysctl(os.getpid(), name) == before
 
 

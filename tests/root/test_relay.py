@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.server
-import json
 import os
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -18,80 +20,67 @@ from tests.deadline import HANG_S
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="not root")]
 
 
+ANSWERS = {"/refuse": (400, b'{"error": "no"}'), "/garbage": (200, b"<html>"), "/bytes": (200, b"\x00\xff no text")}
+
+
 class Answers(http.server.BaseHTTPRequestHandler):
-    """Echoes a JSON body; /refuse answers 400, /garbage something that is no JSON."""
+    """Echoes a body, but for these paths; other GETs find nothing."""
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        status = 400 if self.path == "/refuse" else 200
-        answer = b"<html>" if self.path == "/garbage" else b'{"error": "no"}' if status == 400 else body
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        others = {
+            "/refuse": (400, b'{"error": "no"}'),
+            "/garbage": (200, b"<html>"),
+            "/bytes": (200, b"\x00\xff no text"),
+        }
+        echo = (404, b"not here") if self.command == "GET" else (200, body)
+        status, answer = others.get(self.path, echo)
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
 
-    def do_GET(self) -> None:
-        answer = b"\x00\xff no text" if self.path == "/bytes" else b"not here"
-        self.send_response(200 if self.path == "/bytes" else 404)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
+    do_GET = do_POST
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+    def log_message(self, *arguments: object) -> None:
         """Quiet."""
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server.server_address[1]
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield server.server_address[1]
+        server.shutdown()
 
 
-@pytest.fixture
-def relay(port: int) -> Iterator[Relay]:
+@contextmanager
+def relay_to(port: int) -> Iterator[Relay]:
     relay = Relay(os.getpid(), port, 0)
     relay.start()
-    yield relay
-    relay.close()
+    try:
+        yield relay
+    finally:
+        relay.close()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def asked(port: int, body: Any, path: str = "/", **more: Any) -> Any:
+    return request_json(os.getpid(), port, "POST", path, body, **{"timeout_s": HANG_S, **more})
 
 
 def has_ended(caller: socket.socket) -> bool:
     """Whether the connection was closed from the other side; one that nobody had accepted yet is reset."""
-    caller.settimeout(HANG_S)
     try:
         return caller.recv(1) == b""
     except ConnectionResetError:
         return True
 
 
-def test_a_request_and_its_answer_pass_whole(relay: Relay) -> None:
-    body = {"text": "x" * 1_000_000}
-    assert request_json(os.getpid(), relay.port, "POST", "/", body, timeout_s=HANG_S) == body
-
-
-def test_many_callers_at_once(relay: Relay) -> None:
-    answers: list[int] = []
-
-    def call(number: int) -> None:
-        answers.append(request_json(os.getpid(), relay.port, "POST", "/", number, timeout_s=HANG_S))
-
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(1, 33)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == list(range(1, 33))
+def test_requests_and_their_answers_pass_whole_and_many_at_once(port: int) -> None:
+    with relay_to(port) as relay, ThreadPoolExecutor(32) as callers:
+        text = {"text": "x" * 1_000_000}
+        assert asked(relay.port, text) == text
+        assert list(callers.map(lambda number: asked(relay.port, number), range(1, 33))) == list(range(1, 33))
 
 
 def test_a_taken_port_is_replaced_by_another_on_loopback_only(port: int) -> None:
@@ -105,34 +94,28 @@ def test_a_taken_port_is_replaced_by_another_on_loopback_only(port: int) -> None
 
 
 def test_where_nobody_listens_inside_the_caller_sees_a_closed_connection() -> None:
-    relay = Relay(os.getpid(), free_port(), 0)
-    relay.start()
-    try:
-        with socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
-            assert has_ended(caller)
-    finally:
-        relay.close()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = probe.getsockname()[1]
+    with relay_to(free) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
+        assert has_ended(caller)
 
 
 def test_close_ends_open_connections_and_frees_the_port(port: int) -> None:
-    relay = Relay(os.getpid(), port, 0)
-    relay.start()
-    with socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
+    with relay_to(port) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
         relay.close()
         assert has_ended(caller)
-    with pytest.raises(NoAnswerError):
-        request_json(os.getpid(), relay.port, "POST", "/", {}, timeout_s=HANG_S)
+        with pytest.raises(NoAnswerError):
+            asked(relay.port, {})
 
 
-def test_a_refusal_carries_its_status_and_reason(port: int) -> None:
+def test_a_refusal_and_an_answer_that_is_no_json_are_told_apart(port: int) -> None:
     with pytest.raises(HttpError) as caught:
-        request_json(os.getpid(), port, "POST", "/refuse", {}, timeout_s=HANG_S)
+        asked(port, {}, "/refuse")
     assert (caught.value.status, caught.value.body) == (400, {"error": "no"})
-
-
-def test_an_answer_that_is_no_json_is_none(port: int) -> None:
     with pytest.raises(NoAnswerError, match="not JSON"):
-        request_json(os.getpid(), port, "POST", "/garbage", {}, timeout_s=HANG_S)
+        asked(port, {}, "/garbage")
+    assert asked(port, ["a", 1]) == ["a", 1]
 
 
 def test_bytes_are_handed_over_as_they_are(port: int) -> None:
@@ -143,13 +126,6 @@ def test_bytes_are_handed_over_as_they_are(port: int) -> None:
 
 
 def test_silence_ends_at_the_deadline() -> None:
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        deadline_s = 0.2  # of the request, which has to end by it
-        with pytest.raises(NoAnswerError, match="timed out"):
-            request_json(os.getpid(), silent.getsockname()[1], "GET", "/", timeout_s=deadline_s)
-
-
-def test_the_body_may_be_any_json_value(port: int) -> None:
-    assert request_json(os.getpid(), port, "POST", "/", json.loads('["a", 1]'), timeout_s=HANG_S) == ["a", 1]
+    deadline_s = 0.2  # of the request, which has to end by it
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(NoAnswerError, match="timed out"):
+        asked(silent.getsockname()[1], {}, timeout_s=deadline_s)
