@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import IPv4Address
 from itertools import pairwise
@@ -16,7 +15,6 @@ import pytest
 from containernet_env.config import load_config
 from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
-from containernet_env.model.config import Config
 from containernet_env.model.link import LinkSpec
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
@@ -47,40 +45,31 @@ class PlainHosts(Testbed):
         return iter(())  # nothing tells of a shell that it has ended
 
 
-def config_of(hosts: int, link: LinkSpec) -> Config:
-    """So many hosts, the client among them, on links of that kind."""
-    config = load_config(CONFIG)
-    member = replace(config.nodes[0], link=link)
-    nodes = [replace(member, name=f"etcd{n}", ip=IPv4Address(f"10.0.0.{n}")) for n in range(1, hosts)]
-    return replace(config, nodes=tuple(nodes))
-
-
-@contextmanager
-def bed_of(config: Config, **kinds: Any) -> Iterator[PlainHosts]:
-    """A testbed with its hosts, before its network."""
-    plan = build_plan(config, None, PlanOptions(machine_cores=2, run_id="tstbed", **kinds))
-    images = Images(member="none", benchmark="none")
-    testbed = PlainHosts(plan, images, Silent(), port=0)
-    try:
-        testbed._start_hosts()
-        yield testbed
-    finally:
-        testbed.down()
-
-
 @needs_emulator
 def test_more_hosts_reach_each_other_than_the_kernel_resolves_neighbours_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's bound is 1024 entries for all namespaces together: 33 hosts that all talk to each other pass it."""
-    config = config_of(34, LinkSpec.symmetric(3_000_000, 10**9))
-    with bed_of(config, **keywords_of("emulator", monkeypatch)) as testbed:
+    config = load_config(CONFIG)
+    member = replace(config.nodes[0], link=LinkSpec.symmetric(3_000_000, 10**9))
+    nodes = tuple(replace(member, name=f"etcd{n}", ip=IPv4Address(f"10.0.0.{n}")) for n in range(1, 34))
+    kinds: Any = keywords_of("emulator", monkeypatch)
+    plan = build_plan(replace(config, nodes=nodes), None, PlanOptions(machine_cores=2, run_id="tstbed", **kinds))
+    testbed = PlainHosts(plan, Images(member="none", benchmark="none"), Silent(), port=0)
+    try:
+        testbed._start_hosts()
         testbed._connect()
         first, *others = testbed.hosts.values()
         assert all(reach(first, other) for other in others)
         assert all(reach(*pair) for pair in pairwise(others))
         assert sum(resolved(host.pid) for host in testbed.hosts.values()) == 0
         for host in testbed.hosts.values():
-            shown = netns.run(host.pid, ["ip", "neighbour", "show", "nud", "permanent"]).stdout
-            assert len(shown.splitlines()) == len(others), host.name
+            assert len(permanent(host.pid)) == len(others), host.name
+    finally:
+        testbed.down()
+
+
+def permanent(pid: int) -> list[str]:
+    """The neighbours in that namespace that were entered for good."""
+    return netns.run(pid, ["ip", "neighbour", "show", "nud", "permanent"]).stdout.splitlines()
 
 
 def resolved(pid: int) -> int:
@@ -100,12 +89,10 @@ def test_a_scripts_static_neighbours_and_addresses(kind: str, monkeypatch: pytes
         loose = net.addHost("h4")
         net.start()
         for host in hosts:
-            shown = netns.run(host.pid, ["ip", "neighbour", "show", "nud", "permanent"]).stdout
-            entries = sorted((words[0], words[-2]) for words in map(str.split, shown.splitlines()))
-            others = [other for other in hosts if other is not host]
-            assert entries == [(other.IP(), other.MAC()) for other in others], shown
+            entries = sorted((words[0], words[-2]) for words in map(str.split, permanent(host.pid)))
+            assert entries == [(other.IP(), other.MAC()) for other in hosts if other is not host]
         net.link_down("h1", "s1")
         net.link_up("h1", "s1")
-        assert netns.run(hosts[0].pid, ["ip", "neighbour", "show", "nud", "permanent"]).stdout.count("PERMANENT") == 2
+        assert len(permanent(hosts[0].pid)) == 2
         assert [host.MAC() for host in hosts] == [f"00:00:00:00:00:0{n}" for n in (1, 2, 3)]
         assert loose.intfs == {}

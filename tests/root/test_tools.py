@@ -16,12 +16,9 @@ from containernet_env.containernet.command_line import run_command
 from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
-from containernet_env.model.link import LinkSpec
 from containernet_env.network.capture import Capture
-from containernet_env.network.throughput import measure
 from tests.deadline import HANG_S, eventually
-from tests.root.network import ADDRESSES, answers, keywords_of, needs_emulator, needs_root
-from tests.root.network import emulated as emulated_link
+from tests.root.network import answers, keywords_of, needs_emulator, needs_root
 
 pytestmark = [
     pytest.mark.root,
@@ -59,15 +56,14 @@ def frames_of(path: Path) -> list[tuple[int, bytes]]:
     return frames
 
 
-def test_iperf_finds_the_links_bandwidth(net: Containernet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(net, "iperf h1 h2 2") == 0
-    said = re.search(r"h1 -> h2: ([\d.]+) Mbit/s over 2\.\d s \(TCP \w+\)", capsys.readouterr().out)
+def test_iperf_finds_the_links_bandwidth_and_fails_where_it_is_down(
+    net: Containernet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_command(net, "iperf h1 h2 1") == 0
+    said = re.search(r"h1 -> h2: ([\d.]+) Mbit/s over 1\.\d s \(TCP \w+\)", capsys.readouterr().out)
     assert said is not None
     # 1448 of 1514 bytes are payload; what waits in buffers at the start comes on top.
-    assert 0 < float(said[1]) < 53, said[0]
-
-
-def test_iperf_over_a_link_that_is_down_ends_with_an_error(net: Containernet, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0 < float(said[1]) < 60, said[0]
     monkeypatch.setattr("containernet_env.network.throughput._CONNECT_DEADLINE_S", 0.5)
     net.link_down("h1", "s1")
     with pytest.raises(RunError, match="no TCP connection to"):
@@ -140,13 +136,9 @@ def test_links_shows_what_is_in_force(net: Containernet, capsys: pytest.CaptureF
     assert run_command(net, "links") == 0
     first, second = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"h1-eth0 <-> s1-eth1  down  both ways: rate 50 Mbit/s, queue \d+ frames", first), first
-    rates = re.fullmatch(
-        r"h2-eth0 <-> s1-eth2  up  from h2: rate (\d+) Mbit/s, queue \d+ frames; "
-        r"from s1: rate (\d+) Mbit/s, queue \d+ frames",
-        second,
-    )
-    assert rates is not None, second
-    assert rates.groups() == ("50", "10")
+    direction = r"rate (\d+) Mbit/s, queue \d+ frames"
+    rates = re.fullmatch(f"h2-eth0 <-> s1-eth2  up  from h2: {direction}; from s1: {direction}", second)
+    assert rates is not None and rates.groups() == ("50", "10"), second
 
 
 @needs_emulator
@@ -163,11 +155,3 @@ def test_jitter_is_changed_as_the_links_can_carry_it_out(capsys: pytest.CaptureF
         assert run_command(net, "jitter h1 s1 0 one-way") == 0
         held = link.read_back()
         assert (held.a_to_b.jitter, held.b_to_a.jitter.ns) == (None, 1_000_000)
-
-
-@needs_emulator
-def test_throughput_needs_no_mininet() -> None:
-    with emulated_link(LinkSpec.symmetric(0, 20_000_000)) as (_, pids):
-        found = measure(*pids, ADDRESSES[1], 1.0)
-    assert 0 < found.rate_bps < 22e6  # what waits in buffers at the start comes on top
-    assert found.congestion_control
