@@ -30,6 +30,7 @@ def _limited(mbps: int, uplink: Uplink | None = None) -> LinkSpec:
 
 # --- one TCP flow between two network namespaces ----------------------------------------------------------------------
 
+
 @contextmanager
 def flowing(sender_pid: int, receiver_pid: int, address: str) -> Iterator[socket.socket]:
     """A flow that always has data to send; the socket at its end, from which nothing is read."""

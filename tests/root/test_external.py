@@ -7,14 +7,16 @@ import csv
 import http.server
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from bench.load.secured import PASSWORD, PREFIX, USER, Secured
 from containernet_env.base import cache, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.cli import main
+from containernet_env.hosts import netns
 from containernet_env.runs import external_access
 from containernet_env.runs.external_left import Record, records
 from containernet_env.runs.measure import carry_out, measure
@@ -183,15 +186,13 @@ def under_way(config: Path, folder: Path, block: Any) -> subprocess.Popen[str]:
 
 
 def started_servers() -> list[str]:
-    """The command lines of benchmark servers that run on 127.0.0.1."""
+    """The command lines of benchmark servers in this network namespace: those of containers have their own."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with suppress(OSError, RunError):
             words = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if Path(words[0]).name == "benchmark-server":
-            found.append(" ".join(words))
+            if Path(words[0]).name == "benchmark-server" and netns.is_own(int(path.parent.name)):
+                found.append(" ".join(words))
     return found
 
 
@@ -418,7 +419,7 @@ PREPARED = ["unshare", "--mount", "--propagation=private", "sh", "-c", WITHOUT_P
 
 
 def test_a_user_without_rights_builds_the_load_measures_and_writes_nowhere_else(plain: Cluster) -> None:
-    uid = 100_000 + os.getpid()  # a user of whom the machine knows nothing else
+    uid = 100_000 + secrets.randbelow(10**9)  # a user of whom the machine knows nothing else
     if (found := interpreter_for_all(uid)) is None:
         pytest.skip("this clone, or its Python, is not readable to others")
     python, path = found
@@ -426,9 +427,8 @@ def test_a_user_without_rights_builds_the_load_measures_and_writes_nowhere_else(
     assert toolchain is not None
     asked = [toolchain.path, "env", "GOCACHE", "GOMODCACHE"]
     go_built, modules = subprocess.check_output(asked, text=True, env=go.environment()).split()
-    folder = Path("/var/tmp") / f"cnenv-test-{os.getpid()}"
+    folder = Path(tempfile.mkdtemp(prefix="cnenv-test-", dir="/var/tmp"))
     home = folder / "home"
-    folder.mkdir(mode=0o700)
     try:
         home.mkdir()
         words = run_words(endpoints_file(folder, plain), folder, WRITE)
