@@ -7,12 +7,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from containernet_env.usage import consumers as consumers_module
 from containernet_env.usage.consumers import AllUse, ContainerUse, Pids, ProcessUse
 from containernet_env.usage.groups import Group
 from containernet_env.usage.processes import Process
@@ -135,21 +132,4 @@ def test_a_container_is_all_its_processes(child: subprocess.Popen[bytes], monkey
     child.kill()
     child.wait()
     assert use.read() is None
-    use.close()
-
-
-def test_a_process_that_is_put_into_another_cgroup_is_told_of_that_one(
-    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def group(throttled_ns: int) -> Any:
-        counted = {"throttled_ns": throttled_ns, "throttled_periods": 1}
-        return SimpleNamespace(throttling=lambda: counted, close=lambda: None)
-
-    groups = iter([group(5), group(70)])
-    where = iter([b"0::/a\n", b"0::/a\n", b"0::/b\n"])
-    monkeypatch.setattr(consumers_module, "_group_of", lambda pid: next(groups))
-    monkeypatch.setattr(Process, "cgroup", lambda self: next(where))
-    use = ProcessUse(child.pid)
-    looks = [use.read() for _ in range(3)]
-    assert [look and look.throttled_ns for look in looks] == [5, 5, 70]
     use.close()

@@ -63,14 +63,3 @@ def test_frames_arrive_in_order_never_early_and_are_counted() -> None:
             # The warm-up sends some more; what a host sent and the emulator did not read, the kernel has counted.
             assert counted["a_to_b"]["offered"] + made.unread() >= sent[host], (host, counted, sent)
             assert counted["b_to_a"]["frames"] >= received[host], (host, counted, received)
-
-
-def test_a_link_that_was_changed_is_read_back_and_not_early() -> None:
-    with star(star_of(*[LINK] * 2)) as made:
-        made.links["h2"].change_directions({"a_to_b": {"delay_ns": 9 * MS}})
-        assert made.links["h2"].read_back().a_to_b.delay_ns == 9 * MS
-        gate = made.gate()
-        if gate.spoiled is not None:
-            pytest.skip(f"disturbed: {gate.spoiled}")
-        delays = gate.delays_ns("h2", "h1")
-        assert min(delays) >= 9 * MS + LINK.b_to_a.delay_ns - CLOCK_NS

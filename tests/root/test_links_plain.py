@@ -1,4 +1,4 @@
-"""Links and switches between namespaces, without Mininet and without the engine."""
+"""Links and a switch between namespaces, without Mininet and without the engine: as a program of its own has them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,11 @@ from containernet_env.base.errors import UsageError
 from containernet_env.hosts import netns
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.factory import LinkFactory, Place
-from containernet_env.network.interface import Interface
-from tests.root.network import (
-    ADDRESSES,
-    NETWORKS,
-    answers,
-    machine_interfaces,
-    namespaces,
-    needs_emulator,
-    needs_ovs,
-    needs_root,
-    silent,
-)
+from tests.root.network import namespaces, needs_emulator, needs_root
 
 pytestmark = [pytest.mark.root, needs_root]
 
 PROJECT = Path(__file__).resolve().parents[2]
-KINDS = [NETWORKS[0], "bridge", pytest.param("ovs", marks=needs_ovs)]
 
 # Two namespaces joined through a switch of the link emulator, in a process that has never met Mininet.
 PROGRAM = """
@@ -60,42 +48,6 @@ def test_neither_mininet_nor_the_engines_sdk_is_needed() -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_namespaces_on_two_switches(kind: str) -> None:
-    before = machine_interfaces()
-    factory = LinkFactory(kind, "0d0d0d", None, lambda kind, text: None)  # type: ignore[arg-type]
-    with namespaces() as pids, closing(factory):
-        first, second = factory.make_switch("s1"), factory.make_switch("s2")
-        spec = LinkSpec.symmetric(0, 50_000_000)
-        h1, h2 = (
-            Place(name, pid, address=f"{ip}/24") for name, pid, ip in zip(("h1", "h2"), pids, ADDRESSES, strict=True)
-        )
-        link = factory.make_link(h1, Place("s1", first, 1), spec)
-        others = [
-            factory.make_link(Place("s1", first, 2), Place("s2", second, 2), spec),
-            factory.make_link(h2, Place("s2", second, 1), spec),
-        ]
-        assert answers(*pids, ADDRESSES[1])
-        end = link.ends[0]
-        assert isinstance(end, Interface)
-        assert (end.read_address(), end.read_mac()) == (ADDRESSES[0], end.mac)
-        # People's name for it is an alternative one of the kernel's.
-        assert netns.run(pids[0], ["ip", "link", "show", "dev", "h1-eth0"]).returncode == 0
-        link.change(end, rate_bps=10_000_000)
-        held = link.read_back()
-        assert (held.a_to_b.rate_bps, held.b_to_a.rate_bps) == (10_000_000, 50_000_000)
-        link.set_up(False)
-        assert silent(*pids, ADDRESSES[1])
-        link.set_up(True)
-        assert answers(*pids, ADDRESSES[1])
-        for made in (link, *others):
-            made.clear()
-        factory.remove_switch(second)
-        factory.remove_switch(second)
-        factory.close()
-    assert machine_interfaces() == before
-
-
 @needs_emulator
 def test_a_link_that_fails_leaves_nothing_and_none_is_made_into_the_machine() -> None:
     factory = LinkFactory("emulator", "0e0e0e", None, lambda kind, text: None)
@@ -107,3 +59,4 @@ def test_a_link_that_fails_leaves_nothing_and_none_is_made_into_the_machine() ->
             factory.make_link(Place("h1", one), Place("h2", os.getpid()), LinkSpec())
         # The ends' own addresses are free again.
         factory.make_link(Place("h1", one), Place("h2", two), LinkSpec())
+        factory.close()
