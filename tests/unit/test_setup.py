@@ -1,75 +1,128 @@
-"""The set-up as a whole: quick when nothing is missing, clear when it cannot be done."""
+"""The set-up: quick when nothing is missing, clear when it cannot be done; what each of its steps fetches and installs.
+
+What it builds is in test_setup_builds.py, how it starts the engine in test_setup_dockerd.py.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import importlib.metadata
+import importlib.util
 import io
 import os
-from collections.abc import Iterator
+import re
+import sys
+import threading
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
+from email.message import Message
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from packaging.requirements import Requirement
 from rich.console import Console
 
+from bench.links import plot
 from containernet_env import setup
-from containernet_env.base import assets, clock, sources
+from containernet_env.base import assets, cache, clock, sources
 from containernet_env.base.errors import Interrupted, MissingRequirementError
 from containernet_env.base.stop import Stop
+from containernet_env.base.user_program import read_program
 from containernet_env.cli import setup as cli_setup
 from containernet_env.cli.setup import ConsoleReport
 from containernet_env.model.config import StoreChoice
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import missing
-from containernet_env.setup.commands import Stopped
+from containernet_env.setup import disk, dockerd, downloads, extras, go, missing, packages
+from containernet_env.setup.commands import CommandError, Commands, Stopped
+from containernet_env.setup.disk import MB, Need
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
 from containernet_env.setup.steps import Steps
 from containernet_env.stores.kinds import DEFAULT, KINDS
-from containernet_env.stores.protocol import Store
+from containernet_env.stores.protocol import Download, Store
 from tests.simulated_time import START_NS, World, simulated
 
-ROOT = assets.ROOT
 IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
+ZOOKEEPER = KINDS["zookeeper"].make(StoreChoice("zookeeper"))
+
+
+class FakeCommands(Commands):
+    """Starts nothing and remembers what was asked for.
+
+    ``fails``: of a command and how many were asked for, the last lines that it prints where it fails.
+    """
+
+    def __init__(self, fails: Callable[[Sequence[str], int], Sequence[str] | None] = lambda argv, number: None) -> None:
+        super().__init__()
+        self.asked: list[list[str]] = []
+        self._fails = fails
+
+    def run(self, argv: Sequence[str], log: Path, **_: object) -> None:  # type: ignore[override]
+        self.asked.append(list(argv))
+        if (tail := self._fails(argv, len(self.asked))) is not None:
+            raise CommandError(argv, "ended with exit status 100", log, tail)
+
+
+def failing(word: str, line: str) -> FakeCommands:
+    """Commands of which those with the word fail and print the line."""
+    return FakeCommands(lambda argv, number: [line] if word in argv else None)
+
+
+# --- as a whole -------------------------------------------------------------------------------------------------------
 
 
 def lacking(monkeypatch: pytest.MonkeyPatch, found: Missing) -> None:
     monkeypatch.setattr(missing, "look", lambda *of: found)
 
 
-def test_nothing_missing_is_ready_and_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_missing_is_one_line_or_the_command_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking(monkeypatch, Missing(required=IMAGES))
     monkeypatch.setattr(setup, "_Work", None)
-    assert setup.is_ready()
-    assert setup.ready_images() == IMAGES
-    assert setup.set_up(Silent()) is False
+    assert setup.is_ready() and setup.ready_images() == IMAGES
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda path, argv: became.append(argv))
+    for words, output in (([], r"Set-up: nothing to do \(.*\n"), (["--", "run", "a.json", "out.csv", "--quick"], "")):
+        result = CliRunner().invoke(cli_setup.command, words, standalone_mode=False)
+        assert result.exception is None and re.fullmatch(output, result.output)
+    assert [argv[1:] for argv in became] == [["run", "a.json", "out.csv", "--quick"]]
 
 
 def test_everything_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Missing(("mininet",), True, sources.modules()[:1], ("base", "etcd"), IMAGES)
-    lacking(monkeypatch, found)
+    lacking(monkeypatch, Missing(("mininet",), True, sources.modules()[:1], ("base", "etcd"), IMAGES))
     assert not setup.is_ready()
-    with pytest.raises(MissingRequirementError) as caught:
+    words = r"mininet(.|\n)*running Docker engine(.|\n)*etcdctl(.|\n)*base image(.|\n)*\./build\.sh"
+    with pytest.raises(MissingRequirementError, match=words):
         setup.ready_images()
-    for text in ("mininet", "running Docker engine", "etcdctl", "base image", "./build.sh"):
-        assert text in str(caught.value)
-
-
-def test_set_up_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking(monkeypatch, Missing(packages=("mininet",)))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(MissingRequirementError, match=r"needs root\n.*sudo"):
         setup.set_up(Silent())
 
 
-def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing, "engine_data", lambda: Path("/var/lib/docker"))
-    assert Missing(engine=True).disk_needs() == []
-    some = Missing(images=("etcd",)).disk_needs()
-    everything = Missing(("docker.io", "mininet"), True, sources.modules(), ("base", "etcd", "benchmark"))
-    assert sum(need.size for need in some) < 100_000_000
-    assert 1_000_000_000 < sum(need.size for need in everything.disk_needs()) < 4_000_000_000
+def test_another_store_is_set_up_when_a_run_of_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who measures etcd waits for it, and nobody has to set it up by a command of its own."""
+    there: list[Store] = []
+    lacks = Missing(images=("zookeeper",), required=IMAGES, store=ZOOKEEPER)
+
+    def look(store: Store = DEFAULT) -> Missing:
+        return lacks if store == ZOOKEEPER and not there else Missing(required=IMAGES)
+
+    monkeypatch.setattr(missing, "look", look)
+    monkeypatch.setattr(setup, "set_up", lambda report, store, stop: there.append(store))
+    assert setup.is_ready() and setup.ready_images(DEFAULT, Silent()) == IMAGES and there == []
+    with pytest.raises(MissingRequirementError, match="the zookeeper image"):
+        setup.ready_images(ZOOKEEPER)
+    assert setup.ready_images(ZOOKEEPER, Silent()) == IMAGES and there == [ZOOKEEPER]
+    lacking(monkeypatch, Missing(("mininet",), images=("zookeeper",)))
+    with pytest.raises(MissingRequirementError, match="mininet"):
+        setup.ready_images(ZOOKEEPER, Silent())
+    assert there == [ZOOKEEPER], "more is missing than the store"
 
 
 @pytest.fixture
@@ -88,12 +141,7 @@ def test_second_set_up_waits_for_the_first_and_says_so(world: World, tmp_path: P
 
     def note(text: str) -> None:
         told.append(text)
-
-        def end() -> None:
-            clock.sleep(30)
-            os.close(held)
-
-        clock.Thread(target=end).start()
+        clock.Thread(target=lambda: (clock.sleep(30), os.close(held))).start()
 
     with setup.only_one(note, tmp_path / "lock"):
         assert told == ["waiting for another set-up on this machine to end"]
@@ -101,95 +149,412 @@ def test_second_set_up_waits_for_the_first_and_says_so(world: World, tmp_path: P
 
 
 @simulated()
-def test_waiting_for_another_set_up_ends_by_a_stop_token_or_its_deadline(
-    world: World, tmp_path: Path, held: int
-) -> None:
-    stop = Stop()
-    with (
-        pytest.raises(Interrupted),
-        setup.only_one(lambda text: stop.request(), tmp_path / "lock", deadline_s=20, stop=stop),
-    ):
+def test_waiting_for_another_set_up_ends_by_a_stop_or_its_deadline(world: World, tmp_path: Path, held: int) -> None:
+    stop, lock = Stop(), tmp_path / "lock"
+    with pytest.raises(Interrupted), setup.only_one(lambda text: stop.request(), lock, deadline_s=20, stop=stop):
         pass
-    with (
-        pytest.raises(MissingRequirementError, match=r"another set-up holds .* for more than 20 s"),
-        setup.only_one(lambda text: None, tmp_path / "lock", deadline_s=20),
-    ):
+    late = pytest.raises(MissingRequirementError, match=r"another set-up holds .* for more than 20 s")
+    with late, setup.only_one(lambda text: None, lock, deadline_s=20):
         pass
     assert 20 < (world.now_ns - START_NS) / 1e9 < 21
 
 
-def test_nothing_to_do_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking(monkeypatch, Missing(required=IMAGES))
-    result = CliRunner().invoke(cli_setup.command, [], standalone_mode=False)
-    assert result.exception is None
-    assert result.output.count("\n") == 1
-    assert result.output.startswith("Set-up: nothing to do (")
-
-
-def test_the_command_that_follows_replaces_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking(monkeypatch, Missing(required=IMAGES))
-    became: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda path, argv: became.append(argv))
-    result = CliRunner().invoke(cli_setup.command, ["--", "run", "a.json", "out.csv", "--quick"], standalone_mode=False)
-    assert result.exception is None
-    assert result.output == ""
-    assert [argv[1:] for argv in became] == [["run", "a.json", "out.csv", "--quick"]]
-
-
-def test_another_store_is_set_up_when_a_run_of_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody who measures etcd waits for it, and nobody has to set it up by a command of its own."""
-    zookeeper = KINDS["zookeeper"].make(StoreChoice("zookeeper"))
-    there: list[Store] = []
-    lacks = Missing(images=("zookeeper",), required=IMAGES, store=zookeeper)
-
-    def look(store: Store = DEFAULT) -> Missing:
-        return lacks if store == zookeeper and not there else Missing(required=IMAGES)
-
-    def set_up(report: object, store: Store, stop: object) -> bool:
-        there.append(store)
-        return True
-
-    monkeypatch.setattr(missing, "look", look)
-    monkeypatch.setattr(setup, "set_up", set_up)
-    assert setup.is_ready() and setup.ready_images(DEFAULT, Silent()) == IMAGES and there == []
-    with pytest.raises(MissingRequirementError, match="the zookeeper image"):
-        setup.ready_images(zookeeper)
-    assert setup.ready_images(zookeeper, Silent()) == IMAGES and there == [zookeeper]
-
-
-def test_a_run_that_lacks_more_than_its_store_is_not_set_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking(monkeypatch, Missing(("mininet",), images=("zookeeper",)))
-    monkeypatch.setattr(setup, "set_up", None)
-    with pytest.raises(MissingRequirementError, match="mininet"):
-        setup.ready_images(KINDS["zookeeper"].make(StoreChoice("zookeeper")), Silent())
-
-
-def test_a_step_is_one_line_and_the_first_error_is_raised_without_one(tmp_path: Path) -> None:
+def steps_shown(folder: Path) -> tuple[Steps, io.StringIO]:
     output = io.StringIO()
-    steps = Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), tmp_path / "logs")
+    return Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), folder / "logs"), output
 
-    def made() -> None:
-        with steps.step("base image") as step:
-            step.done("made")
+
+@simulated()
+def test_a_step_is_one_line_with_what_it_took(tmp_path: Path) -> None:
+    steps, output = steps_shown(tmp_path)
+    with steps.step("base image") as step:
+        clock.sleep(5)
+        step.done("made")
+    assert output.getvalue() == "  base image      made  (5.0 s)\n"
+
+
+def test_the_first_error_of_a_step_stops_the_others_and_is_raised_without_a_line(tmp_path: Path) -> None:
+    steps, output = steps_shown(tmp_path)
 
     def broken() -> None:
         with steps.step("etcd"):
             raise MissingRequirementError("no network", "Check it.")
 
-    steps.run(made)
-    assert output.getvalue().startswith("  base image      made")
     with pytest.raises(MissingRequirementError, match="no network"):
-        steps.run(broken, made)
-    assert "etcd" not in output.getvalue() and steps.commands.stopping.is_set()
+        steps.run(broken, lambda: None)
+    assert output.getvalue() == "" and steps.commands.stopping.is_set()
     with pytest.raises(Stopped):
         steps.commands.run(["true"], tmp_path / "log", timeout_s=60)
 
 
+# --- disk -------------------------------------------------------------------------------------------------------------
+
+
+def test_needs_of_one_file_system_add_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    needs = [Need(tmp_path, 1000 * MB), Need(tmp_path / "not" / "yet" / "there", 500 * MB)]
+    monkeypatch.setattr(disk, "free_bytes", lambda path: 1500 * MB)
+    assert disk.require(needs) == f"needs about 1.5 GB on {disk.mount_point(tmp_path)} (1.5 GB free)"
+    monkeypatch.setattr(disk, "free_bytes", lambda path: 1499 * MB)
+    with pytest.raises(MissingRequirementError, match=r"about 1\.5 GB on .* \(1\.5 GB free\)\n.*Make room"):
+        disk.require(needs)
+
+
+def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing, "engine_data", lambda: Path("/var/lib/docker"))
+
+    def size(found: Missing) -> int:
+        return sum(need.size for need in found.disk_needs())
+
+    assert size(Missing(engine=True)) == 0 < size(Missing(images=("etcd",))) < 100 * MB
+    everything = Missing(("docker.io", "mininet"), True, sources.modules(), ("base", "etcd", "benchmark"))
+    assert 1000 * MB < size(everything) < 4000 * MB
+    program = Path("/bin/true")  # an image with a program of the user's takes what that does
+    for kind, besides in (("http", 1 * MB), ("zetcd", 55 * MB), ("cetcd", 55 * MB)):
+        store = KINDS[kind].make(StoreChoice(kind, binary=read_program(program)))
+        assert size(Missing(images=(store.image.label,), store=store)) == besides + program.stat().st_size
+
+
+# --- Debian packages --------------------------------------------------------------------------------------------------
+
+# What apt 2.6 and dpkg 1.21 print last.
+LOCKED = {
+    "apt-get": [
+        "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 19892 (apt-get)",
+        "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?",
+    ],
+    "dpkg": [
+        "dpkg: error: dpkg frontend lock was locked by another process with pid 19892",
+        "Note: removing the lock file is always wrong, can damage the locked area",
+        "and the entire system. See <https://wiki.debian.org/Teams/Dpkg/FAQ#db-lock>.",
+    ],
+}
+
+
+def locked(numbers: Container[int]) -> FakeCommands:
+    """Another package manager holds the locks while the commands of these numbers run."""
+    return FakeCommands(lambda argv, number: LOCKED[argv[0]] if number in numbers else None)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
+    """The programs that the machine has; no lock is held and no engine runs."""
+    programs = {"mnexec", "ip", "tc", "apt-get", "dpkg", "dockerd"}
+
+    def find(name: str) -> str | None:
+        return f"/usr/bin/{name}" if name in programs else None
+
+    monkeypatch.setattr(packages.system_path, "find", find)
+    monkeypatch.setattr(dockerd, "find", lambda: find("dockerd"))
+    monkeypatch.setattr(packages.engine, "is_reachable", lambda: False)
+    monkeypatch.setattr(packages, "_CERTIFICATES", (tmp_path,))
+    monkeypatch.setattr(packages, "_APPARMOR", tmp_path / "apparmor")
+    return programs
+
+
+def install(commands: Commands, folder: Path, note: Callable[[str], None] = lambda text: None) -> None:
+    packages.install(["mininet"], commands, folder / "log", note)
+
+
+def test_only_what_is_missing_is_wanted_and_each_once(
+    machine: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert packages.missing() == []
+    machine.remove("dockerd")
+    with monkeypatch.context() as running:
+        running.setattr(packages.engine, "is_reachable", lambda: True)
+        assert packages.missing() == [], "an engine that runs needs no package"
+    (tmp_path / "apparmor").write_text("Y\n")
+    assert packages.missing() == ["docker.io", "apparmor"], "it needs the parser of its kernel's AppArmor"
+    (tmp_path / "apparmor").unlink()
+    machine -= {"ip", "tc", "mnexec"}
+    assert packages.missing() == ["mininet", "iproute2", "docker.io"]
+    monkeypatch.setattr(packages, "_CERTIFICATES", (tmp_path / "none.crt",))
+    assert "ca-certificates" in packages.missing()
+
+
+def test_install_repairs_updates_and_takes_no_recommends(machine: set[str], tmp_path: Path) -> None:
+    commands = failing("update", "E: Failed to fetch of another vendor")  # one broken source does not stop it
+    install(commands, tmp_path)
+    repair, update, installed = commands.asked
+    assert repair == ["dpkg", "--configure", "-a"] and update[-1] == "update"
+    assert installed[-2:] == ["install", "mininet"]
+    assert {"--yes", "--no-install-recommends"} <= set(installed)
+    assert packages.environment()["DEBIAN_FRONTEND"] == "noninteractive"
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("E: Unable to locate package mininet", "'universe' on Ubuntu"),
+        ("Err:1 Temporary failure resolving 'mirror'", "Check the network"),
+        ("E: You don't have enough free space in /var/cache/apt/archives/.", "Make room"),
+        ("E: Something else", "try: apt-get install mininet"),
+    ],
+)
+def test_failed_installation_says_what_to_do(machine: set[str], tmp_path: Path, line: str, remedy: str) -> None:
+    with pytest.raises(MissingRequirementError) as caught:
+        install(failing("install", line), tmp_path)
+    assert all(words in str(caught.value) for words in (remedy, line, str(tmp_path / "log")))
+
+
+def test_an_installation_that_leaves_something_missing_is_told(machine: set[str], tmp_path: Path) -> None:
+    machine.remove("mnexec")
+    with pytest.raises(MissingRequirementError, match=r"mnexec is still missing \(.*exit status 100"):
+        install(failing("update", "E: Failed to fetch of another vendor"), tmp_path)
+    machine.remove("apt-get")
+    with pytest.raises(MissingRequirementError, match=r"mininet(.|\n)*no apt-get(.|\n)*by hand"):
+        install(FakeCommands(), tmp_path)
+
+
 @simulated()
-def test_a_step_says_how_long_it_took(tmp_path: Path) -> None:
-    output = io.StringIO()
-    steps = Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), tmp_path / "logs")
-    with steps.step("base image") as step:
-        clock.sleep(5)
-        step.done("made")
-    assert output.getvalue() == "  base image      made  (5.0 s)\n"
+def test_set_up_waits_for_another_package_manager_and_names_it_once(machine: set[str], tmp_path: Path) -> None:
+    commands, told = locked({1, 2, 3, 5}), list[str]()
+    install(commands, tmp_path, told.append)
+    names = LOCKED["dpkg"][0].removeprefix("dpkg: error: "), LOCKED["apt-get"][0].removeprefix("E: ")
+    assert told == [f"waiting for another package manager: {name}" for name in names]
+    assert [argv[0] for argv in commands.asked] == ["dpkg"] * 4 + ["apt-get"] * 3
+
+
+@simulated()
+def test_waiting_for_a_package_manager_ends_by_a_deadline_or_when_the_work_is_stopped(
+    world: World, machine: set[str], tmp_path: Path
+) -> None:
+    stopped = locked(range(10**9))
+    with pytest.raises(Stopped):
+        install(stopped, tmp_path, lambda text: stopped.stopping.set())
+    with pytest.raises(MissingRequirementError, match=r"pid 19892(.|\n)*Let that process end"):
+        install(locked(range(10**9)), tmp_path)
+    assert 0 <= (world.now_ns - START_NS) / 1e9 - packages.LOCK_DEADLINE_S < 10
+
+
+# --- Go ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_go_that_is_new_enough_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    new, old = ("go1.26.0", "go1.26", "go1.27rc1", "go2.0"), ("go1.25.9", "go1.3", "devel", "")
+    assert [version for version in (*new, *old) if go.is_new_enough(version)] == [*new]
+    versions = {"/old/go": "go1.19.8", "/broken/go": None, "/new/go": "go1.26.8", "/newer/go": "go1.27.0"}
+    assert go.first_usable(iter(versions), versions.get) == go.Go("/new/go", "go1.26.8")
+    assert go.first_usable(iter(["/old/go"]), versions.get) is None
+    monkeypatch.setattr(go, "find", lambda: None)
+    with pytest.raises(MissingRequirementError, match=r"Go 1\.26 or newer(.|\n)*Check the network"):
+        go.ensure(FakeCommands(lambda argv, number: ["no network"]), tmp_path / "log")
+
+
+def test_environment_lets_nothing_of_the_user_change_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = {"GOPROXY": "https://mirror.example"}
+    for name, value in ({"GOFLAGS": "-mod=mod -race", "GOAMD64": "v4", "CGO_CFLAGS": "-O0"} | mirror).items():
+        monkeypatch.setenv(name, value)
+    environment = go.environment()
+    assert environment.items() >= ({"GOFLAGS": "-mod=readonly -buildvcs=false", "CGO_ENABLED": "0"} | mirror).items()
+    assert not {"GOAMD64", "CGO_CFLAGS"} & set(environment)
+
+
+def test_home_of_another_user_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(go.pwd, "getpwuid", unknown)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert go.home() == str(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    with pytest.raises(MissingRequirementError, match="Set HOME"):
+        go.home()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    monkeypatch.setattr(go.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/own"))
+    assert go.home() == "/own"
+
+
+# --- files that are fetched -------------------------------------------------------------------------------------------
+
+CONTENT = b"PK\x03\x04" + bytes(100_000)
+SHA256, SHA1 = hashlib.sha256(CONTENT).hexdigest(), hashlib.sha1(CONTENT).hexdigest()
+ADDRESS = "http://repository.example"
+# a.jar has its checksum beside it, b.jar another one's; c.jar breaks off.
+FILES = {"a.jar": CONTENT, "a.jar.sha1": f"{SHA1}  a.jar\n".encode(), "b.jar": CONTENT, "b.jar.sha1": b"00\n"}
+
+
+class BreaksOff(io.BytesIO):
+    def read(self, size: int | None = -1) -> bytes:
+        if not (found := super().read(size)):
+            raise ConnectionResetError("Connection reset by peer")
+        return found
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The names of the files that are kept; before, ``FILES`` are all that can be fetched."""
+
+    def opened(url: str, timeout: float) -> io.BytesIO:
+        name = url.removeprefix(f"{ADDRESS}/")
+        if name not in (*FILES, "c.jar"):
+            raise urllib.error.HTTPError(url, 404, "Not Found", Message(), None)
+        return io.BytesIO(FILES[name]) if name in FILES else BreaksOff(CONTENT[:1000])
+
+    (tmp_path / "cache").mkdir(mode=0o755)
+    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    monkeypatch.setattr(urllib.request, "urlopen", opened)
+    return lambda: sorted(path.name for path in (tmp_path / "cache" / "downloads").glob("*"))
+
+
+@pytest.mark.parametrize("sha256", [SHA256, None])
+def test_a_file_is_fetched_once_and_again_where_it_was_changed(
+    kept: Callable[[], list[str]], sha256: str | None
+) -> None:
+    wanted = Download("zookeeper.jar", f"{ADDRESS}/a.jar", sha256)
+    assert downloads.find(wanted) is None
+    path = downloads.fetch(wanted, threading.Event())
+    assert path.read_bytes() == CONTENT and downloads.find(wanted) == path
+    assert kept() == [path.name] and path.name.endswith("-zookeeper.jar")
+    before = path.stat().st_mtime_ns
+    assert downloads.fetch(wanted, threading.Event()).stat().st_mtime_ns == before
+    path.write_bytes(b"another")
+    if sha256 is not None:
+        assert downloads.find(wanted) is None
+        assert downloads.fetch(wanted, threading.Event()).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("name", "sha256", "words"),
+    [
+        ("a.jar", "0" * 64, "its checksum is"),
+        ("b.jar", None, "its checksum is"),
+        ("c.jar", SHA256, "could not be fetched"),
+        ("none.jar", SHA256, "404"),
+        ("none.jar", None, "404"),
+    ],
+)
+def test_another_file_is_refused_and_nothing_is_left(
+    kept: Callable[[], list[str]], name: str, sha256: str | None, words: str
+) -> None:
+    with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*Check the network"):
+        downloads.fetch(Download(name, f"{ADDRESS}/{name}", sha256), threading.Event())
+    assert kept() == []
+
+
+def test_a_download_can_be_stopped(kept: Callable[[], list[str]]) -> None:
+    stopping = threading.Event()
+    stopping.set()
+    with pytest.raises(Stopped):
+        downloads.fetch(Download("a.jar", f"{ADDRESS}/a.jar", SHA256), stopping)
+    assert kept() == []
+
+
+# --- optional Python packages -----------------------------------------------------------------------------------------
+
+PIP = rf"Install it: {re.escape(sys.executable)} -m pip install"
+PROJECT = tomllib.loads((assets.ROOT / "pyproject.toml").read_text())["project"]
+
+
+class Clone:
+    """A clone with an environment of its own, in which ``versions`` are installed; what pip was told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.constraints = folder / "constraints.txt"
+        self.versions: dict[str, str] = {}
+        self.installs: list[tuple[str, ...]] = []
+        self.notes: list[str] = []
+        self.fails = False
+
+    def require(self, module: str) -> None:
+        extras.require(module, self.notes.append)
+
+    def run(self, argv: Sequence[str], log: Path, **options: Any) -> None:
+        self.installs.append(tuple(argv))
+        assert options["timeout_s"] <= 900
+        if self.fails:
+            raise CommandError(argv, "ended with exit status 1", log, ["ERROR: no route to the index"])
+        lines = self.constraints.read_text().splitlines()
+        self.versions |= dict(line.split("==") for line in lines if "==" in line)
+
+    def version(self, name: str) -> str:
+        if name not in self.versions:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return self.versions[name]
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
+    made = Clone(tmp_path)
+    (tmp_path / ".venv").mkdir()
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_bytes((assets.ROOT / name).read_bytes())
+    monkeypatch.setattr(assets, "CLONE", tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    monkeypatch.setattr(Commands, "run", lambda self, *arguments, **options: made.run(*arguments, **options))
+    monkeypatch.setattr(importlib.metadata, "version", made.version)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in made.versions else None)
+    return made
+
+
+def test_the_table_is_that_of_the_metadata() -> None:
+    for extra, modules in extras.EXTRAS.items():
+        assert sorted(modules) == sorted(Requirement(line).name for line in PROJECT["optional-dependencies"][extra])
+    optional = {name for modules in extras.EXTRAS.values() for name in modules}
+    assert not optional & {Requirement(line).name for line in PROJECT["dependencies"]}
+
+
+@pytest.mark.parametrize("before", [{}, {"scipy": "1.0.0"}])
+def test_a_clones_environment_gets_the_pinned_packages_with_one_line(clone: Clone, before: dict[str, str]) -> None:
+    clone.versions = before
+    clone.require("scipy")
+    clone.require("matplotlib")  # there by now
+    (argv,) = clone.installs
+    assert argv[:4] == (sys.executable, "-m", "pip", "install")
+    assert argv[argv.index("--constraint") + 1] == str(clone.constraints)
+    assert {Requirement(line).name for line in argv[-3:]} == {"scipy", "matplotlib", "plotly"}
+    assert clone.notes == [f"installing scipy, matplotlib, plotly into {sys.prefix}, once"]
+
+
+def test_an_interrupted_installation_is_missing(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    clone.require("scipy")
+    assert len(clone.installs) == 1
+
+
+def test_an_installation_that_fails_says_why_and_where_the_details_are(clone: Clone) -> None:
+    clone.fails = True
+    with pytest.raises(MissingRequirementError, match=r"(?s)no route to the index.*extras\.log"):
+        clone.require("plotly")
+    assert "no route to the index" in str(plot.why_no_pictures())
+
+
+@pytest.mark.parametrize(
+    ("version", "used"),
+    [("{least}.1", True), ("0.9", False), ("{below}.0", False), ("{least}.1rc1", False)],
+)
+@pytest.mark.parametrize("writable", [True, False])
+def test_without_a_network_a_version_that_the_range_allows_is_used(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch, version: str, used: bool, writable: bool
+) -> None:
+    (scipy,) = (line for line in PROJECT["optional-dependencies"]["analysis"] if Requirement(line).name == "scipy")
+    bounds = {bound.operator: bound.version for bound in Requirement(scipy).specifier}
+    found = version.format(least=bounds[">="], below=bounds["<"])
+    clone.versions, clone.fails = {"scipy": found}, True
+    monkeypatch.setattr(extras.os, "access", lambda path, mode: writable)
+    if not used:
+        with pytest.raises(MissingRequirementError):
+            clone.require("scipy")
+        return
+    clone.require("scipy")
+    why = "no route to the index" if writable else f"and {found} is installed; this user cannot write to {sys.prefix}"
+    assert clone.notes[-1].endswith(f"{why}; scipy {found} is used")
+
+
+def test_an_environment_that_is_not_the_clones_or_cannot_be_written_is_left_alone(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras.os, "access", lambda path, mode: False)
+    with pytest.raises(MissingRequirementError, match=r"(?s)cannot write.*As root: .* pip install .*scipy"):
+        clone.require("scipy")
+    monkeypatch.setattr(sys, "prefix", "/usr")
+    with pytest.raises(MissingRequirementError, match=rf"{PIP} --constraint \S+ --editable '\S+\[analysis\]'"):
+        clone.require("scipy")
+    monkeypatch.setattr(assets, "CLONE", None)
+    with pytest.raises(MissingRequirementError, match=rf"{PIP} 'containernet-env\[analysis\]'"):
+        clone.require("scipy")
+    clone.versions = {"scipy": "1.99"}
+    clone.require("scipy")
+    assert (clone.installs, clone.notes) == ([], [])

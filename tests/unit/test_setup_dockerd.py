@@ -68,31 +68,26 @@ def lonely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_installed_but_silent_service_managers_are_not_asked(tmp_path: Path) -> None:
-    comm = tmp_path / "comm"
-    comm.write_text("some-supervisor\n")
-    assert dockerd.service_commands(tmp_path, comm) == []
-
-
-def test_systemd_that_runs_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_service_manager_that_runs_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "comm").write_text("some-supervisor\n")
+    assert dockerd.service_commands(tmp_path, tmp_path / "comm") == []
     (tmp_path / "systemd" / "system").mkdir(parents=True)
     monkeypatch.setattr(dockerd.system_path, "find", lambda name: f"/usr/bin/{name}")
     assert dockerd.service_commands(tmp_path, tmp_path / "comm") == [["systemctl", "start", "docker"]]
 
 
-def test_engine_named_by_the_user_is_not_replaced(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "tcp://10.1.2.3:2375")
-    with pytest.raises(MissingRequirementError, match=r"DOCKER_HOST=tcp://10\.1\.2\.3:2375\n.*unset DOCKER_HOST"):
+def start_fails(words: str) -> None:
+    with pytest.raises(MissingRequirementError, match=words):
         dockerd.start(lambda text: None)
 
 
-def test_not_root_and_not_installed_say_what_to_do(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_cannot_start_one_is_told_what_to_do(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dockerd, "find", lambda: None)
-    with pytest.raises(MissingRequirementError, match=r"no Docker engine is installed\n.*build\.sh"):
-        dockerd.start(lambda text: None)
+    start_fails(r"no Docker engine is installed\n.*build\.sh")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(MissingRequirementError, match=r"only root can start it\n.*sudo"):
-        dockerd.start(lambda text: None)
+    start_fails(r"only root can start it\n.*sudo")
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.1.2.3:2375")  # named by the user: not replaced
+    start_fails(r"DOCKER_HOST=tcp://10\.1\.2\.3:2375\n.*unset DOCKER_HOST")
 
 
 @pytest.mark.parametrize(
@@ -117,14 +112,16 @@ def test_one_that_is_starting_already_is_waited_for(
     world: World, lonely: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dockerd, "_runs", lambda pid_file: True)
-
-    def answer() -> None:
-        clock.sleep(20)
-        (lonely / "answers").touch()
-
-    clock.Thread(target=answer).start()
+    clock.Thread(target=lambda: (clock.sleep(20), (lonely / "answers").touch())).start()
     assert dockerd.start(lambda text: None) == "just started by another process"
     assert Dockerd.started == [] and 20 <= (world.now_ns - START_NS) / 1e9 < 21
+
+
+def unusable(error: Exception) -> Any:
+    def reach() -> bool:
+        raise engine.EngineUnusableError(error)
+
+    return reach
 
 
 @pytest.mark.parametrize("what", ["it lives", "something accepts connections"])
@@ -132,24 +129,19 @@ def test_one_that_is_starting_already_is_waited_for(
 def test_no_second_one_is_started_beside_one_that_is_silent(
     world: World, lonely: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    def late() -> bool:
-        raise engine.EngineUnusableError(requests.exceptions.ReadTimeout("read timed out"))
-
     if what == "it lives":
         monkeypatch.setattr(dockerd, "_runs", lambda pid_file: True)
     else:
         monkeypatch.setattr(engine, "listens", lambda: True)
-        monkeypatch.setattr(engine, "is_reachable", late)
+        monkeypatch.setattr(engine, "is_reachable", unusable(requests.exceptions.ReadTimeout("read timed out")))
     with pytest.raises(MissingRequirementError, match=r"does not answer within 60 s(.|\n)*no second one"):
         dockerd.ensure_running()
     assert Dockerd.started == [] and 60 < (world.now_ns - START_NS) / 1e9 < 61
 
 
 def test_an_engine_that_the_sdk_cannot_use_is_told_at_once(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unusable() -> bool:
-        raise engine.EngineUnusableError(DockerException("Not supported URL scheme http+docker"))
-
-    monkeypatch.setattr(engine, "is_reachable", unusable)
+    error = DockerException("Not supported URL scheme http+docker")
+    monkeypatch.setattr(engine, "is_reachable", unusable(error))
     with pytest.raises(MissingRequirementError, match=r"URL scheme http\+docker(.|\n)*setup\.py pins"):
         dockerd.ensure_running()
     assert Dockerd.started == []
@@ -160,13 +152,11 @@ def test_one_that_does_not_start_shows_its_last_lines(
     world: World, lonely: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Dockerd, "dies", "failed to start daemon: disk is full\n")
-    with pytest.raises(MissingRequirementError, match=r"did not start(.|\n)*disk is full(.|\n)*dockerd\.log"):
-        dockerd.start(lambda text: None)
+    start_fails(r"did not start(.|\n)*disk is full(.|\n)*dockerd\.log")
     assert len(Dockerd.started) == 1 and world.now_ns == START_NS
     monkeypatch.setattr(Dockerd, "dies", "")
     monkeypatch.setattr(Dockerd, "silent", True)
-    with pytest.raises(MissingRequirementError, match="did not start: no answer within 60 s"):
-        dockerd.start(lambda text: None)
+    start_fails("did not start: no answer within 60 s")
     assert vars(dockerd)["_started"].pop().terminated
 
 
