@@ -202,6 +202,9 @@ FILES: list[Any] = [
     *({"dataset": {"keyPrefix": prefix}, "scenarios": [reads()]} for prefix in ("0000", "a b")),
     {"dataset": {"keyPrefix": "d/"}, "scenarios": [reads(span={"from": "d/", "to": "e"})]},
     {"dataset": {"keySize": 1}, "scenarios": [reads()]},
+    # Spans that are verified, and writes that may put keys between those of the data set.
+    *({"scenarios": [span, writes()]} for span in (reads(spanKeys=5), reads(prefix="0000"), mixed(spanKeys=5))),
+    {"scenarios": [reads(span={"from": "00000000", "to": "0000001"}), writes(data={"keySize": 7, "valSize": 1})]},
     {"scenarios": [writes(), writes(target=["cluster", "leader"])]},
     {"scenarios": [writes(load=[LOAD | {"total": n + 1} for n in range(MAX_SCENARIOS)], target=["leader", "cluster"])]},
 ]

@@ -25,7 +25,7 @@ from containernet_env.stores.protocol import MemberPlace, Written
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
 from tests.unit.fake_servers import Network, Service, services
-from tests.unit.test_config_writer import config_again
+from tests.unit.test_config import config_again
 from tests.unit.test_etcd import FakeHost
 
 network = fake_servers.network
