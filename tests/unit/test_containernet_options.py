@@ -11,39 +11,42 @@ from containernet_env.hosts.options import ContainerOptions, CpuLimit, check_nam
 
 
 def test_nothing_is_given_unless_asked_for() -> None:
-    config = ContainerOptions().host_config()
-    assert config == {"network_mode": "none", "shm_size": "64mb", "log_config": {"type": "none", "config": {}}}
+    log = {"type": "none", "config": {}}
+    assert ContainerOptions().host_config() == {"network_mode": "none", "shm_size": "64mb", "log_config": log}
     assert ContainerOptions().command() == ["sh"]
-
-
-def test_memory_without_swap_unless_asked_for() -> None:
-    assert ContainerOptions(mem_limit="512m").memory_limits == (512 << 20, 512 << 20)
-    assert ContainerOptions(mem_limit=1000, memswap_limit=3000).memory_limits == (1000, 3000)
-    assert ContainerOptions(mem_limit="1g", memswap_limit=-1).memory_limits == (1 << 30, -1)
+    log = ContainerOptions(logs=True).host_config()["log_config"]
+    assert log["type"] == "json-file" and "max-size" in log["config"]
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("512m", 512 << 20), ("1.5g", 3 << 29), ("64MB", 64 << 20), ("10", 10), (7, 7)]
+    ("options", "limits"),
+    [
+        ({"mem_limit": "512m"}, (512 << 20, 512 << 20)),  # without swap unless asked for
+        ({"mem_limit": 1000, "memswap_limit": 3000}, (1000, 3000)),
+        ({"mem_limit": "1g", "memswap_limit": -1}, (1 << 30, -1)),
+    ],
 )
-def test_memory_as_docker_writes_it(text: int | str, size: int) -> None:
-    assert memory_bytes(text) == size
+def test_memory_limits(options: dict[str, Any], limits: tuple[int, int]) -> None:
+    assert ContainerOptions(**options).memory_limits == limits
+    assert [memory_bytes(text) for text in ("1.5g", "64MB", "10", 7)] == [3 << 29, 64 << 20, 10, 7]
 
 
 @pytest.mark.parametrize(
-    ("cpus", "limit"),
-    [(0.5, CpuLimit(50_000, 100_000)), ("1.5", CpuLimit(150_000, 100_000)), (64, CpuLimit(6_400_000, 100_000))],
+    ("given", "limit"),
+    [
+        ((0.5, None, None), CpuLimit(50_000, 100_000)),
+        (("1.5", None, None), CpuLimit(150_000, 100_000)),
+        ((64, None, None), CpuLimit(6_400_000, 100_000)),  # also above the machine's cores
+        ((0.5, None, 50_000), CpuLimit(25_000, 50_000)),
+        ((None, 25_000, 50_000), CpuLimit(25_000, 50_000)),
+        ((None, None, None), CpuLimit(None, None)),
+    ],
 )
-def test_cpus_are_a_quota_also_above_the_machines_cores(cpus: float | str, limit: CpuLimit) -> None:
-    assert cpu_limit(cpus, None, None) == limit
-    config = ContainerOptions(cpus=cpus).host_config()
-    assert (config["cpu_quota"], config["cpu_period"]) == (limit.quota_us, limit.period_us)
+def test_cpus_are_a_quota(given: tuple[Any, Any, Any], limit: CpuLimit) -> None:
+    assert cpu_limit(*given) == limit
+    config = ContainerOptions(cpus=given[0], cpu_quota=given[1], cpu_period=given[2]).host_config()
+    assert (config.get("cpu_quota"), config.get("cpu_period")) == (limit.quota_us, limit.period_us)
     assert "nano_cpus" not in config
-
-
-def test_a_period_of_ones_own() -> None:
-    assert cpu_limit(0.5, None, 50_000) == CpuLimit(25_000, 50_000)
-    assert cpu_limit(None, 25_000, 50_000) == CpuLimit(25_000, 50_000)
-    assert cpu_limit(None, None, None) == CpuLimit(None, None)
 
 
 @pytest.mark.parametrize(
@@ -78,23 +81,14 @@ def test_published_ports_are_on_loopback_unless_an_address_is_given() -> None:
     assert everything.bindings(("22/tcp",)) == {"22/tcp": ("127.0.0.1",), "9000": ("127.0.0.1",)}
 
 
-def test_logs_are_bounded() -> None:
-    log = ContainerOptions(logs=True).host_config()["log_config"]
-    assert log["type"] == "json-file"
-    assert "max-size" in log["config"]
-
-
 def test_mount_points() -> None:
     assert ContainerOptions(volumes=["/a:/b:ro", "/c:/d"]).volume_mounts() == ["/b", "/d"]
     assert ContainerOptions(volumes={"/a": {"bind": "/b", "mode": "ro"}}).volume_mounts() == ["/b"]
 
 
-@pytest.mark.parametrize("name", ["", "-d1", "d 1", "d/1", "dé"])
-def test_names_no_container_can_have(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be called"):
-        check_name(name)
-
-
-def test_long_names_are_fine() -> None:
+def test_names() -> None:
+    for name in ("", "-d1", "d 1", "d/1", "dé"):
+        with pytest.raises(UsageError, match="cannot be called"):
+            check_name(name)
     check_name("a-host-with-a-name-that-is-much-longer-than-any-interface-name-could-ever-be")
     assert len(hostname("x" * 100)) == 63

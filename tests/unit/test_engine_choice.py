@@ -1,9 +1,10 @@
-"""Which network engine is made, what the original Containernet is not asked for, and what it needs: on fakes."""
+"""Which network engine, links and switches are chosen, what each is not asked for, and what it needs: on fakes."""
 
 from __future__ import annotations
 
 import importlib
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,16 +12,22 @@ from typing import Any
 import mininet.net
 import pytest
 
-from containernet_env.base.errors import MissingRequirementError, UsageError
+from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.config import load_config
 from containernet_env.containernet import builtin, select
 from containernet_env.containernet.original.links import keywords
+from containernet_env.hosts import engine, netns, owner
 from containernet_env.model import containernet_rules as original_rules
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.topology import Link
+from containernet_env.network import select as network_select
+from containernet_env.network.interface import delete_interface
+from containernet_env.network.kernel import ovs
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.runs import clean
 from tests.unit.test_docs_links import anchors
 
 MS = 1_000_000
@@ -28,18 +35,27 @@ MBIT = 1_000_000
 PROJECT = Path(__file__).resolve().parents[2]
 
 
+def config_of(name: str = "3node-3ms.json") -> Config:
+    return load_config(PROJECT / "configs" / name)
+
+
 def plan_of(name: str = "3node-3ms.json", **options: Any) -> Plan:
-    chosen = PlanOptions(2, run_id="abc123", engine="containernet", **options)
-    return build_plan(load_config(PROJECT / "configs" / name), None, chosen)
+    return build_plan(config_of(name), None, PlanOptions(2, run_id="abc123", engine="containernet", **options))
 
 
-def test_what_a_run_will_be_made_by_is_known_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_is_made_by_is_known_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(mininet.net, "Containernet", raising=False)
     monkeypatch.setattr(select, "choose", lambda asked: "netem" if asked == "auto" else asked)
     monkeypatch.setattr(select, "choose_switches", lambda asked, links: f"{asked} for {links}")
-    plan = build_plan(load_config(PROJECT / "configs" / "3node-3ms.json"), None, PlanOptions(2))
+    plan = build_plan(config_of(), None, PlanOptions(2, seed=4711))
+    select.require(plan)
     found = select.foreseen(plan)
     assert (found.network, found.network_version) == ("builtin", f"Mininet {mininet.net.VERSION}")
     assert (found.links, found.switches, found.network_commit) == ("netem", "auto for netem", None)
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(builtin, "BuiltinNetwork", lambda **keywords: asked.update(keywords))
+    select.create(plan)
+    assert (asked["links"], asked["switches"], asked["seed"]) == ("auto", "auto", 4711)
 
 
 # --- what is refused, and how the rest is asked for -------------------------------------------------------------------
@@ -67,35 +83,33 @@ def test_what_its_links_cannot_do_is_refused_with_the_link_and_the_reason(direct
         original_rules.check([Link("a", "s1", LinkSpec(DirectionSpec(), direction))], "auto")
 
 
-@pytest.mark.parametrize("ratio", [0.07, 0.29, 1.0, 0.0000001, 0.123456])
-def test_losses_that_five_digits_can_say_are_taken(ratio: float) -> None:
-    assert original_rules.refusal(DirectionSpec(loss=IndependentLoss(ratio))) is None
-
-
-def test_the_link_emulator_is_not_the_originals() -> None:
+def test_what_its_links_can_do_is_taken() -> None:
+    for ratio in (0.07, 0.29, 1.0, 0.0000001, 0.123456):
+        assert original_rules.refusal(DirectionSpec(loss=IndependentLoss(ratio))) is None
     with pytest.raises(UsageError, match="--links emulator"):
         plan_of(links="emulator")
 
 
-def test_its_keywords_say_all_that_is_asked() -> None:
-    assert keywords(DirectionSpec()) == {}
-    assert keywords(DirectionSpec(rate_bps=100 * MBIT)) == {"bw": 100.0, "max_queue_size": 2000}
-    # netem counts frames under way as queued: 3 ms at 1000 Mbit/s hold up to 6250 of the smallest.
-    assert keywords(DirectionSpec(3 * MS, 1000 * MBIT)) == {
-        "bw": 1000.0,
-        "delay": "3000.000us",
-        "max_queue_size": 2000 + 6250,
-    }
-    assert keywords(DirectionSpec(rate_bps=MBIT, default_queue_frames=1000)) == {"bw": 1.0}
-    assert keywords(DirectionSpec(rate_bps=MBIT, default_queue_frames=4000)) == {"bw": 1.0, "max_queue_size": 4000}
-    assert keywords(DirectionSpec(rate_bps=MBIT, queue_frames=7)) == {"bw": 1.0, "max_queue_size": 7}
-    jittered = DirectionSpec(MS, jitter=Jitter("uniform", 250_500, reorder=True), loss=IndependentLoss(0.01))
-    assert keywords(jittered) | {"max_queue_size": 0} == {
-        "delay": "1000.000us",
-        "jitter": "250.500us",
-        "loss": 1.0,
-        "max_queue_size": 0,
-    }
+@pytest.mark.parametrize(
+    ("direction", "asked"),
+    [
+        (DirectionSpec(), {}),
+        (DirectionSpec(rate_bps=100 * MBIT), {"bw": 100.0, "max_queue_size": 2000}),
+        # netem counts frames under way as queued: 3 ms at 1000 Mbit/s hold up to 6250 of the smallest.
+        (DirectionSpec(3 * MS, 1000 * MBIT), {"bw": 1000.0, "delay": "3000.000us", "max_queue_size": 2000 + 6250}),
+        (DirectionSpec(rate_bps=MBIT, default_queue_frames=1000), {"bw": 1.0}),
+        (DirectionSpec(rate_bps=MBIT, default_queue_frames=4000), {"bw": 1.0, "max_queue_size": 4000}),
+        (DirectionSpec(rate_bps=MBIT, queue_frames=7), {"bw": 1.0, "max_queue_size": 7}),
+        (
+            DirectionSpec(MS, jitter=Jitter("uniform", 250_500, reorder=True), loss=IndependentLoss(0.01)),
+            {"delay": "1000.000us", "jitter": "250.500us", "loss": 1.0},
+        ),
+    ],
+)
+def test_its_keywords_say_all_that_is_asked(direction: DirectionSpec, asked: dict[str, Any]) -> None:
+    found = keywords(direction)
+    assert {key: found[key] for key in asked} == asked and set(found) - set(asked) <= {"max_queue_size"}
+    assert ("max_queue_size" in found) == ("max_queue_size" in asked or direction.jitter is not None)
 
 
 # --- what the machine must have ---------------------------------------------------------------------------------------
@@ -103,39 +117,22 @@ def test_its_keywords_say_all_that_is_asked() -> None:
 
 def test_without_the_original_the_guide_is_named_and_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(mininet.net, "Containernet", raising=False)
-    monkeypatch.setattr(select, "kernel_has_netem", lambda: True)
-    with pytest.raises(MissingRequirementError, match=rf"without Containernet(.|\n)*{select.GUIDE}"):
-        select.require(plan_of())
-    with pytest.raises(MissingRequirementError):
-        select.create(plan_of())
+    monkeypatch.setattr(select.system_path, "find", lambda program: None)
+    # A kernel without netem is told before anything that could be installed.
+    for has_netem, words in ((True, "without Containernet"), (False, "no netem")):
+        monkeypatch.setattr(select, "kernel_has_netem", lambda has_netem=has_netem: has_netem)
+        for make in (select.require, select.create):
+            with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*{select.GUIDE}"):
+                make(plan_of())
     page, _, section = select.GUIDE.partition("#")
     assert section in anchors((PROJECT / page).read_text("utf-8"))
 
 
-def test_the_projects_network_has_what_the_plan_says_of_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr(builtin, "BuiltinNetwork", lambda **keywords: asked.update(keywords))
-    plan = build_plan(load_config(PROJECT / "configs" / "3node-3ms.json"), None, PlanOptions(2, seed=4711))
-    select.create(plan)
-    assert (asked["links"], asked["switches"], asked["seed"]) == ("auto", "auto", 4711)
-
-
-def test_a_kernel_without_netem_is_told_before_anything_that_could_be_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delattr(mininet.net, "Containernet", raising=False)
-    monkeypatch.setattr(select.system_path, "find", lambda program: None)
-    monkeypatch.setattr(select, "kernel_has_netem", lambda: False)
-    with pytest.raises(MissingRequirementError, match=rf"no netem(.|\n)*{select.GUIDE}"):
-        select.require(plan_of())
-
-
 def test_a_containernet_that_cannot_be_imported_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "kernel_has_netem", lambda: True)
-
     def fail(name: str) -> ModuleType:
         raise ImportError("No module named 'distutils'")
 
+    monkeypatch.setattr(select, "kernel_has_netem", lambda: True)
     monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(MissingRequirementError, match="distutils"):
         select.require(plan_of())
@@ -162,21 +159,124 @@ def test_programs_that_it_runs_are_looked_for(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("installed")
 def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(select, "kernel_has_netem", lambda: False)
+    node = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "link_delay": "0ms"}
+    undelayed = tmp_path / "fast.json"
+    # 250 ms of 48.448 Mbit/s are the 1000 frames that an interface holds by itself.
+    for mbps, links, is_needed in ((100, "auto", True), (48.448, "auto", False), (48.448, "netem", True)):
+        undelayed.write_text(json.dumps([node | {"bandwidth": mbps}]))
+        plan = plan_of(str(undelayed), links=links)
+        with pytest.raises(MissingRequirementError, match="no netem") if is_needed else nullcontext():
+            select.require(plan)
     with pytest.raises(MissingRequirementError, match="no netem"):
         select.require(plan_of())
-    undelayed = tmp_path / "fast.json"
-    shorter = json.dumps([{"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": 100, "link_delay": "0ms"}])
-    undelayed.write_text(shorter)
-    with pytest.raises(MissingRequirementError, match="no netem"):
-        select.require(plan_of(str(undelayed)))
-    undelayed.write_text(
-        json.dumps([{"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": 48.448, "link_delay": "0ms"}])
-    )  # 250 ms of that are the 1000 frames that an interface holds by itself
-    select.require(plan_of(str(undelayed)))
-    with pytest.raises(MissingRequirementError, match="no netem"):
-        select.require(plan_of(str(undelayed), links="netem"))
 
 
-def test_our_own_network_needs_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(mininet.net, "Containernet", raising=False)
-    select.require(build_plan(load_config(PROJECT / "configs" / "3node-3ms.json"), None, PlanOptions(2)))
+# --- links and switches of the project's own network ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("problem", "asked", "links", "chosen"),
+    [
+        ("ovs-vsctl is not installed", "auto", "netem", "bridge"),
+        ("ovs-vsctl is not installed", "bridge", "netem", "bridge"),
+        (None, "auto", "netem", "ovs"),
+        (None, "ovs", "netem", "ovs"),
+        (None, "bridge", "netem", "bridge"),
+        (None, "auto", "emulator", "emulator"),
+    ],
+)
+def test_which_switches_join_links(
+    problem: str | None, asked: Any, links: Any, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_select, "ovs_problem", lambda: problem)
+    assert network_select.choose_switches(asked, links) == chosen
+
+
+def test_what_cannot_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_select, "ovs_problem", lambda: "ovs-vsctl is not installed")
+    with pytest.raises(MissingRequirementError, match=r"ovs-vsctl is not installed\n(.|\n)*--switches bridge"):
+        network_select.choose_switches("ovs", "netem")
+    # On every machine alike: netem is asked for by name.
+    assert network_select.choose("auto") == network_select.choose("emulator") == "emulator"
+    with pytest.raises(UsageError, match="of its own"):
+        network_select.choose_switches("bridge", "emulator")
+    vde: Any = "vde"
+    with pytest.raises(UsageError, match="allowed: auto, ovs"):
+        build_plan(config_of(), None, PlanOptions(2, links="netem", switches=vde))
+
+
+# --- bridges of Open vSwitch and interfaces, and which of them are ours -----------------------------------------------
+
+# As ovs-vsctl 3.1 prints it.
+DEAD = f"{'0' * 8}-0000-0000-0000-{'0' * 12}/7/8"
+TABLE = (
+    '{"data":[["br-lan",["map",[]]],["0b0b0bb0",["map",[["containernet-env.owner","' + DEAD + '"],["note","x"]]]],'
+    # Of people who copied our mark, or our name.
+    '["br-dmz",["map",[["containernet-env.owner","' + DEAD + '"]]]],["0b0b0bb1",["map",[]]],'
+    '["0b0b0bb2",["map",[["containernet-env.owner","me"]]]]],'
+    '"headings":["name","external_ids"]}'
+)
+
+
+def test_bridges_of_the_dead_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(ovs.bridges_of("")) == []
+    alive = ovs.OurBridge("0a0a0ab0", owner.current())
+    removed: list[str] = []
+    monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
+    monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
+    monkeypatch.setattr(ovs, "list_ours", lambda: [*ovs.bridges_of(TABLE), alive])
+    monkeypatch.setattr(ovs, "remove_bridge", removed.append)
+    assert clean.remove_leftovers() == clean.Leftovers(("bridge 0b0b0bb0",), ("bridge 0a0a0ab0",))
+    assert removed == ["0b0b0bb0"]
+
+
+def test_only_interfaces_of_our_run_go_with_a_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(ovs, "list_ours", lambda: [ovs.OurBridge("0b0b0bb0", DEAD)])
+    monkeypatch.setattr(ovs, "vsctl", lambda *words: "0b0b0be1\neth1\n" if words[0] == "list-ports" else "")
+    monkeypatch.setattr(ovs, "delete_interface", lambda pid, name: removed.append(name))
+    ovs.remove_bridge("0b0b0bb0")
+    assert removed == ["0b0b0be1"]
+
+
+@pytest.mark.parametrize(("name", "looked_for"), [("cnenv-a1b2c3.etcd1", ["a1b2c3"]), ("cnenv-a1b2c3-etcd1", [])])
+def test_interfaces_are_looked_for_only_where_a_run_makes_some(
+    name: str, looked_for: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    left = engine.OurContainer("c0ffee", name, "a1b2c3", "etcd1", DEAD, "running", "i")
+    monkeypatch.setattr(engine, "list_ours", lambda run=None: [left])
+    monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
+    monkeypatch.setattr(ovs, "list_ours", list)
+    monkeypatch.setattr(clean, "remove_interfaces", lambda run: asked.append(run) or ["a1b2c3e0"])
+    removed = clean.remove_leftovers().removed
+    assert asked == looked_for
+    assert removed == (*(["interface a1b2c3e0"] if looked_for else []), f"container {name}")
+
+
+def test_a_database_that_does_not_run_has_no_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*words: str) -> str:
+        raise RunError("ovs-vsctl failed with status 1: unix:/run/db.sock: database connection failed (No such file)")
+
+    monkeypatch.setattr("shutil.which", lambda program, path=None: "/usr/bin/ovs-vsctl")
+    monkeypatch.setattr(ovs, "vsctl", refuse)
+    assert ovs.list_ours() == []
+    assert "does not run" in (ovs.problem() or "")
+
+
+@pytest.mark.parametrize(
+    ("said", "gone"),
+    [
+        ('Cannot find device "e0"', True),
+        # Its host ended between the look for its name and its removal: the tear-down of a run failed once.
+        ("RTNETLINK answers: No such device; Command failed -:1", True),
+        ("RTNETLINK answers: Operation not permitted", False),
+    ],
+)
+def test_an_interface_that_goes_by_itself_has_gone(monkeypatch: pytest.MonkeyPatch, said: str, gone: bool) -> None:
+    def refuse(pid: int, lines: object) -> None:
+        raise RunError(f"'ip -batch -' failed with status 1: {said}")
+
+    monkeypatch.setattr(netns, "ip_batch", refuse)
+    with nullcontext() if gone else pytest.raises(RunError, match="not permitted"):
+        assert delete_interface(1, "e0") is False
