@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from mininet.cli import CLI
@@ -20,6 +21,7 @@ from containernet_env.cli import shell
 from containernet_env.containernet import command_line, live_links, tools
 from containernet_env.containernet.changes import change
 from containernet_env.containernet.command_line import CommandLine, run_command
+from containernet_env.containernet.testbed_network import LiveChanges
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network import throughput
@@ -120,36 +122,28 @@ def test_what_nobody_foresaw_is_a_status_of_one(
     assert "Error: " in printed
 
 
-def test_errors_of_ours_are_raised_with_their_status(net: FakeNet) -> None:
-    for line in (
-        "nosuch",
-        "delay etcd1",
-        "iperf etcd1 etcd1",
-        "iperf etcd1 etcd2 0",
-        "iperfudp",
-        "capture etcd1 x.txt",
-    ):
+WRONG = ["nosuch", "delay etcd1", "iperf etcd1 etcd1", "iperf etcd1 etcd2 0", "iperfudp", "capture etcd1 x.txt"]
+
+
+def test_errors_of_ours_are_raised_with_their_status(net: FakeNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in WRONG:
         with pytest.raises(UsageError):
             run_command(net, line)
+    monkeypatch.setattr(throughput, "measure", mock.Mock(side_effect=RunError("no TCP connection to 10.0.0.2")))
+    with pytest.raises(RunError, match="no TCP connection"):
+        run_command(net, "iperf etcd1 etcd2")
 
 
 def test_iperf_says_what_one_flow_carried(
     net: FakeNet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[Any] = []
-
-    def measure(*arguments: Any) -> Throughput:
-        asked.append(arguments)
-        return Throughput(59_312_500, 5.0, "cubic")
-
+    measure = mock.Mock(return_value=Throughput(59_312_500, 5.0, "cubic"))
     monkeypatch.setattr(throughput, "measure", measure)
     for line in ("iperf etcd1 etcd2", "iperf", "iperf 2", "iperf etcd2 etcd1 0.5"):
         assert run_command(net, line) == 0
-    assert asked == [
-        (11, 12, "10.0.0.2", 5.0),
-        (11, 12, "10.0.0.2", 5.0),
-        (11, 12, "10.0.0.2", 2.0),
-        (12, 11, "10.0.0.1", 0.5),
+    whole = (11, 12, "10.0.0.2")
+    assert [call.args for call in measure.call_args_list] == [
+        *((*whole, 5.0), (*whole, 5.0), (*whole, 2.0), (12, 11, "10.0.0.1", 0.5))
     ]
     assert capsys.readouterr().out.splitlines()[0] == "etcd1 -> etcd2: 94.9 Mbit/s over 5.0 s (TCP cubic)"
 
@@ -224,22 +218,18 @@ def test_recordings_begin_end_and_are_listed(net: FakeNet, capsys: pytest.Captur
         "ended etcd2",
         "etcd1: 7 frames",
     ]
-    for wrong in ("capture etcd1", f"capture etcd1 {path} soon", f"capture s9 {path}", f"capture etcd1 {path} 1 2"):
+    for wrong in ("etcd1", f"etcd1 {path} soon", f"s9 {path}", f"etcd1 {path} 1 2"):
         with pytest.raises(UsageError):
-            run_command(net, wrong)
+            run_command(net, f"capture {wrong}")
 
 
 def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both write over each other: `capture stop` showed 370 frames, and the file could be read up to the fifth."""
-
-    def recording(name: str, pid: int, interface: str, path: Path) -> Any:
-        return SimpleNamespace(name=name, path=path, running=True)
-
-    def node(name: str) -> Any:
-        return SimpleNamespace(name=name, pid=1, defaultIntf=lambda: SimpleNamespace(name="e"))
-
-    monkeypatch.setattr(live_links, "Capture", recording)
-    net: Any = SimpleNamespace(_captures=(), _node=node)
+    node = SimpleNamespace(name="etcd1", pid=1, defaultIntf=lambda: SimpleNamespace(name="e"))
+    net: Any = SimpleNamespace(_captures=(), _node=lambda name: node)
+    monkeypatch.setattr(
+        live_links, "Capture", lambda name, *rest: SimpleNamespace(name=name, path=rest[-1], running=True)
+    )
     live_links.LiveLinks.start_capture(net, "etcd1", tmp_path / "a.pcap")
     with pytest.raises(ContainernetEnvError, match=r"a\.pcap"):
         live_links.LiveLinks.start_capture(net, "etcd2", tmp_path / "a.pcap")
@@ -250,30 +240,7 @@ def test_every_command_of_ours_has_help() -> None:
         assert (getattr(CommandLine, f"do_{verb}").__doc__ or "").startswith(verb)
 
 
-def test_a_run_error_of_a_tool_is_raised(net: FakeNet, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(*arguments: Any) -> Throughput:
-        raise RunError("no TCP connection to 10.0.0.2: timed out")
-
-    monkeypatch.setattr(throughput, "measure", measure)
-    with pytest.raises(RunError, match="no TCP connection"):
-        run_command(net, "iperf etcd1 etcd2")
-
-
 # --- changes of links -------------------------------------------------------------------------------------------------
-
-
-class Net:
-    """Records what is called."""
-
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-
-    def __getattr__(self, name: str) -> Any:
-        def called(*args: Any, **options: Any) -> int:
-            self.calls.append((name, *args, *options.items()))
-            return 12_345_678_901
-
-        return called
 
 
 LINES = [
@@ -293,20 +260,23 @@ WRONG_LINES = [
 def test_what_a_line_calls_and_prints(snapshot: SnapshotAssertion) -> None:
     told = {}
     for line in LINES:
-        net: Any = Net()
+        net = mock.Mock(**{f"{name}.return_value": 12_345_678_901 for name in dir(LiveChanges) if name[0] != "_"})
         verb, _, rest = line.partition(" ")
-        told[line] = [change(net, verb, rest), *net.calls]
+        told[line] = [
+            change(net, verb, rest),
+            *((name, *args, *options.items()) for name, args, options in net.method_calls),
+        ]
     assert told == snapshot
 
 
 def test_lines_that_make_no_sense_are_refused_and_do_nothing(snapshot: SnapshotAssertion) -> None:
     told = {}
     for line in WRONG_LINES:
-        net: Any = Net()
+        net = mock.Mock()
         verb, _, rest = line.partition(" ")
         with pytest.raises(UsageError) as refused:
             change(net, verb, rest)
-        assert net.calls == []
+        assert not net.method_calls
         told[line] = str(refused.value)
     assert told == snapshot
 

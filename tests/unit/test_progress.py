@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -20,34 +21,25 @@ from containernet_env.plan.plan import PlannedScenario
 from tests.unit.answers import closed_loop
 
 WRITE = Scenario(name="w", type="write", total=10_000, clients=10, conns=2, key_size=8, val_size=256, key_space=10_000)
-TIMED = Scenario(
-    name="timed",
-    type="write",
-    duration_ns=60 * 10**9,
-    rate=Decimal(500),
-    clients=10,
-    conns=2,
-    key_size=8,
-    val_size=256,
-    key_space=1000,
-)
+TIMED = replace(WRITE, name="timed", total=None, duration_ns=60 * 10**9, rate=Decimal(500), key_space=1000)
 
 
-class Clock:
-    """Stands for the clock; `now` is the monotonic clock."""
+class Terminal(TerminalProgress):
+    """Shows the progress of these scenarios as ``text``, as time passes by ``passes`` alone."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *scenarios: PlannedScenario, live: bool = False) -> None:
+        self.output, self.now = StringIO(), 1000.0
+        monkeypatch.setattr(progress, "clock", SimpleNamespace(monotonic=lambda: self.now))
+        super().__init__(Console(file=self.output, width=200, force_terminal=live))
+        self.matrix_started(scenarios)
 
-    def monotonic(self) -> float:
-        return self.now
+    def passes(self, seconds: float, done: int, failed: int) -> None:
+        self.now += seconds
+        self.scenario_progress(done, failed)
 
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(progress, "clock", made)
-    return made
+    @property
+    def text(self) -> str:
+        return self.output.getvalue()
 
 
 def planned(scenario: Scenario, estimated_s: float = 60.0) -> PlannedScenario:
@@ -59,123 +51,99 @@ def ended(scenario: Scenario, seconds: float, **result: object) -> ScenarioOutco
     return ScenarioOutcome(ScheduledScenario(scenario, 1), "t", 1, seconds=seconds, load=load)
 
 
-def test_without_a_terminal_a_long_scenario_says_how_far_it_and_the_matrix_are(clock: Clock) -> None:
-    output = StringIO()
-    terminal = TerminalProgress(Console(file=output, width=200))
-    terminal.matrix_started([planned(WRITE), planned(TIMED)])
+def test_without_a_terminal_a_long_scenario_says_how_far_it_and_the_matrix_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, planned(WRITE), planned(TIMED))
     terminal.scenario_started(planned(WRITE))
     for _ in range(4):
-        clock.now += 5
-        terminal.scenario_progress(3000, 12)
+        terminal.passes(5, 3000, 12)
     terminal.scenario_ended(ended(WRITE, 30.0))
     terminal.scenario_started(planned(TIMED))
-    clock.now += 20
-    terminal.scenario_progress(10_000, 0)
-    lines = output.getvalue().splitlines()
+    terminal.passes(20, 10_000, 0)
+    lines = terminal.text.splitlines()
     assert lines[0] == "[1/2] w: 3,000 of 10,000, 200/s, 12 failed, about 35 s left (all scenarios: 105 s)"
     # The first took half of what was expected: so will the second.
     assert lines[2] == "[2/2] timed: 20 of 60 s, 500/s, about 40 s left (all scenarios: 10 s)"
 
 
-def test_a_search_says_which_probe_is_made_and_how_long_all_of_them_take(clock: Clock) -> None:
+@pytest.mark.parametrize("live", [False, True])
+def test_a_search_says_which_probe_is_made_and_how_long_all_of_them_take(
+    monkeypatch: pytest.MonkeyPatch, live: bool
+) -> None:
     search = Search((Objective("99", 50_000_000),), Decimal(10), Decimal(1000))
     searched = replace(WRITE, name="s", total=None, search=search)
-    for terminal in (False, True):
-        output = StringIO()
-        shown = TerminalProgress(Console(file=output, width=160, force_terminal=terminal))
-        scenario = replace(planned(searched), estimated_s=150.0)
-        shown.matrix_started([scenario])
-        shown.scenario_started(scenario)
-        for number, rate in ((1, 400), (2, 800)):
-            shown.probe_started(number, searched.probe(Decimal(rate)))
-            clock.now += 10
-            shown.scenario_progress(10 * rate, 0)
-        clock.now += 20
-        shown.scenario_progress(24_000, 3)
-        shown.close()
-        assert "probe 2 at 800/s, 40 s" in output.getvalue()
-        assert "800/s, 3 failed" in output.getvalue(), "of this probe alone"
-        if not terminal:
-            assert "about 110 s left" in output.getvalue()
-    planned_next = planned(WRITE)
-    shown.scenario_started(planned_next)
-    clock.now += 20
-    shown.scenario_progress(3000, 0)
-    shown.close()
-    assert "3,000 of 10,000" in output.getvalue()
-
-
-def test_on_a_terminal_a_duration_moves_the_live_lines_by_its_time(clock: Clock) -> None:
-    output = StringIO()
-    terminal = TerminalProgress(Console(file=output, width=120, force_terminal=True))
-    terminal.matrix_started([planned(TIMED), planned(WRITE)])
-    terminal.scenario_started(planned(TIMED))
-    clock.now += 20
-    terminal.scenario_progress(10_000, 3)
+    terminal = Terminal(monkeypatch, planned(searched, 150.0), live=live)
+    terminal.scenario_started(planned(searched, 150.0))
+    for number, rate in ((1, 400), (2, 800)):
+        terminal.probe_started(number, searched.probe(Decimal(rate)))
+        terminal.passes(10, 10 * rate, 0)
+    terminal.passes(20, 24_000, 3)
     terminal.close()
-    assert "20 of 60 s" in output.getvalue()
-    assert "500/s, 3 failed" in output.getvalue()
-    assert "all 2 scenarios" in output.getvalue()
-    assert "about 100 s left" in output.getvalue()
+    assert "probe 2 at 800/s, 40 s" in terminal.text and "800/s, 3 failed" in terminal.text, "of this probe alone"
+    assert live or "about 110 s left" in terminal.text
+    terminal.scenario_started(planned(WRITE))
+    terminal.passes(20, 3000, 0)
+    terminal.close()
+    assert "3,000 of 10,000" in terminal.text
 
 
-def test_the_line_of_a_scenario_says_what_its_percentiles_exclude_and_what_was_found(clock: Clock) -> None:
-    output = StringIO()
-    terminal = TerminalProgress(Console(file=output, width=200))
-    terminal.matrix_started([planned(WRITE)] * 2)
+def test_on_a_terminal_a_duration_moves_the_live_lines_by_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, planned(TIMED), planned(WRITE), live=True)
+    terminal.scenario_started(planned(TIMED))
+    terminal.passes(20, 10_000, 3)
+    terminal.close()
+    for words in ("20 of 60 s", "500/s, 3 failed", "all 2 scenarios", "about 100 s left"):
+        assert words in terminal.text
+
+
+def test_the_line_of_a_scenario_says_what_its_percentiles_exclude_and_what_was_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal(monkeypatch, *[planned(WRITE)] * 2)
     for failed in (0, 200):
         terminal.scenario_started(planned(WRITE))
         outcomes = {"ok": 1000 - failed, "failed": failed, "unknown": 0, "unsent": 0}
         terminal.scenario_ended(ended(WRITE, 2.0, ok=1000 - failed, failed=failed, outcomes=outcomes))
-    whole, partly = output.getvalue().splitlines()
+    whole, partly = terminal.text.splitlines()
     assert partly == f"{whole.replace('[1/2]', '[2/2]')}  200 requests in no percentile"
     finding = Finding("link_lateness", "invalid", "frames were late")
-    terminal.scenario_ended(
-        ScenarioOutcome(ScheduledScenario(WRITE, 1), "t", 1, findings=(finding,), error="not run: x")
-    )
-    assert [line.strip() for line in output.getvalue().splitlines()[2:]] == [
-        "[3/2] w  not run: x",
-        "note       w: frames were late",
+    terminal.scenario_ended(replace(ended(WRITE, 2.0), load=None, findings=(finding,), error="not run: x"))
+    assert [line.strip() for line in terminal.text.splitlines()[2:]] == [
+        *("[3/2] w  not run: x", "note       w: frames were late")
     ]
+
+
+def table(*outcomes: ScenarioOutcome, width: int = 200) -> str:
+    output = StringIO()
+    Console(file=output, width=width).print(result_table(outcomes))
+    return output.getvalue()
 
 
 @pytest.mark.parametrize(("effect", "words"), [("told", ""), ("unknown", "VALID? unknown"), ("invalid", "NOT VALID")])
 def test_a_row_that_is_not_valid_is_marked_in_its_line_and_in_the_table(
-    clock: Clock, effect: Effect, words: str
+    monkeypatch: pytest.MonkeyPatch, effect: Effect, words: str
 ) -> None:
-    output = StringIO()
-    console = Console(file=output, width=200)
-    terminal = TerminalProgress(console)
-    terminal.matrix_started([planned(WRITE)])
+    terminal = Terminal(monkeypatch, planned(WRITE))
     terminal.scenario_started(planned(WRITE))
     outcome = replace(ended(WRITE, 2.0), findings=(Finding("links_paused", effect, "they stood still"),))
     terminal.scenario_ended(outcome)
-    line = output.getvalue().splitlines()[0]
+    line = terminal.text.splitlines()[0]
     assert line.endswith(f"  {words}" if words else "(2.0 s)"), line
-    assert outcome.verdict is not None
-    console.print(result_table([outcome]))
-    assert output.getvalue().splitlines()[-1].split()[-1] == outcome.verdict.valid
+    assert outcome.verdict is not None and table(outcome).split()[-1] == outcome.verdict.valid
 
 
 @pytest.mark.parametrize("width", [80, 60])
-def test_a_short_line_cuts_no_figure(clock: Clock, width: int) -> None:
+def test_a_short_line_cuts_no_figure(width: int) -> None:
     """80 columns: 'write-cluster-100000x1000x100-8B-256B  10,143  91.5 ms  216 ...  0  no', under 'val...'."""
-    named = replace(WRITE, name="write-cluster-100000x1000x100-8B-256B")
-    output = StringIO()
-    Console(file=output, width=width).print(result_table([ended(named, 2.0)] * 2))
-    whole = StringIO()
-    Console(file=whole, width=200).print(result_table([ended(named, 2.0)] * 2))
-    assert "\N{HORIZONTAL ELLIPSIS}" not in output.getvalue()
-    heading, first = output.getvalue().splitlines()[:2]
-    assert heading.split() == whole.getvalue().splitlines()[0].split()
-    assert first.split()[1:] == whole.getvalue().splitlines()[1].split()[1:]
-    assert output.getvalue().replace("\n", " ").count("write-cluster") == 2
+    outcome = ended(replace(WRITE, name="write-cluster-100000x1000x100-8B-256B"), 2.0)
+    short, whole = (table(outcome, outcome, width=columns) for columns in (width, 200))
+    assert "\N{HORIZONTAL ELLIPSIS}" not in short
+    (heading, first), (whole_heading, whole_first) = short.splitlines()[:2], whole.splitlines()[:2]
+    assert heading.split() == whole_heading.split() and first.split()[1:] == whole_first.split()[1:]
+    assert short.replace("\n", " ").count("write-cluster") == 2
 
 
-def test_another_attempt_is_the_same_scenario_again(clock: Clock) -> None:
-    output = StringIO()
-    terminal = TerminalProgress(Console(file=output, width=200))
-    terminal.matrix_started([planned(WRITE)] * 2)
+def test_another_attempt_is_the_same_scenario_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, *[planned(WRITE)] * 2)
     outcomes = []
     for attempt, is_run in ((1, True), (2, True), (1, False)):
         scheduled = ScheduledScenario(WRITE, 1, attempt=attempt)
@@ -183,9 +151,8 @@ def test_another_attempt_is_the_same_scenario_again(clock: Clock) -> None:
             terminal.scenario_started(replace(planned(WRITE), scheduled=scheduled))
         outcomes.append(replace(ended(WRITE, 2.0), scheduled=scheduled))
         terminal.scenario_ended(outcomes[-1])
-    assert [line[:5] for line in output.getvalue().splitlines()] == ["[1/2]", "[1/2]", "[2/2]"]
-    Console(file=output, width=200).print(result_table(outcomes[:2]))
-    assert "w, attempt 2" in output.getvalue()
+    assert [line[:5] for line in terminal.text.splitlines()] == ["[1/2]", "[1/2]", "[2/2]"]
+    assert "w, attempt 2" in table(*outcomes[:2])
 
 
 def test_the_time_left_follows_from_what_ended_scenarios_took() -> None:
