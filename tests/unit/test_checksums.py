@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -53,18 +54,10 @@ def test_an_event_after_the_end_does_not_look_like_a_change(tmp_path: Path) -> N
     assert check(made.path) == Checked(1, ())
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "x",
-        f"{'0' * 63}  a",
-        f"{'0' * 64}  ../../etc/passwd",
-        f"{'0' * 64}  /etc/passwd",
-        f"{'g' * 64}  a",
-        "\0" * 99,
-    ],
-)
+WRONG_LINES = ["", "x", f"{'0' * 63}  a", f"{'0' * 64}  ../../etc/passwd", f"{'0' * 64}  /etc/passwd", f"{'g' * 64}  a"]
+
+
+@pytest.mark.parametrize("line", [*WRONG_LINES, "\0" * 99])
 def test_a_line_that_is_no_checksum_is_named(sealed: Path, line: str) -> None:
     with (sealed / CHECKSUMS).open("a") as file:
         file.write(f"{line}\n")
@@ -81,28 +74,17 @@ def test_a_file_that_became_a_link_or_a_pipe_is_missing_and_not_waited_for(seale
     assert found is not None and {item.name for item in found.changed} == {"events.jsonl", "logs/etcd1.log"}
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
-    return on_fakes(monkeypatch)
-
-
-def test_a_run_that_ended_has_checksums_of_all_it_left(made: list[FakeTestbed], tmp_path: Path) -> None:
+def test_a_run_that_ended_or_failed_has_checksums_of_all_it_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_fakes(monkeypatch)
     result = run(tmp_path / "out.csv")
     found = check(result.directory)
     assert found is not None and found.changed == () and found.files >= 6
-    last = (result.directory / "events.jsonl").read_text().splitlines()[-1]
-    assert '"run_ended"' in last
-
-
-def test_a_run_that_failed_has_them_too(
-    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(self: FakeTestbed) -> None:
-        raise UsageError("no")
-
-    monkeypatch.setattr(FakeTestbed, "up", fail)
+    assert '"run_ended"' in (result.directory / "events.jsonl").read_text().splitlines()[-1]
+    monkeypatch.setattr(FakeTestbed, "up", mock.Mock(side_effect=UsageError("no")))
     with pytest.raises(UsageError):
-        run(tmp_path / "out.csv")
-    (directory,) = (tmp_path / "out.runs").iterdir()
+        run(tmp_path / "failed.csv")
+    (directory,) = (tmp_path / "failed.runs").iterdir()
     found = check(directory)
     assert found is not None and found.changed == ()

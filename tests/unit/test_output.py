@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,65 +23,54 @@ from tests.unit import report_rows
 from tests.unit.answers import closed_loop
 from tests.unit.matrix_fakes import write
 
-# Work that prints for a second, and has an exit status of its own.
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_the_last_line_of_a_run_names_the_file_that_the_rows_are_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
-) -> None:
-    """Exit 0, '4 rows in OUT, no errors', and no file."""
-    out = tmp_path / "out.csv"
-    file = tmp_path / "out.csv.rescued" if lost else out
-    result = RunResult("r", tmp_path / "out.runs" / "r", (), (), file)
-    monkeypatch.setattr(measure, "carry_out", lambda *arguments, **options: result)
-    done = CliRunner().invoke(group, ["run", "3node-3ms", str(out)], standalone_mode=False)
-    words = f"0 rows in {file} ({out} was lost during the run), no" if lost else f"0 rows in {out}, no errors;"
-    assert words in done.output
-    assert done.return_value == (1 if lost else 0)
-
 
 @pytest.mark.parametrize(
-    ("effect", "words", "strict_status"),
-    [("told", "no errors;", 0), ("unknown", "1 of unknown validity;", 1), ("invalid", "1 NOT VALID;", 1)],
+    ("effects", "is_lost", "words", "status", "strict_status"),
+    [
+        ([], False, "0 rows in OUT, no errors;", 0, 0),
+        # Exit 0, '4 rows in OUT, no errors', and no file.
+        ([], True, "0 rows in OUT.rescued (OUT was lost during the run), no errors;", 1, 1),
+        (["told"], False, "1 rows in OUT, no errors;", 0, 0),
+        (["unknown"], False, "1 rows in OUT, no errors, 1 of unknown validity;", 0, 1),
+        (["invalid"], False, "1 rows in OUT, no errors, 1 NOT VALID;", 0, 1),
+    ],
 )
-def test_the_last_line_of_a_run_counts_rows_that_are_not_valid_and_strict_fails_on_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: Effect, words: str, strict_status: int
+def test_the_last_line_of_a_run_names_the_file_and_counts_rows_that_are_not_valid(
+    effects: list[Effect],
+    is_lost: bool,
+    words: str,
+    status: int,
+    strict_status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scheduled = ScheduledScenario(write("w"), 1)
-    load = LoadResult.from_json(closed_loop())
-    outcome = ScenarioOutcome(
-        scheduled, "t", 1, load=load, findings=(Finding("links_paused", effect, "they stood still"),)
-    )
-    result = RunResult("r", tmp_path, (outcome,), ({},), tmp_path / "out.csv")
+    load, scheduled = LoadResult.from_json(closed_loop()), ScheduledScenario(write("w"), 1)
+    findings = [Finding("links_paused", effect, "they stood still") for effect in effects]
+    outcomes = tuple(ScenarioOutcome(scheduled, "t", 1, load=load, findings=(finding,)) for finding in findings)
+    out = tmp_path / "out.csv"
+    file = out.with_suffix(".csv.rescued") if is_lost else out
+    result = RunResult("r", tmp_path, outcomes, tuple({} for _ in outcomes), file)
     monkeypatch.setattr(measure, "carry_out", lambda *arguments, **options: result)
-    for options, status in (((), 0), (("--strict",), strict_status)):
-        command = ["run", "3node-3ms", str(tmp_path / "out.csv"), *options]
-        done = CliRunner().invoke(group, command, standalone_mode=False)
-        assert words in done.output
-        assert done.return_value == status
+    for options, expected in (((), status), (("--strict",), strict_status)):
+        done = CliRunner().invoke(group, ["run", "3node-3ms", str(out), *options], standalone_mode=False)
+        assert words in done.output.replace(str(out), "OUT")
+        assert done.return_value == expected
 
 
-def test_a_background_command_of_a_script_ends_by_sigquit() -> None:
-    """A shell starts it with SIGQUIT ignored, and SIGINT."""
-    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+@pytest.mark.parametrize("signum", [signal.SIGQUIT, signal.SIGHUP])
+def test_signals_that_are_ignored_at_entry(signum: signal.Signals) -> None:
+    """A shell starts a background command of a script with SIGQUIT and SIGINT ignored: it ends by the first.
+
+    nohup ignores hang-ups: one ended the run that was to survive it.
+    """
+    before = signal.signal(signum, signal.SIG_IGN)
     try:
-        with StopSignals(), pytest.raises(Interrupted):
-            os.kill(os.getpid(), signal.SIGQUIT)
-    finally:
-        signal.signal(signal.SIGQUIT, before)
-
-
-def test_a_hang_up_that_is_ignored_at_entry_stays_ignored() -> None:
-    """nohup: a hang-up ended the run that was to survive it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopSignals() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
+        with StopSignals() as stop, pytest.raises(Interrupted) if signum == signal.SIGQUIT else nullcontext():
+            os.kill(os.getpid(), signum)
             assert stop.received is None
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signum) == signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(signum, before)
 
 
 @pytest.mark.parametrize(

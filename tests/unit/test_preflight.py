@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import mininet.net
 import pytest
@@ -49,38 +51,37 @@ def as_user(kernel):
         kernel.setattr(preflight, name, lambda *asked: pytest.fail(f"tried out without root: {asked}"))
 
 
-def test_what_is_left_to_the_run_is_one_sentence(kernel):
+@pytest.mark.parametrize(
+    ("options", "untold"),
+    [
+        ({}, ""),
+        ({"links": "emulator"}, ""),
+        ({"links": "netem"}, "; whether this kernel has netem"),
+        ({"links": "netem", "switches": "bridge"}, "; whether this kernel has netem"),
+        (
+            {"links": "netem", "switches": "ovs"},
+            "; whether Open vSwitch can make a bridge; whether this kernel has netem",
+        ),
+    ],
+)
+def test_what_is_left_to_the_run_is_one_sentence(kernel, options, untold):
     engine = "whether the Docker engine and its images are ready"
-    assert preflight.check(plan_of()) == f"Only a run can tell: {engine}."
-    as_user(kernel)
-    assert preflight.check(plan_of()) == f"Only a run as root can tell: {engine}."
-    assert preflight.check(plan_of(links="emulator")) == f"Only a run as root can tell: {engine}."
-    for options in ({"links": "netem"}, {"links": "netem", "switches": "bridge"}):
-        told = preflight.check(plan_of(**options))
-        assert told == f"Only a run as root can tell: {engine}; whether this kernel has netem."
-
-
-def test_links_and_switches_that_this_machine_cannot_have(kernel):
-    with pytest.raises(MissingRequirementError, match="no netem"):
-        preflight.check(plan_of(links="netem"))
-
-
-def test_an_open_vswitch_that_is_not_installed_is_missed_without_root(kernel):
-    kernel.setattr(preflight.os, "geteuid", lambda: 1000)
-    kernel.setattr(preflight.system_path, "find", lambda program: None)
-    with pytest.raises(MissingRequirementError, match="ovs-vsctl is not installed"):
-        preflight.check(plan_of(links="netem", switches="ovs"))
-
-
-def test_an_installed_open_vswitch_is_left_to_root(kernel):
+    if untold:
+        with pytest.raises(MissingRequirementError, match="no netem"):
+            preflight.check(plan_of(**options))
+    else:
+        assert preflight.check(plan_of(**options)) == f"Only a run can tell: {engine}."
     as_user(kernel)
     kernel.setattr(preflight.system_path, "find", lambda program: f"/bin/{program}")
-    assert "whether Open vSwitch can make a bridge; whether this kernel has netem" in preflight.check(
-        plan_of(links="netem", switches="ovs")
-    )
+    assert preflight.check(plan_of(**options)) == f"Only a run as root can tell: {engine}{untold}."
 
 
-def test_the_original_containernet_is_looked_for_also_without_root(kernel):
+def test_what_is_not_installed_is_missed_also_without_root(kernel):
+    with kernel.context() as without_ovs:
+        without_ovs.setattr(preflight.os, "geteuid", lambda: 1000)
+        without_ovs.setattr(preflight.system_path, "find", lambda program: None)
+        with pytest.raises(MissingRequirementError, match="ovs-vsctl is not installed"):
+            preflight.check(plan_of(links="netem", switches="ovs"))
     kernel.setattr(select, "kernel_has_netem", lambda: True)
     kernel.delattr(mininet.net, "Containernet", raising=False)
     for user in (lambda: None, lambda: as_user(kernel)):
@@ -137,67 +138,57 @@ def test_a_file_is_refused_where_the_run_would_refuse_it(tmp_path, content, good
     assert str(early.value) == str(late.value)
 
 
+def refused(out):
+    with pytest.raises(UsageError) as caught:
+        preflight.check(plan_of(), out)
+    return str(caught.value)
+
+
 def test_a_place_where_no_file_can_be(tmp_path):
     (tmp_path / "file").write_text("")
     for out, words in ((tmp_path, "Is a directory"), (tmp_path / "file" / "a" / "out.csv", "is not a directory")):
-        with pytest.raises(UsageError, match=f"cannot write results to .*{words}"):
-            preflight.check(plan_of(), out)
-
-
-@pytest.mark.parametrize("kind", ["fifo", "/dev/null", "/dev/full", "/dev/tty", "link to a fifo"])
-def test_what_is_no_file_is_refused_without_being_opened(tmp_path, kind):
-    """A FIFO hangs until somebody reads it."""
-    path = tmp_path / "out.csv"
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "link to a fifo":
-        os.mkfifo(tmp_path / "fifo")
-        path.symlink_to("fifo")
-    else:
-        path = Path(kind)
-    with pytest.raises(UsageError) as refused:
-        preflight.check(plan_of(), path)
-    assert str(refused.value) == (
-        f"cannot write results to {path}: it is no regular file\n  Name a file, or one that does not exist yet."
-    )
-
-
-def test_a_file_where_run_directories_are_to_be_is_refused(tmp_path):
+        assert re.match(f"cannot write results to .*{words}", refused(out))
+    preflight.check(plan_of(), tmp_path / "a" / "b" / "out.csv")
+    assert not (tmp_path / "a").exists(), "directories are left to the run"
     (tmp_path / "out.runs").write_text("notes\n")
-    with pytest.raises(UsageError) as refused:
-        preflight.check(plan_of(), tmp_path / "out.csv")
-    assert str(refused.value) == (
+    assert refused(tmp_path / "out.csv") == (
         f"cannot keep run directories in {tmp_path / 'out.runs'}: it is no folder\n"
         f"  Move it away, or choose another name than {tmp_path / 'out.csv'}."
     )
     assert not (tmp_path / "out.csv").exists()
 
 
-class Held:
-    """What a file system says of itself."""
+@pytest.mark.parametrize("place", ["fifo", "/dev/null", "/dev/full", "/dev/tty", "link"])
+def test_what_is_no_file_is_refused_without_being_opened(tmp_path, place):
+    """A FIFO hangs until somebody reads it."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    path = tmp_path / place
+    assert refused(path) == (
+        f"cannot write results to {path}: it is no regular file\n  Name a file, or one that does not exist yet."
+    )
 
-    f_bavail, f_frsize, f_blocks, f_files, f_favail, f_flag = 1 << 30, 4096, 1 << 30, 1000, 1000, 0
 
-    def __init__(self, **fields):
-        vars(self).update(fields)
+# What a file system says of itself.
+HELD = {"f_bavail": 1 << 30, "f_frsize": 4096, "f_blocks": 1 << 30, "f_files": 1000, "f_favail": 1000, "f_flag": 0}
 
 
 @pytest.mark.parametrize(
     ("held", "words"),
     [
-        (Held(f_bavail=10), r"0.0 MB free in .*; this run writes about 0.3 MB\n  Make room there"),
-        (Held(f_favail=0), r"no inode free in .*\n  Make room there"),
-        (Held(f_flag=os.ST_RDONLY), r"is on a read-only file system\n  Mount it for writing"),
-        (Held(f_blocks=0, f_bavail=0, f_files=0, f_favail=0), None),  # some FUSE file systems do not tell
+        ({"f_bavail": 10}, r"0.0 MB free in .*; this run writes about 0.3 MB\n  Make room there"),
+        ({"f_favail": 0}, r"no inode free in .*\n  Make room there"),
+        ({"f_flag": os.ST_RDONLY}, r"is on a read-only file system\n  Mount it for writing"),
+        ({"f_blocks": 0, "f_bavail": 0, "f_files": 0, "f_favail": 0}, None),  # some FUSE file systems do not tell
     ],
 )
 def test_a_file_system_that_takes_no_results_is_refused(kernel, tmp_path, held, words):
-    kernel.setattr(place.os, "statvfs", lambda path: held)
+    kernel.setattr(place.os, "statvfs", lambda path: SimpleNamespace(**HELD | held))
+    out = tmp_path / "out.csv"
     if words is None:
-        preflight.check(plan_of(), tmp_path / "out.csv")
-        return
-    with pytest.raises(UsageError, match=f"cannot write results to {tmp_path / 'out.csv'}: .*{words}"):
-        preflight.check(plan_of(), tmp_path / "out.csv")
+        preflight.check(plan_of(), out)
+    else:
+        assert re.match(f"cannot write results to {out}: .*{words}", refused(out))
 
 
 @pytest.mark.parametrize("which", ["its folder", "OUT.runs"])
@@ -213,17 +204,10 @@ def test_as_root_folders_are_tried_and_nothing_stays_in_them(kernel, tmp_path, w
         return real(**place)
 
     kernel.setattr(place.tempfile, "TemporaryFile", make)
-    with pytest.raises(UsageError) as refused:
-        preflight.check(plan_of(), tmp_path / "out.csv")
-    assert str(refused.value) == (
+    assert refused(tmp_path / "out.csv") == (
         f"cannot write results to {tmp_path / 'out.csv'}: no file can be made in {immutable}: Operation not permitted\n"
         "  Allow writing there (lsattr tells what is immutable), then run again."
     )
     kernel.setattr(place.tempfile, "TemporaryFile", real)
     preflight.check(plan_of(), tmp_path / "out.csv")
     assert [path.name for path in tmp_path.rglob("*") if path.name != "controls"] == ["out.runs"]
-
-
-def test_directories_are_left_to_the_run(tmp_path):
-    preflight.check(plan_of(), tmp_path / "a" / "b" / "out.csv")
-    assert not (tmp_path / "a").exists()
