@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pytest
 
-from tests.faults.document import DOCUMENT, between, fault_table, with_part
+from tests.faults.document import DOCUMENT, between, fault_table
 from tests.faults.faults import FAULTS as STRIKES
-from tests.faults.results import Outcome, add, cell_of
+from tests.faults.results import Outcome
 from tests.faults.simulated import FAULTS as SIMULATED
 from tests.faults.soak import QUANTITIES, TOPOLOGIES, growth
 from tests.faults.table import FAULTS, MOMENTS, REAL, SCENARIOS, Cell, cells
 
 
-def passed(outcome: str = "passed") -> Outcome:
-    return Outcome(outcome=outcome, seconds=1.0, reason="")
-
-
-def test_every_fault_has_a_cell_for_every_moment() -> None:
+def test_every_fault_can_strike_at_every_moment_on_real_and_on_simulated_machines() -> None:
     assert [(cell.fault, cell.moment) for cell in cells()] == [(f, m) for f in FAULTS for m in MOMENTS]
     assert len({cell.name for cell in cells()}) == len(FAULTS) * len(MOMENTS)
-
-
-def test_every_fault_can_strike() -> None:
-    assert set(STRIKES) == set(FAULTS)
+    assert set(STRIKES) == set(FAULTS) and set(FAULTS) - set(SIMULATED) == {"memory-pressure"}
 
 
 @pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
@@ -41,20 +32,13 @@ def test_the_gate_has_a_real_cell_for_each_mechanism() -> None:
     assert not [cell.name for cell in chosen if cell.promise is None or cell.gate]
 
 
-def test_every_cell_but_those_of_the_whole_machine_is_simulated_too() -> None:
-    assert set(FAULTS) - set(SIMULATED) == {"memory-pressure"}
-
-
-def test_a_line_of_the_document_is_for_cells_of_the_table() -> None:
-    table = fault_table({cell.name: passed() for cell in cells()})
+def test_a_line_of_the_document_names_cells_that_failed_or_were_not_tested() -> None:
+    outcomes = {cell.name: Outcome(outcome="passed", seconds=1.0, reason="") for cell in cells()}
+    table = fault_table(outcomes)
     assert "| driver-quit | bring-up, proof, write, heavy-write, read | exit 131;" in table
     assert "kept in 5 of 5 |" in table
     assert "not tested: the benchmark's client runs only while a scenario does | - | - |" in table
-
-
-def test_a_cell_that_failed_or_was_not_tested_is_named_in_its_line() -> None:
-    outcomes = {cell.name: passed() for cell in cells()}
-    outcomes["driver-quit-at-write"] = passed("failed")
+    outcomes["driver-quit-at-write"]["outcome"] = "failed"
     del outcomes["driver-quit-at-read"]
     assert "kept in 3 of 5; NOT KEPT: write; NOT TESTED: read |" in fault_table(outcomes)
 
@@ -72,25 +56,6 @@ def test_every_promise_of_the_document_was_tested_and_kept() -> None:
     assert [line for line in written if "NOT " in line] == []
 
 
-def test_a_part_of_the_document_is_replaced_between_its_markers() -> None:
-    text = "a\n<!-- faults begins -->\nold\n<!-- faults ends -->\nb\n"
-    assert with_part(text, "faults", "new\n") == text.replace("old", "new")
-    with pytest.raises(ValueError, match="no markers of 'soak'"):
-        with_part(text, "soak", "new\n")
-
-
-def test_a_result_is_the_worst_of_the_phases_of_its_test() -> None:
-    test = "tests/faults/test_faults.py::test_fault[driver-int-at-read]"
-    name = cell_of(test)
-    assert name == "driver-int-at-read" and cell_of("tests/faults/test_engine.py::test_x") is None
-    outcomes: dict[str, Outcome] = {}
-    phases: list[tuple[Literal["setup", "call", "teardown"], Literal["passed", "failed"], str]]
-    phases = [("setup", "passed", ""), ("call", "passed", ""), ("teardown", "failed", "E   a link")]
-    for when, outcome, text in phases:
-        add(outcomes, name, pytest.TestReport(test, ("", 0, ""), {}, outcome, text, when, duration=2.0))
-    assert outcomes == {name: Outcome(outcome="failed", seconds=6.0, reason="a link")}
-
-
 def soaked(values: list[float]) -> list[dict[str, object]]:
     """Runs of each topology in turn, with these values of every quantity."""
     return [
@@ -100,11 +65,7 @@ def soaked(values: list[float]) -> list[dict[str, object]]:
     ]
 
 
-def test_what_stays_within_the_spread_of_its_start_has_not_grown() -> None:
+def test_what_grows_with_every_run_has_grown_and_the_spread_of_the_start_has_not() -> None:
     for quantity in QUANTITIES:
         assert not growth(quantity, soaked([100, 103, 102, 101, 100, 103, 102, 103])).is_over
-
-
-def test_what_grows_with_every_run_has_grown() -> None:
-    for quantity in QUANTITIES:
         assert growth(quantity, soaked([float(100 + 20 * n) for n in range(12)])).is_over, quantity

@@ -79,23 +79,14 @@ def test_a_preset_expands_to_the_cells_that_its_page_lists(path: Path, snapshot:
 
 
 @each_preset
-def test_the_quick_form_takes_under_three_minutes(path: Path) -> None:
-    quick = design(path, quick=True)
-    assert quick.repeat in (None, 1)
-    assert quick.estimated_s < QUICK_S, f"about {quick.estimated_s:.0f} s"
-    assert len(quick.cells) >= 8, "so small that it shows nothing"
-
-
-@each_preset
-def test_the_json_schema_accepts_a_preset(path: Path) -> None:
+def test_a_preset_keeps_to_its_schema_travels_and_has_a_quick_form(path: Path) -> None:
     value = json.loads(json.dumps(read_document(path).value, default=float))
     assert [error.message for error in Draft202012Validator(schema_of("sweep")).iter_errors(value)] == []
-
-
-@each_preset
-def test_a_preset_is_found_by_its_name_and_travels(path: Path) -> None:
     assert SWEEP.convert(path.stem, None, None) == path
     assert path in set(assets.travelling(assets.ROOT, "configs"))
+    quick = design(path, quick=True)
+    assert quick.repeat in (None, 1) and quick.estimated_s < QUICK_S, f"about {quick.estimated_s:.0f} s"
+    assert len(quick.cells) >= 8, "so small that it shows nothing"
 
 
 def test_names_of_presets_and_topologies_are_apart() -> None:

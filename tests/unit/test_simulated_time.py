@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
 from containernet_env.base import clock
-from tests.simulated_time import EPOCH_NS, START_NS, Stuck, World, replayed, simulated, struck_everywhere
+from tests.simulated_time import EPOCH_NS, START_NS, Stuck, World, simulated, struck_everywhere
 
 
 def order(seed: int, threads: int = 4, preempt: float = 0.0) -> list[str]:
@@ -85,28 +86,28 @@ def test_locks_conditions_futures_and_pools_keep_their_promises() -> None:
     assert lock.acquire(blocking=False) and clock.Lock().acquire(timeout=1)
 
 
-def locks_in_turn(first: object, second: object) -> None:
-    with first, second:  # type: ignore[attr-defined]
+def locks_in_turn(first: Any, second: Any) -> None:
+    with first, second:
         pass
 
 
-def test_a_deadlock_is_reported_with_the_stacks_and_the_seed_that_finds_it() -> None:
-    def test() -> None:
-        one, other = clock.Lock(), clock.Lock()
-        threads = [clock.Thread(target=locks_in_turn, args=pair, name="t") for pair in ((one, other), (other, one))]
-        for thread in threads:
-            thread.start()
+def test_a_deadlock_is_reported_with_the_stacks_and_the_seed_that_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, seen = [], []
 
-    found = []
-    for seed in range(50):
-        try:
-            replayed(World(seed), test)
-        except Stuck as stuck:
-            assert "locks_in_turn" in str(stuck) and stuck.__notes__[-1].startswith(f"CONTAINERNET_ENV_SEED={seed} ")
-            found.append(seed)
-    assert 0 < len(found) < 50
-    with pytest.raises(Stuck):
-        World(found[0]).run(test)
+    @simulated(seeds=50)
+    def test(world: World) -> None:
+        seen.append(world.seed)
+        one, other = clock.Lock(), clock.Lock()
+        for pair in ((one, other), (other, one)):
+            clock.Thread(target=locks_in_turn, args=pair).start()
+
+    for first in ("40", "0"):
+        monkeypatch.setenv("CONTAINERNET_ENV_SEED", first)
+        with pytest.raises(Stuck, match="locks_in_turn") as raised:
+            test()
+        stuck.append(seen[-1])
+        assert raised.value.__notes__[-1].startswith(f"CONTAINERNET_ENV_SEED={seen[-1]} ")
+    assert seen == [*range(40, stuck[0] + 1), *range(stuck[1] + 1)] and len(seen) > 2
 
 
 @pytest.mark.parametrize(
@@ -124,9 +125,8 @@ def test_what_cannot_go_on_is_stuck(what: Callable[[], object], words: str) -> N
         World(0).run(what)
 
 
-def test_a_simulation_leaves_no_thread_and_no_name_behind() -> None:
-    names, before = dict(vars(clock)), threading.active_count()
-    closed = []
+def test_a_simulation_ends_its_threads_and_raises_their_exceptions() -> None:
+    names, before, closed = dict(vars(clock)), set(threading.enumerate()), list[int]()
 
     def forever() -> None:
         try:
@@ -135,22 +135,17 @@ def test_a_simulation_leaves_no_thread_and_no_name_behind() -> None:
         finally:
             closed.append(1)
 
-    for _ in range(3):
-        World(0).run(lambda: [clock.Thread(target=forever, daemon=True).start() for _ in range(3)])
-    assert len(closed) == 9 and dict(vars(clock)) == names
-    for thread in threading.enumerate():
-        if thread.daemon:
-            thread.join(60)
-    assert threading.active_count() == before
+    def test() -> None:
+        for target in (forever, forever, lambda: 1 // 0):
+            clock.Thread(target=target, name="worker", daemon=target is forever).start()
 
-
-def test_the_exception_of_a_thread_fails_the_simulation() -> None:
-    def fail() -> None:
-        raise ValueError("a bug")
-
-    with pytest.raises(ValueError, match="a bug") as raised:
-        World(0).run(lambda: clock.Thread(target=fail, name="worker").start())
+    with pytest.raises(ZeroDivisionError) as raised:
+        World(0).run(test)
     assert raised.value.__notes__ == ["on the thread worker"]
+    assert len(closed) == 2 and dict(vars(clock)) == names
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_a_strike_meets_the_main_thread_at_each_step_also_while_it_waits() -> None:
@@ -188,15 +183,3 @@ def test_a_race_between_two_lines_is_found_by_preemption(monkeypatch: pytest.Mon
         return counter
 
     assert {counted(seed) for seed in range(20)} == {1, 2}
-
-
-def test_a_seed_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-
-    @simulated(seeds=3)
-    def test(world: World) -> None:
-        seen.append(world.seed)
-
-    monkeypatch.setenv("CONTAINERNET_ENV_SEED", "40")
-    test()
-    assert seen == [40, 41, 42]

@@ -15,7 +15,7 @@ from containernet_env.hosts import netns
 
 @pytest.mark.parametrize("path", ["/bin", "", None])
 def test_programs_of_administrators_are_found_whatever_path_says(
-    path: str | None, monkeypatch: pytest.MonkeyPatch
+    path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PATH") if path is None else monkeypatch.setenv("PATH", path)
     for program in ("cat", "unshare", "apt-get", "dpkg"):
@@ -23,16 +23,14 @@ def test_programs_of_administrators_are_found_whatever_path_says(
     folders = system_path.environment()["PATH"].split(":")
     assert set(system_path.FOLDERS) <= set(folders) and "" not in folders
     assert folders[0] == (path or system_path.FOLDERS[0])
-    system_path.complete()
-    assert os.environ["PATH"] == ":".join(folders)
-
-
-def test_what_path_names_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "cat"
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert system_path.find("cat") == str(own)
+    with monkeypatch.context() as first:
+        first.setenv("PATH", str(tmp_path))
+        assert system_path.find("cat") == str(own), "what it names goes first"
+    system_path.complete()
+    assert os.environ["PATH"] == ":".join(folders)
 
 
 def test_a_program_that_is_not_installed_is_a_missing_requirement_with_its_package(
