@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,6 @@ from containernet_env.hosts.limits import (
     limit_swap,
     locate,
     parse_cores,
-    parse_counters,
     parse_cpu_max,
     parse_limit,
     parse_memberships,
@@ -56,63 +57,53 @@ HYBRID_MOUNTS = """40 30 0:35 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,n
 """
 
 
-def test_v1_with_the_cgroupfs_driver() -> None:
-    found = locate(parse_memberships(V1_CGROUPFS), parse_mounts(V1_MOUNTS))
-    assert found.v1["cpu"] == Path(f"/sys/fs/cgroup/cpu/docker/{ID}")
-    assert found.v1["memory"] == Path(f"/sys/fs/cgroup/memory/docker/{ID}")
-    assert found.v2 == Path(f"/sys/fs/cgroup/unified/docker/{ID}")
-
-
-def test_v2_with_the_systemd_driver() -> None:
-    found = locate(parse_memberships(V2_SYSTEMD), parse_mounts(V2_MOUNTS))
-    assert found.v1 == {}
-    assert found.v2 == Path(f"/sys/fs/cgroup/system.slice/docker-{ID}.scope")
-    assert found.procs_files() == (found.v2 / "cgroup.procs",)
-
-
-def test_a_mixture_of_both() -> None:
-    found = locate(parse_memberships(HYBRID), parse_mounts(HYBRID_MOUNTS))
-    shared = Path(f"/sys/fs/cgroup/cpu,cpuacct/docker/{ID}")
-    assert found.v1["cpu"] == found.v1["cpuacct"] == shared
-    assert found.v2 == Path("/sys/fs/cgroup/unified/system.slice/containerd.service")
-    # The directory that two controllers share is joined once.
-    assert [path.parent for path in found.procs_files()].count(shared) == 1
-
-
-def test_a_mount_that_shows_only_part_of_the_hierarchy() -> None:
-    mounts = parse_mounts("50 30 0:40 /docker /mnt/my\\040groups rw - cgroup cgroup rw,memory\n")
-    found = locate(parse_memberships(V1_CGROUPFS), mounts)
-    assert found.v1 == {"memory": Path(f"/mnt/my groups/{ID}")}
-    assert found.v2 is None
+GROUPS, V1 = Path("/sys/fs/cgroup"), ("cpu", "cpuacct", "memory", "pids")
+SHARED = dict.fromkeys(("cpu", "cpuacct"), f"cpu,cpuacct/docker/{ID}") | {"memory": f"memory/docker/{ID}"}
+PART = "50 30 0:40 /docker /mnt/my\\040groups rw - cgroup cgroup rw,memory\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("max 100000\n", (None, 100000)), ("20000 100000\n", (20000, 100000)), ("350000 50000\n", (350000, 50000))],
-)
-def test_cpu_max(text: str, expected: tuple[int | None, int]) -> None:
-    assert parse_cpu_max(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
+    ("memberships", "mounts", "v1", "v2"),
     [
-        ("max\n", None),
-        ("67108864\n", 67108864),
-        ("9223372036854771712\n", None),
-        ("9223372036854710272\n", None),
-        ("0", 0),
+        (V1_CGROUPFS, V1_MOUNTS, {name: f"{name}/docker/{ID}" for name in V1}, f"unified/docker/{ID}"),
+        (V2_SYSTEMD, V2_MOUNTS, {}, f"system.slice/docker-{ID}.scope"),
+        (HYBRID, HYBRID_MOUNTS, SHARED, "unified/system.slice/containerd.service"),
+        (V1_CGROUPFS, PART, {"memory": f"/mnt/my groups/{ID}"}, None),
+    ],
+    ids=["v1 with the cgroupfs driver", "v2 with the systemd driver", "both", "a mount of a part of the hierarchy"],
+)
+def test_cgroups_are_found_where_they_are_mounted(
+    memberships: str, mounts: str, v1: dict[str, str], v2: str | None
+) -> None:
+    found = locate(parse_memberships(memberships), parse_mounts(mounts))
+    found.v1.pop("name=systemd", None)
+    assert found.v1 == {name: GROUPS / path for name, path in v1.items()}
+    assert found.v2 == (None if v2 is None else GROUPS / v2)
+    # A directory that two controllers share is joined once.
+    wanted = {*found.v1.values(), *([found.v2] if found.v2 else [])}
+    assert sorted(found.procs_files()) == sorted(path / "cgroup.procs" for path in wanted)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "expected"),
+    [
+        (parse_cpu_max, "max 100000\n", (None, 100000)),
+        (parse_cpu_max, "20000 100000\n", (20000, 100000)),
+        (parse_cpu_max, "350000 50000\n", (350000, 50000)),
+        (parse_limit, "max\n", None),
+        (parse_limit, "67108864\n", 67108864),
+        (parse_limit, "9223372036854771712\n", None),
+        (parse_limit, "9223372036854710272\n", None),
+        (parse_limit, "0", 0),
+        (parse_cores, "0\n", {0}),
+        (parse_cores, "0-2,4\n", {0, 1, 2, 4}),
+        (parse_cores, "3,1", {1, 3}),
+        (parse_cores, "\n", set()),
+        (parse_cores, "0-0", {0}),
     ],
 )
-def test_memory_limits_of_both_versions(text: str, expected: int | None) -> None:
-    assert parse_limit(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "cores"), [("0\n", {0}), ("0-2,4\n", {0, 1, 2, 4}), ("3,1", {1, 3}), ("\n", set()), ("0-0", {0})]
-)
-def test_lists_of_cores(text: str, cores: set[int]) -> None:
-    assert parse_cores(text) == cores
+def test_texts_of_the_kernel(parse: Callable[[str], Any], text: str, expected: Any) -> None:
+    assert parse(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -124,51 +115,45 @@ def test_cores_that_are_not_held_are_told(asked: str | None, held: str | None, f
         check_cores(asked, Limits(None, None, None, None, held))
 
 
-def test_cores_of_both_versions(tmp_path: Path) -> None:
-    (tmp_path / "cpuset.cpus").write_text("0-2,4\n")
-    (tmp_path / "cpuset.cpus.effective").write_text("1\n")
-    assert read_limits(Cgroups({"cpuset": tmp_path}, None)).cpuset == "0-2,4"
-    assert read_limits(Cgroups({}, tmp_path)).cpuset == "1"
+OF_V1 = {
+    "cpu.cfs_quota_us": "50000\n",
+    "cpu.cfs_period_us": "100000\n",
+    "memory.limit_in_bytes": "67108864\n",
+    "memory.memsw.limit_in_bytes": "67108864\n",
+    "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+    "cpuset.cpus": "0-2,4\n",
+}
+NONE_OF_V1 = OF_V1 | {"cpu.cfs_quota_us": "-1\n", "memory.limit_in_bytes": "9223372036854771712\n"}
+OF_V2 = {
+    "cpu.max": "150000 100000\n",
+    "memory.max": "1000\n",
+    "memory.swap.max": "24\n",
+    "memory.events": "low 0\nhigh 0\nmax 4\noom 1\noom_kill 1\n",
+    "cpuset.cpus.effective": "1\n",
+}
 
 
-def test_counters() -> None:
-    text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
-    assert parse_counters(text) == {"oom_kill_disable": 0, "under_oom": 0, "oom_kill": 3}
-
-
-def test_limits_of_v1(tmp_path: Path) -> None:
-    for name, text in {
-        "cpu.cfs_quota_us": "50000\n",
-        "cpu.cfs_period_us": "100000\n",
-        "memory.limit_in_bytes": "67108864\n",
-        "memory.memsw.limit_in_bytes": "67108864\n",
-        "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
-    }.items():
+@pytest.mark.parametrize(
+    ("files", "held", "cpus", "kills"),
+    [
+        pytest.param(OF_V1, Limits(50000, 100000, 67108864, 67108864, "0-2,4"), 0.5, 2, id="v1"),
+        pytest.param(
+            {name: text for name, text in NONE_OF_V1.items() if "memsw" not in name},
+            Limits(None, 100000, None, None, "0-2,4"),
+            None,
+            2,
+            id="v1 without limits and swap accounting",
+        ),
+        # Together with the memory, as Docker counts swap.
+        pytest.param(OF_V2, Limits(150000, 100000, 1000, 1024, "1"), 1.5, 1, id="v2"),
+    ],
+)
+def test_limits_are_read(files: dict[str, str], held: Limits, cpus: float | None, kills: int, tmp_path: Path) -> None:
+    for name, text in files.items():
         (tmp_path / name).write_text(text)
-    cgroups = Cgroups({"cpu": tmp_path, "memory": tmp_path}, None)
-    held = read_limits(cgroups)
-    assert held == Limits(50000, 100000, 67108864, 67108864)
-    assert held.cpus == 0.5
-    assert read_oom_kills(cgroups) == 2
-
-
-def test_no_limit_of_v1_and_no_swap_accounting(tmp_path: Path) -> None:
-    (tmp_path / "cpu.cfs_quota_us").write_text("-1\n")
-    (tmp_path / "cpu.cfs_period_us").write_text("100000\n")
-    (tmp_path / "memory.limit_in_bytes").write_text("9223372036854771712\n")
-    held = read_limits(Cgroups({"cpu": tmp_path, "memory": tmp_path}, None))
-    assert held == Limits(None, 100000, None, None)
-    assert held.cpus is None
-
-
-def test_limits_of_v2_count_swap_together_as_docker_does(tmp_path: Path) -> None:
-    (tmp_path / "cpu.max").write_text("150000 100000\n")
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.swap.max").write_text("24\n")
-    (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 4\noom 1\noom_kill 1\n")
-    cgroups = Cgroups({}, tmp_path)
-    assert read_limits(cgroups) == Limits(150000, 100000, 1000, 1024)
-    assert read_oom_kills(cgroups) == 1
+    v1 = dict.fromkeys(("cpu", "memory", "cpuset"), tmp_path)
+    cgroups = Cgroups({}, tmp_path) if files is OF_V2 else Cgroups(v1, None)
+    assert (read_limits(cgroups), read_limits(cgroups).cpus, read_oom_kills(cgroups)) == (held, cpus, kills)
 
 
 @pytest.mark.parametrize(
@@ -200,11 +185,11 @@ def test_what_the_kernel_does_not_hold_is_named() -> None:
     check_limits(
         {"cpu_quota_us": 50_000, "memory_bytes": (64 << 20) + 100, "memswap_bytes": -1, "cpu_period_us": None}, held
     )
-    for asked in (
-        {"cpu_quota_us": -1},
-        {"memory_bytes": 65 << 20},
-        {"memory_bytes": (64 << 20) - 1},
-        {"memswap_bytes": 5},
+    for name, value in (
+        ("cpu_quota_us", -1),
+        ("memory_bytes", 65 << 20),
+        ("memory_bytes", (64 << 20) - 1),
+        ("memswap_bytes", 5),
     ):
-        with pytest.raises(RunError, match=f"holds {next(iter(asked))}="):
-            check_limits(asked, held)
+        with pytest.raises(RunError, match=f"holds {name}="):
+            check_limits({name: value}, held)

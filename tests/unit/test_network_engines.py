@@ -23,19 +23,13 @@ from containernet_env.hosts import container, engine, netns
 from containernet_env.hosts.engine import OurContainer
 from containernet_env.hosts.limits import Limits
 from containernet_env.model.link import LinkSpec
-from containernet_env.plan.plan import Plan
 from tests.unit.test_engine_choice import plan_of
 
-MS = 1_000_000
-MBIT = 1_000_000
+PLAN = plan_of()
 
 
 class FakeApi:
-    """The Docker SDK's low-level client."""
-
-    def __init__(self) -> None:
-        self.created: dict[str, Any] = {}
-        self.host_config: dict[str, Any] = {}
+    """The Docker SDK's low-level client: what it was last asked for."""
 
     def create_host_config(self, **asked: Any) -> dict[str, Any]:
         self.host_config = asked
@@ -46,11 +40,24 @@ class FakeApi:
         return {"Id": "the container"}
 
 
-class FakeDocker(mininet.node.Host):  # type: ignore[misc]
+class FakeNode:
+    """What the original's classes of hosts and switches have in common."""
+
+    def __init__(self, name: str, **params: Any) -> None:
+        self.name, self.params = name, params
+        self.intfs: dict[int, Any] = {}
+        self.ports: dict[Any, int] = {}
+        self.nameToIntf: dict[str, Any] = {}
+        self.inNamespace = True
+        self.shell = self.stdin = self.slave = None
+        self.pid = os.getpid()
+
+
+class FakeDocker(FakeNode, mininet.node.Host):  # type: ignore[misc]
     """The original's Docker class: what it always asks the engine for."""
 
     api = FakeApi()
-    begun: Callable[[], None] | None = None
+    begun: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self, name: str, dimage: Any = None, dcmd: Any = None, build_params: Any = None, **kwargs: Any
@@ -58,8 +65,7 @@ class FakeDocker(mininet.node.Host):  # type: ignore[misc]
         self.dnameprefix = "mn"
         self.d_client = SimpleNamespace(api=FakeDocker.api, close=lambda: None)
         self.dcli = self.d_client.api
-        if FakeDocker.begun is not None:
-            FakeDocker.begun()
+        FakeDocker.begun()
         host_config = self.dcli.create_host_config(
             network_mode=kwargs["network_mode"],
             publish_all_ports=kwargs["publish_all_ports"],
@@ -67,21 +73,10 @@ class FakeDocker(mininet.node.Host):  # type: ignore[misc]
             mem_limit=kwargs["mem_limit"],
             cgroup_parent="/docker",
         )
-        self.dc = self.dcli.create_container(
-            name=f"{self.dnameprefix}.{name}",
-            image=dimage,
-            command=dcmd,
-            labels=["com.containernet"],
-            host_config=host_config,
-        )
+        place = {"name": f"{self.dnameprefix}.{name}", "image": dimage, "labels": ["com.containernet"]}
+        self.dc = self.dcli.create_container(command=dcmd, host_config=host_config, **place)
         self.did = self.dc["Id"]
-        self.name, self.params = name, kwargs
-        self.intfs: dict[int, Any] = {}
-        self.ports: dict[Any, int] = {}
-        self.nameToIntf: dict[str, Any] = {}
-        self.inNamespace = True
-        self.shell = self.stdin = self.slave = None
-        self.pid = os.getpid()
+        super().__init__(name, **kwargs)
 
     def cleanup(self) -> None:
         """Nothing is open."""
@@ -91,17 +86,8 @@ class FakeDocker(mininet.node.Host):  # type: ignore[misc]
         self.setIP(params["ip"])
 
 
-class FakeSwitch(mininet.node.Switch):  # type: ignore[misc]
+class FakeSwitch(FakeNode, mininet.node.Switch):  # type: ignore[misc]
     """Both of its switches."""
-
-    def __init__(self, name: str, **params: Any) -> None:
-        self.name, self.params = name, params
-        self.intfs: dict[int, Any] = {}
-        self.ports: dict[Any, int] = {}
-        self.nameToIntf: dict[str, Any] = {}
-        self.inNamespace = True
-        self.shell = None
-        self.pid = os.getpid()
 
     def start(self, controllers: Any) -> None:
         """It forwards."""
@@ -120,7 +106,7 @@ class FakeKernel:
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.failing: str | None = None
-        self.deaf = False
+        self.deaf = self.homeless = False
         self.held: dict[str, list[dict[str, Any]]] = {}
         self.classes: dict[str, str] = {}
         self.addresses: dict[str, list[dict[str, Any]]] = {}
@@ -152,7 +138,9 @@ class FakeKernel:
             case ["tc", "qdisc", "del" | "delete", "dev", name, "root"]:
                 self.held[name], self.classes[name] = [], ""
             # Containernet's own way, and Mininet's.
-            case ["ip", "address", "add", address, "dev", name] | ["ifconfig", name, address, "up"]:
+            case ["ip", "address", "add", address, "dev", name] | ["ifconfig", name, address, "up"] if (
+                not self.homeless
+            ):
                 ip, _, length = address.partition("/")
                 self.addresses[name] = [{"family": "inet", "local": ip, "prefixlen": int(length)}]
             case ["ip", "-j", "address", "show", "dev", name]:
@@ -172,14 +160,13 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
     return made
 
 
-Original = Callable[..., Any]
 swap_limits: list[tuple[int, int]] = []
 
 
 @pytest.fixture
-def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Original]:
-    """Makes the network on the fakes, with what the engine has in ``engine.list_ours``."""
-    FakeDocker.api, FakeDocker.begun = FakeApi(), None
+def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Callable[[], Any]]:
+    """Makes a network on the fakes."""
+    FakeDocker.api, FakeDocker.begun = FakeApi(), lambda: None
     patches = {
         (mininet.net, "Containernet"): FakeContainernet,
         (mininet.net, "CONTAINERNET_VERSION"): "3.0",
@@ -189,11 +176,10 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Or
     }
     for (module, name), value in patches.items():
         monkeypatch.setattr(module, name, value, raising=False)
-    ours = "containernet_env.containernet.original.network"
-    modules = [ours, *(f"containernet_env.containernet.original.{name}" for name in ("host", "switches"))]
+    modules = [f"containernet_env.containernet.original.{name}" for name in ("network", "host", "switches")]
     for name in modules:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    module = importlib.import_module(ours)
+    module = importlib.import_module(modules[0])
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     # No interrupt of the constructors: these run where the fake kernel is.
     monkeypatch.setattr("mininet.link.makeIntfPair", lambda *args, **options: None)
@@ -205,41 +191,37 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Or
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
     monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
     made = []
-
-    def make(plan: Plan) -> Any:
-        made.append(module.OriginalNetwork(plan.run_id, "bridge"))
-        return made[-1]
-
-    yield make
+    yield lambda: (made.append(module.OriginalNetwork(PLAN.run_id, "bridge")), made[-1])[1]
     for net in made:
         net.stop()
     for name in modules:
         sys.modules.pop(name, None)
 
 
-def bring_up(net: Any, plan: Plan) -> None:
-    for host in plan.hosts[:1]:
-        net.add_host(host, "image:tag", ["wait-at-gate", "--name=x"])
+@pytest.fixture
+def net(original: Callable[[], Any]) -> Any:
+    return original()
+
+
+def add_host(net: Any) -> Any:
+    return net.add_host(PLAN.hosts[0], "image:tag", ["wait-at-gate", "--name=x"])
+
+
+def bring_up(net: Any) -> None:
+    add_host(net)
     net.add_switch("s1")
-    for link in plan.links[:1]:
-        net.add_link(link.a, link.b, link.spec)
+    net.add_link(PLAN.links[0].a, PLAN.links[0].b, PLAN.links[0].spec)
     net.start()
 
 
-def test_the_engine_is_asked_for_no_more_than_a_host_needs(original: Original) -> None:
-    net, plan = original(plan_of()), plan_of()
-    host = net.add_host(plan.hosts[0], "image:tag", ["wait-at-gate", "--name=x"])
-    asked, api = FakeDocker.api.host_config, FakeDocker.api
-    assert asked["network_mode"] == "none"
-    assert asked["publish_all_ports"] is False
-    assert "cap_add" not in asked
-    assert asked["cap_drop"] == ["ALL"]
-    assert "cgroup_parent" not in asked
+def test_the_engine_is_asked_for_no_more_than_a_host_needs(net: Any) -> None:
+    host, asked, created = add_host(net), FakeDocker.api.host_config, FakeDocker.api.created
+    assert (asked["network_mode"], asked["publish_all_ports"], asked["cap_drop"]) == ("none", False, ["ALL"])
+    assert not {"cap_add", "cgroup_parent"} & set(asked)
     assert asked["log_config"]["config"]["max-size"]
     assert asked["mem_limit"] == 512 << 20
-    assert api.created["name"] == "cnenv-abc123.etcd1"
-    assert api.created["labels"] == engine.labels("abc123", "etcd1")
-    assert api.created["command"] == ["wait-at-gate", "--name=x"]
+    assert (created["name"], created["labels"]) == ("cnenv-abc123.etcd1", engine.labels("abc123", "etcd1"))
+    assert created["command"] == ["wait-at-gate", "--name=x"]
     # Given to the engine when the host is there; its own way of changing them fails silently on cgroup v2.
     assert (host.params["cpu_quota"], host.params["cpu_period"]) == (100_000, 100_000)
     assert host.params["memswap_limit"] == 512 << 20
@@ -250,84 +232,63 @@ def test_the_engine_is_asked_for_no_more_than_a_host_needs(original: Original) -
     assert net.backend_version.startswith("3.0 (Mininet ")
 
 
-def test_a_limit_that_the_kernel_does_not_hold_stops_the_run(
-    original: Original, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    net, plan = original(plan_of()), plan_of()
+def test_a_limit_that_the_kernel_does_not_hold_stops_the_run(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "read_limits", lambda groups: Limits(None, 100_000, 512 << 20, None))
     with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): .*cpu_quota_us=None instead of 100000"):
-        net.add_host(plan.hosts[0], "image:tag", ["wait-at-gate"])
+        add_host(net)
 
 
-def test_its_links_are_shaped_at_both_ends_and_read_back(original: Original, kernel: FakeKernel) -> None:
-    plan = plan_of()
-    net = original(plan)
-    bring_up(net, plan)
+def test_its_links_are_shaped_at_both_ends_and_read_back(net: Any, kernel: FakeKernel) -> None:
+    bring_up(net)
     for name in ("abc123e0", "abc123s1e1"):
         shaped = [line for line in kernel.ran if line.startswith("tc ") and f"dev {name} " in line and " add " in line]
         assert [line.split()[1] for line in shaped] == ["qdisc", "class", "qdisc"]
         assert "rate 1000.000000Mbit" in shaped[1]
         assert shaped[2].endswith("netem delay 3000.000us limit 8250")
     (link,) = net.links
-    assert link.read_back().a_to_b.delay_ns == 3 * MS
+    assert link.read_back().a_to_b.delay_ns == 3_000_000
     assert any("10.0.0.251/24" in line and "abc123e0" in line for line in kernel.ran)
     net.set_rate("etcd1", "s1", 10, one_way=True)
     assert "rate 10.000000Mbit" in "\n".join(kernel.ran)
     held = link.read_back()
-    assert (held.a_to_b.rate_bps, held.b_to_a.rate_bps) == (10 * MBIT, 1000 * MBIT)
+    assert (held.a_to_b.rate_bps, held.b_to_a.rate_bps) == (10**7, 10**9)
     with pytest.raises(RunError, match="above 1000"):
         net.set_rate("etcd1", "s1", 1001)
-
-
-def test_a_link_loses_its_limits_when_nothing_is_asked_of_it_any_more(original: Original, kernel: FakeKernel) -> None:
-    plan = plan_of()
-    net = original(plan)
-    bring_up(net, plan)
-    # Its TCIntf would return early and leave the old ones.
+    # Its TCIntf would return early and leave the old limits.
     net.change_link("etcd1", "s1", delay_ns=0, rate_bps=None)
-    assert net.links[0].read_back() == LinkSpec()
+    assert link.read_back() == LinkSpec()
 
 
-def test_an_error_of_tc_stops_the_run(original: Original, kernel: FakeKernel) -> None:
-    plan = plan_of()
-    kernel.failing = "netem"
-    with pytest.raises(RunError, match=r"link etcd1-s1: .*netem.*it said so"):
-        bring_up(original(plan), plan)
-
-
-def test_a_link_that_the_kernel_does_not_hold_stops_the_run(original: Original, kernel: FakeKernel) -> None:
-    plan = plan_of()
-    kernel.deaf = True
-    with pytest.raises(RunError, match="link etcd1-s1, a to b: asked for"):
-        bring_up(original(plan), plan)
-
-
-def test_an_address_that_the_kernel_does_not_hold_stops_the_run(
-    original: Original, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("spoilt", "value", "words"),
+    [
+        ("failing", "netem", r"link etcd1-s1: .*netem.*it said so"),
+        ("deaf", True, "link etcd1-s1, a to b: asked for"),
+        ("homeless", True, r"asked for 10\.0\.0\.251/24"),
+    ],
+    ids=["an error of tc", "a link that is not held", "an address that is not held"],
+)
+def test_what_the_kernel_refuses_or_does_not_hold_stops_the_run(
+    net: Any, kernel: FakeKernel, spoilt: str, value: Any, words: str
 ) -> None:
-    plan = plan_of()
-    monkeypatch.setattr(FakeDocker, "config", lambda self, **params: None)
-    with pytest.raises(RunError, match=r"asked for 10\.0\.0\.251/24"):
-        bring_up(original(plan), plan)
+    setattr(kernel, spoilt, value)
+    with pytest.raises(RunError, match=words):
+        bring_up(net)
 
 
 @pytest.mark.parametrize("raised", [SystemExit(1), Exception("Error creating interface pair"), ValueError("odd")])
-def test_whatever_its_classes_raise_is_an_error_that_names_the_host(original: Original, raised: BaseException) -> None:
-    plan = plan_of()
-
+def test_whatever_its_classes_raise_is_an_error_that_names_the_host(net: Any, raised: BaseException) -> None:
     def begin() -> None:
         raise raised
 
     FakeDocker.begun = begin
     with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): "):
-        original(plan).add_host(plan.hosts[0], "image:tag", ["sh"])
+        add_host(net)
 
 
 def test_stop_removes_what_carries_the_runs_label_also_what_was_never_noted(
-    original: Original, monkeypatch: pytest.MonkeyPatch
+    net: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of()
-    net = original(plan)
     removed: list[str] = []
     there = OurContainer("half made", "cnenv-abc123.etcd2", "abc123", "etcd2", "", "created", "image")
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [there] if run == "abc123" else [])
@@ -338,10 +299,9 @@ def test_stop_removes_what_carries_the_runs_label_also_what_was_never_noted(
 
 
 @pytest.mark.simulated(seeds=20)
-def test_stop_waits_for_what_is_being_made(original: Original, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of()
-    net = original(plan)
-    begun, go_on, order = clock.Event(), clock.Event(), []
+def test_stop_waits_for_what_is_being_made(original: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    net = original()
+    begun, go_on, order = clock.Event(), clock.Event(), list[str]()
 
     def begin() -> None:
         begun.set()
@@ -351,10 +311,9 @@ def test_stop_waits_for_what_is_being_made(original: Original, monkeypatch: pyte
     FakeDocker.begun = begin
     monkeypatch.setattr(engine, "remove_containers", lambda ids: order.append("removed"))
     # The thread that an interrupt leaves behind.
-    maker = clock.Thread(target=net.add_host, args=(plan.hosts[0], "image:tag", ["sh"]))
+    maker, stopper = clock.Thread(target=add_host, args=(net,)), clock.Thread(target=net.stop)
     maker.start()
     begun.wait()
-    stopper = clock.Thread(target=net.stop)
     stopper.start()
     go_on.set()
     stopper.join()
@@ -362,12 +321,8 @@ def test_stop_waits_for_what_is_being_made(original: Original, monkeypatch: pyte
     assert order == ["made", "removed"]
 
 
-def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(
-    original: Original, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = plan_of()
-    net = original(plan)
-    bring_up(net, plan)
+def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bring_up(net)
     released = []
 
     def refuse(ids: Any) -> None:
