@@ -37,11 +37,15 @@ class Course:
     def until(self, condition: Callable[[], bool]) -> None:
         World.current.wait(condition)
 
-    def run(self, count: int) -> Disruptions:
-        """Until so many things were done, and then the end."""
+    def to(self, count: int) -> Course:
+        """Until so many things were done."""
         self.start()
         self.until(lambda: len(self.told) >= count)
-        return self.disruptor.end()
+        return self
+
+    def run(self, count: int) -> Disruptions:
+        """The same, and then the end."""
+        return self.to(count).disruptor.end()
 
     @property
     def verbs(self) -> list[tuple[str, Any]]:
@@ -76,13 +80,9 @@ def test_a_killed_leader_is_started_again_after_its_time() -> None:
     kill, restart = done.carried
     assert (kill.members, kill.cause, kill.leader, kill.asked_ns) == (("etcd1",), "event", "etcd1", 20 * MS)
     assert (restart.members, restart.cause, restart.asked_ns) == (("etcd1",), "for", 50 * MS)
-    assert kill.at_ns is not None
-    assert restart.at_ns is not None
-    assert restart.answered_ns is not None
-    assert restart.at_ns - kill.at_ns >= 25 * MS
-    assert restart.answered_ns >= restart.at_ns
-    assert course.faults.as_before
-    assert course.faults.given_up == []
+    assert kill.at_ns and restart.at_ns and restart.answered_ns
+    assert kill.at_ns + 25 * MS <= restart.at_ns <= restart.answered_ns
+    assert course.faults.as_before and course.faults.given_up == []
 
 
 def test_the_leader_is_the_one_that_leads_when_the_time_has_come() -> None:
@@ -107,10 +107,8 @@ def test_an_event_waits_for_a_leader_and_says_so_where_none_comes() -> None:
     course.cluster.led_by = "etcd2"
     course.until(lambda: len(course.told) == 2)
     kill, restart = course.disruptor.end().carried
-    assert kill.since_start_ns is not None
-    assert kill.since_start_ns >= 30 * MS
-    assert restart.asked_ns is not None
-    assert restart.asked_ns >= 40 * MS  # it lasts as long as configured, from when it happened
+    # It lasts as long as configured, from when it happened.
+    assert (kill.since_start_ns or 0) >= 30 * MS and (restart.asked_ns or 0) >= 40 * MS
 
 
 def test_random_members_follow_from_the_seed() -> None:
@@ -137,8 +135,7 @@ def test_link_and_process_faults_of_one_moment_come_together(links_at_once: bool
     )
     course = Course(*events, links_at_once=links_at_once)
     course.faults.takes_s = 0.2
-    course.start()
-    course.until(lambda: len(course.told) == 4)
+    course.to(4)
     times_ns = sorted(item.at_ns or 0 for item in course.told)
     course.disruptor.end()
     assert times_ns[-1] - times_ns[0] < 100 * MS, [(item.text, item.at_ns) for item in course.told]
@@ -147,12 +144,9 @@ def test_link_and_process_faults_of_one_moment_come_together(links_at_once: bool
 def test_sets_of_several_partitions_are_kept_apart_together() -> None:
     course = Course(event("partition", "etcd1", 1), event("partition", "etcd2", 2), event("heal", "etcd1", 3))
     course.run(3)
-    assert [what for verb, what in course.verbs] == [
-        [["etcd1"], ["etcd2", "etcd3"]],
-        [["etcd1"], ["etcd2"], ["etcd3"]],
-        [["etcd2"], ["etcd1", "etcd3"]],
-        None,
-    ]
+    sets = [what for verb, what in course.verbs]
+    assert sets[:2] == [[["etcd1"], ["etcd2", "etcd3"]], [["etcd1"], ["etcd2"], ["etcd3"]]]
+    assert sets[2:] == [[["etcd2"], ["etcd1", "etcd3"]], None]
 
 
 ALL = (
@@ -170,75 +164,55 @@ def test_everything_is_undone_at_the_end() -> None:
     course = Course(*ALL)
     done = course.run(len(ALL))
     assert course.faults.as_before, vars(course.faults)
-    assert [item.verb for item in done.carried if item.cause == "end"] == [
-        "heal",
-        "link_up",
-        "reset",
-        "thaw",
-        "restart",
-    ]
+    undone = [item.verb for item in done.carried if item.cause == "end"]
+    assert undone == ["heal", "link_up", "reset", "thaw", "restart"]
     assert {name for item in done.carried if item.strikes for name in item.members} == {"etcd1", "etcd2", "etcd3"}
     assert done.stopped == {"etcd1", "etcd2"}
 
 
 def test_after_an_exception_all_but_the_dead_is_undone() -> None:
-    course = Course(*ALL)
-    course.start()
-    course.until(lambda: len(course.told) == len(ALL))
+    course = Course(*ALL).to(len(ALL))
     course.disruptor.end(whole=False)
     assert course.cluster.expected == {"etcd1"}
     course.cluster.expected.clear()
-    assert course.faults.as_before
-    assert course.faults.given_up == []
+    assert course.faults.as_before and course.faults.given_up == []
 
 
 @pytest.mark.parametrize("refused", ["thaw", "unshape", "up", "heal", "check"])
 def test_what_cannot_be_undone_gives_the_testbed_up(refused: str) -> None:
-    course = Course(*ALL)
-    course.start()
-    course.until(lambda: len(course.told) == len(ALL))
+    course = Course(*ALL).to(len(ALL))
     course.faults.refused[refused] = "it does not go"
     course.disruptor.end()
     (reason,) = course.faults.given_up
     assert "it does not go" in reason
 
 
-def test_a_member_that_does_not_answer_again_gives_the_testbed_up() -> None:
+@pytest.mark.parametrize("broken", [None, "the run is to end"])
+def test_a_member_that_does_not_answer_again_gives_the_testbed_up_unless_the_run_is_to_end(broken: str | None) -> None:
     course = Course(event("kill", "etcd2", 1, for_ns=1 * MS))
     course.cluster.answering = False
     course.start()
     course.until(lambda: ("restart", "etcd2") in course.verbs)
+    course.broken = broken
     course.disruptor.end()
-    assert "etcd2 is still down: it did not answer 60 s after the scenario" in course.faults.given_up[0]
+    told = [] if broken else ["etcd2 is still down: it did not answer 60 s after the scenario"]
+    assert len(course.faults.given_up) == len(told)
+    assert all(part in reason for part, reason in zip(told, course.faults.given_up, strict=True))
 
 
 def test_members_that_answer_again_after_a_while_are_waited_for() -> None:
-    course = Course(event("delay", "etcd2", 1, value=5))
-    course.start()
-    course.until(lambda: len(course.told) == 1)
+    course = Course(event("delay", "etcd2", 1, value=5)).to(1)
     course.cluster.answering = False
     clock.Thread(target=lambda: (clock.sleep(30), setattr(course.cluster, "answering", True))).start()
     course.disruptor.end()
     assert course.faults.given_up == [] and 1030 <= clock.monotonic() < 1032
 
 
-def test_a_run_that_is_to_end_waits_for_no_member() -> None:
-    course = Course(event("kill", "etcd2", 1, for_ns=1 * MS))
-    course.cluster.answering = False
-    course.start()
-    course.until(lambda: ("restart", "etcd2") in course.verbs)
-    course.broken = "the run is to end"
-    course.disruptor.end()
-    assert course.faults.given_up == []
-
-
 def test_events_after_the_end_of_the_load_did_not_happen() -> None:
     course = Course(event("kill", "leader", 1), event("freeze", "etcd3", 60_000), event("heal", "partitioned", 60_000))
     done = course.run(1)
-    assert [(item.verb, item.problem) for item in done.missed] == [
-        ("freeze", "the load had ended"),
-        ("heal", "the load had ended"),
-    ]
+    missed = [(item.verb, item.problem) for item in done.missed]
+    assert missed == [("freeze", "the load had ended"), ("heal", "the load had ended")]
     assert ("freeze", "etcd3") not in course.verbs
 
 
@@ -249,8 +223,7 @@ def test_events_after_the_end_of_the_load_did_not_happen() -> None:
 def test_what_could_not_be_undone_in_time_is_undone_at_the_end_and_told(struck: str, undo: str) -> None:
     course = Course(event(struck, "etcd2", 1, for_ns=1 * MS, value=5))
     course.faults.refused[undo] = "not now"
-    course.start()
-    course.until(lambda: len(course.told) == 2)
+    course.to(2)
     assert undo not in [verb for verb, _ in course.verbs]
     course.faults.refused.clear()
     done = course.disruptor.end()

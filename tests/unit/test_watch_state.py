@@ -83,34 +83,32 @@ def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
     assert (found["course"], found["done"], found["all"], found["end_s"]) == ("on", 1, 2, None)
 
 
-@pytest.mark.parametrize("sweep", [False, True], ids=["run", "sweep"])
+@pytest.mark.parametrize(
+    ("sweep", "last", "other"),
+    [
+        (False, ("scenario_began", "w", "w"), True),
+        (True, ("scenario_began", "w", "w"), True),
+        # Its last run has its end; where other machines measure there is no run directory to tell at all.
+        (True, ("run_ended", "1 of 1 scenarios, 0 failed"), False),
+    ],
+    ids=["run", "sweep", "sweep between two testbeds"],
+)
 @simulated()
-def test_a_process_that_is_gone_without_an_end_was_killed(out: Path, sweep: bool) -> None:
+def test_a_process_that_is_gone_without_an_end_was_killed(
+    out: Path, sweep: bool, last: tuple[str, ...], other: bool
+) -> None:
+    """The machine is held by an ``other`` process, which began since, or by none."""
     machine = Machine()
     if sweep:
         begin_sweep(out)
     event(out, "run_began", "run x")
-    event(out, "scenario_began", "w", "w")
+    event(out, *last)
     follower = Follower(out, machine)
     assert follower.look()["course"] == "on"
-    machine.holder = Holder(2, clock.time())  # of something else, begun since
+    machine.holder = Holder(2, clock.time()) if other else None
     found = follower.look()
     assert found["course"] == "killed" and "was killed" in found["told"] and found["now"] is None
     assert ("the same command goes on" in found["told"]) == sweep
-
-
-@simulated()
-def test_a_sweep_that_is_gone_between_two_testbeds_was_killed(out: Path) -> None:
-    """Its last run has its end; where other machines measure there is no run directory to tell at all."""
-    machine = Machine()
-    begin_sweep(out)
-    follower = Follower(out, machine)
-    event(out, "run_began", "run x")
-    event(out, "run_ended", "1 of 1 scenarios, 0 failed")
-    assert follower.look()["course"] == "on"
-    machine.holder = None
-    found = follower.look()
-    assert found["course"] == "killed" and "the same command goes on" in found["told"]
 
 
 @simulated()
