@@ -1,260 +1,485 @@
-"""What a gate says of simulated networks: as configured, and with every fault that it is there to catch."""
+"""What a gate says of simulated networks: as configured, with every fault that it is there to catch, and late frames.
+
+What it proves it has told: a fault as large as docs/fidelity.md says is caught, and a smaller one is not proved.
+"""
 
 from __future__ import annotations
 
+import os
+import random
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from containernet_env.analysis.gate_plan import MS, US, GatePlan, plan_gate
-from containernet_env.analysis.gate_trains import EMULATOR, KERNEL, Allowed, Times, fits
+from containernet_env.analysis.gate_plan import MS, US, GatePlan, Train, plan_gate
+from containernet_env.analysis.gate_trains import EMULATOR, KERNEL, Times, fits
 from containernet_env.analysis.gate_verdict import verdicts
-from containernet_env.fidelity.gate import Gate, allowed_for
+from containernet_env.config import load_config
+from containernet_env.fidelity import gate as gate_module
+from containernet_env.fidelity.gate import Gate, allowed_for, measure_gate
 from containernet_env.fidelity.rtt import Tolerance
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.proof import NetworkProof
-from containernet_env.model.topology import Topology
-from tests.unit.simulated import Fault, as_configured, carry, changed, check_of, gate, star_of, wrong
+from containernet_env.model.proof import Check, NetworkProof, Property
+from containernet_env.model.topology import Topology, star
+from tests.simulated_time import chosen
+from tests.unit.simulated import Fault, Noise, Stall, as_configured, carry, changed, check_of, gate, star_of, wrong
 
 MBIT = 10**6
-FREE = LinkSpec()
-UP = DirectionSpec(3 * MS, 20 * MBIT, jitter=Jitter("uniform", MS), loss=IndependentLoss(0.02))
-DOWN = DirectionSpec(500 * US, 10 * MBIT)
-IMPAIRED = star_of(*[LinkSpec(UP, DOWN)] * 2, FREE)
-PLAIN = star_of(*[LinkSpec.symmetric(3 * MS, 100 * MBIT)] * 3, FREE)
-EQUAL = star_of(*[LinkSpec.symmetric(MS, 10 * MBIT)] * 4)
-WITH_OVERHEAD = star_of(
-    *[LinkSpec(DirectionSpec(MS, 10 * MBIT), DirectionSpec(MS, 10 * MBIT, overhead_bytes=200))] * 3, FREE
-)
+NAME = "h1>s1"
+FREE, HALF_MS = LinkSpec(), DirectionSpec(500 * US, 10 * MBIT)
+CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.json"))
+UP = DirectionSpec(3 * MS, 20 * MBIT, jitter=Jitter("uniform", MS))
+UNORDERED = replace(UP, jitter=Jitter("uniform", MS, reorder=True))
+SLOW_JITTER = Jitter("uniform", 8 * MS)
+ONE_WAY, OTHER_WAY = DirectionSpec(MS, 100 * MBIT), DirectionSpec(5 * MS, 100 * MBIT)
+
+
+def both(delay_ns: int, rate_bps: int | None = 100 * MBIT, **values: Any) -> LinkSpec:
+    direction = DirectionSpec(delay_ns, rate_bps, **values)
+    return LinkSpec(direction, direction)
+
+
+def one(**values: Any) -> Topology:
+    """One link of 10 Mbit/s whose host sends like that, and two without limits."""
+    return star_of(LinkSpec(DirectionSpec(MS, **{"rate_bps": 10 * MBIT} | values), DirectionSpec(MS)), FREE, FREE)
+
+
+NETWORKS = {
+    "impaired": star_of(*[LinkSpec(replace(UP, loss=IndependentLoss(0.02)), HALF_MS)] * 2, FREE),
+    "plain": star_of(*[both(3 * MS)] * 3, FREE),
+    "equal": star_of(*[both(MS, 10 * MBIT)] * 4),
+    "two equal": star_of(*[both(MS, 10 * MBIT)] * 2),
+    "equal, fast": star_of(*[both(3 * MS, 1000 * MBIT)] * 4),
+    "one fast": star_of(*[both(MS, 10 * MBIT)] * 3, both(0, 1000 * MBIT)),
+    "overhead one way": star_of(
+        *[LinkSpec(both(MS, 10 * MBIT).a_to_b, both(MS, 10 * MBIT, overhead_bytes=200).b_to_a)] * 3, FREE
+    ),
+    **{f"{mbit}M": star_of(*[both(3 * MS, mbit * MBIT)] * 3, FREE) for mbit in (10, 100, 1000)},
+    **{
+        f"overhead {mbit}M": star_of(*[both(3 * MS, mbit * MBIT, overhead_bytes=24)] * 3, FREE)
+        for mbit in (10, 100, 1000)
+    },
+    **{f"{delay} us": star_of(*[both(delay * US)] * 3, FREE) for delay in (0, 20, 200, 300)},
+    "jitter": star_of(*[LinkSpec(UP, HALF_MS)] * 2, FREE),
+    "reordering": star_of(*[LinkSpec(UNORDERED, HALF_MS)] * 2, FREE),
+    "slow jitter": star_of(*[LinkSpec(replace(UP, delay_ns=40 * MS, jitter=SLOW_JITTER))] * 2, FREE),
+    "little jitter": one(jitter=Jitter("uniform", 50 * US)),
+    "swapped": star_of(*[LinkSpec(ONE_WAY, OTHER_WAY)] * 4),
+    "swapped, one free": star_of(*[LinkSpec(ONE_WAY, OTHER_WAY)] * 3, FREE),
+    "one and free": star_of(both(3 * MS), FREE),
+    "all lost": star_of(
+        LinkSpec(DirectionSpec(MS, 10 * MBIT, loss=IndependentLoss(1.0)), DirectionSpec(MS, 10 * MBIT)), FREE
+    ),
+    "loss 0.1%": one(loss=IndependentLoss(0.001)),
+    "loss 2%": one(loss=IndependentLoss(0.02)),
+    "loss 30%": one(loss=IndependentLoss(0.3)),
+    "rare bursts": one(loss=GilbertElliottLoss(0.001, 0.1)),
+    "bursts": star_of(LinkSpec(DirectionSpec(MS, 100 * MBIT, loss=GilbertElliottLoss(0.05, 0.5))), FREE, FREE),
+    "short queues": star_of(*[both(3 * MS, 1000 * MBIT, queue_frames=100)] * 3, FREE),
+    "no queue": one(queue_bytes=1000),
+    "machine's limit": star_of(*[both(MS, 10_000 * MBIT)] * 2, FREE),
+}
+
+
+@cache
+def proof_of(network: str, seed: int = 1) -> NetworkProof:
+    return gate(NETWORKS[network], seed)
+
+
+def told(check: Check) -> str:
+    return f"{check.verdict}: {check.measured}: {check.why}"
+
+
+# --- networks as configured -------------------------------------------------------------------------------------------
+
+SPREAD = "unproved: rate of h1>s1, h2>s1 (20 Mbit/s)"
+"""Jitter spreads the ends of trains."""
 
 
 @pytest.mark.parametrize(
-    ("topology", "text"),
+    ("network", "text", "seeds"),
     [
-        (IMPAIRED, "unproved: rate of h1>s1, h2>s1 (20 Mbit/s)"),  # jitter spreads the ends of trains
-        (PLAIN, "proved"),
-        (EQUAL, "proved"),
-        (WITH_OVERHEAD, "proved"),
+        ("impaired", SPREAD, 5),
+        ("plain", "proved", 5),
+        ("equal", "proved", 5),
+        ("overhead one way", "proved", 5),
+        ("jitter", SPREAD, 5),
+        ("reordering", SPREAD, 5),
+        ("300 us", "proved", 1),
+        ("swapped, one free", "proved", 1),
     ],
-    ids=["impaired", "plain", "equal", "overhead"],
 )
-def test_a_network_as_configured_is_proved_whatever_chance_does(topology: Topology, text: str) -> None:
-    for seed in range(5):
-        proof = gate(topology, seed)
+def test_a_network_as_configured_is_proved_whatever_chance_does(network: str, text: str, seeds: int) -> None:
+    for seed in range(1, 1 + seeds):
+        proof = proof_of(network, seed)
         assert proof.text == text, (seed, [check.line for check in proof.checks if check.verdict != "proved"])
 
 
-def test_overhead_that_is_not_carried_out_is_a_wrong_rate() -> None:
-    proof = gate(WITH_OVERHEAD, 1, changed(overhead_bytes=0))
-    assert {("s1>h1", "rate"), ("s1>h2", "rate"), ("s1>h3", "rate")} <= wrong(proof), proof.text
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_config_is_proved_wholly(path: Path) -> None:
+    """But for a client on 1 ms and 1000 Mbit/s before members on 50 ms and 100: nothing fills its link."""
+    client = ("benchmark>s1", "s1>benchmark")
+    known = {"wan-50ms": {(name, kind) for name in client for kind in ("delay", "rate", "queue")}}
+    topology = star(load_config(path))
+    for seed in range(2):
+        proof = gate(topology, seed)
+        assert proof.passed, proof.text
+        unproved = proof.of("unproved")
+        assert {(check.subject, check.kind) for check in unproved} == known.get(path.stem, set()), unproved
 
 
 @pytest.mark.parametrize("correlation_ns", [None, 200 * MS])
-@pytest.mark.parametrize("jitter", [Jitter("uniform", 300 * US), Jitter("uniform", 8 * MS), Jitter("normal", 3 * MS)])
+@pytest.mark.parametrize("jitter", [Jitter("uniform", 300 * US), SLOW_JITTER, Jitter("normal", 3 * MS)])
 def test_jitter_that_changes_slowly_is_never_wrong(jitter: Jitter, correlation_ns: int | None) -> None:
     """A gate sees few of its values, and what it cannot tell is unproved."""
     spec = DirectionSpec(40 * MS, 20 * MBIT, jitter=replace(jitter, correlation_ns=correlation_ns))
-    for seed in range(3):
+    for seed in range(2):
         proof = gate(star_of(*[LinkSpec(spec, spec)] * 3), seed)
         assert not wrong(proof), (seed, proof.text)
 
 
+def test_a_few_frames_that_a_machine_makes_late_are_not() -> None:
+    late = {"wake_ns": 10_000, "late_wake": {"ratio": 0.02, "ns": 300_000}}
+    for seed in range(3):
+        assert gate(NETWORKS["plain"], seed, noise=late).text == "proved"
+
+
 @pytest.mark.parametrize(
-    ("fault", "kinds"),
+    ("network", "kind", "said"),
     [
-        pytest.param(changed(rate_bps=None), {"rate", "queue"}, id="no-rate"),
-        pytest.param(changed(loss=None), {"loss"}, id="no-loss"),
-        pytest.param(changed(jitter=None), {"jitter"}, id="no-jitter"),
-        pytest.param(
-            lambda name, spec: replace(spec, delay_ns=spec.delay_ns * 9 // 10, jitter=None), {"delay"}, id="early"
-        ),
-        pytest.param(changed(default_queue_frames=10**6), {"queue"}, id="no-limit"),
-        pytest.param(changed(["s1>h1", "s1>h2"], delay_ns=400 * US), {"delay"}, id="400-for-500-us"),
-        pytest.param(changed(["h1>s1"], loss=IndependentLoss(0.04)), {"loss"}, id="twice-the-loss"),
-        pytest.param(changed(["s1>h1"], loss=IndependentLoss(0.02)), {"loss"}, id="loss-where-none-is"),
-        pytest.param(changed(["h1>s1"], jitter=Jitter("uniform", 2 * MS)), {"jitter"}, id="twice-the-jitter"),
-        pytest.param(changed(["s1>h1"], rate_bps=11 * MBIT), {"rate"}, id="a-tenth-faster"),
-        pytest.param(changed(["s1>h1"], default_queue_frames=150), {"queue"}, id="a-shorter-queue"),
-        pytest.param(changed(["s1>h1"], delay_ns=900 * US), {"delay"}, id="late"),
+        ("two equal", "rate", "unproved:.*: no path is faster: not below "),
+        ("0 us", "delay", "proved:"),
+        ("20 us", "delay", "unproved:.* ms are allowed, more than half of it$"),
+        ("200 us", "delay", "unproved:.* ms are allowed, more than half of it$"),
+        ("swapped", "delay", "unproved:.*both directions of every link"),
+        ("little jitter", "jitter", "unproved:.*do not tell it from none$"),
+        ("loss 0.1%", "loss", "unproved:"),
+        ("loss 2%", "loss", "proved:"),
+        ("loss 30%", "loss", "proved:"),
+        ("rare bursts", "loss", "unproved:"),
+        ("bursts", "loss", "unproved:.*lost in bursts is not told$"),
+        ("all lost", "loss", "proved:"),
+        ("all lost", "delay", "unproved:.*: too few frames arrived$"),
+        ("all lost", "rate", "unproved:.*: every frame is lost$"),
+        ("all lost", "queue", "unproved:.*: every frame is lost$"),
+        ("short queues", "rate", "unproved:.*: it is told only where a rate is "),
+        ("no queue", "rate", "unproved:.*: its queue takes no second frame$"),
+        ("overhead 10M", "rate", "proved:"),
+        ("overhead 100M", "rate", "proved:"),
+        ("overhead 1000M", "rate", r"unproved:.*: what a frame takes besides \(24 bytes\) is told only where"),
     ],
 )
-def test_a_fault_is_caught(fault: Fault, kinds: set[str]) -> None:
-    proof = gate(IMPAIRED, 3, fault)
-    assert {kind for _, kind in wrong(proof)} >= kinds, proof.text
+def test_what_the_samples_cannot_decide_is_unproved(network: str, kind: str, said: str) -> None:
+    proof = proof_of(network)
+    assert proof.passed, proof.text
+    assert re.match(said, told(check_of(proof, NAME, kind))), check_of(proof, NAME, kind)
 
 
-@pytest.mark.parametrize("name", ["h3>s1", "s1>h3"])
-def test_a_limit_where_none_is_shows_at_the_direction_itself(name: str) -> None:
-    assert name in {subject for subject, _ in wrong(gate(IMPAIRED, 3, changed([name], rate_bps=MBIT)))}
+def test_a_direction_that_the_others_cannot_fill_is_proved_to_be_no_slower_than_they_are() -> None:
+    """Its trains take as long as the slowest direction on their way, and the next ones wait for them."""
+    proof = proof_of("one fast")
+    assert not wrong(proof), proof.text
+    for name in ("h4>s1", "s1>h4"):
+        assert re.match("unproved:.*: no path is faster: not below ", told(check_of(proof, name, "rate")))
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def of_jitter(**values: Any) -> Fault:
+    """Jitter is another one where there is some."""
+    return lambda name, spec: replace(spec, jitter=Jitter("uniform", MS, **values)) if spec.jitter else spec
+
+
+def early(name: str, spec: DirectionSpec) -> DirectionSpec:
+    return replace(spec, delay_ns=spec.delay_ns * 9 // 10, jitter=None)
+
+
+def make_up(name: str, spec: DirectionSpec) -> DirectionSpec:
+    return replace(spec, delay_ns=spec.delay_ns + {"h1>s1": MS, "s1>h2": -MS}.get(name, 0))
+
+
+def shared(share: float, mbit: int = 1000) -> Fault:
+    return changed([NAME], rate_bps=round(mbit * MBIT * share))
+
+
+@pytest.mark.parametrize(
+    ("network", "seed", "fault", "found"),
+    [
+        ("impaired", 3, changed(rate_bps=None), {"rate", "queue"}),
+        ("impaired", 3, changed(loss=None), {"loss"}),
+        ("impaired", 3, changed(jitter=None), {"jitter"}),
+        ("impaired", 3, early, {"delay"}),
+        ("impaired", 3, changed(default_queue_frames=10**6), {"queue"}),
+        ("impaired", 3, changed(["s1>h1", "s1>h2"], delay_ns=400 * US), {"delay"}),
+        ("impaired", 3, changed([NAME], loss=IndependentLoss(0.04)), {"loss"}),
+        ("impaired", 3, changed(["s1>h1"], loss=IndependentLoss(0.02)), {"loss"}),
+        ("impaired", 3, changed([NAME], jitter=Jitter("uniform", 2 * MS)), {"jitter"}),
+        ("impaired", 3, changed(["s1>h1"], rate_bps=11 * MBIT), {"rate"}),
+        ("impaired", 3, changed(["s1>h1"], default_queue_frames=150), {"queue"}),
+        ("impaired", 3, changed(["s1>h1"], delay_ns=900 * US), {"delay"}),
+        ("impaired", 3, changed(["h3>s1"], rate_bps=MBIT), {"h3>s1"}),
+        ("impaired", 3, changed(["s1>h3"], rate_bps=MBIT), {"s1>h3"}),
+        ("overhead one way", 1, changed(overhead_bytes=0), {"s1>h1 rate", "s1>h2 rate", "s1>h3 rate"}),
+        ("overhead 10M", 1, changed(overhead_bytes=0), {"h1>s1 rate", "s1>h1 rate"}),
+        ("overhead 100M", 1, changed(overhead_bytes=0), {"h1>s1 rate", "s1>h1 rate"}),
+        ("equal", 2, changed([NAME], rate_bps=None), {"h1>s1 rate"}),
+        ("equal", 2, changed([NAME], rate_bps=8 * MBIT), {"h1>s1 rate"}),
+        ("equal", 2, changed(["s1>h1"], rate_bps=None), {"s1>h1 rate"}),
+        ("equal", 2, changed(["s1>h1"], rate_bps=8 * MBIT), {"s1>h1 rate"}),
+        ("two equal", 1, changed([NAME], rate_bps=9 * MBIT), {"h1>s1 rate"}),
+        ("one fast", 1, changed(["h4>s1"], rate_bps=5 * MBIT), {"h4>s1 rate"}),
+        ("plain", 1, changed([NAME], loss=IndependentLoss(1.0)), {"h1>s1 loss", "h1>s1 loss: 999 of 999 lost"}),
+        ("plain", 2, changed([NAME], jitter=Jitter("uniform", MS)), {"h1>s1 delay: a tenth of the frames is early"}),
+        ("300 us", 1, changed([NAME], delay_ns=150 * US), {"h1>s1 delay"}),
+        ("300 us", 1, changed([NAME], delay_ns=450 * US), {"h1>s1 delay"}),
+        *((f"{mbit}M", 1, shared(share, mbit), {"h1>s1 rate"}) for mbit in (10, 100, 1000) for share in (0.95, 1.05)),
+        ("1000M", 1, shared(1.03), {"h1>s1 rate"}),
+        ("jitter", 3, of_jitter(correlation_ns=50 * MS), {"h1>s1 jitter"}),
+        *(("jitter", seed, of_jitter(reorder=True), {"h1>s1 jitter"}) for seed in range(1, 4)),
+        *(("reordering", seed, of_jitter(), {"h1>s1 jitter"}) for seed in range(1, 4)),
+    ],
+)
+def test_a_fault_is_caught(network: str, seed: int, fault: Fault, found: set[str]) -> None:
+    proof = gate(NETWORKS[network], seed, fault)
+    seen = {
+        text for check in proof.of("wrong") for text in (check.subject, check.kind, f"{check.subject} {check.kind}")
+    }
+    seen |= {
+        f"{check.subject} {check.kind}: {text}" for check in proof.of("wrong") for text in (check.measured, check.why)
+    }
+    assert seen >= found, proof.text
+
+
+@pytest.mark.parametrize(
+    ("network", "fault", "named"),
+    [
+        ("plain", changed(["h2>s1"], delay_ns=4 * MS), {"h2>s1"}),
+        ("plain", changed(["s1>h3"], delay_ns=2_900 * US), {"s1>h3"}),
+        ("plain", changed(["s1>h2"], rate_bps=50 * MBIT), {"s1>h2"}),
+        ("plain", changed([NAME], loss=IndependentLoss(0.05)), {NAME}),
+        ("plain", make_up, {NAME, "s1>h2"}),
+        # Only one path crosses both.
+        ("one and free", changed([NAME], delay_ns=2 * MS), {"h1>s1>h2"}),
+    ],
+)
+def test_only_the_directions_at_fault_are_named(network: str, fault: Fault, named: set[str]) -> None:
+    assert {subject for subject, _ in wrong(gate(NETWORKS[network], 5, fault))} == named
 
 
 def test_swapped_directions_are_caught_on_each_link() -> None:
-    specs = {hop.name: hop.spec for hop in plan_gate(IMPAIRED).hops}
+    specs = {hop.name: hop.spec for hop in plan_gate(NETWORKS["impaired"]).hops}
 
     def swap(name: str, spec: DirectionSpec) -> DirectionSpec:
         sender, receiver = name.split(">")
         return specs[f"{receiver}>{sender}"] if "h1" in name else spec
 
-    proof = gate(IMPAIRED, 3, swap)
-    assert wrong(proof) >= {(name, kind) for name in ("h1>s1", "s1>h1") for kind in ("delay", "rate")}
-    assert not wrong(proof) & {(name, kind) for name in ("h2>s1", "s1>h2") for kind in ("delay", "loss", "rate")}
+    found = wrong(gate(NETWORKS["impaired"], 3, swap))
+    assert found >= {(name, kind) for name in (NAME, "s1>h1") for kind in ("delay", "rate")}
+    assert not found & {(name, kind) for name in ("h2>s1", "s1>h2") for kind in ("delay", "loss", "rate")}
+
+
+def test_frames_of_one_direction_that_are_late_are_wrong() -> None:
+    """A fifth of them: median and lowest tenth were as configured. Fewer where jitter cannot make them so late."""
+    proof = gate(NETWORKS["plain"], 1, delayed=[("h1", 0.2, 10 * MS)])
+    assert {subject for subject, kind in wrong(proof) if kind == "delay"} == {NAME}, proof.text
+    assert "frames are late" in check_of(proof, NAME, "delay").why
+    assert (NAME, "jitter") in wrong(gate(NETWORKS["jitter"], 1, delayed=[("h1", 0.1, 10 * MS)]))
+
+
+def test_frames_that_overtake_where_order_is_kept_are_wrong_however_few_values_there_are() -> None:
+    fault = changed([NAME, "h2>s1"], jitter=replace(SLOW_JITTER, reorder=True))
+    proof = gate(NETWORKS["slow jitter"], 1, fault)
+    assert check_of(proof, NAME, "jitter").measured.endswith("frames overtook one")
+
+
+@pytest.mark.parametrize(("network", "fault"), [("1000M", shared(0.97)), ("machine's limit", shared(0.5, 10_000))])
+def test_a_rate_that_a_busy_machine_may_have_made_lower_is_neither_wrong_nor_proved(network: str, fault: Fault) -> None:
+    """976.9 Mbit/s of 1000 in two gates, on two cores that compiled: the run was refused."""
+    assert check_of(gate(NETWORKS[network], 1, fault), NAME, "rate").verdict == "unproved"
 
 
 @pytest.mark.parametrize(
-    ("fault", "name"),
-    [
-        (changed(["h2>s1"], delay_ns=4 * MS), "h2>s1"),
-        (changed(["s1>h3"], delay_ns=2_900 * US), "s1>h3"),
-        (changed(["s1>h2"], rate_bps=50 * MBIT), "s1>h2"),
-        (changed(["h1>s1"], loss=IndependentLoss(0.05)), "h1>s1"),
-    ],
+    ("limits", "capacity"),
+    [({"queue_frames": 20}, 20), ({"queue_bytes": 60_000}, 39), ({"queue_frames": 100, "queue_bytes": 10**6}, 100)],
 )
-def test_only_the_direction_at_fault_is_named(fault: Fault, name: str) -> None:
-    assert {subject for subject, _ in wrong(gate(PLAIN, 5, fault))} == {name}
-
-
-@pytest.mark.parametrize("direction", ["h1>s1", "s1>h1"])
-@pytest.mark.parametrize("values", [{"rate_bps": None}, {"rate_bps": 8 * MBIT}])
-def test_a_rate_shows_where_all_links_are_alike(direction: str, values: dict[str, int | None]) -> None:
-    assert (direction, "rate") in wrong(gate(EQUAL, 2, changed([direction], **values)))
-
-
-def test_two_hosts_on_equal_links_prove_no_rate_but_that_it_is_not_lower() -> None:
-    topology = star_of(*[LinkSpec.symmetric(MS, 10 * MBIT)] * 2)
-    check = check_of(gate(topology), "h1>s1", "rate")
-    assert check.verdict == "unproved" and check.why.startswith("no path is faster: not below "), check
-    lower = gate(topology, 1, changed(["h1>s1"], rate_bps=9 * MBIT))
-    assert check_of(lower, "h1>s1", "rate").verdict == "wrong"
-
-
-def test_a_direction_that_the_others_cannot_fill_is_proved_to_be_no_slower_than_they_are() -> None:
-    """Its trains take as long as the slowest direction on their way, and the next ones wait for them."""
-    topology = star_of(*[LinkSpec.symmetric(MS, 10 * MBIT)] * 3, LinkSpec.symmetric(0, 1000 * MBIT))
-    proof = gate(topology)
-    assert not wrong(proof), proof.text
-    for name in ("h4>s1", "s1>h4"):
-        check = check_of(proof, name, "rate")
-        assert check.verdict == "unproved" and check.why.startswith("no path is faster: not below "), check
-    assert ("h4>s1", "rate") in wrong(gate(topology, 1, changed(["h4>s1"], rate_bps=5 * MBIT)))
-
-
-def test_two_directions_that_only_one_path_crosses_are_named_together() -> None:
-    topology = star_of(LinkSpec.symmetric(3 * MS, 100 * MBIT), FREE)
-    proof = gate(topology, 1, changed(["h1>s1"], delay_ns=2 * MS))
-    assert wrong(proof) == {("h1>s1>h2", "delay")}
-
-
-@pytest.mark.parametrize(
-    ("loss", "verdict"),
-    [
-        (IndependentLoss(0.001), "unproved"),
-        (IndependentLoss(0.02), "proved"),
-        (IndependentLoss(0.3), "proved"),
-        (GilbertElliottLoss(0.001, 0.1), "unproved"),
-        (IndependentLoss(1.0), "proved"),
-    ],
-    ids=str,
-)
-def test_what_the_samples_cannot_decide_is_unproved(loss: Loss, verdict: str) -> None:
-    link = LinkSpec(DirectionSpec(MS, 10 * MBIT, loss=loss), DirectionSpec(MS, 10 * MBIT))
-    proof = gate(star_of(link, LinkSpec.symmetric(MS, 10 * MBIT), FREE))
-    check = check_of(proof, "h1>s1", "loss")
-    assert check.verdict == verdict, check
-    # A host that no frame leaves is known to no switch: those for it are flooded, and take their share of other links.
-    assert proof.passed or loss.mean_ratio == 1
-    if verdict == "unproved":
-        assert f"loss of h1>s1 ({loss.mean_ratio * 100:g} %)" in proof.text
-
-
-def test_a_path_that_loses_everything_proves_no_delay_and_is_as_configured() -> None:
-    link = LinkSpec(DirectionSpec(MS, 10 * MBIT, loss=IndependentLoss(1.0)), DirectionSpec(MS, 10 * MBIT))
-    proof = gate(star_of(link, FREE))
-    assert proof.passed
-    check = check_of(proof, "h1>s1", "delay")
-    assert (check.verdict, check.why) == ("unproved", "too few frames arrived")
-    assert check_of(proof, "h1>s1", "rate").why == check_of(proof, "h1>s1", "queue").why == "every frame is lost"
-
-
-def test_a_link_that_is_down_is_wrong() -> None:
-    proof = gate(PLAIN, 1, changed(["h1>s1"], loss=IndependentLoss(1.0)))
-    assert ("h1>s1", "loss") in wrong(proof)
-    assert check_of(proof, "h1>s1", "loss").measured == "999 of 999 lost"
-
-
-def test_jitter_that_spreads_less_than_a_machine_is_late_is_unproved() -> None:
-    tiny = LinkSpec(DirectionSpec(MS, 10 * MBIT, jitter=Jitter("uniform", 50 * US)), DirectionSpec(MS))
-    check = check_of(gate(star_of(tiny, FREE, FREE)), "h1>s1", "jitter")
-    assert check.verdict == "unproved" and check.why.endswith("do not tell it from none")
-
-
-def test_jitter_that_nobody_configured_makes_a_tenth_of_the_frames_early() -> None:
-    proof = gate(PLAIN, 2, changed(["h1>s1"], jitter=Jitter("uniform", MS)))
-    check = check_of(proof, "h1>s1", "delay")
-    assert (check.verdict, check.why) == ("wrong", "a tenth of the frames is early")
-
-
-def test_a_sender_that_paused_in_every_train_proves_no_rate() -> None:
-    plan = plan_gate(PLAIN)
-    times = list(carry(plan, 1))
-    for train in plan.rates["h1>s1"]:
-        (stream,) = train.streams
-        sent = [at + (MS * 5 if number >= 5 else 0) for number, at in enumerate(times[stream].sent_ns)]
-        times[stream] = replace(times[stream], sent_ns=sent)
-    proof = NetworkProof("before", verdicts(plan, times, EMULATOR))
-    check = check_of(proof, "h1>s1", "rate")
-    assert (check.verdict, check.why) == ("unproved", "the sender was too slow")
-    assert proof.passed
-
-
-def test_a_sender_that_filled_no_queue_proves_no_limit() -> None:
-    plan = plan_gate(PLAIN)
-    times = list(carry(plan, 1))
-    (stream,) = plan.queues["h1>s1"].streams
-    few = times[stream]
-    times[stream] = Times(500, 500, few.sent_ns[:500], few.delay_ns[:500])
-    check = check_of(NetworkProof("before", verdicts(plan, times, EMULATOR)), "h1>s1", "queue")
-    assert (check.verdict, check.why) == ("unproved", "the sender was too slow to fill it")
-
-
-@pytest.mark.parametrize("rate", [100 * MBIT, 10_000 * MBIT])
-def test_a_machine_that_is_too_slow_for_a_rate_proves_none(rate: int) -> None:
-    topology = star_of(*[LinkSpec.symmetric(MS, rate)] * 2, FREE)
-    proof = gate(topology, 1, changed(["h1>s1"], rate_bps=rate // 2))
-    check = check_of(proof, "h1>s1", "rate")
-    assert check.verdict == ("wrong" if rate == 100 * MBIT else "unproved"), check
-
-
-@pytest.mark.parametrize(
-    ("spec", "capacity"),
-    [
-        (DirectionSpec(MS, 10 * MBIT, queue_frames=20), 20),
-        (DirectionSpec(MS, 10 * MBIT, queue_bytes=60_000), 39),
-        (DirectionSpec(MS, 10 * MBIT, queue_frames=100, queue_bytes=10**6), 100),
-    ],
-)
-def test_queue_limits_in_frames_and_bytes_are_told(spec: DirectionSpec, capacity: int) -> None:
-    topology = star_of(LinkSpec(spec, DirectionSpec(MS, 10 * MBIT)), FREE, FREE)
-    check = check_of(gate(topology), "h1>s1", "queue")
+def test_queue_limits_in_frames_and_bytes_are_told(limits: dict[str, int], capacity: int) -> None:
+    check = check_of(gate(one(**limits)), NAME, "queue")
     assert check.verdict == "proved" and abs(float(check.measured.split()[0]) - capacity) <= 4, check
-    half = gate(topology, 1, changed(["h1>s1"], queue_frames=capacity // 2))
-    assert check_of(half, "h1>s1", "queue").verdict == "wrong"
-
-
-def test_a_queue_that_takes_no_full_frame_proves_no_rate() -> None:
-    topology = star_of(
-        LinkSpec(DirectionSpec(MS, 10 * MBIT, queue_bytes=1000), DirectionSpec(MS, 10 * MBIT)), FREE, FREE
-    )
-    proof = gate(topology)
-    check = check_of(proof, "h1>s1", "rate")
-    assert (check.verdict, check.why) == ("unproved", "its queue takes no second frame")
-    assert proof.passed, proof.text
+    half = gate(one(**limits), 1, changed([NAME], queue_frames=capacity // 2))
+    assert check_of(half, NAME, "queue").verdict == "wrong"
 
 
 def test_a_queue_takes_what_waits_and_what_goes_on_meanwhile() -> None:
     assert fits([0] * 50, 1000.0, 10) == 11  # one is being sent
     assert fits(list(range(0, 50_000, 1000)), 1000.0, 1) == 50  # as fast as they are sent
     assert fits(list(range(0, 50_000, 500)), 1000.0, 10) == 60
+
+
+# --- frames that the machine made late --------------------------------------------------------------------------------
+# A link as configured is not refused for them, and no wrong one is passed. The figures are those of gates over 50 hosts
+# on two cores: of three trains of 10 ms, one had its first frame 1.14 ms late and was measured at 1126 Mbit/s, one was
+# left out since its sender had paused, and one had 1003 Mbit/s.
+
+
+def few_trains(network: str = "1000M", count: int = 3, name: str = NAME) -> GatePlan:
+    """A plan with as few trains of a direction as a large network has time for."""
+    plan = plan_gate(NETWORKS[network])
+    del plan.rates[name][count:]
+    return plan
+
+
+def arrival_ns(plan: GatePlan, train: Train) -> int:
+    """When the first frame of a train is due."""
+    stream = plan.streams[train.streams[0]]
+    return stream.start_ns + sum(hop.spec.delay_ns for hop in plan.paths[stream.sender, stream.receiver])
+
+
+def heads(plan: GatePlan, indices: Sequence[int], length_ns: int = 1150 * US, name: str = NAME) -> list[Stall]:
+    """The emulator stands still as the first frames of these trains are due."""
+    begins = [arrival_ns(plan, plan.rates[name][index]) - 10 * US for index in indices]
+    return [(begin, begin + length_ns) for begin in begins]
+
+
+def paused(times: Times) -> Times:
+    """Their sender stops for 5 ms."""
+    return replace(times, sent_ns=[at + (5 * MS if number >= 5 else 0) for number, at in enumerate(times.sent_ns)])
+
+
+def burst(times: Times, frames: int = 40, frame_ns: int = 12_112) -> Times:
+    """Behind a token bucket, which no link has: after a pause, so many frames take no time."""
+    earlier = [min(number, frames) * frame_ns for number in range(len(times.delay_ns))]
+    return replace(times, delay_ns=[delay - by for delay, by in zip(times.delay_ns, earlier, strict=True)])
+
+
+def judge(
+    plan: GatePlan,
+    fault: Fault = as_configured,
+    stalls: Sequence[Stall] = (),
+    spoil: Mapping[int, Any] | None = None,
+) -> NetworkProof:
+    """A gate; ``spoil``: what else becomes of the times of a stream."""
+    times = list(carry(plan, 1, fault, stalls=stalls))
+    for stream, change in (spoil or {}).items():
+        times[stream] = change(times[stream])
+    return NetworkProof("before", verdicts(plan, times, EMULATOR))
+
+
+def streams(plan: GatePlan, indices: Sequence[int] | None = None) -> list[int]:
+    trains = plan.rates[NAME] if indices is None else [plan.rates[NAME][index] for index in indices]
+    return [stream for train in trains for stream in train.streams]
+
+
+@pytest.mark.parametrize(
+    ("late", "pauses", "verdict", "why"),
+    [
+        ([1], [2], "proved", ""),  # was 1065 Mbit/s, the mean of both, and wrong
+        ([0, 1], [], "unproved", "the first frames of 2 of 3 trains were late"),  # was 1126 Mbit/s and wrong
+        ([0], [1, 2], "unproved", "the first frames of 1 of 1 trains were late"),
+        ([0, 1, 2], [], "unproved", "the first frames of 3 of 3 trains were late"),
+        ([], [0, 1, 2], "unproved", "the sender was too slow"),
+    ],
+)
+def test_trains_whose_first_frames_were_late_are_not_faster(
+    late: list[int], pauses: list[int], verdict: str, why: str
+) -> None:
+    plan = few_trains()
+    proof = judge(plan, stalls=heads(plan, late), spoil=dict.fromkeys(streams(plan, pauses), paused))
+    check = check_of(proof, NAME, "rate")
+    assert (check.verdict, check.why) == (verdict, why), check
+    assert not wrong(proof), proof.text
+
+
+def test_a_network_that_delays_the_beginning_of_every_train_is_never_proved() -> None:
+    plan = plan_gate(NETWORKS["1000M"])
+    check = check_of(judge(plan, stalls=heads(plan, range(len(plan.rates[NAME])))), NAME, "rate")
+    assert (check.verdict, check.values["late"]) == ("unproved", len(plan.rates[NAME])), check
+
+
+@pytest.mark.parametrize(
+    ("share", "late"), [(0.95, []), (0.95, [1]), (1.03, []), (1.03, [1]), (1.05, []), (1.05, [1]), (1.05, [0, 1])]
+)
+def test_a_wrong_rate_is_wrong_also_where_first_frames_were_late(share: float, late: list[int]) -> None:
+    plan = few_trains()
+    proof = judge(plan, shared(share), heads(plan, late, 250 * US))
+    assert check_of(proof, NAME, "rate").verdict == "wrong", check_of(proof, NAME, "rate")
+
+
+@pytest.mark.parametrize("late", [[], [1]])
+def test_a_link_that_lets_bursts_through_is_too_fast(late: list[int]) -> None:
+    """Its first frames are in time, and those after them are early."""
+    plan = few_trains()
+    proof = judge(plan, stalls=heads(plan, late), spoil=dict.fromkeys(streams(plan), burst))
+    assert check_of(proof, NAME, "rate").verdict == "wrong"
+
+
+def test_trains_of_several_senders_are_not_faster_for_late_first_frames() -> None:
+    plan = few_trains("equal, fast", 2, "s1>h1")
+    assert len(plan.rates["s1>h1"][0].streams) == 2
+    assert check_of(judge(plan), "s1>h1", "rate").verdict == "proved"
+    proof = judge(plan, stalls=heads(plan, [1], name="s1>h1"))
+    assert not wrong(proof), proof.text
+    faster = judge(plan, changed(["s1>h1"], rate_bps=1050 * MBIT), heads(plan, [1], 250 * US, "s1>h1"))
+    assert check_of(faster, "s1>h1", "rate").verdict == "wrong"
+
+
+def test_what_jitter_may_do_to_a_first_frame_is_not_late() -> None:
+    spec = DirectionSpec(3 * MS, 20 * MBIT, jitter=Jitter("uniform", 200 * US))
+    proof = gate(star_of(*[LinkSpec(spec, DirectionSpec(3 * MS, 100 * MBIT))] * 3, FREE))
+    assert check_of(proof, NAME, "rate").values["late"] == 0
+
+
+def test_two_trains_that_say_otherwise_prove_nothing() -> None:
+    """One ended late: 1000 and 918 Mbit/s, whose mean was wrong."""
+    plan = few_trains(count=2)
+    end_ns = arrival_ns(plan, plan.rates[NAME][1]) + 10 * MS
+    check = check_of(judge(plan, stalls=[(end_ns - 500 * US, end_ns + MS)]), NAME, "rate")
+    assert (check.verdict, check.why) == ("unproved", "one half of its trains says otherwise than the other"), check
+    assert check_of(judge(plan, shared(0.9)), NAME, "rate").verdict == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("more", "stall_ns", "verdict"),
+    [
+        (0, 0, "proved"),
+        (0, 5 * MS, "proved"),
+        (350, 0, "wrong"),
+        (350, 5 * MS, "unproved"),  # of 363 frames too many, first frames 6.8 ms late
+        (900_000, 2 * MS, "wrong"),
+        (-350, 5 * MS, "wrong"),  # fewer do not fit for that
+    ],
+)
+def test_more_frames_than_fit_are_explained_by_as_long_a_stall(more: int, stall_ns: int, verdict: str) -> None:
+    plan = plan_gate(NETWORKS["1000M"])
+    begin = arrival_ns(plan, plan.queues[NAME])
+    fault = changed([NAME], queue_frames=2000 + more)
+    check = check_of(judge(plan, fault, [(begin, begin + stall_ns)] if stall_ns else []), NAME, "queue")
+    assert check.verdict == verdict, check
+
+
+# --- what else is in the times of a gate ------------------------------------------------------------------------------
+
+
+def test_trains_that_tell_nothing_are_unproved_with_the_reason() -> None:
+    plan = few_trains()
+    nothing = {stream: lambda of: Times(of.sent, 0, of.sent_ns, [-1] * of.sent) for stream in streams(plan)}
+    assert check_of(judge(plan, spoil=nothing), NAME, "rate").why == "too few frames arrived"
+    (queue,) = plan.queues[NAME].streams
+    proof = judge(plan, spoil={queue: lambda of: Times(500, 500, of.sent_ns[:500], of.delay_ns[:500])})
+    check = check_of(proof, NAME, "queue")
+    assert (check.verdict, check.why) == ("unproved", "the sender was too slow to fill it")
+
+
+def test_one_path_that_is_off_is_named_where_no_direction_is() -> None:
+    plan = plan_gate(NETWORKS["plain"])
+    later = {plan.delays["h1", "h2"]: lambda of: replace(of, delay_ns=[delay + MS for delay in of.delay_ns])}
+    assert wrong(judge(plan, spoil=later)) == {("h1>s1>h2", "delay")}
 
 
 @pytest.mark.parametrize(
@@ -275,25 +500,110 @@ def test_what_is_allowed_follows_from_the_kind_of_links_or_from_the_user(
 
 
 def test_a_tolerance_of_nothing_makes_every_delay_wrong() -> None:
-    plan = plan_gate(PLAIN)
+    plan = plan_gate(NETWORKS["plain"])
     proof = NetworkProof("before", verdicts(plan, carry(plan, 1), allowed_for("emulator", Tolerance(1, 0.0))))
     assert {kind for _, kind in wrong(proof)} == {"delay"} and len(wrong(proof)) == 8
 
 
-def measured(topology: Topology) -> Gate:
-    plan: GatePlan = plan_gate(topology)
-    times = carry(plan, 1, as_configured)
-    allowed: Allowed = EMULATOR
-    return Gate(NetworkProof("before", verdicts(plan, times, allowed)), plan, times, topology)
-
-
 def test_the_record_has_round_trips_and_every_delay() -> None:
-    found = measured(IMPAIRED)
-    expected_ns = IMPAIRED.expected_rtt_ns("h1", "h3")
-    assert abs((found.rtt_ns("h1", "h3") or 0) - expected_ns) < 300 * US
+    topology = NETWORKS["impaired"]
+    plan = plan_gate(topology)
+    times = carry(plan, 1)
+    found = Gate(NetworkProof("before", verdicts(plan, times, EMULATOR)), plan, times, topology)
+    assert abs((found.rtt_ns("h1", "h3") or 0) - topology.expected_rtt_ns("h1", "h3")) < 300 * US
     record = found.to_json()
     assert {(pair["a"], pair["b"]) for pair in record["pairs"]} == {("h1", "h2"), ("h1", "h3"), ("h2", "h3")}
     path = next(path for path in record["paths"] if (path["a"], path["b"]) == ("h1", "h3"))
     assert path["sent"] > 2000 and 0.005 < path["lost"] / path["sent"] < 0.06
     assert len(path["delays_ns"]) > 100 and min(path["delays_ns"]) >= 2 * MS
     assert {check["kind"] for check in record["checks"] if check["verdict"] != "proved"} == {"rate"}
+
+
+NO_ROOM = {"refused": 14_419, "error": "no buffer space available"}
+
+
+@pytest.mark.parametrize(
+    ("host", "step_ns", "links", "why"),
+    [
+        ({}, 0, "emulator", None),
+        ({}, 400_000, "emulator", None),  # slewed by 0.05 % within about a second
+        ({"ring_lost": 3}, 0, "emulator", "3 frames were lost at h2, since the prober had no room for them"),
+        (NO_ROOM, 0, "emulator", "the kernel did not send 14419 frames of h2 (no buffer space available)"),
+        (NO_ROOM, 0, "netem", None),  # dropped by the queue at its host
+        ({}, -5_000_000, "emulator", "the machine's clock was set by 5.000 ms"),
+    ],
+)
+def test_what_spoils_a_gate_is_no_fault_of_a_link(
+    monkeypatch: pytest.MonkeyPatch, host: Mapping[str, Any], step_ns: int, links: str, why: str | None
+) -> None:
+    """Frames pass by the hosts' own queues where the emulator carries the links."""
+
+    def ask(verb: str, request: Any, *rest: Any) -> dict[str, Any]:
+        assert request["bypass_qdisc"] is (links == "emulator")
+        fine = {"warm": True, "ring_lost": 0, "refused": 0}
+        hosts = [{"name": of["name"], **fine, **(host if of["name"] == "h2" else {})} for of in request["hosts"]]
+        streams = [{"sent": 0, "received": 0} for _ in request["streams"]]
+        return {"streams": streams, "hosts": hosts, "clock_step_ns": step_ns}
+
+    monkeypatch.setattr(gate_module, "ask", ask)
+    names = ("h1", "h2", "h3", "h4")
+    assert measure_gate(NETWORKS["plain"], dict.fromkeys(names, 1), links=links).spoiled == why
+
+
+# --- a search over machines and faults --------------------------------------------------------------------------------
+# No noise makes a healthy network wrong, and no gate proves what is not there.
+
+SEEDS = chosen(1000 if os.environ.get("CONTAINERNET_ENV_SEEDS") == "long" else 15)
+SEARCHED = ("plain", "1000M", "equal", "impaired")
+
+
+def scaled(field: str, ratio: float) -> Fault:
+    def fault(name: str, spec: DirectionSpec) -> DirectionSpec:
+        held = getattr(spec, field) or (field == "queue_frames" and spec.default_queue_frames)
+        jitter = None if field == "delay_ns" and ratio < 1 else spec.jitter  # a delay below the jitter is none
+        return replace(spec, **{field: round(held * ratio), "jitter": jitter}) if name == NAME and held else spec
+
+    return fault
+
+
+FAULTS: dict[str, tuple[Property, Fault]] = {
+    "no rate": ("rate", changed([NAME], rate_bps=None)),
+    "a tenth faster": ("rate", scaled("rate_bps", 1.1)),
+    "half the rate": ("rate", scaled("rate_bps", 0.5)),
+    "twice the delay": ("delay", scaled("delay_ns", 2)),
+    "half the delay": ("delay", scaled("delay_ns", 0.5)),
+    "loss": ("loss", changed([NAME], loss=IndependentLoss(0.1))),
+    "no limit": ("queue", changed([NAME], default_queue_frames=10**6, queue_frames=None)),
+    "half the queue": ("queue", scaled("queue_frames", 0.5)),
+}
+
+
+def drawn(source: random.Random) -> tuple[str, dict[str, Any]]:
+    """A network, and what a machine that the emulator has to itself, more or less, does to it."""
+    noise: Noise = {
+        "read_ns": source.randint(500, 2_500),
+        "write_ns": source.randint(500, 2_500),
+        "wake_ns": source.randint(2_000, 40_000),
+        "late_wake": {"ratio": source.uniform(0, 0.01), "ns": source.randint(0, 300_000)},
+        "overtaken": {"ratio": source.uniform(0, 0.002), "ns": source.randint(0, 200_000)},
+    }
+    begin = source.randint(0, 1_500 * MS)
+    stalls = [(begin, begin + source.randint(0, 5 * MS))] if source.random() < 0.5 else []
+    return source.choice(SEARCHED), {"noise": noise, "stalls": stalls}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_healthy_network_is_never_wrong_whatever_the_machine_does(seed: int) -> None:
+    network, machine = drawn(random.Random(seed))
+    proof = gate(NETWORKS[network], seed, **machine)
+    assert proof.passed, (network, machine, proof.render())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fault_is_wrong_or_unproved_whatever_the_machine_does(seed: int) -> None:
+    source = random.Random(seed)
+    network, machine = drawn(source)
+    fault = source.choice(sorted(FAULTS))
+    kind, change = FAULTS[fault]
+    proof = gate(NETWORKS[network], seed, change, **machine)
+    assert check_of(proof, NAME, kind).verdict != "proved" or wrong(proof), (fault, network, machine, proof.render())

@@ -102,24 +102,18 @@ def test_a_scenario_of_which_nobody_knows_what_was_used_is_not_held_to_be_valid(
     assert [(row["Valid"], row["Reasons"]) for row in bench.rows()] == [("unknown", "usage")]
 
 
-def test_what_a_failed_scenario_used_is_told_too() -> None:
-    bench = Watched(write("w"))
-    bench.server.behave = lambda path, body: Answer(None, "all failed")
-    bench.matrix.run()
-    assert (bench.outcomes[0].machine, bench.outcomes[0].store) == (USED, COUNTED)
+def test_members_of_a_target_that_has_failed_are_not_asked_and_what_was_used_is_told() -> None:
+    for failure, counted in ((None, COUNTED), ("the link emulator ended", None)):
+        bench = Watched(write("w"))
 
+        def fail(path: str, body: dict[str, Any], failure: str | None = failure, bench: Watched = bench) -> Answer:
+            bench.target.failure = failure
+            return Answer(None, "lost")
 
-def test_members_of_a_target_that_has_failed_are_not_asked() -> None:
-    bench = Watched(write("w"))
-
-    def fail(path: str, body: dict[str, Any]) -> Answer:
-        bench.target.failure = "the link emulator ended"
-        return Answer(None, "lost")
-
-    bench.server.behave = fail
-    bench.matrix.run()
-    assert "counted" not in bench.life
-    assert (bench.outcomes[0].machine, bench.outcomes[0].store) == (USED, None)
+        bench.server.behave = fail
+        bench.matrix.run()
+        assert ("counted" in bench.life) == (counted is not None)
+        assert (bench.outcomes[0].machine, bench.outcomes[0].store) == (USED, counted)
 
 
 def test_a_scenario_that_never_ran_used_nothing() -> None:
@@ -159,13 +153,7 @@ def test_profiles_are_taken_of_the_leader_and_kept_with_their_flame_graphs() -> 
     assert ("profiled", "profiles of etcd1 are in profiles/01-w") in bench.events
 
 
-def test_a_member_can_be_named() -> None:
-    bench = Watched(write("w"), profiles=[CPU], member="etcd3")
-    bench.matrix.run()
-    assert list(bench.files) == ["01-w/etcd3-cpu.pb.gz", "01-w/etcd3-cpu.svg"]
-
-
-def test_a_profile_that_cannot_be_taken_is_told_and_costs_nothing() -> None:
+def test_a_member_can_be_named_and_a_profile_that_cannot_be_taken_costs_nothing() -> None:
     bench = Watched(
         write("w"), profiles=[Profile("cpu", "cpu", problem="it hung"), Profile("allocs", "cpu", gzip.compress(b"x"))]
     )
@@ -175,6 +163,9 @@ def test_a_profile_that_cannot_be_taken_is_told_and_costs_nothing() -> None:
         " no flame graph of the allocs profile",
     ]
     assert list(bench.files) == ["01-w/etcd1-allocs.pb.gz"]
+    named = Watched(write("w"), profiles=[CPU], member="etcd3")
+    named.matrix.run()
+    assert list(named.files) == ["01-w/etcd3-cpu.pb.gz", "01-w/etcd3-cpu.svg"]
     dead = Watched(write("w"), profiles=[CPU], member="etcd2")
     dead.cluster.dead = {"etcd2": "etcd2 ended: killed"}
     dead.matrix.run()
@@ -239,12 +230,9 @@ def test_hosts_are_kept_off_the_core_and_the_emulator_carries_the_links() -> Non
     assert {host.cpuset for host in plan.hosts} == {(0, 2, 3)}
     assert {host.cpuset for host in plan_with().hosts} == {()}
     assert plan.notes[0] == "core 1 is kept for the link emulator; members, client and driver use 0, 2, 3"
-
-
-@pytest.mark.parametrize("choice", [{"links": "netem"}, {"engine": "containernet"}])
-def test_a_core_for_an_emulator_that_carries_no_links_is_refused(choice: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="links_cpu keeps a core for the link emulator"):
-        plan_with(links_core=CORE, **choice)
+    for choice in ({"links": "netem"}, {"engine": "containernet"}):
+        with pytest.raises(UsageError, match="links_cpu keeps a core for the link emulator"):
+            plan_with(links_core=CORE, **choice)
 
 
 def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment() -> None:
@@ -272,9 +260,6 @@ def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment
 def test_choices_that_cannot_be(choices: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         prepare(CONFIG, None, quick=True, **choices)  # type: ignore[typeddict-item]
-
-
-def test_profiles_are_kept_in_one_order() -> None:
     plan = prepare(CONFIG, None, quick=True, profile=["mutex", "cpu", "mutex"])
     assert plan.options.profile == ProfileChoice(("cpu", "mutex"))
 
