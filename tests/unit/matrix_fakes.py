@@ -34,31 +34,14 @@ CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 
 
 def write(name: str, key_size: int = 8, val_size: int = 256, total: int = 1000) -> Scenario:
-    return Scenario(
-        name=name,
-        type="write",
-        total=total,
-        clients=10,
-        conns=2,
-        key_size=key_size,
-        val_size=val_size,
-        key_space=total,
-        target="leader",
-    )
+    sizes: dict[str, Any] = {"key_size": key_size, "val_size": val_size, "key_space": total}
+    return Scenario(name=name, type="write", total=total, clients=10, conns=2, target="leader", **sizes)
 
 
 def read(name: str) -> Scenario:
-    return Scenario(
-        name=name,
-        type="read",
-        total=500,
-        clients=10,
-        conns=2,
-        key_size=8,
-        val_size=256,
-        key_space=1000,
-        consistency="l",
-    )
+    """Of the data set."""
+    sizes: dict[str, Any] = {"key_size": 8, "val_size": 256, "key_space": 1000}
+    return Scenario(name=name, type="read", total=500, clients=10, conns=2, consistency="l", **sizes)
 
 
 def result_of(ok: int = 1000, failed: int = 0) -> LoadResult:
@@ -78,6 +61,9 @@ def result_of(ok: int = 1000, failed: int = 0) -> LoadResult:
         percentiles_s=percentiles,
     )
     return LoadResult.from_json(made)
+
+
+GOOD = Answer(result_of(), None)
 
 
 class FakeCluster:
@@ -103,6 +89,9 @@ class FakeCluster:
     def leader_now(self, timeout_s: float, without: Any) -> str | None:
         self.asked += 1
         return self.led_by if self.led_by not in without else None
+
+    def kill(self, *names: str, how: str = "was OOM-killed") -> None:
+        self.dead |= {name: f"{name} {how}" for name in names}
 
     def expect_death(self, name: str) -> None:
         self.expected.add(name)
@@ -233,13 +222,24 @@ class FakeFaults:
 
 
 class FakeServer:
-    """Answers each benchmark by `behave(path, body)`; `cancel` sets `cancelled`."""
+    """Answers each benchmark by `behave(path, body)`, without errors; `cancel` sets `cancelled`."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = clock.Event()
-        self.behave: Callable[[str, dict[str, Any]], Answer] = lambda path, body: Answer(result_of(), None)
+        self.behave: Callable[[str, dict[str, Any]], Answer] = lambda path, body: GOOD
         self.began_ns: int | None = None
+
+    def answer(self, *answers: Answer | Callable[[], object]) -> None:
+        """Each benchmark after the other has such an answer, or what a call gives; the others have no errors."""
+        rest = iter(answers)
+
+        def behave(path: str, body: dict[str, Any]) -> Answer:
+            given = next(rest, GOOD)
+            found = given if isinstance(given, Answer) else given()
+            return found if isinstance(found, Answer) else GOOD
+
+        self.behave = behave
 
     def run(self, path: str, body: dict[str, Any], timeout_s: float) -> Answer:
         self.asked.append((path, body))
@@ -257,11 +257,8 @@ class FakeNet:
 
     def __init__(self) -> None:
         self.asked: list[bool] = []
-        self.seen: dict[str, Any] = {
-            "links": {},
-            "ports": {},
-            "lateness": {"count": 9, "p99_ns": 20_000, "max_ns": 90_000},
-        }
+        lateness = {"count": 9, "p99_ns": 20_000, "max_ns": 90_000}
+        self.seen: dict[str, Any] = {"links": {}, "ports": {}, "lateness": lateness}
 
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         self.asked.append(reset)
@@ -314,12 +311,11 @@ class Bench:
             PlannedScenario(ScheduledScenario(scenario, 1 + scenarios[:index].count(scenario)), False, 1.0)
             for index, scenario in enumerate(scenarios)
         ]
-        dataset = Dataset(8, 256, 1000)
         self.probes: list[tuple[Probe, ScenarioOutcome]] = []
         self.matrix = Matrix(
             self.target,
             planned,
-            dataset,
+            Dataset(8, 256, 1000),
             lambda outcome: self.leave(outcome),
             self.progress,
             self.stop,
@@ -327,6 +323,16 @@ class Bench:
             retries=retries,
             keep_probe=lambda probe, outcome: self.probes.append((probe, outcome)),
         )
+
+    def run(self) -> list[str]:
+        """The errors of the rows that the matrix leaves."""
+        self.matrix.run()
+        return self.errors()
+
+    def fail(self, why: str) -> str:
+        """The testbed fails."""
+        self.target.failure = why
+        return why
 
     def _hear(self, kind: str, text: str, subject: str | None = None) -> None:
         self.events.append((kind, subject))

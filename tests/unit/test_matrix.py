@@ -2,125 +2,224 @@
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.base.errors import Interrupted, RunError
-from containernet_env.base.stop import Stop
-from containernet_env.load.server import Answer
+from containernet_env.base.errors import RunError
+from containernet_env.load.server import Answer, Progress
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
-from containernet_env.runs.follow import WATCH_INTERVAL_S
+from containernet_env.runs.follow import END_TIMEOUT_S, HOST_NEWS_S, WATCH_INTERVAL_S
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
-from tests.unit.matrix_fakes import Bench, read, result_of, write
+from tests.unit.matrix_fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write
 
-pytestmark = pytest.mark.simulated(seeds=10)
+pytestmark = pytest.mark.simulated(seeds=3)
 
 
-def answering(bench: Bench, *answers: Answer) -> None:
-    """Each benchmark after the other has such an answer, and those after them an answer without errors."""
-    rest = iter(answers)
-    bench.server.behave = lambda path, body: next(rest, Answer(result_of(), None))
+def failing(error: str, ok: int = 5) -> Answer:
+    return Answer(result_of(ok, 1000 - ok), error)
+
+
+# --- rows and the data set --------------------------------------------------------------------------------------------
 
 
 def test_every_scenario_leaves_a_row_with_its_settings_and_figures() -> None:
-    bench = Bench(write("w"), read("r"))
-    bench.matrix.run()
-    first, second = bench.rows()
-    names = ("TestType", "KeySize", "Consistency", "Target")
-    assert [first[name] for name in names] == ["write", "8", "-", "leader"]
-    assert [second[name] for name in names] == ["read", "-", "l", "cluster"]
-    figures = ("Total", "Requests/sec", "50%", "99.9%")
-    assert [first[name] for name in figures] == ["10.000000", "100.5000", "0.020000", "0.020000"]
-    names = ("LinkDelay_ms", "Bandwidth_mbps", "Leader", "Error")
-    assert [first[name] for name in names] == ["3", "1000", "etcd1", "-"]
-    assert bench.errors() == ["-", "-"]
+    bench = Bench(write("w"), read("r"), read("r"))
+    assert bench.run() == ["-"] * 3
+    names = ("TestType", "KeySize", "Consistency", "Target", "LoadSeed", "Requests/sec", "50%", "99.9%", "Total")
+    figures = ["100.5000", "0.020000", "0.020000", "10.000000"]
+    assert [[row[name] for name in names] for row in bench.rows()] == [
+        ["write", "8", "-", "leader", "0", *figures],
+        ["read", "-", "l", "cluster", "0", *figures],
+        ["read", "-", "l", "cluster", "1", *figures],
+    ]
+    assert [bench.rows()[0][name] for name in ("LinkDelay_ms", "Bandwidth_mbps", "Leader")] == ["3", "1000", "etcd1"]
+    assert [body.get("loadSeed") for _, body in bench.server.asked] == [None, None, 1], "repetitions have own seeds"
+    # The links' counters are reset before each.
+    assert bench.net.asked == [True, False] * 3
+    assert [outcome.network for outcome in bench.outcomes] == [LinkStatistics(bench.net.seen)] * 3
+    assert bench.findings() == bench.progress.notes == bench.cluster.moves == []
 
 
-def test_each_repetition_has_a_seed_of_its_own_and_all_have_one_data_set() -> None:
-    bench = Bench(read("r"), read("r"))
-    bench.matrix.run()
-    assert [body.get("loadSeed") for _, body in bench.server.asked] == [None, None, 1]
-    assert [row["LoadSeed"] for row in bench.rows()] == ["0", "1"]
+def mixed(name: str) -> Scenario:
+    return replace(read(name), type="mixed", put_ratio=Decimal("0.5"))
 
 
-def test_reads_need_no_load_where_a_write_made_their_keys() -> None:
-    bench = Bench(write("w"), read("r"), read("r2"))
-    bench.matrix.run()
-    assert [path for path, _ in bench.server.asked] == ["/benchmark/write", "/benchmark/read", "/benchmark/read"]
+@pytest.mark.parametrize(
+    ("scenarios", "asked"),
+    [
+        ([write("w"), read("r"), read("r2")], "write read read"),
+        ([read("r"), read("r2")], "LOAD read read"),
+        ([write("other", key_size=4, val_size=64), read("r"), read("r2")], "write LOAD read read"),
+        ([write("few", total=999), read("r")], "write LOAD read"),
+        ([write("w"), write("spoiler", val_size=64), read("r")], "write write LOAD read"),
+        ([mixed("m"), mixed("m2"), read("r")], "LOAD mixed-cancelled mixed read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.simulated()
+def test_the_data_set_is_loaded_once_unmeasured_where_no_write_made_it(scenarios: list[Scenario], asked: str) -> None:
+    bench = Bench(*scenarios)
+    bench.server.answer(*(failing("cancelled") if "cancelled" in word else GOOD for word in asked.split()))
+    errors = bench.run()
+    assert errors == ["cancelled" if "cancelled" in word else "-" for word in asked.split() if word != "LOAD"]
+    loads = [(path, body) for path, body in bench.server.asked if body["clients"] != 10]
+    assert all((body["total"], body["keySize"], body["valSize"]) == (1000, 8, 256) for _, body in loads)
+    made = ["LOAD" if asked in loads else asked[0].removeprefix("/benchmark/") for asked in bench.server.asked]
+    assert made == asked.replace("-cancelled", "").split()
 
 
-@pytest.mark.parametrize("before", [[], [write("other", key_size=4, val_size=64)], [write("few", total=999)]])
-def test_the_data_set_is_loaded_once_unmeasured_where_no_write_made_it(before: list[Scenario]) -> None:
-    bench = Bench(*before, read("r"), read("r2"))
-    bench.matrix.run()
-    loads = bench.server.asked[len(before) :]
-    assert [path for path, _ in loads] == ["/benchmark/write", "/benchmark/read", "/benchmark/read"]
-    assert (loads[0][1]["total"], loads[0][1]["keySize"], loads[0][1]["valSize"]) == (1000, 8, 256)
-    assert len(bench.rows()) == len(before) + 2
+@pytest.mark.simulated()
+def test_the_time_of_a_schedule_is_not_counted_as_taking_too_long() -> None:
+    timed = replace(write("w"), total=None, duration_ns=7200 * 10**9, warmup=Warmup(length_ns=60 * 10**9))
+    slow = replace(write("slow"), rate=Decimal(1), warmup=Warmup(requests=100))
+    bench = Bench(write("w0"), timed, slow)
+    bench.run()
+    assert [body["runTimeout"] for _, body in bench.server.asked] == [1800, 1800 + 7260, 1800 + 1100]
 
 
-def test_a_write_of_the_same_keys_with_other_values_spoils_the_data_set() -> None:
-    bench = Bench(write("w"), write("spoiler", val_size=64), read("r"))
-    bench.matrix.run()
-    assert [path for path, _ in bench.server.asked][-2:] == ["/benchmark/write", "/benchmark/read"]
-    assert len(bench.server.asked) == 4
+# --- what goes wrong: the first benchmark is struck, and each scenario has its error ----------------------------------
+
+EMULATOR = "the link emulator ended"
+GONE = "the Docker engine at unix:///var/run/docker.sock has ended"
+LOAD = "not run: the data set could not be loaded: "
+KILLED_CLIENT = "benchmark-client ended without a report (signal: killed)"
 
 
-def test_a_failed_scenario_leaves_its_reason_and_the_matrix_goes_on() -> None:
-    bench = Bench(write("w"), write("w2"))
-    answering(bench, Answer(result_of(ok=990, failed=10), "10 of 1000 requests failed"))
-    bench.matrix.run()
-    assert bench.errors() == ["10 of 1000 requests failed", "-"]
-    assert bench.rows()[0]["Errors"] == "10"
+def settles(bench: Bench, why: str) -> None:
+    """The failure is known only after a while, when somebody waits for it."""
+    bench.target.settled_failure = lambda: bench.fail(why)
 
 
-def test_a_member_that_dies_is_named_and_left_out_of_later_scenarios() -> None:
-    bench = Bench(write("w"), write("w2"))
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.cluster.dead["etcd2"] = "etcd2 was OOM-killed"
-        return Answer(result_of(), None)
-
-    bench.server.behave = behave
-    bench.matrix.run()
-    assert bench.errors() == ["etcd2 was OOM-killed", "etcd2 was OOM-killed (earlier)"]
-    assert bench.server.asked[1][1]["endpoints"] == "etcd1:2379,etcd3:2379"
+def ends_with_its_engine(bench: Bench) -> None:
+    settles(bench, GONE)
+    bench.cluster.kill("etcd1", how="ended with exit code 0")
 
 
-def killed(*names: str) -> dict[str, str]:
-    return {name: f"{name} was OOM-killed" for name in names}
+def fails_when_asked(bench: Bench) -> None:
+    bench.cluster.answers = lambda timeout_s: not bench.fail(EMULATOR)  # type: ignore[method-assign]
+
+
+def is_silent(bench: Bench) -> None:
+    bench.matrix._members.silent = lambda for_s: ["etcd1", "etcd2"]  # type: ignore[method-assign]
+    bench.cluster.answering = False
+
+
+WRITES, READS = [write("w"), write("w2")], [read("r"), read("r2")]
+STRUCK: dict[str, tuple[list[Scenario], Callable[[Bench], object], Answer, list[str]]] = {
+    "requests fail": (WRITES, lambda bench: None, failing("10 requests failed"), ["10 requests failed", "-"]),
+    "the client is killed": (WRITES, lambda bench: None, Answer(None, KILLED_CLIENT), [KILLED_CLIENT, "-"]),
+    "the data set cannot be loaded": (READS, lambda bench: None, Answer(None, "no leader"), [f"{LOAD}no leader"] * 2),
+    "a member dies": (
+        WRITES,
+        lambda bench: bench.cluster.kill("etcd2"),
+        GOOD,
+        ["etcd2 was OOM-killed", "etcd2 was OOM-killed (earlier)"],
+    ),
+    "the emulator dies, though requests succeeded": (
+        WRITES,
+        lambda bench: bench.fail(EMULATOR),
+        GOOD,
+        [EMULATOR, f"not run: {EMULATOR}"],
+    ),
+    # An engine that ends is named before the deaths that it brings and what they break.
+    "the engine ends": (
+        WRITES,
+        ends_with_its_engine,
+        failing("cancelled"),
+        [f"{GONE}; etcd1 ended with exit code 0; cancelled", f"not run: {GONE}"],
+    ),
+    "the engine ends while the data set loads": (
+        READS,
+        ends_with_its_engine,
+        failing("cancelled"),
+        [f"{LOAD}{GONE}; etcd1 ended with exit code 0; cancelled"] * 2,
+    ),
+    # Requests with short deadlines fail long before the emulator is given up: the cluster was blamed.
+    "the emulator is silent": (
+        WRITES,
+        lambda bench: settles(bench, "the link emulator is silent"),
+        failing("no request succeeded"),
+        ["the link emulator is silent; no request succeeded", "not run: the link emulator is silent"],
+    ),
+    "the emulator dies while the cluster is asked for an answer": (
+        WRITES,
+        fails_when_asked,
+        failing("5 requests failed"),
+        ["5 requests failed", f"not run: {EMULATOR}"],
+    ),
+    # A leader that was stopped: 'no put succeeded for 21s', and nothing of the leader.
+    "members answer nothing": (
+        WRITES,
+        is_silent,
+        failing("no put succeeded"),
+        [
+            "etcd1, etcd2 answer nothing; no put succeeded",
+            "not run: the cluster did not answer within 9 s: etcd1, etcd2 answer nothing",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRUCK)
+def test_what_strikes_the_first_scenario_is_its_error_and_the_others_follow_from_it(name: str) -> None:
+    scenarios, strike, answer, errors = STRUCK[name]
+    bench = Bench(*scenarios)
+    bench.server.answer(lambda: (strike(bench), answer)[1])
+    assert bench.run() == errors
+    # All connections break at once, so the answer is there before the next look: no member_died in events.jsonl.
+    deaths = [subject for kind, subject in bench.events if kind == "member_died"]
+    assert deaths == ([] if "data set" in name else list(bench.cluster.dead))
+    kinds = [kind for kind, _ in bench.events if kind.startswith("scenario")]
+    assert kinds == [
+        kind
+        for error in errors
+        for kind in (["scenario_not_run"] if "not run" in error else ["scenario_began", "scenario_ended"])
+    ]
+
+
+def test_living_members_alone_are_asked_and_one_that_is_to_be_asked_and_dead_leaves_a_row() -> None:
+    bench = Bench(write("w"), replace(read("r"), target="etcd2"), replace(read("r3"), target="etcd3"))
+    bench.cluster.kill("etcd2")
+    earlier = "etcd2 was OOM-killed (earlier)"
+    assert bench.run() == [earlier, f"{earlier}; there is no etcd2 to ask", earlier]
+    assert [body["endpoints"] for _, body in bench.server.asked] == ["etcd1:2379,etcd3:2379"] * 3
+    assert [body.get("targetMember") for _, body in bench.server.asked] == [None, None, "etcd3:2379"]
+
+
+def test_nothing_is_begun_on_a_dead_network() -> None:
+    bench = Bench(read("r"), write("w"))
+    bench.fail(EMULATOR)
+    assert bench.run() == [f"not run: {EMULATOR}"] * 2
+    assert bench.server.asked == []
 
 
 QUORUM = "etcd1 was OOM-killed; etcd3 was OOM-killed"
-LINKS = "the link emulator ended"
 
 
 @pytest.mark.parametrize(
     ("scenarios", "dead", "failure", "grace_s", "errors"),
     [
-        ([write("w")] * 2, killed("etcd1", "etcd3"), None, 2.0, [f"{QUORUM}; cancelled", f"not run: {QUORUM}"]),
-        ([write("w")], killed("etcd1"), None, 2.0, ["etcd1 was OOM-killed; cancelled"]),  # though a quorum lives
-        ([write("w")], {}, LINKS, 0.0, [f"{LINKS}; cancelled"]),
-        ([read("r")] * 2, {}, LINKS, 0.0, [f"not run: the data set could not be loaded: {LINKS}; cancelled"] * 2),
+        (WRITES, ["etcd1", "etcd3"], None, 2.0, [f"{QUORUM}; cancelled", f"not run: {QUORUM}"]),
+        ([write("w")], ["etcd1"], None, 2.0, ["etcd1 was OOM-killed; cancelled"]),  # though a quorum lives
+        ([write("w")], [], EMULATOR, 0.0, [f"{EMULATOR}; cancelled"]),
+        (READS, [], EMULATOR, 0.0, [f"{LOAD}{EMULATOR}; cancelled"] * 2),
     ],
     ids=["quorum", "member", "network", "network while the data set loads"],
 )
 @pytest.mark.parametrize("refused", [False, True], ids=["", "and it cannot be ended early"])
+@pytest.mark.simulated(seeds=10)
 def test_a_benchmark_that_measures_nothing_any_more_is_ended_early(
-    scenarios: list[Scenario],
-    dead: dict[str, str],
-    failure: str | None,
-    grace_s: float,
-    errors: list[str],
-    refused: bool,
+    scenarios: list[Scenario], dead: list[str], failure: str | None, grace_s: float, errors: list[str], refused: bool
 ) -> None:
     bench = Bench(*scenarios)
     cancel = bench.server.cancel
@@ -129,275 +228,285 @@ def test_a_benchmark_that_measures_nothing_any_more_is_ended_early(
         cancel()
         raise RunError("the server is gone")
 
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.cluster.dead, bench.target.failure = dead, failure
+    def strike() -> Answer:
+        bench.cluster.kill(*dead)
+        bench.target.failure = failure
         struck_s = clock.monotonic()
         bench.server.cancelled.wait()
         assert struck_s + grace_s <= clock.monotonic() <= struck_s + grace_s + 2 * WATCH_INTERVAL_S
-        return Answer(result_of(ok=5), "cancelled")
+        return failing("cancelled")
 
     bench.server.cancel = refuse if refused else cancel  # type: ignore[method-assign]
-    bench.server.behave = behave
-    bench.matrix.run()
-    assert bench.errors() == errors
+    bench.server.answer(strike)
+    assert bench.run() == errors
     assert bench.progress.notes == ["the benchmark could not be ended early: the server is gone"] * refused
 
 
-def test_a_dead_link_emulator_stops_the_run_even_if_requests_succeeded() -> None:
+# --- what is silent ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.simulated(seeds=10)
+def test_a_stopped_client_ends_its_scenario_and_the_next_one_runs() -> None:
     bench = Bench(write("w"), write("w2"))
+    bench.server.progress = lambda: Progress(True, 7, 10, 0, 0, client_silent_s=60.0)  # type: ignore[method-assign]
+    bench.server.answer(lambda: bench.server.cancelled.wait() and Answer(None, KILLED_CLIENT))
+    who = "the benchmark client is silent (stopped?)"
+    assert bench.run() == [f"no request has ended for 27 s: {who}; {KILLED_CLIENT}", "-"]
+    assert bench.progress.notes == [f"no request has ended for 14 s: {who}; ended after 27 s"]
+
+
+@pytest.mark.simulated(seeds=10)
+def test_a_stopped_server_ends_its_scenario_and_the_matrix() -> None:
+    """The answer never comes, and a question for the progress takes its whole deadline: neither may hold anybody up."""
+    bench, never = Bench(write("w"), read("r")), clock.Event()
+    bench.server.answer(lambda: never.wait() and None)
+    bench.server.progress = bench.server.cancel = lambda: never.wait() and None  # type: ignore[method-assign]
+    began_s = clock.monotonic()
+    who = "the benchmark server answers nothing"
+    assert bench.run() == [f"no request has ended for 37 s: {who}", f"not run: {who}"]
+    assert clock.monotonic() - began_s == pytest.approx(37.0 + END_TIMEOUT_S, abs=0.05)
+
+
+@pytest.mark.simulated(seeds=10)
+@pytest.mark.parametrize("after_s", [0.1, 0.9, 1.5])
+def test_a_benchmark_host_that_ended_is_named_with_its_reason_and_the_rest_is_not_run(after_s: float) -> None:
+    """The row said 'Remote end closed connection', and the remaining scenarios had none."""
+    bench = Bench(write("w"), write("w2"), read("r"))
+    host = bench.target.client_host = SimpleNamespace(alive=True, ending=lambda: "killed by SIGKILL")
+    broken = "the benchmark server did not answer: Remote end closed connection"
+
+    def end() -> None:
+        clock.sleep(after_s)
+        host.alive = False
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.target.failure = "the link emulator ended"
-        return Answer(result_of(), None)
+        clock.Thread(target=end).start()  # the connection breaks first
+        return Answer(None, broken, lost=True)
 
     bench.server.behave = behave
-    bench.matrix.run()
-    assert bench.errors()[1] == "not run: the link emulator ended"
-    assert "the link emulator ended" in bench.errors()[0]
+    first, *others = bench.run()
+    reason = "the benchmark host ended: killed by SIGKILL"
+    assert first == (broken if after_s > HOST_NEWS_S else reason)
+    assert set(others) <= {broken, reason, f"not run: {reason}"}
+    assert after_s > HOST_NEWS_S or others == [f"not run: {reason}"] * 2
 
 
-GONE = "the Docker engine at unix:///var/run/docker.sock has ended"
+@pytest.mark.simulated()
+def test_a_warm_up_is_no_standstill() -> None:
+    """Of a long warm-up nothing counts as done."""
+    bench, asked = Bench(write("w")), count()
+    bench.server.progress = lambda: Progress(True, 0, 10, 0, next(asked), 0.0)  # type: ignore[method-assign]
+    bench.server.answer(lambda: failing("ended early") if bench.server.cancelled.wait(300) else None)
+    assert bench.run() == ["-"]
 
 
-@pytest.mark.parametrize("first", [write("w"), read("r")])
-def test_an_engine_that_ends_is_named_before_the_deaths_that_it_brings_and_what_they_break(first: Scenario) -> None:
-    bench = Bench(first, write("w2"))
-
-    def settle() -> str:
-        bench.target.failure = GONE  # known just after its containers have ended
-        return GONE
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.cluster.dead["etcd1"] = "etcd1 ended with exit code 0"
-        return Answer(result_of(ok=5), "cancelled")
-
-    bench.target.settled_failure = settle
-    bench.server.behave = behave
-    bench.matrix.run()
-    failed, waiting = bench.errors()
-    assert failed.removeprefix("not run: the data set could not be loaded: ") == (
-        f"{GONE}; etcd1 ended with exit code 0; cancelled"
-    )
-    assert waiting.startswith("not run: ") and GONE in waiting
+@pytest.mark.simulated(seeds=20)
+def test_no_thread_outlives_a_matrix() -> None:
+    """The watch of members ends with it, since an open connection keeps a network namespace; the reader of progress
+    ends by itself."""
+    Bench(write("w")).run()
+    assert "member-watch" not in World.current.threads
+    clock.sleep(1)
+    assert World.current.threads == []
 
 
-def test_nothing_is_begun_on_a_dead_network() -> None:
-    bench = Bench(read("r"), write("w"))
-    bench.target.failure = "the link emulator ended"
-    bench.matrix.run()
-    assert bench.errors() == ["not run: the link emulator ended"] * 2
-    assert bench.server.asked == []
-
-
-def test_a_network_that_dies_while_the_cluster_is_asked_for_an_answer_is_the_reason() -> None:
-    bench = Bench(write("w"), write("w2"))
-    bench.server.behave = lambda path, body: Answer(result_of(ok=5), "5 of 10 requests failed")
-
-    def answers(timeout_s: float) -> bool:
-        bench.target.failure = "the link emulator ended"
-        return False
-
-    bench.cluster.answers = answers  # type: ignore[method-assign]
-    bench.matrix.run()
-    assert bench.errors() == ["5 of 10 requests failed", "not run: the link emulator ended"]
-
-
-def test_a_data_set_that_cannot_be_loaded_leaves_rows_not_run() -> None:
-    bench = Bench(read("r"), read("r2"))
-    bench.server.behave = lambda path, body: Answer(None, "no leader")
-    bench.matrix.run()
-    assert bench.errors() == ["not run: the data set could not be loaded: no leader"] * 2
-
-
-def mixed(name: str) -> Scenario:
-    return replace(read(name), type="mixed", put_ratio=Decimal("0.5"))
-
-
-def test_a_mixed_load_needs_the_data_set_and_leaves_it_as_it_is() -> None:
-    bench = Bench(mixed("m"), mixed("m2"), read("r"))
-    answering(bench, Answer(result_of(), None), Answer(result_of(ok=5), "cancelled"))
-    bench.matrix.run()
-    paths = [path.removeprefix("/benchmark/") for path, _ in bench.server.asked]
-    assert paths == ["write", "mixed", "mixed", "read"]
-    assert bench.errors() == ["cancelled", "-", "-"]
-
-
-def test_the_time_of_a_schedule_is_not_counted_as_taking_too_long() -> None:
-    timed = replace(write("w"), total=None, duration_ns=7200 * 10**9, warmup=Warmup(length_ns=60 * 10**9))
-    slow = replace(write("slow"), rate=Decimal(1), warmup=Warmup(requests=100))
-    bench = Bench(write("w0"), timed, slow)
-    bench.matrix.run()
-    assert [body["runTimeout"] for _, body in bench.server.asked] == [1800, 1800 + 7260, 1800 + 1100]
-
-
-def test_a_member_that_is_to_be_asked_and_is_dead_leaves_a_row_that_says_so() -> None:
-    bench = Bench(replace(read("r"), target="etcd2"), replace(read("r3"), target="etcd3"))
-    bench.cluster.dead["etcd2"] = "etcd2 was OOM-killed"
-    bench.matrix.run()
-    assert bench.errors() == [
-        "etcd2 was OOM-killed (earlier); there is no etcd2 to ask",
-        "etcd2 was OOM-killed (earlier)",
-    ]
-    assert [body.get("targetMember") for _, body in bench.server.asked] == [None, "etcd3:2379"]
+# --- what generator and links tell ------------------------------------------------------------------------------------
 
 
 def test_an_open_loop_that_fell_behind_is_no_error_but_is_told() -> None:
     bench = Bench(replace(write("w"), rate=Decimal(500)), write("w2"))
     schedule = {"fell_behind": True, "worst_lag_s": 0.8, "late": 9, "clients_short": True}
     late = {f"schedule__{name}": value for name, value in schedule.items()}
-    answering(bench, Answer(LoadResult.from_json(open_loop(**late, rate_achieved_per_s=400.0)), None))
-    bench.matrix.run()
-    assert [(row["FellBehind"], row["Error"]) for row in bench.rows()] == [("yes", "-"), ("-", "-")]
+    bench.server.answer(Answer(LoadResult.from_json(open_loop(**late, rate_achieved_per_s=400.0)), None))
+    assert bench.run() == ["-", "-"]
+    assert [row["FellBehind"] for row in bench.rows()] == ["yes", "-"]
     assert bench.findings() == ["behind its schedule: 9 requests started late, by up to 0.800 s; all clients were busy"]
 
 
-@pytest.mark.parametrize("off_main", [False, True], ids=["a signal", "a stop token, off the main thread"])
-def test_a_stop_leaves_a_row_interrupted_for_the_running_scenario_only(off_main: bool) -> None:
-    bench = Bench(write("w"), write("w2"), write("w3"), stop=Stop() if off_main else None)
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        if len(bench.server.asked) == 2:
-            bench.stop.request() if off_main else World.current.send_signal(signal.SIGINT)
-            clock.sleep(60)
-        return Answer(result_of(), None)
-
-    def work() -> None:
-        with pytest.raises(Interrupted):
-            bench.matrix.run()
-        ended_s.append(clock.monotonic())
-
-    bench.server.behave, ended_s = behave, list[float]()
-    if off_main:
-        thread = clock.Thread(target=work)
-        thread.start()
-        thread.join()
-    else:
-        with bench.stop:  # type: ignore[attr-defined]
-            work()
-    assert ended_s[0] < 1001
-    assert [(row["Scenario"], row["Error"]) for row in bench.rows()] == [("w", "-"), ("w2", "interrupted")]
-
-
-def test_an_unexpected_failure_leaves_a_row_too() -> None:
-    bench = Bench(write("w"))
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        raise RunError("the namespace is gone")
-
-    bench.server.behave = behave
-    with pytest.raises(RunError):
-        bench.matrix.run()
-    assert bench.errors() == ["the namespace is gone"]
-
-
-def test_what_the_links_saw_is_in_the_outcome_of_each_scenario() -> None:
-    bench = Bench(write("w"), write("w2"))
-    bench.matrix.run()
-    assert bench.net.asked == [True, False] * 2  # reset before each
-    assert [outcome.network for outcome in bench.outcomes] == [LinkStatistics(bench.net.seen)] * 2
-    assert bench.findings() == bench.progress.notes == []
-
-
-def test_frames_that_the_emulator_itself_lost_are_told() -> None:
-    bench = Bench(write("w"))
-    none, some = {"drops": {"queue": 9, "buffers": 0}}, {"drops": {"queue": 0, "buffers": 3}}
-    ports = {"etcd1-eth0": {"tap_drops": {"queue": 7, "receive": 0}}, "etcd2-eth0": {"tap_drops": None}}
-    bench.net.seen = {"links": {"etcd1-s1": {"a_to_b": none, "b_to_a": some}}, "ports": ports}
-    bench.matrix.run()
-    (memory, tap) = bench.findings()
-    assert memory == "link etcd1-s1: 3 frames to its first node lost, since the emulator had no memory left"
-    assert tap == "etcd1-eth0: 7 frames lost before the link, since the emulator could not keep up"
-    assert bench.errors() == ["-"]
+NO_DROPS, DROPS = {"drops": {"queue": 9, "buffers": 0}}, {"drops": {"queue": 0, "buffers": 3}}
 
 
 @pytest.mark.parametrize(
-    ("late_ns", "note"),
+    ("seen", "findings"),
     [
-        (300_000, None),
-        (1_310_719, "the latest 1 % of the frames reached their hosts 1.31 ms after their time, or later"),
+        ({"lateness": {"count": 9, "p99_ns": 300_000, "max_ns": 300_000}}, []),
+        (
+            {"lateness": {"count": 9, "p99_ns": 1_310_719, "max_ns": 1_310_719}},
+            ["the latest 1 % of the frames reached their hosts 1.31 ms after their time, or later"],
+        ),
+        (
+            {
+                "links": {"etcd1-s1": {"a_to_b": NO_DROPS, "b_to_a": DROPS}},
+                "ports": {"etcd1-eth0": {"tap_drops": {"queue": 7, "receive": 0}}, "etcd2-eth0": {"tap_drops": None}},
+            },
+            [
+                "link etcd1-s1: 3 frames to its first node lost, since the emulator had no memory left",
+                "etcd1-eth0: 7 frames lost before the link, since the emulator could not keep up",
+            ],
+        ),
     ],
 )
-def test_links_that_are_late_under_a_load_are_told(late_ns: int, note: str | None) -> None:
+@pytest.mark.simulated()
+def test_what_links_did_besides_what_was_configured_is_told(seen: dict[str, Any], findings: list[str]) -> None:
     bench = Bench(write("w"))
-    bench.net.seen |= {"lateness": {"count": 9, "p99_ns": late_ns, "max_ns": late_ns}}
-    bench.matrix.run()
-    assert bench.findings() == ([] if note is None else [note])
+    bench.net.seen |= seen
+    assert bench.run() == ["-"] and bench.findings() == findings
+    late_ns = bench.net.seen["lateness"]["p99_ns"]
     assert bench.rows()[0]["LinkLateness_99%_us"] == f"{late_ns / 1000:.1f}"
-    assert bench.errors() == ["-"]
 
 
-def test_a_scenario_whose_counters_were_not_reset_has_none() -> None:
-    bench = Bench(write("w"), write("w2"))
-    refuse = iter([True, False, False])
+@pytest.mark.parametrize(
+    ("refused", "note"),
+    [
+        (0, "the links' counters could not be reset, so this scenario has none"),
+        (1, "the links' counters cannot be read"),
+    ],
+)
+@pytest.mark.simulated()
+def test_counters_that_are_not_known_cost_no_row(refused: int, note: str) -> None:
+    bench, call = Bench(write("w"), write("w2")), count()
 
     def link_statistics(*, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
-        if next(refuse):
+        if next(call) == refused:
             raise RunError("no answer")
         return bench.net.seen
 
     bench.net.link_statistics = link_statistics  # type: ignore[method-assign]
-    bench.matrix.run()
+    assert bench.run() == ["-", "-"]
     assert [outcome.network for outcome in bench.outcomes] == [None, LinkStatistics(bench.net.seen)]
-    assert bench.progress.notes == ["the links' counters could not be reset, so this scenario has none: no answer"]
-    assert bench.rows()[0]["LinkLateness_99%_us"] == "-"
-    assert bench.errors() == ["-", "-"]
-    verdicts = [(row["Valid"], row["Reasons"]) for row in bench.rows()]
-    assert verdicts == [("unknown", "counters"), ("yes", "-")], "what the links did is not known"
+    assert bench.progress.notes == [f"{note}: no answer"]
+    found = [(row["LinkLateness_99%_us"], row["Valid"], row["Reasons"]) for row in bench.rows()]
+    assert found == [("-", "unknown", "counters"), ("20.0", "yes", "-")], "what the links did is not known"
 
 
-def test_counters_that_cannot_be_read_cost_no_row() -> None:
-    bench = Bench(write("w"))
-    bench.net.seen = {"error": "no answer"}
-    bench.matrix.run()
-    assert bench.errors() == ["-"]
-    assert bench.outcomes[0].network is None
-    assert "no answer" in bench.progress.notes[0]
-
-
+@pytest.mark.simulated()
 def test_a_target_without_a_network_and_hosts_of_ours_is_measured_too() -> None:
     bench = Bench(write("w"), read("r"))
     bench.target.network = bench.target.client_host = None
-    bench.matrix.run()
-    assert bench.errors() == ["-", "-"]
+    assert bench.run() == ["-", "-"]
     assert [row["LinkLateness_99%_us"] for row in bench.rows()] == ["-", "-"]
 
 
-def pauses(bench: Bench, *pauses_s: float) -> None:
-    """Each benchmark after the other answers with such a pause of the generator."""
-    answers = iter(pauses_s)
-    bench.server.behave = lambda path, body: Answer(LoadResult.from_json(closed_loop(pause_s=next(answers))), None)
+# --- attempts ---------------------------------------------------------------------------------------------------------
 
 
-def attempts(bench: Bench) -> list[tuple[str, str, str]]:
-    return [(row["Scenario"], row["Attempt"], row["Valid"]) for row in bench.rows()]
+@pytest.mark.parametrize(
+    ("retries", "pauses_s", "attempts"),
+    [
+        (2, [0.2, 0.3, 0.0, 0.0], [("w", "1", "no"), ("w", "2", "no"), ("w", "3", "yes"), ("w2", "1", "yes")]),
+        (1, [0.2, 0.3, 0.4, 0.0], [("w", "1", "no"), ("w", "2", "no"), ("w2", "1", "no"), ("w2", "2", "yes")]),
+        (3, [0.2, None], [("w", "1", "no"), ("w", "2", "-"), ("w2", "1", "-")]),  # a network that ends
+    ],
+)
+@pytest.mark.simulated()
+def test_a_scenario_that_is_not_certainly_valid_is_measured_again_and_each_attempt_has_a_row(
+    retries: int, pauses_s: list[float | None], attempts: list[tuple[str, str, str]]
+) -> None:
+    bench = Bench(write("w"), write("w2"), retries=retries)
+
+    def answer(pause_s: float | None) -> Answer:
+        if pause_s is None:
+            return Answer(None, bench.fail(EMULATOR))
+        return Answer(LoadResult.from_json(closed_loop(pause_s=pause_s)), None)
+
+    # Not before its turn: the network ends in the middle.
+    bench.server.answer(*(lambda pause_s=pause_s: answer(pause_s) for pause_s in pauses_s))  # type: ignore[misc]
+    bench.run()
+    assert [(row["Scenario"], row["Attempt"], row["Valid"]) for row in bench.rows()] == attempts
 
 
-def test_a_scenario_that_is_not_certainly_valid_is_measured_again_and_each_attempt_has_a_row() -> None:
-    bench = Bench(write("w"), write("w2"), retries=2)
-    pauses(bench, 0.2, 0.3, 0.0, 0.0)
-    bench.matrix.run()
-    assert attempts(bench) == [("w", "1", "no"), ("w", "2", "no"), ("w", "3", "yes"), ("w2", "1", "yes")]
+# --- who leads --------------------------------------------------------------------------------------------------------
 
 
-def test_a_scenario_is_not_measured_more_often_than_was_wanted() -> None:
-    bench = Bench(write("w"), write("w2"), retries=1)
-    pauses(bench, 0.2, 0.3, 0.4, 0.0)
-    bench.matrix.run()
-    assert attempts(bench) == [("w", "1", "no"), ("w", "2", "no"), ("w2", "1", "no"), ("w2", "2", "yes")]
+def test_a_leader_change_is_told() -> None:
+    bench = Bench(write("w"), write("w2"), write("w3"), write("w4"))
+    # At the start and at the end of each; the third one changed hands before it began.
+    bench.cluster.leaders = iter(["etcd1", "etcd1", "etcd1", "etcd3", "etcd2", "etcd2", "etcd2", None])
+    bench.run()
+    names = ("Leader", "LeaderAtStart", "TermAtStart", "TermAtEnd")
+    assert [tuple(row[name] for name in names) for row in bench.rows()] == [
+        ("etcd1", "etcd1", "2", "2"),
+        ("etcd1>etcd3", "etcd1", "2", "3"),
+        ("etcd2", "etcd2", "4", "4"),
+        ("etcd2>none", "etcd2", "4", "-"),
+    ]
+    assert [(f.kind, f.effect, f.value, f.subject) for o in bench.outcomes for f in o.findings] == [
+        ("leader_changed", "invalid", 1, "etcd3"),
+        ("leader_changed", "invalid", None, None),
+    ]
 
 
-def test_what_was_not_run_is_told_once_after_attempts() -> None:
-    bench = Bench(write("w"), write("w2"), write("w3"), retries=3)
-    pauses(bench, 0.2)
-    behave = bench.server.behave
+def test_an_election_that_the_same_member_wins_is_told_too() -> None:
+    bench = Bench(write("w"))
+    bench.server.answer(lambda: setattr(bench.cluster, "term", 4))
+    bench.run()
+    assert bench.findings() == ["etcd1 led at the start (term 2), etcd1 again at the end (term 4)"]
+    assert bench.rows()[0]["Leader"] == "etcd1"
 
-    def end(path: str, body: dict[str, Any]) -> Answer:
-        if bench.outcomes:
-            bench.target.failure = "the link emulator has ended"
-            return Answer(None, "no answer")
-        return behave(path, body)
 
-    bench.server.behave = end
-    bench.matrix.run()
-    assert attempts(bench) == [("w", "1", "no"), ("w", "2", "-"), ("w2", "1", "-"), ("w3", "1", "-")]
-    assert bench.errors()[2:] == ["not run: the link emulator has ended"] * 2
+def test_leadership_is_moved_before_each_scenario_and_after_the_data_set_is_loaded() -> None:
+    bench = Bench(read("r"), write("w"))
+    bench.target.leader_wanted = "etcd3"
+    led: list[str | None] = []
+    bench.server.answer(*[lambda: led.append(bench.cluster.led_by)] * 3)
+    assert bench.run() == ["-", "-"]
+    assert led == ["etcd1", "etcd3", "etcd3"] and bench.cluster.moves == ["etcd3", "etcd3"]
+    assert [(row["LeaderAtStart"], row["Leader"]) for row in bench.rows()] == [("etcd3", "etcd3")] * 2
+    assert bench.findings() == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_leader_that_cannot_be_made_leaves_a_row_that_says_so_and_a_living_cluster_goes_on(lost: bool) -> None:
+    bench = Bench(write("w"), write("w2"))
+    bench.target.leader_wanted, bench.cluster.answering = "etcd3", not lost
+    refusals, move = iter(["etcd1 did not hand over"]), bench.cluster.move_leader
+
+    def move_leader(*arguments: Any) -> Any:
+        bench.cluster.cannot_move = next(refusals, None)
+        return move(*arguments)
+
+    bench.cluster.move_leader = move_leader  # type: ignore[method-assign]
+    assert bench.run() == [
+        "not run: etcd3 could not be made the leader: etcd1 did not hand over",
+        "not run: the cluster did not answer within 9 s" if lost else "-",
+    ]
+    assert len(bench.server.asked) == (0 if lost else 1) and bench.rows()[0]["LeaderAtStart"] == "-"
+
+
+def test_the_floor_is_that_of_a_leader_and_of_members_that_stayed() -> None:
+    bench = Bench(write("w"), write("w2"), write("w3"))
+    asked: list[tuple[str, str | None, set[str]]] = []
+
+    def least(scenario: Scenario, leader: str | None, living: frozenset[str]) -> float | None:
+        asked.append((scenario.name, leader, set(living)))
+        return 0.0185 if leader else None
+
+    bench.target.least_median_s = least
+    bench.cluster.leaders = iter(["etcd1", "etcd1", "etcd1", "etcd3"])
+    bench.server.answer(GOOD, GOOD, lambda: bench.cluster.kill("etcd2"))
+    bench.run()
+    assert asked == [("w", "etcd1", {*MEMBERS}), ("w2", None, {*MEMBERS})]
+    floors = [(row["Floor_50%_s"], row["AboveFloor_50%_s"]) for row in bench.rows()]
+    assert floors == [("0.018500", "0.001500"), ("-", "-"), ("-", "-")]
+
+
+def test_a_second_cluster_goes_on_where_the_first_one_was_lost() -> None:
+    """Of four scenarios the first two are on a cluster that dies in the first one."""
+    bench = Bench(read("a"), read("b"), read("c"), read("d"))
+    bench.server.answer(GOOD, lambda: bench.cluster.kill("etcd1", "etcd2") or Answer(None, "no answer"))
+    assert bench.matrix.run(2)
+    lost = "etcd1 was OOM-killed; etcd2 was OOM-killed"
+    bench.target.cluster = FakeCluster()
+    bench.matrix.move_to(bench.target)
+    assert not bench.matrix.run(4)
+    assert bench.errors() == [f"{lost}; no answer", f"not run: {lost}", "-", "-"]
+    assert [row["Cluster"] for row in bench.rows()] == ["1", "-", "2", "2"]
+    # Its data set is loaded anew: load, a; load, c, d.
+    assert len(bench.server.asked) == 5
+
+
+def test_nothing_goes_on_where_it_is_not_the_cluster_that_was_lost() -> None:
+    bench = Bench(write("a"), write("b"), write("c"))
+    bench.fail(GONE)
+    assert not bench.matrix.run(1)
+    assert bench.errors() == [f"not run: {GONE}"] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,31 +22,39 @@ KILL = Disruption(verb="kill", target="leader", at_ns=1 * MS)
 FAILED = "40 of 1000 requests failed (40 times: unavailable)"
 
 
-pytestmark = pytest.mark.simulated(seeds=20)
+pytestmark = pytest.mark.simulated(seeds=5)
 
 
-def answer(code: str = "Unavailable", reason: str | None = None) -> Answer:
+def answer(code: str = "Unavailable", reason: str | None = None, **changes: Any) -> Answer:
     """40 of 1000 requests failed."""
     outcomes = {"ok": 960, "failed": 40, "unknown": 0, "unsent": 0}
     made = closed_loop(ok=960, failed=40, outcomes=outcomes, codes={code: 40}, reason=reason)
-    return Answer(LoadResult.from_json(made), FAILED)
+    return Answer(LoadResult.from_json(made | changes), FAILED)
 
 
-def bench_of(*events: Disruption, done: int = 1, given: Answer | None = None, stop: Stop | None = None) -> Bench:
-    """One scenario whose load goes on until so many things were done."""
-    bench = Bench(replace(write("w"), events=events, request_timeout_ns=5000 * MS), write("after"), stop=stop)
+def failing_at(*seconds: float, interval_s: float = 0.1) -> Answer:
+    """Requests of the first of these seconds failed, and none of the others."""
+    row = closed_loop()["timeline"][0]
+    rows = [{**row, "second": second, "failed": 40 * (number == 0)} for number, second in enumerate(seconds)]
+    return answer(timeline_interval_s=interval_s, timeline=sorted(rows, key=lambda row: row["second"]))
 
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        if len(bench.server.asked) > 1:
-            return Answer(LoadResult.from_json(closed_loop()), None)
+
+def bench_of(
+    *events: Disruption, done: int = 1, given: Answer | None = None, then: Callable[[], object] = bool, **more: Any
+) -> Bench:
+    """One scenario whose load goes on until so many things were done, and ``then`` something is."""
+    bench = Bench(replace(write("w"), events=events, request_timeout_ns=5000 * MS), write("after"), **more)
+
+    def load() -> Answer:
         bench.server.began_ns = clock.monotonic_ns()
         deadline_s = clock.monotonic() + 10
         while len(bench.faults.done) < done:
             assert clock.monotonic() < deadline_s, bench.faults.done
             clock.sleep(0.001)
+        then()
         return given or answer()
 
-    bench.server.behave = behave
+    bench.server.answer(load)
     return bench
 
 
@@ -68,103 +77,62 @@ def test_a_configured_kill_is_no_failure_and_the_member_is_back_for_the_next_sce
     assert row["EventSeed"] == "0/w/1.1"
 
 
-@pytest.mark.parametrize(
-    "given", [answer(code="Check"), answer(reason="no request succeeded for 5 s")], ids=["wrong answers", "cut short"]
-)
-def test_what_events_do_not_explain_stays_an_error(given: Answer) -> None:
-    bench = bench_of(KILL, given=given)
-    bench.matrix.run()
-    assert bench.outcomes[0].error == FAILED
-
-
-def test_requests_that_failed_before_the_first_event_stay_an_error() -> None:
-    given = answer()
-    assert given.load is not None
-    values = dict(given.load.values)
-    row = {**values["timeline"][0], "failed": 40}
-    values |= {"timeline_interval_s": 0.001, "timeline": [{**row, "second": 0.0}, {**row, "second": 0.1, "failed": 0}]}
-    bench = bench_of(replace(KILL, at_ns=20 * MS), given=replace(given, load=LoadResult.from_json(values)))
-    bench.matrix.run()
-    assert bench.outcomes[0].error == FAILED
-
-
-def failing_at(second: float) -> Answer:
-    given = answer()
-    assert given.load is not None
-    values = dict(given.load.values)
-    row = {**values["timeline"][0], "failed": 0}
-    values |= {"timeline_interval_s": 0.1, "timeline": [row, {**row, "second": second, "failed": 40}]}
-    return replace(given, load=LoadResult.from_json(values))
+BRIEF = replace(KILL, for_ns=10 * MS)
+DELAY, LOSS, RATE = (replace(KILL, verb=verb, target="etcd2") for verb in ("delay", "loss", "rate"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("event", "second", "is_excused"),
+    ("event", "given", "is_excused"),
     [
-        (replace(KILL, for_ns=10 * MS), 20.0, True),  # how long it takes to recover is the store's
-        (replace(KILL, verb="delay", target="etcd2", value=MS), 0.0, False),
-        (replace(KILL, verb="loss", target="etcd2", value=0.0), 0.0, False),
-        (replace(KILL, verb="rate", target="etcd2", value=100 * 10**6), 0.0, False),
-        (replace(KILL, verb="delay", target="etcd2", value=500 * MS), 0.0, True),
-        (replace(KILL, verb="loss", target="etcd2", value=0.1), 0.0, True),
+        (KILL, answer(code="Check"), False),  # wrong answers
+        (KILL, answer(reason="no request succeeded for 5 s"), False),  # cut short
+        (replace(KILL, at_ns=20 * MS), failing_at(0.0, 0.1, interval_s=0.001), False),  # before the event
+        (BRIEF, failing_at(20.0, 0.0), True),  # how long it takes to recover is the store's
+        (replace(DELAY, value=MS), failing_at(0.0), False),
+        (replace(LOSS, value=0.0), failing_at(0.0), False),
+        (replace(RATE, value=100 * 10**6), failing_at(0.0), False),
+        (replace(DELAY, value=500 * MS), failing_at(0.0), True),
+        (replace(LOSS, value=0.1), failing_at(0.0), True),
     ],
-    ids=lambda value: value.text if isinstance(value, Disruption) else str(value),
 )
-def test_requests_fail_by_events_that_can_cause_it(event: Disruption, second: float, is_excused: bool) -> None:
-    bench = bench_of(event, done=2 if event.for_ns else 1, given=failing_at(second))
-    bench.matrix.run()
+def test_requests_fail_by_events_that_can_cause_it(event: Disruption, given: Answer, is_excused: bool) -> None:
+    bench = bench_of(event, done=2 if event.for_ns else 1, given=given)
+    bench.run()
     assert bench.outcomes[0].error == (None if is_excused else FAILED)
 
 
-def test_requests_that_fail_without_that_an_event_struck_stay_an_error() -> None:
-    bench = bench_of(replace(KILL, at_ns=60_000 * MS), done=0)
-    bench.matrix.run()
-    first = bench.outcomes[0]
-    assert first.error == FAILED
-    assert first.verdict is not None
-    assert first.verdict.reasons == ("event_missed",)
-
-
-def test_an_election_that_no_event_explains_makes_the_row_invalid() -> None:
-    bench = bench_of(replace(KILL, target="etcd3"))
-    bench.cluster.leaders = iter(["etcd1", "etcd2"])
-    bench.matrix.run()
+@pytest.mark.parametrize(
+    ("event", "done", "leaders", "error", "reasons"),
+    [
+        (replace(KILL, at_ns=60_000 * MS), 0, ["etcd1"], FAILED, ("event_missed",)),
+        (replace(KILL, target="etcd3"), 1, ["etcd1", "etcd2"], None, ("leader_changed",)),
+    ],
+    ids=["no event struck", "no event explains an election"],
+)
+def test_what_no_event_explains_is_a_reason(
+    event: Disruption, done: int, leaders: list[str], error: str | None, reasons: tuple[str, ...]
+) -> None:
+    bench = bench_of(event, done=done)
+    bench.cluster.leaders = iter(leaders)
+    bench.run()
     verdict = bench.outcomes[0].verdict
-    assert verdict is not None
-    assert verdict.reasons == ("leader_changed",)
+    assert verdict is not None and (bench.outcomes[0].error, verdict.reasons) == (error, reasons)
 
 
 def test_a_death_beside_a_configured_one_is_told_as_ever() -> None:
-    bench = bench_of(replace(KILL, target="etcd3"))
-    given = bench.server.behave
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        made = given(path, body)
-        bench.cluster.dead["etcd2"] = "etcd2 ended: OOM-killed"
+    def die() -> None:
+        bench.cluster.kill("etcd2")
         bench.server.cancelled.wait()
-        return made
 
-    bench.server.behave = behave
-    bench.matrix.run()
-    first = bench.outcomes[0]
-    assert first.error == "etcd2 ended: OOM-killed"
-    assert bench.server.cancelled.is_set()
-    assert "member_died" in {finding.kind for finding in first.findings}
+    bench = bench_of(replace(KILL, target="etcd3"), then=die)
+    bench.run()
+    assert bench.outcomes[0].error == "etcd2 was OOM-killed"
+    assert "member_died" in {finding.kind for finding in bench.outcomes[0].findings}
 
 
 def test_a_run_that_is_interrupted_undoes_what_is_in_force() -> None:
-    stop = Stop()
-    bench = bench_of(replace(KILL, verb="freeze"), replace(KILL, verb="link_down", target="etcd2"), done=99, stop=stop)
-    given = bench.server.behave
-
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        deadline_s = clock.monotonic() + 10
-        bench.server.began_ns = clock.monotonic_ns()
-        while len(bench.faults.done) < 2 and clock.monotonic() < deadline_s:
-            clock.sleep(0.001)
-        stop.request()
-        return given(path, body)
-
-    bench.server.behave = behave
+    events, stop = (replace(KILL, verb="freeze"), replace(KILL, verb="link_down", target="etcd2")), Stop()
+    bench = bench_of(*events, done=2, then=lambda: (stop.request(), clock.sleep(60)), stop=stop)
     with pytest.raises(Interrupted):
         bench.matrix.run()
     assert bench.faults.as_before
@@ -174,25 +142,21 @@ def test_a_run_that_is_interrupted_undoes_what_is_in_force() -> None:
 def test_what_cannot_be_put_back_ends_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of(replace(KILL, verb="freeze"))
     bench.faults.refused["thaw"] = "it stays frozen"
-
-    monkeypatch.setattr(bench.faults, "give_up", lambda reason: setattr(bench.target, "failure", reason))
-    bench.matrix.run()
-    first, second = bench.outcomes
-    assert "it stays frozen" in str(first.error)
-    assert str(second.error).startswith("not run: ")
+    monkeypatch.setattr(bench.faults, "give_up", bench.fail)
+    first, second = bench.run()
+    assert "it stays frozen" in first and second.startswith("not run: ")
 
 
 def test_a_store_of_somebody_elses_has_no_events() -> None:
     bench = bench_of(KILL, done=0)
     bench.target.faults = None
-    bench.matrix.run()
-    assert bench.outcomes[0].error == "nothing here can carry out its events"
+    assert bench.run()[0] == "nothing here can carry out its events"
 
 
 @pytest.mark.parametrize(("verb", "effect"), [("kill", "told"), ("freeze", "invalid")])
 def test_frames_that_a_killed_member_did_not_take_are_explained(verb: Any, effect: str) -> None:
     bench = bench_of(replace(KILL, verb=verb))
     bench.net.seen["ports"] = {"etcd1-eth0": {"tap_drops": {"receive": 1}}}
-    bench.matrix.run()
+    bench.run()
     effects = [finding.effect for finding in bench.outcomes[0].findings if finding.kind == "frames_lost"]
     assert effects == [effect]
