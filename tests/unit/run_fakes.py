@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.data_sync import SyncTimes
+from containernet_env.load.server import Answer
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.outcome import Reused
@@ -28,15 +29,47 @@ from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import LoadTerms
 from containernet_env.usage.consumers import Pids
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM
-from tests.unit.matrix_fakes import FakeCluster, FakeNet, FakeServer
+from tests.unit.matrix_fakes import GOOD, FakeCluster, FakeNet, FakeServer
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Raises it whenever it is called."""
+
+    def call(*arguments: object, **named: object) -> Any:
+        raise error
+
+    return call
+
+
+class Beds(list["FakeTestbed"]):
+    """The testbeds that were made, in order.
+
+    ``at`` is what happens in a call of one, by the call's name. ``special`` is what a benchmark has, by its number from
+    1: an answer, an error, or a call that may give one; all others have no errors. ``asked`` is how many there were.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: dict[str, Callable[[FakeTestbed], object]] = {}
+        self.special: dict[int, Any] = {}
+        self.asked = 0
+
+    def answer(self, path: str, body: dict[str, Any]) -> Answer:
+        self.asked += 1
+        found = self.special.get(self.asked)
+        if isinstance(found, BaseException):
+            raise found
+        found = found() if callable(found) else found
+        return found if isinstance(found, Answer) else GOOD
+
+
 class FakeTestbed:
     """Comes up and goes down; ``downs`` counts the latter."""
 
+    beds = Beds()
     proved_again: NetworkProof | RunError = NetworkProof("after", ())
     key_prefix, unseen, after_down = "", None, "nothing is left"
     hosts_kind, links_kind = "docker", "emulator"
@@ -60,15 +93,18 @@ class FakeTestbed:
         self.member_timeout_s, self.load_terms = 1.0, LoadTerms()
         self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
         self.server, self.cluster = FakeServer(), FakeCluster()
+        self.server.behave = self.beds.answer
         self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
         self.gate = self.realtime = self.faults = None
-        self.fail: BaseException | None = None
         self.unproved: str | None = "not proved"
+
+    def _at(self, call: str) -> None:
+        if (happens := self.beds.at.get(call)) is not None:
+            happens(self)
 
     def up(self) -> None:
         self.ups += 1
-        if self.fail is not None:
-            raise self.fail
+        self._at("up")
 
     @contextmanager
     def told_why(self) -> Iterator[None]:
@@ -78,6 +114,7 @@ class FakeTestbed:
             raise RunError("etcd2 ended before the first scenario: killed by SIGKILL") from error
 
     def prove_again(self, moment: str) -> NetworkProof:
+        self._at("prove_again")
         if isinstance(self.proved_again, RunError):
             raise self.proved_again
         self.unproved = None if self.proved_again.passed else "its network is wrong"
@@ -90,8 +127,10 @@ class FakeTestbed:
     def rest(self, loaded: bool) -> None:
         self.loaded = loaded
         self.rests += 1
+        self._at("rest")
 
     def turn_to(self, plan: Any, change: Change, progress: Any, on_event: Any, on_proof: Any) -> None:
+        self._at("turn_to")
         self.turned.append(change)
         if self.failure is not None:
             raise RunError(self.failure)
@@ -99,6 +138,7 @@ class FakeTestbed:
 
     def down(self) -> None:
         self.downs += 1
+        self._at("down")
 
     def link_facts(self) -> LinkFacts:
         return LINKS
@@ -107,15 +147,16 @@ class FakeTestbed:
         return Pids({"etcd1": os.getpid()}, None, None, os.getpid())
 
     def host_facts(self) -> dict[str, Any]:
+        self._at("host_facts")
         return {}
 
     def logs(self) -> Iterator[tuple[str, str]]:
         yield "etcd1", "ready\n"
 
 
-def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
+def on_fakes(monkeypatch: pytest.MonkeyPatch) -> Beds:
     """Runs have fakes for testbeds, root, the lock and the engine from here on; gives the testbeds that are made."""
-    beds: list[FakeTestbed] = []
+    beds = Beds()
 
     def create(*arguments: Any, **named: Any) -> FakeTestbed:
         beds.append(FakeTestbed(*arguments, **named))
@@ -131,6 +172,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)
     monkeypatch.setattr(measure_module, "StandingTestbed", create)
+    monkeypatch.setattr(FakeTestbed, "beds", beds)
     return beds
 
 

@@ -1,4 +1,4 @@
-"""Sweeps on testbeds of fakes: what the benchmark servers answer, what a sweep tells, and its files."""
+"""Sweeps on testbeds of fakes: what they tell, and their files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from containernet_env.base.stop import Stop
 from containernet_env.load.server import Answer
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.runs import measure as measure_module
 from containernet_env.sweep import runner
 from containernet_env.sweep.design import design
@@ -23,21 +24,25 @@ from containernet_env.sweep.progress import Standing
 from containernet_env.sweep.runner import Counts, Request, Sweep
 from tests.simulated_time import World
 from tests.unit.matrix_fakes import result_of
-from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes, rows
+from tests.unit.run_fakes import CONFIG, on_fakes, rows
 
 AXES = ("mem=256m,512m", "clients=5,10", "conns=1,2")  # on two testbeds
 CELLS = 8
+ALL = Counts(CELLS, 0, 0)
+DIED = "the link emulator ended: killed by SIGKILL"
+WRONG = NetworkProof("after", (Check("etcd1>s1", "rate", "wrong", "rate of etcd1>s1: 10, not 1000 Mbit/s"),))
+FAILED = Answer(result_of(900, 100), "100 requests failed")
 
 
 class Notes:
     """Keeps what a sweep tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_ended: Callable[[], object] = bool) -> None:
         self.notes: list[str] = []
         self.began: list[tuple[str, int]] = []
         self.ended: list[tuple[str, int]] = []
         self.standings: list[Standing] = []
-        self.on_ended: Callable[[], None] = lambda: None
+        self.on_ended = on_ended
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -55,55 +60,42 @@ class Notes:
         self.on_ended()
 
 
-class Answers:
-    """What the benchmark server of each testbed says, by the number of its benchmark in the sweep, from 1."""
+class Sweeping:
+    """Sweeps into one file; ``notes`` and ``stop`` are those of the latest one, ``on_ended`` is called in each cell."""
 
-    def __init__(self) -> None:
-        self.asked = 0
-        self.special: dict[int, Any] = {}
+    def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.out, self.beds, self.notes, self.stop = out, on_fakes(monkeypatch), Notes(), Stop()
+        self.on_ended: Callable[[], object] = bool
 
-    def __call__(self, path: str, body: dict[str, Any]) -> Answer:
-        self.asked += 1
-        answer = self.special.get(self.asked, Answer(result_of(), None))
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer() if callable(answer) else answer
+    def of(self, *axes: str, only: str = "write-leader-50x*-4B-64B", seed: int | None = 5, **request: Any) -> Sweep:
+        made = design(CONFIG, axes or AXES, quick=True, only=[only], seed=seed)
+        return Sweep(made, self.out, Request(**request))
+
+    def run(self, *axes: str, **request: Any) -> Counts:
+        """Measure it in simulated time."""
+        self.notes, self.stop = Notes(self.on_ended), Stop()
+        sweep = self.of(*axes, **request)
+        return World(0).run(lambda: sweep.carry_out(self.notes, self.stop))
+
+    def interrupt(self) -> None:
+        self.stop.request(2)
+        self.stop.check()
+
+    def lose(self) -> Answer:
+        """The first testbed loses its network in a benchmark."""
+        self.beds[0].failure = DIED
+        return Answer(None, "the server gave no answer")
 
 
 @pytest.fixture
-def beds(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
-    made = on_fakes(monkeypatch)
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeping:
     monkeypatch.setattr(runner, "lock_for", lambda plan: nullcontext())
     monkeypatch.setattr(runner, "require_root", lambda: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     # What this machine does meanwhile is no part of these tests.
     monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
     monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)
-    return made
-
-
-@pytest.fixture
-def answers(beds: list[FakeTestbed], monkeypatch: pytest.MonkeyPatch) -> Answers:
-    found = Answers()
-    plain = FakeTestbed.__init__
-
-    def made(self: FakeTestbed, *arguments: Any, **named: Any) -> None:
-        plain(self, *arguments, **named)
-        self.server.behave = found
-
-    monkeypatch.setattr(FakeTestbed, "__init__", made)
-    return found
-
-
-def swept(out: Path, *axes: str, stop: Stop | None = None, notes: Notes | None = None, **request: Any) -> Counts:
-    """Measure it in simulated time."""
-    sweep = sweep_of(out, *axes, **request)
-    return World(0).run(lambda: sweep.carry_out(notes or Notes(), stop or Stop()))
-
-
-def sweep_of(out: Path, *axes: str, seed: int | None = 5, **request: Any) -> Sweep:
-    made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=seed)
-    return Sweep(made, out, Request(**request))
+    return Sweeping(tmp_path / "out.csv", monkeypatch)
 
 
 def measured(out: Path) -> Counter[tuple[str, str, str]]:
@@ -113,7 +105,3 @@ def measured(out: Path) -> Counter[tuple[str, str, str]]:
 def lines(out: Path, kind: str) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in journal_of(out).read_text().splitlines() if line]
     return [line for line in found if line["kind"] == kind]
-
-
-def failing(error: str) -> Answer:
-    return Answer(result_of(900, 100), error)

@@ -18,6 +18,7 @@ from containernet_env.base import sources
 from containernet_env.base.errors import ConfigError, ContainernetEnvError, UsageError
 from containernet_env.cli import group
 from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.results.checksums import CHECKSUMS
 from containernet_env.results.differences import FACTS, as_markdown, differences
 from containernet_env.results.provenance import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of
@@ -32,16 +33,16 @@ from containernet_env.sweep.runner import Counts
 from tests.unit import sweep_fakes
 from tests.unit.generated import check_block
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
-from tests.unit.run_fakes import CONFIG, QUICK, FakeTestbed, on_fakes, rows, run
-from tests.unit.sweep_fakes import Answers, swept
+from tests.unit.run_fakes import CONFIG, QUICK, Beds, on_fakes, rows, run
+from tests.unit.sweep_fakes import Sweeping
 
-answers, beds = sweep_fakes.answers, sweep_fakes.beds
+sweep = sweep_fakes.sweep
 HASHES = ("ConfigHash", "ScenarioHash", "LinkDelay_ms", "LinkSeed")
 README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
+def made(monkeypatch: pytest.MonkeyPatch) -> Beds:
     """Runs and what is compared have fakes; gives the testbeds that are made."""
     monkeypatch.setattr(rerun_module, "require_root", lambda: None)
     monkeypatch.setattr(rerun_module, "required_images", lambda *of: Images(member="e", benchmark="b"))
@@ -74,13 +75,35 @@ def manifest_in(directory: Path) -> dict[str, Any]:
     return found
 
 
+def edit(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    value = manifest_in(directory)
+    change(value)
+    (directory / MANIFEST).write_text(json.dumps(value))
+
+
+def called(*words: str) -> Result:
+    """What a command does; its errors are those that are reported as messages."""
+    done = CliRunner().invoke(group, list(words))
+    known = done.exception is None or isinstance(done.exception, SystemExit | ContainernetEnvError)
+    assert known, repr(done.exception)
+    return done
+
+
+def elsewhere(patch: pytest.MonkeyPatch, **update: Any) -> None:
+    """This is another machine, or another program."""
+    program = {name: value for name, value in update.items() if name in ProgramFacts.model_fields}
+    machine = {name: value for name, value in update.items() if name not in program}
+    patch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update=machine))
+    patch.setattr(manifest_module, "program_facts", lambda: PROGRAM.model_copy(update=program))
+
+
 # What the fakes' own processes used, and so what is judged by it.
 USED = {column.name for column in USAGE_COLUMNS} | {"Valid", "Reasons"}
 
 # --- what is the same again -------------------------------------------------------------------------------------------
 
 
-def test_everything_that_was_configured_is_the_same_again(made: list[FakeTestbed], first: Path, tmp_path: Path) -> None:
+def test_everything_that_was_configured_is_the_same_again(made: Beds, first: Path, tmp_path: Path) -> None:
     result = rerun(first)
     before, after = (manifest_in(directory) for directory in (first, result.directory))
     for name in ("flags", "inputs", "config_hash", "images", "program"):
@@ -98,7 +121,7 @@ def test_everything_that_was_configured_is_the_same_again(made: list[FakeTestbed
 
 
 def test_the_files_that_it_was_read_from_are_not_needed_again(
-    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Beds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in (CONFIG, QUICK):
         shutil.copy(path, tmp_path / f"copy-{path.name}")
@@ -113,33 +136,28 @@ def test_the_files_that_it_was_read_from_are_not_needed_again(
     assert rows(tmp_path / "again.csv")[0]["Config"] == f"copy-{CONFIG.name}"
 
 
-def test_the_run_that_repeated_one_can_be_repeated(made: list[FakeTestbed], first: Path) -> None:
+def test_the_run_that_repeated_one_can_be_repeated_and_show_says_which(made: Beds, first: Path) -> None:
     second = rerun(first).directory
+    assert f"repeats {first.name}, on equal terms" in called("show", str(second)).output
     third = rerun(second).directory
     assert manifest_in(third)["repeats"]["run_id"] == second.name
 
 
-def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(
-    made: list[FakeTestbed], answers: Answers, tmp_path: Path
-) -> None:
-    assert swept(tmp_path / "out.csv", "link_delay=1ms,3ms") == Counts(2, 0, 0)
-    by_run = {row["RunId"]: row for row in rows(tmp_path / "out.csv")}
-    came = {row["Reused"]: run for run, row in by_run.items()}
+def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(made: Beds, sweep: Sweeping) -> None:
+    assert sweep.run("link_delay=1ms,3ms") == Counts(2, 0, 0)
+    came = {row["Reused"]: row for row in rows(sweep.out)}
     assert set(came) == {"nothing", "cluster;new-links"}
-    for number, (reused, name) in enumerate(came.items()):
-        again = tmp_path / f"again{number}.csv"
-        found = prepare_rerun(tmp_path / "out.runs" / name, again)
-        told = [item for item in found.repeats.differences if item.name == "testbed"]
-        assert [(reused in item.was, item.now, item.matters) for item in told] == (
-            [] if reused == "nothing" else [(True, "brought up anew", False)]
-        )
-        rerun(tmp_path / "out.runs" / name, again)
+    for reused, before in came.items():
+        directory, again = sweep.out.with_suffix(".runs") / before["RunId"], sweep.out.with_name(f"{reused}.csv")
+        differences = prepare_rerun(directory, again).repeats.differences
+        told = [(reused in item.was, item.now, item.matters) for item in differences if item.name == "testbed"]
+        assert told == [(True, "brought up anew", False)] * (reused != "nothing")
+        rerun(directory, again)
         (row,) = rows(again)
-        assert row["Reused"] == "nothing"
-        assert [row[key] for key in HASHES] == [by_run[name][key] for key in HASHES]
+        assert row["Reused"] == "nothing" and [row[key] for key in HASHES] == [before[key] for key in HASHES]
 
 
-def test_the_newest_run_of_a_results_file_is_repeated(made: list[FakeTestbed], first: Path, tmp_path: Path) -> None:
+def test_the_newest_run_of_a_results_file_is_repeated(made: Beds, first: Path, tmp_path: Path) -> None:
     assert prepare_rerun(tmp_path / "out.csv").repeats.run_id == first.name
     assert prepare_rerun(first.parent).out == tmp_path / "out.csv"
 
@@ -152,7 +170,7 @@ def test_the_rows_go_where_the_first_ones_went(tmp_path: Path, folder: str, out:
     assert results_file_of(run, run) == (out and tmp_path / out)
 
 
-def test_a_run_directory_beside_no_results_file_wants_out(made: list[FakeTestbed], first: Path, tmp_path: Path) -> None:
+def test_a_run_directory_beside_no_results_file_wants_out(made: Beds, first: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere" / "run"
     shutil.copytree(first, moved)
     with pytest.raises(UsageError, match=r"lies beside no results file.*\n  Name OUT"):
@@ -207,17 +225,14 @@ def test_what_network_and_rows_are_judged_by_is_written_down(first: Path) -> Non
     found = manifest_in(first)["tolerances"]
     assert found["gate"]["emulator"]["late_ns"] == 100_000 and found["gate"]["kernel"]["late_ns"] == 500_000
     assert (found["gate"]["alarm"], found["gate"]["miss"]) == (0.001, 0.01)
-    assert found["verdict"]["machine_stolen"] == "1 %, and the 10 ms of the kernel's clock"
     told = manifest(tolerances=found | {"verdict": found["verdict"] | {"machine_stolen": "50 %"}})
     (difference,) = differences(manifest(), told)
-    assert (
-        str(difference) == ("tolerance verdict.machine_stolen: was 1 %, and the 10 ms of the kernel's clock, is 50 %")
-        and difference.matters
-    )
+    words = "tolerance verdict.machine_stolen: was 1 %, and the 10 ms of the kernel's clock, is 50 %"
+    assert str(difference) == words and difference.matters
 
 
 def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
-    made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
+    made: Beds, first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An option that is forgotten would be that of `run`'s default when the run is repeated."""
     resolved = {"quick", "only"}  # into inputs/scenarios.json
@@ -260,20 +275,13 @@ UPDATES: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_another_machine_or_program_is_refused_and_nothing_is_created(
-    made: list[FakeTestbed],
-    first: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    snapshot: SnapshotAssertion,
+    made: Beds, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
     before = sorted(tmp_path.rglob("*"))
     told = {}
     for part, update in UPDATES:
         with monkeypatch.context() as patch:
-            if part == "machine":
-                patch.setattr(manifest_module.machine, "facts", lambda now=update: MACHINE.model_copy(update=now))
-            else:
-                patch.setattr(manifest_module, "program_facts", lambda now=update: PROGRAM.model_copy(update=now))
+            elsewhere(patch, **update)
             told[f"{part} {update}"] = refusal(first)
     with monkeypatch.context() as patch:
         patch.setattr(manifest_module.images, "digest", lambda tag: None)
@@ -286,18 +294,21 @@ def test_another_machine_or_program_is_refused_and_nothing_is_created(
 
 
 def test_what_is_only_told_refuses_nothing_and_is_written_down(
-    made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
+    made: Beds, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    update = {"engine": "25.0", "load_average": [9.0, 9.0, 9.0], "memory_bytes": MACHINE.memory_bytes - 4096}
-    monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update=update))
+    busy = {"engine": "25.0", "load_average": [9.0, 9.0, 9.0], "memory_bytes": MACHINE.memory_bytes - 4096}
+    elsewhere(monkeypatch, **busy)
+    before = sorted(tmp_path.rglob("*"))
+    done = called("rerun", str(first), "--dry-run")
+    assert done.exit_code == 0 and "Docker engine: was 20.10.24, is 25.0, which does not matter" in done.output
+    assert f"{first.name} would be repeated" in done.output
+    assert sorted(tmp_path.rglob("*")) == before and not made
     written = manifest_in(rerun(first).directory)["repeats"]["differences"]
     assert {(item["name"], item["matters"]) for item in written} == {("Docker engine", False), ("load average", False)}
 
 
-def test_anyway_runs_and_writes_down_what_differs(
-    made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update={"cores": 64}))
+def test_anyway_runs_and_writes_down_what_differs(made: Beds, first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere(monkeypatch, cores=64)
     done = called("rerun", str(first), "--anyway")
     assert done.exit_code == 0, done.output
     assert "unlike then, cores: was 2, is 64" in done.output
@@ -308,74 +319,59 @@ def test_anyway_runs_and_writes_down_what_differs(
     assert f"repeats {first.name}, with other cores" in shown
 
 
-def test_show_of_a_run_that_repeats_one_says_which(made: list[FakeTestbed], first: Path) -> None:
-    assert f"repeats {first.name}, on equal terms" in called("show", str(rerun(first).directory)).output
-
-
 # --- a run directory that is not as it was ----------------------------------------------------------------------------
 
 
-def called(*words: str) -> Result:
-    """What a command does; its errors are those that are reported as messages."""
-    done = CliRunner().invoke(group, list(words))
-    known = done.exception is None or isinstance(done.exception, SystemExit | ContainernetEnvError)
-    assert known, repr(done.exception)
-    return done
+def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
+    """The first ``old`` of an input file, once."""
+    return lambda run: (run / name).write_text((run / name).read_text().replace(old, new, 1))
 
 
-def edit(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    value = manifest_in(directory)
-    change(value)
-    (directory / MANIFEST).write_text(json.dumps(value))
+def edited(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    return lambda run: edit(run, change)
 
 
-def spoil(directory: Path, how: str) -> None:
-    """Change a run directory by hand."""
-    topology, scenarios = directory / TOPOLOGY_INPUT, directory / SCENARIOS_INPUT
-    if how in ("no checksums", "killed in its bring-up"):
-        (directory / "checksums.sha256").unlink()
-    if how == "plan":
-        edit(directory, lambda held: held["plan"]["links"][0]["a_to_b"].update(delay_ns=5_000_000))
-    elif how == "machine":
-        edit(directory, lambda held: held["machine"].update(cores=8))
-    elif how == "tolerance":
-        edit(directory, lambda held: held["flags"]["rtt_tolerance"].update(absolute_ns=1))
-    elif how == "deep plan":
-        edit(directory, lambda held: held["plan"].update(switches=reduce(lambda inner, _: [inner], range(150), 1)))
-    elif how == "topology":
-        topology.write_text(topology.read_text().replace('"3ms"', '"4ms"', 1))
-    elif how == "no checksums":
-        scenarios.write_text(scenarios.read_text() + " ")
-    else:
-        edit(directory, lambda held: held.update(links=None, store=None, hosts={}))
+SPOILT: dict[str, list[Callable[[Path], object]]] = {
+    "plan": [edited(lambda held: held["plan"]["links"][0]["a_to_b"].update(delay_ns=5_000_000))],
+    "machine": [edited(lambda held: held["machine"].update(cores=8))],
+    "tolerance": [edited(lambda held: held["flags"]["rtt_tolerance"].update(absolute_ns=1))],
+    "deep plan": [edited(lambda held: held["plan"].update(switches=reduce(lambda inner, _: [inner], range(150), 1)))],
+    "topology": [replaced(TOPOLOGY_INPUT, '"3ms"', '"4ms"')],
+    "no checksums": [lambda run: (run / CHECKSUMS).unlink(), replaced(SCENARIOS_INPUT, "{", " {")],
+    "killed in its bring-up": [
+        lambda run: (run / CHECKSUMS).unlink(),
+        edited(lambda held: held.update(links=None, store=None, hosts={})),
+    ],
+}
 
 
-@pytest.mark.parametrize(
-    "how", ["plan", "machine", "tolerance", "deep plan", "topology", "no checksums", "killed in its bring-up"]
-)
+@pytest.mark.parametrize("how", SPOILT)
 def test_a_run_directory_that_was_edited_is_refused_with_what_differs(
-    made: list[FakeTestbed], first: Path, snapshot: SnapshotAssertion, how: str
+    made: Beds, first: Path, snapshot: SnapshotAssertion, how: str
 ) -> None:
     """Or that a killed run left: with --anyway it is repeated all the same."""
-    spoil(first, how)
+    for change in SPOILT[how]:
+        change(first)
     assert refusal(first) == snapshot
     assert rerun(first, anyway=True).failed == 0
 
 
-def test_a_log_that_was_edited_is_no_reason_to_refuse(made: list[FakeTestbed], first: Path) -> None:
+def test_a_log_that_was_edited_is_no_reason_to_refuse(made: Beds, first: Path) -> None:
     (first / "logs" / "etcd1.log").write_text("")
     assert rerun(first).failed == 0
 
 
-def test_a_run_directory_without_its_inputs_is_a_message(made: list[FakeTestbed], first: Path) -> None:
-    (first / TOPOLOGY_INPUT).unlink()
-    with pytest.raises(ConfigError, match=r"inputs/topology\.json is refused:\n  file: cannot be read"):
-        rerun(first, anyway=True)
-
-
-def test_a_run_without_a_manifest_is_a_message(made: list[FakeTestbed], first: Path) -> None:
-    (first / MANIFEST).unlink()
-    with pytest.raises(UsageError, match=r"cannot be repeated: it has no manifest\.json"):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (TOPOLOGY_INPUT, r"inputs/topology\.json is refused:\n  file: cannot be read"),
+        (MANIFEST, r"cannot be repeated: it has no manifest\.json"),
+        (".", "is no run"),
+    ],
+)
+def test_a_run_directory_without_a_file_is_a_message(made: Beds, first: Path, name: str, words: str) -> None:
+    shutil.rmtree(first) if name == "." else (first / name).unlink()
+    with pytest.raises((ConfigError, UsageError), match=words):
         rerun(first, anyway=True)
 
 
@@ -397,7 +393,7 @@ def test_a_run_without_a_manifest_is_a_message(made: list[FakeTestbed], first: P
     ],
 )
 def test_a_manifest_that_cannot_be_meant_is_a_message_also_with_anyway(
-    made: list[FakeTestbed], first: Path, place: tuple[str, ...], value: Any, words: str
+    made: Beds, first: Path, place: tuple[str, ...], value: Any, words: str
 ) -> None:
     def change(held: dict[str, Any]) -> None:
         for step in place[:-1]:
@@ -407,22 +403,6 @@ def test_a_manifest_that_cannot_be_meant_is_a_message_also_with_anyway(
     edit(first, change)
     done = called("rerun", str(first), "--anyway")
     assert isinstance(done.exception, UsageError) and words in str(done.exception), repr(done.exception)
-
-
-def test_a_dry_run_says_what_differs_and_creates_nothing(
-    made: list[FakeTestbed], first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update={"engine": "25.0"}))
-    before = sorted(tmp_path.rglob("*"))
-    done = called("rerun", str(first), "--dry-run")
-    assert done.exit_code == 0 and "Docker engine: was 20.10.24, is 25.0, which does not matter" in done.output
-    assert f"{first.name} would be repeated" in done.output
-    assert sorted(tmp_path.rglob("*")) == before and not made
-
-
-def test_a_place_that_is_no_run_is_a_message(made: list[FakeTestbed], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no run"):
-        rerun(tmp_path / "nothing.csv")
 
 
 def test_the_facts_of_the_fakes_are_those_of_a_run(first: Path) -> None:

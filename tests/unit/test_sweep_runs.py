@@ -1,296 +1,585 @@
-"""Sweeps on testbeds of fakes: each cell once, whatever ends the sweep, and what is measured again."""
+"""Sweeps on testbeds of fakes: each cell once, whatever ends the sweep, what is measured again, what is reused."""
 
 from __future__ import annotations
 
 import errno
+import itertools
+import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from containernet_env.base.errors import Interrupted, RunError, UsageError
-from containernet_env.base.stop import Stop
+from containernet_env.base import sources
+from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
+from containernet_env.cli import sweep as sweep_command
+from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.load.server import Answer
-from containernet_env.model.proof import Check, NetworkProof
+from containernet_env.model.proof import NetworkProof
 from containernet_env.results import csv_file
 from containernet_env.results.run_directory import read_run
+from containernet_env.runs import manifest as manifest_module
+from containernet_env.runs import measure as measure_module
 from containernet_env.runs.keeper import RowsNotWrittenError
-from containernet_env.sweep.journal import journal_of
-from containernet_env.sweep.runner import Counts
+from containernet_env.setup import extras
+from containernet_env.sweep.journal import Journal, journal_of
+from containernet_env.sweep.runner import Counts, Until
 from tests.unit import sweep_fakes
-from tests.unit.run_fakes import FakeTestbed, rows
-from tests.unit.sweep_fakes import AXES, CELLS, Answers, Notes, failing, lines, measured, sweep_of, swept
+from tests.unit.manifests import PROGRAM
+from tests.unit.matrix_fakes import GOOD, result_of
+from tests.unit.run_fakes import CONFIG, FakeTestbed, raising, rows
+from tests.unit.sweep_fakes import ALL, AXES, CELLS, DIED, FAILED, WRONG, Sweeping, lines, measured
 
-answers, beds = sweep_fakes.answers, sweep_fakes.beds
+sweep = sweep_fakes.sweep
 
 
-def test_each_cell_is_measured_once_for_each_repetition_in_the_order_that_is_recorded(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path
-) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    counts = swept(out, notes=notes, repeat=3)
-    assert counts == Counts(3 * CELLS, 0, 0)
-    assert len(measured(out)) == 3 * CELLS and set(measured(out).values()) == {1}
-    assert len(beds) == 3 * 2 and all(bed.downs == 1 for bed in beds)
-    recorded = [(cell, run["repetition"]) for run in lines(out, "run") for cell in run["cells"]]
-    by_row = {(line["config_hash"], line["scenario_hash"]): line["cell"] for line in lines(out, "cell")}
-    found = [(by_row[row["ConfigHash"], row["ScenarioHash"]], int(row["Repetition"])) for row in rows(out)]
-    assert found == recorded == notes.ended
-    assert [run["repetition"] for run in lines(out, "run")] == [1, 1, 2, 2, 3, 3]
-    assert [run["seed"] for run in lines(out, "run")] == [5, 5, 6, 6, 7, 7]
-    assert [row["LinkSeed"] for row in rows(out)] == [str(4 + repetition) for _, repetition in recorded]
-    assert [row["LoadSeed"] for row in rows(out)] == [str(repetition - 1) for _, repetition in recorded]
-    assert [row["Reused"] for row in rows(out)] == ["nothing", "cluster", "cluster", "cluster"] * 6
-    assert {row["Valid"] for row in rows(out)} == {"yes"}
+def once(error: Exception) -> Callable[..., None]:
+    """Raises it where it is called first."""
+    left = [error]
+
+    def call(*arguments: object) -> None:
+        if left:
+            raise left.pop()
+
+    return call
+
+
+def values(sweep: Sweeping, *columns: str) -> list[Any]:
+    """Of the rows; tuples where there are several columns."""
+    found = [tuple(row[column] for column in columns) for row in rows(sweep.out)]
+    return found if len(columns) > 1 else [value for (value,) in found]
+
+
+def test_each_cell_is_measured_once_for_each_repetition_in_the_order_that_is_recorded(sweep: Sweeping) -> None:
+    assert sweep.run(repeat=3) == Counts(3 * CELLS, 0, 0)
+    assert len(measured(sweep.out)) == 3 * CELLS and set(measured(sweep.out).values()) == {1}
+    assert len(sweep.beds) == 3 * 2 and all(bed.downs == 1 for bed in sweep.beds)
+    runs, notes = lines(sweep.out, "run"), sweep.notes
+    recorded = [(cell, run["repetition"]) for run in runs for cell in run["cells"]]
+    by_row = {(line["config_hash"], line["scenario_hash"]): line["cell"] for line in lines(sweep.out, "cell")}
+    found = [(by_row[config, scenario]) for config, scenario in values(sweep, "ConfigHash", "ScenarioHash")]
+    repetitions = [int(text) for text in values(sweep, "Repetition")]
+    assert [*zip(found, repetitions, strict=True)] == recorded == notes.ended
+    assert [(run["repetition"], run["seed"]) for run in runs] == [(1, 5), (1, 5), (2, 6), (2, 6), (3, 7), (3, 7)]
+    seeds = [(str(4 + repetition), str(repetition - 1)) for repetition in repetitions]
+    assert values(sweep, "LinkSeed", "LoadSeed") == seeds
+    assert values(sweep, "Reused", "Valid") == [*[("nothing", "yes")], *[("cluster", "yes")] * 3] * 6
     assert [standing.done for standing in notes.standings] == list(range(1, 3 * CELLS + 1))
     assert len(notes.notes) == len(set(notes.notes))
     assert notes.standings[-1].left_s < notes.standings[0].left_s
 
 
-def test_the_same_command_measures_nothing_again(answers: Answers, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    swept(out)
-    before = out.read_bytes()
-    assert swept(out, notes=notes) == Counts(CELLS, 0, 0)
-    assert out.read_bytes() == before and answers.asked == CELLS
-    assert notes.notes == [
+def test_the_same_command_measures_nothing_again(sweep: Sweeping) -> None:
+    sweep.run()
+    before = sweep.out.read_bytes()
+    assert sweep.run() == ALL
+    assert sweep.out.read_bytes() == before and sweep.beds.asked == CELLS
+    assert sweep.notes.notes == [
         f"{CELLS} measurements are there, 0 failed because of the store, 0 because of the machine; 0 are left"
     ]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.35, 0.5, 0.77, 0.999])
-def test_a_sweep_that_was_killed_measures_what_has_no_whole_row(answers: Answers, tmp_path: Path, share: float) -> None:
+# --- a sweep that was ended -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.35, 0.77, 0.999])
+def test_a_sweep_that_was_killed_measures_what_has_no_whole_row(sweep: Sweeping, share: float) -> None:
     """kill -9 in the middle of anything, also of a row: what is on disk is a beginning of the file."""
-    out = tmp_path / "out.csv"
-    swept(out, repeat=2)
-    content = out.read_bytes()
+    sweep.run(repeat=2)
+    content = sweep.out.read_bytes()
     kept = content[: round(len(content) * share)]
-    out.write_bytes(kept)
+    sweep.out.write_bytes(kept)
     whole = max(0, kept.count(b"\n") - 1)
-    asked = answers.asked
-    assert swept(out, repeat=2, seed=None) == Counts(2 * CELLS, 0, 0)
-    assert answers.asked - asked == 2 * CELLS - whole
-    assert len(csv_file.rows_after(out)) == 2 * CELLS
-    again = Counter((row["ConfigHash"], row["ScenarioHash"], row["Repetition"]) for row in csv_file.rows_after(out))
-    assert len(again) == 2 * CELLS
-    assert {line["seed"] for line in lines(out, "sweep")} == {5}  # the order is that of the sweep that was killed
+    assert sweep.run(repeat=2, seed=None) == Counts(2 * CELLS, 0, 0)
+    assert sweep.beds.asked == 4 * CELLS - whole
+    found = csv_file.rows_after(sweep.out)
+    again = Counter((row["ConfigHash"], row["ScenarioHash"], row["Repetition"]) for row in found)
+    assert len(found) == len(again) == 2 * CELLS
+    assert {line["seed"] for line in lines(sweep.out, "sweep")} == {5}  # the order is that of the sweep that was killed
 
 
-def test_a_journal_that_was_torn_is_read_as_far_as_it_goes(answers: Answers, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    swept(out)
-    with journal_of(out).open("ab") as file:
+@pytest.mark.parametrize("ended", [1, 3, 6])
+def test_rows_of_a_killed_testbed_stay_and_are_named(sweep: Sweeping, ended: int) -> None:
+    """kill -9 within the cell after the given one: OUT and journal are what was on disk at that moment."""
+    files, held = (sweep.out, journal_of(sweep.out)), list[bytes]()
+
+    def hold() -> None:
+        if len(sweep.notes.ended) == ended:
+            held.extend(file.read_bytes() for file in files)
+
+    sweep.on_ended = hold
+    sweep.run()
+    for file, content in zip(files, held, strict=True):
+        file.write_bytes(content)
+    assert sweep.of().left()[0] == CELLS - ended and sweep.out.read_bytes() == held[0]
+    sweep.on_ended = bool
+    assert sweep.run(seed=None) == ALL
+    assert sweep.out.read_bytes().startswith(held[0]) and set(measured(sweep.out).values()) == {1}
+    named = [note for note in sweep.notes.notes if "killed: their network was proved before them" in note]
+    # Those of testbeds that came to their end are proved.
+    assert [note.split()[0] for note in named] == [str(ended % 4)]
+
+
+def test_without_a_seed_the_first_one_orders_what_is_left(sweep: Sweeping) -> None:
+    """Also after a command that had another one of its own."""
+    for repeat, seed in enumerate((5, 90, None), start=1):
+        sweep.run("clients=5,10", repeat=repeat, seed=seed)
+    assert [line["seed"] for line in lines(sweep.out, "sweep")] == [5, 90, 5]
+    assert values(sweep, "LinkSeed")[::2] == ["5", "91", "7"]
+
+
+def test_a_journal_that_was_torn_is_read_as_far_as_it_goes(sweep: Sweeping) -> None:
+    sweep.run()
+    with journal_of(sweep.out).open("ab") as file:
         file.write(b'{"schema": 1, "kind": "run", "ru')
-    assert swept(out, notes=notes) == Counts(CELLS, 0, 0)
-    assert answers.asked == CELLS
-    assert any("1 lines of" in note and "cannot be read" in note for note in notes.notes)
-    assert swept(out, *AXES, "cpus=0.5") == Counts(CELLS, 0, 0)  # what is added to it is whole
+    assert sweep.run() == ALL
+    assert sweep.beds.asked == CELLS
+    assert any("1 lines of" in note and "cannot be read" in note for note in sweep.notes.notes)
+    assert sweep.run(*AXES, "cpus=0.5") == ALL  # what is added to it is whole
 
 
-def test_ctrl_c_loses_the_running_cell_alone(answers: Answers, beds: list[FakeTestbed], tmp_path: Path) -> None:
+def test_ctrl_c_loses_the_running_cell_alone(sweep: Sweeping) -> None:
     """The rows before it are those of a network that was measured afterwards, and none says 'interrupted'."""
-    out, stop, notes = tmp_path / "out.csv", Stop(), Notes()
-    answers.special[3] = lambda: stop.request(2) or stop.check()
+    sweep.beds.special[3] = sweep.interrupt
     with pytest.raises(Interrupted):
-        swept(out, stop=stop, notes=notes)
-    assert [(row["Error"], row["Valid"]) for row in rows(out)] == [("-", "yes"), ("-", "yes")]
-    assert beds[0].downs == 1
-    directory = next(out.with_suffix(".runs").iterdir())
-    assert [line["error"] for line in read_run(directory).scenarios][2:] == [
-        "interrupted",
-        "not run: interrupted by SIGINT",
-    ]
-    assert swept(out) == Counts(CELLS, 0, 0)
-    assert set(measured(out).values()) == {1} and answers.asked == CELLS + 1
+        sweep.run()
+    assert values(sweep, "Error", "Valid") == [("-", "yes")] * 2 and sweep.beds[0].downs == 1
+    directory = next(sweep.out.with_suffix(".runs").iterdir())
+    errors = [line["error"] for line in read_run(directory).scenarios]
+    assert errors[2:] == ["interrupted", "not run: interrupted by SIGINT"]
+    assert sweep.run() == ALL
+    assert set(measured(sweep.out).values()) == {1} and sweep.beds.asked == CELLS + 1
 
 
-def test_ctrl_c_between_two_testbeds_begins_no_other_one(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path
-) -> None:
-    out, stop, notes = tmp_path / "out.csv", Stop(), Notes()
-    notes.on_ended = lambda: stop.request(2) if len(notes.ended) == 4 else None
+def test_ctrl_c_between_two_testbeds_begins_no_other_one(sweep: Sweeping) -> None:
+    sweep.on_ended = lambda: sweep.stop.request(2) if len(sweep.notes.ended) == 4 else None
     with pytest.raises(Interrupted):
-        swept(out, stop=stop, notes=notes)
-    assert len(rows(out)) == 4 and sum(bed.ups for bed in beds) == 1
+        sweep.run()
+    assert len(rows(sweep.out)) == 4 and sum(bed.ups for bed in sweep.beds) == 1
 
 
-def test_a_full_disk_stops_with_what_it_has(answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, append = tmp_path / "out.csv", csv_file.append_whole
+def test_a_full_disk_stops_with_what_it_has(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = csv_file.append_whole
 
     def full(fd: int, data: bytes, **named: Any) -> None:
-        if answers.asked >= 3:
+        if sweep.beds.asked >= 3:
             raise OSError(errno.ENOSPC, "No space left on device")
         append(fd, data, **named)
 
-    monkeypatch.setattr(csv_file, "append_whole", full)
-    with pytest.raises(RowsNotWrittenError, match="No space left"):
-        swept(out)
-    assert len(rows(out)) == 2 and answers.asked == 3
-    monkeypatch.setattr(csv_file, "append_whole", append)
-    assert swept(out) == Counts(CELLS, 0, 0)
-    assert set(measured(out).values()) == {1}
+    with monkeypatch.context() as disk:
+        disk.setattr(csv_file, "append_whole", full)
+        with pytest.raises(RowsNotWrittenError, match="No space left"):
+            sweep.run()
+    assert len(rows(sweep.out)) == 2 and sweep.beds.asked == 3
+    assert sweep.run() == ALL and set(measured(sweep.out).values()) == {1}
 
 
-def test_a_changed_sweep_keeps_what_no_longer_fits_apart(answers: Answers, tmp_path: Path) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    swept(out)
-    before = rows(out)
-    assert swept(out, "mem=512m,1g", *AXES[1:], notes=notes) == Counts(CELLS, 0, 0)
-    assert answers.asked == CELLS + CELLS // 2
-    assert rows(out)[:CELLS] == before
-    (note,) = [note for note in notes.notes if "none of this sweep" in note]
+def test_a_changed_sweep_keeps_what_no_longer_fits_apart(sweep: Sweeping) -> None:
+    sweep.run()
+    before = rows(sweep.out)
+    assert sweep.run("mem=512m,1g", *AXES[1:]) == ALL
+    assert sweep.beds.asked == CELLS + CELLS // 2 and rows(sweep.out)[:CELLS] == before
+    (note,) = [note for note in sweep.notes.notes if "none of this sweep" in note]
     assert note.startswith("4 cells in") and note.count("mem=256m") == 4
 
 
-def test_what_failed_because_of_the_store_is_a_result(answers: Answers, tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    answers.special[2] = failing("100 requests failed")
-    assert swept(out) == Counts(CELLS - 1, 1, 0)
-    assert answers.asked == CELLS
-    assert swept(out) == Counts(CELLS - 1, 1, 0)
-    assert answers.asked == CELLS
-    assert swept(out, retry_failed=True) == Counts(CELLS, 0, 0)
-    assert answers.asked == CELLS + 1
+# --- what is a result, and what is measured again ---------------------------------------------------------------------
+
+
+def test_what_failed_because_of_the_store_is_a_result(sweep: Sweeping) -> None:
+    sweep.beds.special[2] = FAILED
+    for _ in range(2):
+        assert sweep.run() == Counts(CELLS - 1, 1, 0) and sweep.beds.asked == CELLS
+    assert sweep.run(retry_failed=True) == ALL and sweep.beds.asked == CELLS + 1
 
 
 def test_what_the_machine_spoils_is_measured_again_on_another_testbed_within_a_bound(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The network of the first testbed was not held: all its rows are not valid, which is known only at its end."""
-    out = tmp_path / "out.csv"
-    wrong = NetworkProof("after", (Check("etcd1>s1", "rate", "wrong", "rate of etcd1>s1: 10, not 1000 Mbit/s"),))
-    proofs = iter([wrong])
+    proofs = iter([WRONG])
     monkeypatch.setattr(FakeTestbed, "prove_again", lambda self, moment: next(proofs, NetworkProof("after", ())))
-    assert swept(out) == Counts(CELLS, 0, 0)
-    assert [row["Valid"] for row in rows(out)] == ["no"] * 4 + ["yes"] * 8
-    assert len(beds) == 3
-    assert max(measured(out).values()) == 2
+    assert sweep.run() == ALL
+    assert values(sweep, "Valid") == ["no"] * 4 + ["yes"] * 8
+    assert len(sweep.beds) == 3 and max(measured(sweep.out).values()) == 2
 
 
-def test_the_machine_is_given_up_after_some_tries_and_asked_again_by_the_next_command(
-    answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out.csv"
-    monkeypatch.setattr(FakeTestbed, "proved_again", RunError("something else keeps this machine busy"))
-    notes = Notes()
-    assert swept(out, notes=notes, tries=2) == Counts(0, 0, CELLS)
-    assert [text for text in notes.notes if "tried again" in text] == [
+def test_the_machine_is_given_up_after_some_tries_and_asked_again_by_the_next_command(sweep: Sweeping) -> None:
+    sweep.beds.at["prove_again"] = raising(RunError("something else keeps this machine busy"))
+    assert sweep.run(tries=2) == Counts(0, 0, CELLS)
+    assert [text for text in sweep.notes.notes if "tried again" in text] == [
         f"{CELLS} measurements are tried again: the machine spoiled what was measured of them"
     ]
-    assert answers.asked == 2 * CELLS
-    monkeypatch.setattr(FakeTestbed, "proved_again", NetworkProof("after", ()))
-    assert swept(out) == Counts(CELLS, 0, 0)
-    assert answers.asked == 3 * CELLS
+    assert sweep.beds.asked == 2 * CELLS
+    sweep.beds.at.clear()
+    assert sweep.run() == ALL and sweep.beds.asked == 3 * CELLS
 
 
-def test_a_testbed_that_fails_is_the_machines_fault(answers: Answers, beds: list[FakeTestbed], tmp_path: Path) -> None:
-    """The link emulator ends during the second cell: its row says so, and the network of the first is not proved."""
-    out = tmp_path / "out.csv"
-
-    def lose() -> Answer:
-        beds[0].failure = "the link emulator ended: killed by SIGKILL"
-        return Answer(None, "the server gave no answer")
-
-    answers.special[2] = lose
-    notes = Notes()
-    assert swept(out, notes=notes) == Counts(CELLS, 0, 0)
-    assert notes.began == notes.ended, "a cell whose testbed was lost before never began"
-    errors = [row["Error"] for row in rows(out)]
+def test_a_testbed_that_fails_is_the_machines_fault(sweep: Sweeping) -> None:
+    """The link emulator ends during the second cell: its row says so, and the network of the first is not proved. That
+    is on disk before the testbed is taken down: kill -9 in that must not make it a failure of the store."""
+    known: list[list[str]] = []
+    sweep.beds.special[2] = sweep.lose
+    sweep.beds.at["down"] = lambda bed: known.append([line["why"] for line in lines(sweep.out, "failed")])
+    assert sweep.run() == ALL
+    assert sweep.notes.began == sweep.notes.ended, "a cell whose testbed was lost before never began"
+    errors = values(sweep, "Error")
     assert len(errors) == CELLS + 2 and sum("link emulator ended" in error for error in errors) == 1
-    assert [row["Reasons"] for row in rows(out) if row["Valid"] == "unknown"] == ["network_unknown"]
-    assert [line["why"][:23] for line in lines(out, "failed")] == ["the link emulator ended"]
-    assert sweep_of(out).counts() == Counts(CELLS, 0, 0)
+    assert [reasons for valid, reasons in values(sweep, "Valid", "Reasons") if valid == "unknown"] == [
+        "network_unknown"
+    ]
+    assert [len(why) for why in known] == [1, 1, 1] and known[0][0].startswith(DIED)
+    assert sweep.of().counts() == ALL
 
 
-def test_a_testbed_that_cannot_be_brought_up_is_tried_again(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, notes, left = tmp_path / "out.csv", Notes(), [RunError("etcd1 did not start")]
-    monkeypatch.setattr(FakeTestbed, "up", lambda self: (_ for _ in ()).throw(left.pop()) if left else None)
-    assert swept(out, notes=notes) == Counts(CELLS, 0, 0)
-    assert len(beds) == 3 and len(rows(out)) == CELLS
-    assert any("4 cells could not be measured" in note and "etcd1 did not start" in note for note in notes.notes)
+def test_what_the_journal_did_not_take_is_told_again(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, refuse = Journal.failed, once(RunError("No space left on device"))
+    monkeypatch.setattr(Journal, "failed", lambda self, *arguments: (refuse(), plain(self, *arguments)))
+    sweep.beds.special[2] = sweep.lose
+    assert sweep.run() == ALL and len(lines(sweep.out, "failed")) == 1
 
 
-def test_a_machine_on_which_nothing_comes_up_ends_the_sweep(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FakeTestbed, "up", lambda self: (_ for _ in ()).throw(RunError("no such device")))
+def test_a_testbed_that_cannot_be_brought_up_is_tried_again(sweep: Sweeping) -> None:
+    sweep.beds.at["up"] = once(RunError("etcd1 did not start"))
+    assert sweep.run() == ALL
+    assert len(sweep.beds) == 3 and len(rows(sweep.out)) == CELLS
+    assert any("4 cells could not be measured" in note and "etcd1 did not start" in note for note in sweep.notes.notes)
+
+
+def test_a_machine_on_which_nothing_comes_up_ends_the_sweep(sweep: Sweeping) -> None:
+    sweep.beds.at["up"] = raising(RunError("no such device"))
     with pytest.raises(RunError, match="3 testbeds in a row could not be used, so the sweep ends: no such device"):
-        swept(tmp_path / "out.csv")
-    assert len(beds) == 3
+        sweep.run()
+    assert len(sweep.beds) == 3
 
 
-def test_a_testbed_that_cannot_be_ends_nothing_but_itself(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_testbed_that_cannot_be_ends_nothing_but_itself(sweep: Sweeping) -> None:
     """With a memory limit that is too low for the store, for instance; the next command finds it alone at first."""
-    out, plain = tmp_path / "out.csv", FakeTestbed.__init__
 
-    def made(self: FakeTestbed, plan: Any, *arguments: Any, **named: Any) -> None:
-        plain(self, plan, *arguments, **named)
-        vars(self)["memory_bytes"] = plan.hosts[0].memory_bytes
-
-    def up(self: FakeTestbed) -> None:
-        if vars(self)["memory_bytes"] == 256 << 20:
+    def up(bed: FakeTestbed) -> None:
+        if bed.plan.hosts[0].memory_bytes == 256 << 20:
             raise RunError("etcd1 did not start")
 
-    monkeypatch.setattr(FakeTestbed, "__init__", made)
-    monkeypatch.setattr(FakeTestbed, "up", up)
+    sweep.beds.at["up"] = up
     for _ in range(2):
-        assert swept(out, repeat=2) == Counts(CELLS, 0, CELLS)
+        assert sweep.run(repeat=2) == Counts(CELLS, 0, CELLS)
 
 
-def test_a_cell_is_not_charged_with_a_member_that_another_one_killed(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path
-) -> None:
-    out = tmp_path / "out.csv"
-
-    def kill() -> Answer:
-        beds[0].cluster.dead["etcd2"] = "etcd2 was killed: out of memory"
-        return failing("10 requests failed")
-
-    answers.special[2] = kill
-    assert swept(out) == Counts(CELLS - 1, 1, 0)
-    assert sum("(earlier)" in row["Error"] for row in rows(out)) == 2
-    assert sweep_of(out).counts() == Counts(CELLS - 1, 1, 0)
+def test_a_cell_is_not_charged_with_a_member_that_another_one_killed(sweep: Sweeping) -> None:
+    sweep.beds.special[2] = lambda: sweep.beds[0].cluster.kill("etcd2") or FAILED
+    assert sweep.run() == Counts(CELLS - 1, 1, 0)
+    assert sum("(earlier)" in error for error in values(sweep, "Error")) == 2
+    assert sweep.of().counts() == Counts(CELLS - 1, 1, 0)
 
 
-def test_what_was_tried_last_decides_after_a_resume_too(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_tried_last_decides_after_a_resume_too(sweep: Sweeping) -> None:
     """The first testbed does not come up, on the second one the store fails: that is a result, and stays one."""
-    out, left = tmp_path / "out.csv", [RunError("etcd1 did not start")]
-    monkeypatch.setattr(FakeTestbed, "up", lambda self: (_ for _ in ()).throw(left.pop()) if left else None)
-    answers.special[1] = failing("100 requests failed")
+    sweep.beds.at["up"] = once(RunError("etcd1 did not start"))
+    sweep.beds.special[1] = FAILED
     for _ in range(2):
-        assert swept(out, "clients=5") == Counts(0, 1, 0)
-    assert answers.asked == 1
+        assert sweep.run("clients=5") == Counts(0, 1, 0)
+    assert sweep.beds.asked == 1
 
 
-def test_rows_without_their_journal_are_named_and_not_counted(answers: Answers, tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    swept(out)
-    journal_of(out).unlink()
-    (note,) = sweep_of(out).notes()
+# --- rows of something else -------------------------------------------------------------------------------------------
+
+
+def test_rows_without_their_journal_are_named_and_not_counted(sweep: Sweeping) -> None:
+    sweep.run()
+    journal_of(sweep.out).unlink()
+    (note,) = sweep.of().notes()
     assert note.startswith(f"{CELLS} rows of these cells") and "put the journal back" in note
 
 
-def test_a_journal_of_another_version_is_refused_by_name(answers: Answers, tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    swept(out, "clients=5")
-    journal = journal_of(out)
+def test_a_journal_of_another_version_is_refused_by_name(sweep: Sweeping) -> None:
+    sweep.run("clients=5")
+    journal = journal_of(sweep.out)
     journal.write_text(journal.read_text().replace('"schema": 1', '"schema": 2'))
     with pytest.raises(UsageError, match="another version of this program: schema 2, 1 is read here"):
-        sweep_of(out)
+        sweep.of()
     journal.write_text('{"schema": 1, "kind": "sweep", "seed": Infinity}\n[1]\n')
-    assert "2 lines" in sweep_of(out).notes()[0]
+    assert "2 lines" in sweep.of().notes()[0]
 
 
 @pytest.mark.parametrize("header", [csv_file.SEED_COLUMNS, (*csv_file.COLUMNS[:-1], "Other")])
-def test_a_file_of_other_columns_is_refused(header: tuple[str, ...], tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    out.write_text(",".join(header) + "\n" + ",".join("1" for _ in header) + "\n")
+def test_a_file_of_other_columns_is_refused(header: tuple[str, ...], sweep: Sweeping) -> None:
+    sweep.out.write_text(",".join(header) + "\n" + ",".join("1" for _ in header) + "\n")
     with pytest.raises(UsageError, match="has not the columns of this version"):
-        sweep_of(out)
+        sweep.of()
+
+
+@pytest.mark.parametrize(
+    ("program", "etcd", "request_", "words"),
+    [
+        (
+            {"sources": "b" * 64, "commit": "c" * 40},
+            "3.7.3",
+            {},
+            "program 0.1.0 (commit 012345678901), now 0.1.0 (commit cccccccccccc), sources aaaaaaaaaaaa, ",
+        ),
+        ({"go": "go1.27.0"}, "3.7.3", {}, "Go go1.26.8, now go1.27.0"),
+        ({}, "3.7.4", {}, "etcd 3.7.3, now 3.7.4"),
+        (
+            {},
+            "3.7.3",
+            {"tolerance": Tolerance(1_000_000, 0.125)},
+            "RTT tolerance by the kind of links, now 1 ms, 12.5 %",
+        ),
+        ({"commit": "d" * 40}, "3.7.3", {}, None),  # which leaves the sources alone
+    ],
+)
+def test_rows_that_something_else_measured_are_named_and_not_counted(
+    sweep: Sweeping,
+    monkeypatch: pytest.MonkeyPatch,
+    program: dict[str, str],
+    etcd: str,
+    request_: dict[str, Any],
+    words: str | None,
+) -> None:
+    monkeypatch.setattr(sources, "etcd_version", lambda: "3.7.3")
+    sweep.run()
+    before = rows(sweep.out)
+    monkeypatch.setattr(sources, "etcd_version", lambda: etcd)
+    monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM.model_copy(update=program))
+    again = f"{CELLS} rows in {sweep.out} were measured by another version, and are "
+    for counted in (True, False):
+        notes = sweep.of(other_versions=counted, **request_).notes()
+        found = [note for note in notes if note.startswith(again)]
+        assert len(found) == (words is not None)
+        assert words is None or (words in found[0] and ("counted all the same" in found[0]) is counted)
+    assert sweep.run(other_versions=True, **request_) == ALL and rows(sweep.out) == before
+    for _ in range(2):
+        assert sweep.run(**request_) == ALL
+        assert sweep.beds.asked == (CELLS if words is None else 2 * CELLS) and rows(sweep.out)[:CELLS] == before
+
+
+# --- cells that are repeated until the interval of a figure is narrow enough ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("repeat", "until", "words"),
+    [
+        (1, Until(0.05, "p42"), "--ci-of: got 'p42'; allowed: p50, p99, throughput"),
+        (1, Until(1.5), "--until-ci: got 150%"),
+        (1, Until(0.05, most=5), "--max-repeat: got 5; allowed: at least 6"),
+        (40, Until(0.05), "--max-repeat: got 30; allowed: at least --repeat, which is 40"),
+    ],
+)
+def test_an_interval_that_cannot_be_is_refused(repeat: int, until: Until, words: str, sweep: Sweeping) -> None:
+    with pytest.raises(UsageError, match=words):
+        sweep.of(repeat=repeat, until=until)
+
+
+def test_cells_are_repeated_until_their_median_is_known_and_no_more(sweep: Sweeping) -> None:
+    for _ in range(2):
+        assert sweep.run("clients=5,10", until=Until(0.05), repeat=1) == Counts(6 * 2, 0, 0, 0)
+
+
+def test_rows_that_are_not_certainly_valid_tell_nothing_of_the_median(sweep: Sweeping) -> None:
+    sweep.beds.special = dict.fromkeys(range(1, 20), Answer(result_of(ok=10), None))
+    # Nor would more of them.
+    assert sweep.run("clients=5", until=Until(0.05, most=9)) == Counts(6, 0, 0, 1)
+
+
+def test_the_repetitions_of_a_cell_that_varies_are_bounded(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    varied = itertools.count()
+
+    def another(path: str, body: dict[str, Any]) -> Answer:
+        spread = 1.0 + (next(varied) % 7) / (1 if body["clients"] == 5 else 1000)
+        found = json.loads(json.dumps(result_of().values))
+        for part in (found, found["response_time"]):
+            part["percentiles_s"] = {p: v and v * spread for p, v in part["percentiles_s"].items()}
+        return Answer(type(result_of()).from_json(found), None)
+
+    monkeypatch.setattr(sweep.beds, "answer", another)
+    assert sweep.run("clients=5,10", until=Until(0.05, "p99", most=8)) == Counts(14, 0, 0, 1)
+    assert Counter(values(sweep, "ClientCount")) == {"5": 8, "10": 6}
+
+
+# --- testbeds that stand from one topology to the next ----------------------------------------------------------------
+
+STANDING = ("link_delay=1ms,3ms", "cpus=0.5,1", "clients=5,10")
+
+
+def kinds(sweep: Sweeping) -> list[list[str]]:
+    """The kinds of the events of each run, in the order of the runs."""
+    directories = {path.name.rpartition("-")[2]: path for path in sweep.out.with_suffix(".runs").iterdir()}
+    runs = [directories[line["run"]] for line in lines(sweep.out, "run")]
+    return [[event["kind"] for event in read_run(directory).events] for directory in runs]
+
+
+def beds(sweep: Sweeping) -> list[tuple[int, int, int]]:
+    """How often each was brought up, taken down and turned to another topology."""
+    return [(bed.ups, bed.downs, len(bed.turned)) for bed in sweep.beds]
+
+
+def test_a_block_has_one_testbed_where_links_and_cpu_limits_alone_differ(sweep: Sweeping) -> None:
+    assert sweep.run(*STANDING, repeat=2) == Counts(2 * CELLS, 0, 0)
+    assert beds(sweep) == [(1, 1, 3)] * 2 and [bed.rests for bed in sweep.beds] == [3, 3]
+    found = values(sweep, "Reused")
+    assert found[::8] == ["nothing"] * 2 and set(found[1::2]) == {"cluster"}
+    expected = [change.reused for bed in sweep.beds for change in bed.turned]
+    assert [value for number, value in enumerate(found[::2]) if number % 4] == expected
+    assert set(values(sweep, "Valid")) == {"yes"}, "each topology has its own proof after its last cell"
+    assert [line["repetition"] for line in lines(sweep.out, "run")] == [1] * 4 + [2] * 4
+    assert len(set(values(sweep, "RunId"))) == 8
+    assert [("testbed_reused" in told, told[-2]) for told in kinds(sweep)] == [
+        (False, "testbed_left"),
+        (True, "testbed_left"),
+        (True, "testbed_left"),
+        (True, "tear_down_began"),
+    ] * 2
+    assert [bed.plan.options.seed for bed in sweep.beds] == [5, 6]
+
+
+def test_what_is_changed_follows_from_the_two_topologies(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a disk takes counts once for all topologies of a testbed."""
+    kept: list[int] = []
+    monkeypatch.setattr(measure_module, "keep_costs", lambda plan, facts, clusters, _: kept.append(len(clusters)))
+    sweep.run("cpus=0.5,0.75,1")
+    for change in sweep.beds[0].turned:
+        assert [host.name for host in change.limits] == ["etcd1", "etcd2", "etcd3"] and not change.links
+    assert kept == [1, 0, 0]
+    sweep.out = sweep.out.with_name("links.csv")
+    sweep.run("link_delay=1ms,2ms")
+    (change,) = sweep.beds[1].turned
+    assert [link.a for link in change.links] == ["etcd1", "etcd2", "etcd3", "benchmark"] and not change.limits
+
+
+def test_topologies_that_take_testbeds_of_their_own_have_them(sweep: Sweeping) -> None:
+    """Those that can follow each other do, also where another one was drawn between them."""
+    sweep.run("mem=256m,512m", "cpus=0.25,0.5,0.75,1", repeat=3)
+    assert beds(sweep) == [(1, 1, 3)] * 6
+    memory = [values(sweep, "ConfigHash")[start : start + 4] for start in range(0, 24, 4)]
+    assert all(len(set(block)) == 4 for block in memory)
+
+
+def test_a_change_that_fails_is_told_and_a_new_testbed_brought_up(sweep: Sweeping) -> None:
+    sweep.beds.at["turn_to"] = once(RunError("the kernel holds cpu_quota_us=50000 instead of 100000"))
+    assert sweep.run(*STANDING) == ALL
+    assert [bed[:2] for bed in beds(sweep)] == [(1, 1)] * 2
+    assert values(sweep, "Reused")[:4] == ["nothing", "cluster"] * 2
+    (note,) = [note for note in sweep.notes.notes if "cpu_quota_us=50000" in note]
+    assert "could not be changed" in note and "a new one is brought up" in note
+    assert "testbed_not_reused" in kinds(sweep)[1] and set(measured(sweep.out).values()) == {1}
+
+
+@pytest.mark.parametrize("reason", ["a cell failed", "wrong", "not proved", "unfit"])
+def test_a_testbed_on_which_something_went_wrong_is_left_to_nobody(
+    reason: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prove = FakeTestbed.prove_again
+
+    def prove_again(self: FakeTestbed, moment: str) -> NetworkProof:
+        first = len(sweep.beds) == 1 and not lines(sweep.out, "run")[1:]
+        self.proved_again = WRONG if first and reason == "wrong" else NetworkProof("after", ())
+        if first and reason == "not proved":
+            raise RunError("something keeps it busy")
+        proof = prove(self, moment)
+        self.unproved = "it is not" if reason == "unfit" and self is sweep.beds[0] else self.unproved
+        return proof
+
+    monkeypatch.setattr(FakeTestbed, "prove_again", prove_again)
+    if reason == "a cell failed":
+        sweep.beds.special[2] = FAILED
+    sweep.run("cpus=0.25,0.5,0.75", "clients=5,10", tries=1)
+    assert beds(sweep) == [(1, 1, 0), (1, 1, 1)]
+    assert "testbed_not_left" in kinds(sweep)[0] and "testbed_left" in kinds(sweep)[1]
+
+
+def test_what_ends_a_testbed_between_two_topologies_is_told_before_the_next_one(sweep: Sweeping) -> None:
+    sweep.beds.at["rest"] = lambda bed: bed is sweep.beds[0] and sweep.lose()
+    assert sweep.run(*STANDING) == ALL
+    assert [bed[:2] for bed in beds(sweep)] == [(1, 1)] * 2
+    assert any(DIED in note for note in sweep.notes.notes) and set(values(sweep, "Error")) == {"-"}
+
+
+@pytest.mark.parametrize("moment", ["in a cell", "rest", "turn_to"])
+def test_ctrl_c_leaves_nothing_standing(moment: str, sweep: Sweeping) -> None:
+    if moment == "in a cell":
+        sweep.beds.special[3] = sweep.interrupt
+    else:
+        sweep.beds.at[moment] = lambda bed: sweep.stop.request(2) if moment == "rest" else sweep.interrupt()
+    with pytest.raises(Interrupted):
+        sweep.run(*STANDING)
+    assert [bed[:2] for bed in beds(sweep)] == [(1, 1)]
+    assert values(sweep, "Error", "Valid") == [("-", "yes")] * 2
+    assert len(lines(sweep.out, "sweep")) == len(lines(sweep.out, "sweep_ended")) == 1, "it was not killed"
+
+
+@pytest.mark.parametrize("where", ["as it is left", "in the next run"])
+def test_a_fault_of_the_program_leaves_nothing_standing(
+    where: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault, images = raising(ValueError("a fault of ours")), measure_module.ready_images()
+    if where == "as it is left":
+        sweep.beds.at["rest"] = fault
+    else:
+        monkeypatch.setattr(measure_module, "ready_images", lambda *of: fault() if sweep.beds else images)
+    with pytest.raises(ValueError, match="a fault of ours"):
+        sweep.run(*STANDING)
+    assert [(bed.ups, bed.downs, bed.rests) for bed in sweep.beds] == [(1, 1, 1)]
+
+
+def test_the_data_set_is_loaded_once_for_all_topologies_of_a_testbed(sweep: Sweeping) -> None:
+    counts = sweep.run("cpus=0.5,1", only="read-linearizable-50x*")
+    assert len(sweep.beds) == 1 and sweep.beds.asked == counts.measured + 1
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def command(sweep: Sweeping, *words: object) -> Any:
+    given = map(str, (CONFIG, sweep.out, "--quick", "--only", "write-leader-50x*-4B*", *words))
+    return CliRunner().invoke(sweep_command.command, [*given], standalone_mode=False)
+
+
+def test_a_dry_run_prints_cells_and_time_and_creates_nothing(sweep: Sweeping, tmp_path: Path) -> None:
+    shown = command(sweep, *(word for axis in AXES for word in ("--set", axis)), "--dry-run")
+    assert shown.return_value == 0, shown.output
+    assert "8 cells on 2 testbeds, 1 repetition: 8 measurements are left, which take about" in shown.output
+    assert "this machine carries" in shown.output and list(tmp_path.iterdir()) == []
+    without_out = CliRunner().invoke(sweep_command.command, [str(CONFIG), "--set", "clients=5"], standalone_mode=False)
+    assert "Missing argument 'OUT'" in str(without_out.exception)
+
+
+def test_what_until_ci_needs_is_made_sure_of_before_anything_is_created(
+    sweep: Sweeping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def require(module: str, note: object) -> None:
+        raise MissingRequirementError(f"this needs {module}", "Install it.")
+
+    monkeypatch.setattr(extras, "require", require)
+    words = ("--set", "clients=5")
+    for more in ((), ("--dry-run",)):
+        refused = command(sweep, *words, "--until-ci", "5%", *more).exception
+        assert isinstance(refused, MissingRequirementError) and "this needs scipy" in str(refused)
+        assert "--until-ci: got 500%" in str(command(sweep, *words, "--until-ci", "500%", *more).exception)
+    assert not sweep.beds and list(tmp_path.iterdir()) == []
+    assert command(sweep, *words).return_value == 0
+
+
+def test_the_course_is_told_as_json_and_as_a_line_for_each_cell(sweep: Sweeping) -> None:
+    words = ("--set", "clients=5,10")
+    shown = command(sweep, *words, "--json")
+    assert shown.return_value == 0, shown.output
+    told = [json.loads(line) for line in shown.output.splitlines()]
+    cell = ["cell_began", "cell_ended"]
+    events = [line["event"] for line in told if line["event"] != "note"]
+    assert events == ["testbed_began", *cell, *cell, "sweep_ended"]
+    ended = [line for line in told if line["event"] == "cell_ended"]
+    figures = [(line["done"], line["all"], line["valid"], line["p50_s"]) for line in ended]
+    assert figures == [(1, 2, "yes", 0.02), (2, 2, "yes", 0.02)]
+    again = command(sweep, *words)
+    assert again.return_value == 0 and "2 measurements; rows in" in again.output
+    sweep.out = sweep.out.with_name("failed.csv")
+    sweep.beds.special = {3: GOOD, 4: FAILED}
+    shown = command(sweep, *words)
+    assert shown.return_value == 1
+    first, second, *_, last = [line for line in shown.output.splitlines() if line and not line.startswith("  note")]
+    assert first.startswith("[1/2] write-leader-50x") and "p50 20.0 ms" in first and "left)" in first
+    assert second.startswith("[2/2]") and "100 requests failed" in second
+    assert "1 measurements, 1 failed because of the store; rows in" in last
