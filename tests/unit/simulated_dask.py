@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,19 +18,21 @@ from typing import Any
 import pytest
 
 from containernet_env.base import cache, clock
+from containernet_env.base.stop import Stop
 from containernet_env.load.server import Answer
+from containernet_env.results.checksums import check
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.observer import Observer
 from containernet_env.sweep import at_worker, serving, workers
 from containernet_env.sweep.cluster import scheduler_at
 from containernet_env.sweep.design import design
-from containernet_env.sweep.runner import Request, Sweep
+from containernet_env.sweep.runner import Counts, Request, Sweep
 from containernet_env.sweep.serving import FACTS
 from containernet_env.sweep.workers import Workers
 from tests.simulated_time import World
-from tests.unit.matrix_fakes import result_of
-from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes
-from tests.unit.sweep_fakes import Notes
+from tests.unit.matrix_fakes import GOOD
+from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes, rows
+from tests.unit.sweep_fakes import Notes, measured
 
 ADDRESS = "tcp://127.0.0.1:8786"
 CELL_S = 1.0
@@ -129,7 +131,7 @@ class Machine:
             if self.running is not None:
                 vars(serving.RUNNING)["_stops"][self.running.key].check()
             clock.sleep(0.5)
-        return Answer(result_of(), None)
+        return GOOD
 
     def tell(self, topic: str, message: Any) -> None:
         """``Worker.log_event``."""
@@ -245,6 +247,34 @@ def simulate(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, *names
     return dask, [Machine(dask, name) for name in names]
 
 
-def sweep_on(out: Path, notes: Notes, *axes: str, **request: Any) -> Sweep:
-    made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=5)
-    return Sweep(made, out, Request(**request), Workers(scheduler_at(ADDRESS, None), made, notes.note))
+class Cluster:
+    """Sweeps into one file on a cluster of these workers; ``notes`` has what they told."""
+
+    def __init__(self, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+        monkeypatch.undo()  # what the seed before has patched
+        folder = tmp_path / f"seed{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        self.out, self.notes, self.world = folder / "out.csv", Notes(), world
+        self.dask, self.machines = simulate(world, folder, monkeypatch, *names)
+
+    def hold(self, lose: Callable[[], object]) -> Machine:
+        """The first machine begins a second benchmark that does not end, and then something happens to it."""
+        first = self.machines[0]
+        first.hold = True
+        when(self.world, lambda: first.begun == 2, lose)
+        return first
+
+    def run(self, *axes: str, out: Path | None = None, stop: Stop | None = None, **request: Any) -> Counts:
+        made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=5)
+        at = Workers(scheduler_at(ADDRESS, None), made, self.notes.note)
+        return Sweep(made, out or self.out, Request(**request), at).carry_out(self.notes, stop or Stop())
+
+    def by_machine(self) -> dict[str, int]:
+        """How many rows each machine has measured."""
+        return dict(Counter(row["Machine"] for row in rows(self.out)))
+
+    def assert_each_once(self, cells: int = CELLS) -> None:
+        assert len(measured(self.out)) == cells and set(measured(self.out).values()) == {1}
+        for path in self.out.with_suffix(".runs").glob("*"):
+            checked = check(path)
+            assert checked is not None and not checked.changed

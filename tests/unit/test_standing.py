@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,120 +19,102 @@ from containernet_env.results.run_files import Proof
 from containernet_env.runs import network_prover
 from containernet_env.runs import standing as standing_module
 from containernet_env.runs import testbed as testbed_module
-from containernet_env.runs.change import Change, change_between
+from containernet_env.runs.change import change_between
+from containernet_env.runs.network_prover import NetworkProver
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.standing import Standing, StandingTestbed
 from containernet_env.setup.images import Images
 from containernet_env.sweep.design import design
+from tests.unit.matrix_fakes import CONFIG
+from tests.unit.run_fakes import raising
 from tests.unit.test_network_proof import FakeGate
-from tests.unit.testbed_fakes import CONFIG, FakeNet
+from tests.unit.testbed_fakes import FakeNet
+
+SMALL = "write-leader-50x*-4B-64B"
 
 
-def plans(*axes: str, config: Path | str = CONFIG, seeds: tuple[int, int] = (1, 1), **choices: Any) -> list[Plan]:
+def plans(*axes: str, seeds: tuple[int, int] = (1, 1), **choices: Any) -> list[Plan]:
     """Those of the two testbeds of a sweep, as its runs have them."""
-    found = design(config, axes, quick=True, only=["write-leader-50x*-4B-64B"], **choices)
+    found = design(CONFIG, axes, quick=True, only=[SMALL], **choices)
     assert len(found.beds) == 2
     return [bed.plan_of(bed.cells, 1, seed, found.choices) for bed, seed in zip(found.beds, seeds, strict=True)]
 
 
-def change(*axes: str, **more: Any) -> Change | None:
-    return change_between(*plans(*axes, **more))
+BBR = {"congestion_control": "bbr"}  # takes the least RTT of the last 10 s for the path's
+LIMITS, LINKS = "cluster;new-limits", "cluster;new-links"
 
 
 @pytest.mark.parametrize(
-    ("axes", "reused"),
+    ("axes", "more", "reused"),
     [
-        (["cpus=0.5,1"], "cluster;new-limits"),
-        (["etcd2.cpus=0.5,1"], "cluster;new-limits"),
-        (["client.cpus=0.5,1"], "cluster;new-limits"),
-        (["link_delay=1ms,3ms"], "cluster;new-links"),
-        (["bandwidth=10,100"], "cluster;new-links"),
-        (["loss=0.1,1"], "cluster;new-links"),
-        (["jitter=0ms,1ms"], "cluster;new-links"),
-        (["queue=50,100"], "cluster;new-links"),
-        (["overhead=0,24", "bandwidth=10"], "cluster;new-links"),
-        (["leader=etcd1,etcd2"], "cluster"),
+        (["cpus=0.5,1"], {}, LIMITS),
+        (["etcd2.cpus=0.5,1"], {}, LIMITS),
+        (["client.cpus=0.5,1"], {}, LIMITS),
+        (["cpus=0.5,1"], BBR, LIMITS),  # whatever TCP remembers
+        (["link_delay=1ms,3ms"], {}, LINKS),
+        (["bandwidth=10,100"], {}, LINKS),
+        (["loss=0.1,1"], {}, LINKS),
+        (["jitter=0ms,1ms"], {}, LINKS),
+        (["queue=50,100"], {}, LINKS),
+        (["overhead=0,24", "bandwidth=10"], {}, LINKS),
+        (["leader=etcd1,etcd2"], {}, "cluster"),
+        # What takes a testbed of its own.
+        (["mem=256m,512m"], {}, None),  # by GOMEMLIMIT
+        (["client.mem=256m,512m"], {}, None),
+        (["heartbeat_interval=100ms,200ms", "election_timeout=2s"], {}, None),
+        (["link_delay=3ms,200ms"], {}, None),  # the heartbeat follows from the RTT
+        (["members=1,3"], {}, None),
+        (["tls=false,true"], {}, None),
+        (["data=disk,tmpfs"], {}, None),
+        (["uplink=host,network"], {}, None),
+        (["bandwidth=100,1000"], {}, None),  # sockets keep how much they hand over at once
+        (["cpus=0.5,1"], {"seeds": (1, 2)}, None),
+        (["link_delay=1ms,3ms"], BBR, None),
+        (["cpus=0.5,1"], {"engine": "containernet"}, None),
     ],
 )
-def test_what_is_changed_while_a_testbed_stands(axes: list[str], reused: str) -> None:
-    found = change(*axes)
-    assert found is not None and found.reused == reused
-    assert bool(found.limits) == ("new-limits" in reused) and len(found.links) == 4 * ("new-links" in reused)
+def test_what_is_changed_while_a_testbed_stands(axes: list[str], more: dict[str, Any], reused: str | None) -> None:
+    found = change_between(*plans(*axes, **more))
+    assert (found and found.reused) == reused
+    if found is not None:
+        assert bool(found.limits) == (reused == LIMITS) and len(found.links) == 4 * (reused == LINKS)
 
 
-@pytest.mark.parametrize(
-    ("axes", "more"),
-    [
-        (["mem=256m,512m"], {}),  # by GOMEMLIMIT
-        (["client.mem=256m,512m"], {}),
-        (["heartbeat_interval=100ms,200ms", "election_timeout=2s"], {}),
-        (["link_delay=3ms,200ms"], {}),  # the heartbeat follows from the RTT
-        (["members=1,3"], {}),
-        (["tls=false,true"], {}),
-        (["data=disk,tmpfs"], {}),
-        (["uplink=host,network"], {}),
-        (["bandwidth=100,1000"], {}),  # sockets keep how much they hand over at once
-        (["cpus=0.5,1"], {"seeds": (1, 2)}),
-        (["link_delay=1ms,3ms"], {"congestion_control": "bbr"}),  # takes the least RTT of the last 10 s for the path's
-        (["cpus=0.5,1"], {"engine": "containernet"}),
-    ],
-)
-def test_what_takes_a_testbed_of_its_own(axes: list[str], more: dict[str, Any]) -> None:
-    assert change(*axes, **more) is None
-
-
-def test_limits_change_whatever_tcp_remembers() -> None:
-    found = change("cpus=0.5,1", congestion_control="bbr")
-    assert found is not None and found.reused == "cluster;new-limits"
-
-
-class Host:
-    """A host of the network that stands."""
+class Host(SimpleNamespace):
+    """A host of the network that stands; ``ended`` is how."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.pid, self.limited = name, 4194304, list[tuple[int | None, int]]()
-        self.ended: str | None = None
+        super().__init__(name=name, pid=4194304, limited=[], ended=None)
 
     @property
     def alive(self) -> bool:
         return self.ended is None
 
     def ending(self, words: Any) -> str | None:
-        return self.ended
+        return str(self.ended) if self.ended else None
 
     def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
         self.limited.append((quota_us, period_us))
-
-
-class Net(FakeNet):
-    """A network whose links keep what they are changed to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changed: dict[str, Any] = {}
-
-    def link_between(self, a: str, b: str) -> Any:
-        return SimpleNamespace(change_directions=lambda changes: self.changed.update({f"{a}-{b}": changes}))
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testbed_module, "ReservedFiles", lambda: SimpleNamespace(release=lambda: None))
 
 
 class Bed:
     """A testbed that a run has left standing, and what is told of it."""
 
     def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.net, self.events, self.proofs = Net(), list[str](), list[Proof]()
+        self.net, self.events, self.proofs = FakeNet(), list[str](), list[Proof]()
         self.gates: list[Any] = []
         self.forgotten: list[int] = []
+        self.changed: dict[str, Any] = {}
+        self.net.link_between = lambda a, b: SimpleNamespace(  # type: ignore[attr-defined]
+            change_directions=lambda changes: self.changed.update({f"{a}-{b}": changes})
+        )
+        monkeypatch.setattr(testbed_module, "ReservedFiles", lambda: SimpleNamespace(release=lambda: None))
         monkeypatch.setattr(testbed_module.select, "create", lambda plan: self.net)
         monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
         monkeypatch.setattr(standing_module.tcp, "forget_paths", self.forgotten.append)
         monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
-        monkeypatch.setattr(network_prover.NetworkProver, "_wait_until_quiet", lambda prover: None)
-        monkeypatch.setattr(network_prover.NetworkProver, "_own_fault", lambda prover: None)
+        monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover: None)
+        monkeypatch.setattr(NetworkProver, "_own_fault", lambda prover: None)
         monkeypatch.setattr(network_prover, "measure_gate", self.measure)
         self.wrong = False
         self.bed: Any = StandingTestbed(
@@ -153,9 +134,6 @@ class Bed:
         self.gates.append((moment, topology))
         check = Check("etcd1>s1", "delay", "wrong" if self.wrong else "proved", "3 ms")
         return FakeGate(NetworkProof(moment, (check,)), None, of=len(self.gates))
-
-    def limited(self) -> dict[str, list[tuple[int | None, int]]]:
-        return {name: host.limited for name, host in self.hosts.items()}
 
 
 def left(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> tuple[Bed, Standing]:
@@ -180,8 +158,9 @@ def test_changed_limits_are_held_and_the_last_proof_is_that_of_before(monkeypatc
     made, _ = left(first, monkeypatch)
     proofs = turned(made, second)
     one = [(100_000, 100_000)]
-    assert made.limited() == {"etcd1": one, "etcd2": one, "etcd3": one, "benchmark": []}
-    assert [moment for moment, _ in made.gates] == ["before", "after"] and made.net.changed == {}
+    limited = {name: host.limited for name, host in made.hosts.items()}
+    assert limited == {"etcd1": one, "etcd2": one, "etcd3": one, "benchmark": []}
+    assert [moment for moment, _ in made.gates] == ["before", "after"] and made.changed == {}
     assert [(proof.moment, proof.at_ns) for proof in proofs] == [("before", made.proofs[-1].at_ns)]
     bed = made.bed
     assert (bed.gate.of, bed.reused, bed.loaded, bed.leader_at_start) == (2, "cluster;new-limits", True, "etcd2")
@@ -193,7 +172,7 @@ def test_a_limit_that_was_lifted_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
     free = replace(second, hosts=tuple(replace(host, cpus=None, cpu_quota_us=None) for host in second.hosts))
     made, _ = left(first, monkeypatch)
     turned(made, free)
-    assert made.limited()["etcd1"] == [(None, 100_000)]
+    assert made.hosts["etcd1"].limited == [(None, 100_000)]
 
 
 def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,9 +180,9 @@ def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: py
     made, _ = left(first, monkeypatch)
     made.bed.sync = {name: SyncTimes(1, 0, 0) for name in ("etcd1", "etcd2", "etcd3")}
     proofs = turned(made, second)
-    assert made.net.changed == {link.name: asdict(link.spec) for link in second.links}
-    assert made.net.changed["etcd1-s1"]["a_to_b"]["delay_ns"] == 4_000_000
-    assert "seed" in made.net.changed["etcd1-s1"]["a_to_b"], "so draws begin with the seed again"
+    assert made.changed == {link.name: asdict(link.spec) for link in second.links}
+    assert made.changed["etcd1-s1"]["a_to_b"]["delay_ns"] == 4_000_000
+    assert "seed" in made.changed["etcd1-s1"]["a_to_b"], "so draws begin with the seed again"
     assert made.gates[-1] == ("change", second.topology) and [proof.moment for proof in proofs] == ["change"]
     assert made.bed.gate is not None and made.events[-2:] == ["links_changed", "network_proved"]
     scenario = second.scenarios[0].scheduled.scenario
@@ -213,21 +192,21 @@ def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: py
     assert made.forgotten == [host.pid for host in made.hosts.values()], "what TCP has learnt of the old paths"
 
 
-def test_a_changed_network_that_is_wrong_is_no_testbed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("busy", "words"),
+    [
+        (None, "the network is not the one that was configured: delay of etcd1>s1"),
+        ("the hosts still filled 3% of etcd1-s1", "cannot be proved: the hosts still filled 3% of etcd1-s1"),
+    ],
+)
+def test_a_changed_network_that_is_wrong_or_too_busy_to_be_proved_is_no_testbed(
+    busy: str | None, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = plans("link_delay=1ms,4ms")
     made, _ = left(first, monkeypatch)
+    monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover: busy)
     made.wrong = True
-    with pytest.raises(RunError, match="the network is not the one that was configured: delay of etcd1>s1"):
-        turned(made, second)
-
-
-def test_a_changed_network_that_members_keep_too_busy_is_not_taken_for_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = plans("link_delay=1ms,4ms")
-    made, _ = left(first, monkeypatch)
-    busy = "the hosts still filled 3% of etcd1-s1"
-    monkeypatch.setattr(network_prover.NetworkProver, "_wait_until_quiet", lambda prover: busy)
-    made.wrong = True
-    with pytest.raises(RunError, match=f"cannot be proved: {busy}"):
+    with pytest.raises(RunError, match=words):
         turned(made, second)
 
 
@@ -259,7 +238,7 @@ def test_a_testbed_says_why_nothing_else_should_be_measured_on_it(monkeypatch: p
     made.bed.prove_again("after")
     made.cluster.deaths = lambda: {"etcd1": "etcd1 ended: exit status 2"}
     assert made.bed.why_unfit == "etcd1 ended: exit status 2"
-    monkeypatch.setattr(network_prover, "measure_gate", lambda *_, **__: (_ for _ in ()).throw(RunError("no answer")))
+    monkeypatch.setattr(network_prover, "measure_gate", raising(RunError("no answer")))
     made.cluster.deaths = dict
     with pytest.raises(RunError, match="no answer"):
         made.bed.prove_again("after")

@@ -12,271 +12,218 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from bench.scale.cli import simulate as simulate_scale
+from bench.scale.simulate import Failures
 from containernet_env.base import cache, clock
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.base.stop import Stop
 from containernet_env.results import csv_file
-from containernet_env.results.checksums import check
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.setup import binaries
 from containernet_env.sweep import at_worker, serving, workers
+from containernet_env.sweep.design import Bed
 from containernet_env.sweep.journal import Journal
+from containernet_env.sweep.placement import Job
+from containernet_env.sweep.roster import Roster
 from containernet_env.sweep.runner import Counts, Until
 from tests.simulated_time import World, simulated
-from tests.unit.run_fakes import rows
-from tests.unit.simulated_dask import CELLS, Dask, Machine, simulate, sweep_on, when
-from tests.unit.sweep_fakes import Notes, lines, measured
+from tests.unit.run_fakes import raising, rows
+from tests.unit.simulated_dask import CELLS, Cluster, Dask, Machine, when
+from tests.unit.sweep_fakes import lines, measured
 
-
-def directories(out: Path) -> dict[str, Path]:
-    return {path.name: path for path in out.with_suffix(".runs").iterdir()}
-
-
-def assert_each_once(out: Path, cells: int = CELLS) -> None:
-    assert len(measured(out)) == cells and set(measured(out).values()) == {1}
-    for path in directories(out).values():
-        checked = check(path)
-        assert checked is not None and not checked.changed
+ALL = Counts(CELLS, 0, 0)
+Patch = pytest.MonkeyPatch
 
 
 @simulated(seeds=3)
 def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    out, notes = fresh(tmp_path, monkeypatch), Notes()
-    _, (a, _) = simulate(world, out.parent, monkeypatch, "node1", "node2")
-    a.hold = True
-    when(world, lambda: a.begun == 2, a.kill)
-    counts = sweep_on(out, notes, repeat=2).carry_out(notes, Stop())
-    assert sweep_on(out, notes, repeat=2).carry_out(notes, Stop()) == counts == Counts(2 * CELLS, 0, 0)
-    assert_each_once(out, 2 * CELLS)
-    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 1, "node2": 2 * CELLS - 1}
-    assert {row["Valid"] for row in rows(out)} == {"yes"} and not any("torn" in note for note in notes.notes)
-    assert any(note.startswith("node1/") and "was lost" in note for note in notes.notes), notes.notes
-    begun = lines(out, "run")
+    on = Cluster(world, tmp_path, monkeypatch, "node1", "node2")
+    on.hold(on.machines[0].kill)
+    for _ in range(2):
+        assert on.run(repeat=2) == Counts(2 * CELLS, 0, 0)
+    on.assert_each_once(2 * CELLS)
+    assert on.by_machine() == {"node1": 1, "node2": 2 * CELLS - 1}
+    notes = on.notes.notes
+    assert {row["Valid"] for row in rows(on.out)} == {"yes"} and not any("torn" in note for note in notes)
+    assert any(note.startswith("node1/") and "was lost" in note for note in notes), notes
+    begun = lines(on.out, "run")
     assert len({run["run"] for run in begun}) == len(begun) == 7
-    assert sorted(notes.ended) == sorted({(cell, run["repetition"]) for run in begun for cell in run["cells"]})
-    of_b = {row["RunId"] for row in rows(out) if row["Machine"] == "node2"}
-    assert directories(out).keys() == of_b and len(of_b) == 6
-
-
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """OUT in a folder of its own, for each seed of a test; what the seed before has patched is undone."""
-    monkeypatch.undo()
-    folder = tmp_path / f"seed{len(list(tmp_path.iterdir()))}"
-    folder.mkdir()
-    return folder / "out.csv"
+    assert sorted(on.notes.ended) == sorted({(cell, run["repetition"]) for run in begun for cell in run["cells"]})
+    of_b = {row["RunId"] for row in rows(on.out) if row["Machine"] == "node2"}
+    assert {path.name for path in on.out.with_suffix(".runs").iterdir()} == of_b and len(of_b) == 6
 
 
 @simulated()
-def test_each_machine_measures_whole_blocks(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_machine_measures_whole_blocks_and_no_path_of_its_own_comes_back(
+    world: World, tmp_path: Path, monkeypatch: Patch
+) -> None:
     """A machine that is slower than another one is then slower in all cells alike."""
-    out, notes = tmp_path / "out.csv", Notes()
-    simulate(world, tmp_path, monkeypatch, "node1", "node2")
-    assert sweep_on(out, notes, repeat=2).carry_out(notes, Stop()) == Counts(2 * CELLS, 0, 0)
-    blocks = {(row["Machine"], row["Repetition"]) for row in rows(out)[: CELLS + 3]}
+    on = Cluster(world, tmp_path, monkeypatch, "node1", "node2")
+    assert on.run(repeat=2) == Counts(2 * CELLS, 0, 0)
+    blocks = {(row["Machine"], row["Repetition"]) for row in rows(on.out)[: CELLS + 3]}
     assert blocks == {("node1", "1"), ("node2", "2")}
-    assert_each_once(out, 2 * CELLS)
+    on.assert_each_once(2 * CELLS)
+    left = [on.out, *(path for path in on.out.with_suffix(".runs").rglob("*") if path.is_file())]
+    assert [path for path in left for machine in on.machines if os.fsencode(machine.folder) in path.read_bytes()] == []
 
 
 @simulated(seeds=3)
 def test_ctrl_c_ends_what_runs_on_workers_and_the_same_command_goes_on(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    out, notes, stop = fresh(tmp_path, monkeypatch), Notes(), Stop()
-    _, (a,) = simulate(world, out.parent, monkeypatch, "node1")
-    a.hold = True
-    when(world, lambda: a.begun == 2, lambda: stop.request(signal.SIGINT))
+    on, stop = Cluster(world, tmp_path, monkeypatch, "node1"), Stop()
+    a = on.hold(lambda: stop.request(signal.SIGINT))
     with pytest.raises(Interrupted):
-        sweep_on(out, notes).carry_out(notes, stop)
-    assert len(rows(out)) == 1 and len(directories(out)) == 1 and a.running is None
+        on.run(stop=stop)
+    assert len(rows(on.out)) == 1 == len(list(on.out.with_suffix(".runs").iterdir())) and a.running is None
     a.hold = False
-    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
-    assert_each_once(out)
+    assert on.run() == ALL
+    on.assert_each_once()
 
 
 @simulated(seeds=3)
-def test_a_worker_that_is_ended_gives_back_what_it_has(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, notes = fresh(tmp_path, monkeypatch), Notes()
-    dask, (a, _) = simulate(world, out.parent, monkeypatch, "node1", "node2")
-    a.hold = True
-    when(world, lambda: a.begun == 2, a.end)
-    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
-    assert list(dask.machines) == ["tcp://node2:1"] and {row["Machine"] for row in rows(out)} == {"node1", "node2"}
-    assert_each_once(out)
+def test_a_worker_that_is_ended_gives_back_what_it_has(world: World, tmp_path: Path, monkeypatch: Patch) -> None:
+    on = Cluster(world, tmp_path, monkeypatch, "node1", "node2")
+    on.hold(on.machines[0].end)
+    assert on.run() == ALL
+    assert list(on.dask.machines) == ["tcp://node2:1"] and on.by_machine().keys() == {"node1", "node2"}
+    on.assert_each_once()
 
 
 @simulated()
-def test_a_worker_that_comes_later_measures_too(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    dask, (a,) = simulate(world, tmp_path, monkeypatch, "node1")
-    a.hold = True
-    later: list[Machine] = []
-    when(world, lambda: a.begun == 2, lambda: later.append(Machine(dask, "node2")))
+def test_a_worker_that_comes_later_measures_too(world: World, tmp_path: Path, monkeypatch: Patch) -> None:
+    on, later = Cluster(world, tmp_path, monkeypatch, "node1"), list[Machine]()
+    a = on.hold(lambda: later.append(Machine(on.dask, "node2")))
     when(world, lambda: bool(later) and later[0].begun == 6, lambda: setattr(a, "hold", False))
-    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
-    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 3, "node2": 6}
-    assert any(note.startswith("node2/") and note.endswith("measures, too") for note in notes.notes)
-    assert_each_once(out)
+    assert on.run() == ALL
+    assert on.by_machine() == {"node1": 3, "node2": 6}
+    assert any(note.startswith("node2/") and note.endswith("measures, too") for note in on.notes.notes)
+    on.assert_each_once()
 
 
 @simulated()
 def test_cells_are_repeated_on_several_machines_until_their_median_is_known(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    out, notes, until = tmp_path / "out.csv", Notes(), Until(0.05)
-    simulate(world, tmp_path, monkeypatch, "node1", "node2")
+    on = Cluster(world, tmp_path, monkeypatch, "node1", "node2")
     for _ in range(2):  # and no more, once it is
-        found = sweep_on(out, notes, "clients=5,10", until=until).carry_out(notes, Stop())
-        assert found == Counts(6 * 2, 0, 0, 0)
-    assert_each_once(out, 6 * 2)
-    assert {row["Machine"] for row in rows(out)} == {"node1", "node2"}
+        assert on.run("clients=5,10", until=Until(0.05)) == Counts(6 * 2, 0, 0, 0)
+    on.assert_each_once(6 * 2)
+    assert on.by_machine().keys() == {"node1", "node2"}
 
 
 # --- what is lost -----------------------------------------------------------------------------------------------------
 
 
 @simulated(seeds=3)
-def test_rows_that_came_before_their_worker_was_lost_are_kept(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_came_before_their_worker_was_lost_are_kept(world: World, tmp_path: Path, monkeypatch: Patch) -> None:
     """They were waiting in the sweep's queue when it found the worker gone."""
-    out, notes = fresh(tmp_path, monkeypatch), Notes()
-    dask, (a,) = simulate(world, out.parent, monkeypatch, "node1")
-    a.hold, there = True, workers.Workers._there
+    on, there = Cluster(world, tmp_path, monkeypatch, "node1"), workers.Workers._there
+    a = on.machines[0]
+    a.hold = True
 
     def look(self: workers.Workers) -> Any:
-        if vars(self)["_measuring"] and a.address in dask.machines:
+        if vars(self)["_measuring"] and a.address in on.dask.machines:
             world.wait(lambda: a.begun == 2)
-            Machine(dask, "node2")
+            Machine(on.dask, "node2")
             a.kill()
         return there(self)
 
     monkeypatch.setattr(workers.Workers, "_there", look)
-    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
-    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 1, "node2": CELLS - 1}
-    assert_each_once(out)
+    assert on.run() == ALL
+    assert on.by_machine() == {"node1": 1, "node2": CELLS - 1}
+    on.assert_each_once()
 
 
-def hang(dask: Dask) -> None:
-    dask.hangs = True
-
-
-@pytest.mark.parametrize("lose", [Dask.lose, hang])
+@pytest.mark.parametrize("lose", [Dask.lose, lambda dask: setattr(dask, "hangs", True)], ids=["ends", "hangs"])
 @simulated(seeds=3)
 def test_a_lost_scheduler_ends_the_sweep_and_rows_that_came_are_kept(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Dask], None]
+    world: World, tmp_path: Path, monkeypatch: Patch, lose: Callable[[Dask], None]
 ) -> None:
     """Also where its machine hangs and connections stand: a sweep waited for it forever, whatever was pressed."""
-    out, notes = fresh(tmp_path, monkeypatch), Notes()
-    dask, (a,) = simulate(world, out.parent, monkeypatch, "node1")
-    a.hold = True
-    when(world, lambda: a.begun == 2, lambda: lose(dask))
+    on = Cluster(world, tmp_path, monkeypatch, "node1")
+    on.hold(lambda: lose(on.dask))
     with pytest.raises(RunError, match=r"scheduler at tcp://127.* was lost during the sweep.*\n.*goes on"):
-        sweep_on(out, notes).carry_out(notes, Stop())
-    assert len(rows(out)) == 1 and set(measured(out).values()) == {1}
+        on.run()
+    on.assert_each_once(1)
 
 
 @simulated()
 def test_a_sweep_that_has_lost_all_workers_waits_a_minute_for_another_one(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    dask, (a,) = simulate(world, tmp_path, monkeypatch, "node1")
-    lost_s: list[float] = []
-    when(world, lambda: a.begun == 2, lambda: (a.kill(), lost_s.append(clock.monotonic())))
+    on, lost_s = Cluster(world, tmp_path, monkeypatch, "node1"), list[float]()
+    on.hold(lambda: (on.machines[0].kill(), lost_s.append(clock.monotonic())))
     with pytest.raises(RunError, match=r"no worker is left at tcp://.*the same command goes on"):
-        sweep_on(out, notes).carry_out(notes, Stop())
+        on.run()
     assert 60 <= clock.monotonic() - lost_s[0] <= 64
-    Machine(dask, "node2")
-    assert sweep_on(out, notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
-    assert len(measured(out)) == CELLS and set(measured(out).values()) == {1}
+    Machine(on.dask, "node2")
+    assert on.run() == ALL
+    on.assert_each_once()
 
 
 @simulated()
 def test_a_task_that_fails_by_a_lost_connection_does_not_end_the_course(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """An OSError of the worker's own was taken for one on the way to it, and waited for ever."""
-    out, notes = tmp_path / "out.csv", Notes()
-    simulate(world, tmp_path, monkeypatch, "node1")
-
-    def fails(_: at_worker.Task) -> None:
-        raise ConnectionResetError("connection reset")
-
-    monkeypatch.setattr(workers, "run_task", fails)
-    assert sweep_on(out, notes, "clients=5", tries=2).carry_out(notes, Stop()) == Counts(0, 0, 1)
-    assert any("connection reset" in note for note in notes.notes), notes.notes
+    on = Cluster(world, tmp_path, monkeypatch, "node1")
+    monkeypatch.setattr(workers, "run_task", raising(ConnectionResetError("connection reset")))
+    assert on.run("clients=5", tries=2) == Counts(0, 0, 1)
+    assert any("connection reset" in note for note in on.notes.notes), on.notes.notes
 
 
 @simulated(seeds=3)
 def test_ctrl_c_does_not_wait_for_the_testbed_of_another_sweep(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """A task that its worker had not begun was not asked to end, and then measured after all."""
-    first = fresh(tmp_path, monkeypatch)
-    second = first.with_name("second.csv")
-    notes, others, stop = Notes(), Notes(), Stop()
-    _, (a,) = simulate(world, first.parent, monkeypatch, "node1")
+    on, stop = Cluster(world, tmp_path, monkeypatch, "node1"), Stop()
+    (a,), second = on.machines, on.out.with_name("second.csv")
     a.hold = True
-    sweep = sweep_on(first, notes)
-    measuring = clock.Thread(target=sweep.carry_out, args=(notes, Stop()))
+    measuring = clock.Thread(target=on.run)
     measuring.start()
     world.wait(lambda: a.begun == 2)
     when(world, lambda: bool(a.todo), lambda: stop.request(signal.SIGINT))
     with pytest.raises(Interrupted):
-        sweep_on(second, others).carry_out(others, stop)
+        on.run(out=second, stop=stop)
     a.hold = False
     measuring.join()
-    assert_each_once(first)
+    on.assert_each_once()
     assert not second.exists() or not rows(second)
 
 
 @simulated(seeds=2)
 def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Those that come while the sweep ends its workers, too."""
-    out, notes = fresh(tmp_path, monkeypatch), Notes()
-    append = csv_file.append_whole
-    simulate(world, out.parent, monkeypatch, "node1", "node2")
+    on, append = Cluster(world, tmp_path, monkeypatch, "node1", "node2"), csv_file.append_whole
 
     def full(fd: int, data: bytes, **named: Any) -> None:
         # The workers' own files are on other disks.
-        if os.path.samestat(os.fstat(fd), out.stat()) and len(rows(out)) >= 3:
+        if os.path.samestat(os.fstat(fd), on.out.stat()) and len(rows(on.out)) >= 3:
             raise OSError(errno.ENOSPC, "No space left on device")
         append(fd, data, **named)
 
     with monkeypatch.context() as disk:
         disk.setattr(csv_file, "append_whole", full)
         with pytest.raises(RowsNotWrittenError, match=r"No space left on device\n  Make room") as refused:
-            sweep_on(out, notes, repeat=2).carry_out(notes, Stop())
-    assert len(rows(out)) == 3
+            on.run(repeat=2)
+    assert len(rows(on.out)) == 3
     lost, printed = refused.value.rows, str(refused.value).splitlines()[-len(refused.value.rows) :]
     assert lost and [line.split(",")[0] for line in printed] == [row["TestType"] for row in lost]
-    kept = measured(out) + Counter((row["ConfigHash"], row["ScenarioHash"], row["Repetition"]) for row in lost)
+    kept = measured(on.out) + Counter((row["ConfigHash"], row["ScenarioHash"], row["Repetition"]) for row in lost)
     assert set(kept.values()) == {1}
-    assert sweep_on(out, notes, repeat=2).carry_out(notes, Stop()) == Counts(2 * CELLS, 0, 0)
-    assert_each_once(out, 2 * CELLS)
-
-
-@simulated()
-def test_no_path_of_a_worker_is_in_what_it_sends_back(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    _, (a,) = simulate(world, tmp_path, monkeypatch, "node1")
-    sweep_on(out, notes, "clients=5").carry_out(notes, Stop())
-    own = os.fsencode(a.folder)
-    assert own not in out.read_bytes()
-    (directory,) = directories(out).values()
-    assert [str(path) for path in directory.rglob("*") if path.is_file() and own in path.read_bytes()] == []
+    assert on.run(repeat=2) == Counts(2 * CELLS, 0, 0)
+    on.assert_each_once(2 * CELLS)
 
 
 # --- who may measure --------------------------------------------------------------------------------------------------
@@ -298,24 +245,104 @@ def test_no_path_of_a_worker_is_in_what_it_sends_back(
 )
 @simulated()
 def test_versions_are_compared_before_the_first_cell(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: Any, theirs: list[Any], refused: str | None
+    world: World, tmp_path: Path, monkeypatch: Patch, own: Any, theirs: list[Any], refused: str | None
 ) -> None:
-    out, notes = tmp_path / "out.csv", Notes()
-    dask, found = simulate(world, tmp_path, monkeypatch, *(f"node{n}" for n in range(1, len(theirs) + 1)))
-    dask.facts |= own
-    for machine, differing in zip(found, theirs, strict=True):
+    on = Cluster(world, tmp_path, monkeypatch, *(f"node{n}" for n in range(1, len(theirs) + 1)))
+    assert on.dask.facts["Go"] == (binaries.go_version() or "unknown")
+    on.dask.facts |= own
+    for machine, differing in zip(on.machines, theirs, strict=True):
         machine.facts = None if differing is None else machine.facts | differing
-    sweep = sweep_on(out, notes, "clients=5")
     if refused is None:
-        assert sweep.carry_out(notes, Stop()) == Counts(1, 0, 0)
+        assert on.run("clients=5") == Counts(1, 0, 0)
         return
     with pytest.raises(MissingRequirementError, match=refused):
-        sweep.carry_out(notes, Stop())
-    assert not out.exists()
+        on.run("clients=5")
+    assert not on.out.exists()
 
 
-def test_what_a_worker_builds_with_is_one_of_its_facts() -> None:
-    assert at_worker.facts()["Go"] == (binaries.go_version() or "unknown")
+# --- the roster: who measures which testbed next ----------------------------------------------------------------------
+
+
+def jobs(blocks: int, beds: int = 3) -> list[Job]:
+    made = [cast(Bed, SimpleNamespace(key=f"bed{number}")) for number in range(beds)]
+    return [Job(bed, (), block) for block in range(1, blocks + 1) for bed in made]
+
+
+def filled(blocks: int, beds: int = 3) -> Roster:
+    roster = Roster(beds)
+    roster.fill(jobs(blocks, beds))
+    return roster
+
+
+def taken(roster: Roster, places: str, there: str = "abc") -> list[tuple[int, int] | None]:
+    """The block and the number of the testbed that each of these places takes, one after the other."""
+    found = [roster.take(place, set(there)) for place in places]
+    return [None if job is None else (job.repetition, int(job.bed.key.removeprefix("bed"))) for job in found]
+
+
+def test_a_machine_measures_a_whole_block_and_then_the_next_that_nobody_has() -> None:
+    roster = filled(3)
+    assert taken(roster, "abaaa") == [(1, 0), (2, 0), (1, 1), (1, 2), (3, 0)]
+    assert roster.waiting == 4
+    # Who has no block helps with the one that has most left.
+    assert taken(filled(2, beds=4), "aabccc") == [(1, 0), (1, 1), (2, 0), (2, 1), (1, 2), (2, 2)]
+    # The block of a machine that is gone is taken over.
+    roster = filled(2)
+    assert taken(roster, "ab") == [(1, 0), (2, 0)]
+    assert taken(roster, "c", there="bc") == [(1, 1)] and taken(roster, "c") == [(1, 2)]
+
+
+def test_a_testbed_that_failed_on_a_machine_goes_to_another_one() -> None:
+    roster = filled(1, beds=2)
+    first, _ = jobs(1, beds=2)
+    roster.failed("a", first)
+    assert taken(roster, "aab") == [(1, 1), None, (1, 0)]
+    for place in ("b", "c"):
+        roster.failed(place, first)
+    roster.fill([first])
+    assert taken(roster, "a") == [(1, 0)]  # all have tried it
+
+
+def test_a_machine_on_which_nothing_comes_up_gets_nothing_more_while_others_measure() -> None:
+    roster, places = filled(1, beds=100), {"a", "b"}
+    assert [roster.lost("a", f"bed{number}", places, "why") for number in range(3)] == [False, False, True]
+    assert roster.usable(places) == {"b"}
+    assert roster.usable({"a"}) == {"a"}, "the only machines that are left are used whatever came before"
+    roster.used("a")  # what it had begun before
+    assert roster.usable(places) == places
+
+
+def test_where_nothing_comes_up_anywhere_the_sweep_ends_and_not_where_most_testbeds_can_be() -> None:
+    roster, places = filled(1, beds=8), {"a", "b"}
+    for place in places:
+        for number in range(3):
+            roster.lost(place, f"bed{number}", places, "why")
+    assert roster.usable(places) == places
+    roster = filled(1, beds=8)
+    for place, number in (*(("a", number) for number in range(4)), ("b", 4), ("b", 4)):
+        roster.lost(place, f"bed{number}", places, "why")
+    with pytest.raises(RunError, match="no machine could use its last testbeds, so the sweep ends: no engine"):
+        roster.lost("b", "bed4", places, "no engine")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_machines_that_fail_at_random_measure_each_cell_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines are lost in the middle, testbeds do not come up, rows are spoiled, two machines are broken."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    often = Failures(lost_after_s=1000.0, back_s=100.0, unusable_ratio=0.05, spoiled_ratio=0.05, broken=2)
+    found = simulate_scale(tmp_path / "out.csv", 100, 7, failures=often, seed=seed)
+    assert found.each_once and found.counts.measured == 100, found
+    assert found.machines_lost > 0 and found.testbeds > 10, found
+
+
+def test_a_broken_machine_spoils_few_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails at once, and would have the next testbed while others are still at their first."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    only = Failures(lost_after_s=1e12, unusable_ratio=0.0, spoiled_ratio=0.0, broken=1)
+    found = simulate_scale(tmp_path / "out.csv", 300, 4, failures=only)
+    assert found.each_once and (found.commands, found.testbeds) == (1, 33), found
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

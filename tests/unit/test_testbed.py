@@ -22,11 +22,12 @@ from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.proof import NetworkProof
-from containernet_env.model.scenario import Scenario
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import network_prover, sync
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
+from tests.unit.matrix_fakes import write
+from tests.unit.run_fakes import raising
 from tests.unit.testbed_fakes import make_bed
 
 DIED = "the link emulator ended: killed by SIGKILL"
@@ -38,20 +39,14 @@ def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     return make_bed(monkeypatch)
 
 
-def test_nobody_waits_for_the_answer_of_an_emulator_that_has_ended(bed: Any) -> None:
-    """Killed, it answers nothing either: its row came 10 s later, when its silence would have been given up."""
-    asked: list[float] = []
-    bed._links._answers = lambda timeout_s: bool(asked.append(timeout_s))
-    bed.net.hear("emulator_died", DIED)
-    assert bed.settled_failure() == DIED
-    assert asked == []
-
-
 def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(bed: Any) -> None:
-    assert bed.failure is None
+    """Killed, it answers nothing either: its row came 10 s later, when its silence would have been given up."""
+    bed._links._answers = lambda timeout_s: pytest.fail("nobody waits for its answer")
+    bed.net.hear("sunshine", "etcd1-eth0: warm")
+    assert bed.failure is None, "an event that nobody knows changes nothing"
     bed.net.hear("emulator_died", DIED)
     bed.net.hear("emulator_died", "and again")
-    assert bed.failure == DIED
+    assert bed.failure == bed.settled_failure() == DIED
     assert bed.told == [DIED]
 
 
@@ -79,77 +74,55 @@ def test_the_end_of_the_engine_is_the_first_reason_with_the_containers_it_leaves
     assert re.match("the Docker engine at .* has ended; its containers etcd1, benchmark may still run. Start ", told)
 
 
-class GoneHost(SimpleNamespace):
-    def logs(self, tail: int) -> str:
-        self.asked.append(self.name)
+def test_a_silent_engine_is_asked_for_one_log_only(bed: Any) -> None:
+    asked: list[int] = []
+
+    def logs(tail: int) -> str:
+        asked.append(tail)
         raise EngineGoneError("does not answer (waited 30 s)")
 
-
-def test_a_silent_engine_is_asked_for_one_log_only(bed: Any) -> None:
-    asked: list[str] = []
-    bed.hosts = {name: GoneHost(name=name, asked=asked) for name in ("etcd1", "etcd2", "benchmark")}
+    bed.hosts = {name: SimpleNamespace(name=name, logs=logs) for name in ("etcd1", "etcd2", "benchmark")}
     bed.net.link_backend_log = lambda: None
-    logs = dict(bed.logs())
-    assert asked == ["etcd1"]
-    assert all("does not answer" in text for text in logs.values()) and len(logs) == 3
+    found = dict(bed.logs())
+    assert len(asked) == 1 and len(found) == 3 and all("does not answer" in text for text in found.values())
 
 
 def test_a_tear_down_without_its_engine_begins_with_that(bed: Any) -> None:
-    def stop() -> None:
-        raise EngineGoneError("has ended", "the containers of etcd1 stay in it")
-
-    bed.net.stop = stop
-    with pytest.raises(
-        EngineGoneError, match=r"^the Docker engine at .* has ended; the containers of etcd1 stay in it"
-    ):
+    bed.net.stop = raising(EngineGoneError("has ended", "the containers of etcd1 stay in it"))
+    words = r"^the Docker engine at .* has ended; the containers of etcd1 stay in it"
+    with pytest.raises(EngineGoneError, match=words):
         bed.down()
 
 
-def test_an_event_that_nobody_knows_changes_nothing(bed: Any) -> None:
-    bed.net.hear("sunshine", "etcd1-eth0: warm")
-    assert bed.failure is None
-
-
-HELLO = {
-    "realtime": True,
-    "realtime_reason": "",
-    "kept_awake": True,
-    "kept_awake_reason": "",
-    "stamps": "kernel",
-    "stamps_reason": "",
-    "self_test": {"passed": True, "reason": ""},
-}
+GOT = ("realtime", "kept_awake")
+HELLO = {**dict.fromkeys(GOT, True), "stamps": "kernel", "self_test": {"passed": True, "reason": ""}}
+HELLO |= {f"{name}_reason": "" for name in (*GOT, "stamps")}
 
 
 @pytest.mark.parametrize(
-    ("hello", "realtime", "notes"),
+    ("missing", "value", "reason", "note"),
     [
-        ({}, None, []),
-        (HELLO, True, []),
+        ("", None, "", ""),
+        ("realtime", False, "operation not permitted", "the link emulator got no real-time priority"),
+        ("kept_awake", False, "no such file", "processors may fall into deep sleep and wake late"),
         (
-            HELLO | {"realtime": False, "realtime_reason": "operation not permitted"},
-            False,
-            ["the link emulator got no real-time priority: operation not permitted"],
-        ),
-        (
-            HELLO | {"kept_awake": False, "kept_awake_reason": "no such file"},
-            True,
-            ["processors may fall into deep sleep and wake late: no such file"],
-        ),
-        (
-            HELLO | {"stamps": "read", "stamps_reason": "it needs CAP_BPF"},
-            True,
-            ["the kernel does not stamp frames, so they count as come when they are read: it needs CAP_BPF"],
+            "stamps",
+            "read",
+            "it needs CAP_BPF",
+            "the kernel does not stamp frames, so they count as come when they are read",
         ),
     ],
 )
-def test_what_the_emulator_did_not_get_is_told(
-    bed: Any, hello: dict[str, Any], realtime: bool | None, notes: list[str]
-) -> None:
-    bed.net.hello = hello
+def test_what_the_emulator_did_not_get_is_told(bed: Any, missing: str, value: Any, reason: str, note: str) -> None:
+    bed.net.hello = HELLO | ({missing: value, f"{missing}_reason": reason} if missing else {})
     bed._prover._check_emulator()
-    assert bed.realtime is realtime
-    assert bed._progress.notes == notes
+    assert bed.realtime is (missing != "realtime")
+    assert bed._progress.notes == [f"{note}: {reason}"] * bool(missing)
+
+
+def test_links_of_the_kernel_are_nothing_of_an_emulator(bed: Any) -> None:
+    bed._prover._check_emulator()
+    assert bed.realtime is None and bed._progress.notes == []
 
 
 def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
@@ -163,10 +136,10 @@ def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
 class EndedHost:
     """A host of the network's whose first process may have ended; `ended` is how."""
 
-    def __init__(self, ended: str | None = None, log: str = "") -> None:
-        self.name, self.pid, self.ended, self.log = "any", 4194304, ended, log  # above the kernel's largest pid
-        self.nameToIntf: dict[str, None] = {}
-        self.looked, self.ends_at_look = 0, 0
+    def __init__(self) -> None:
+        self.name, self.pid, self.log = "any", 4194304, ""  # above the kernel's largest pid
+        self.ended: str | None = None
+        self.looked = self.ends_at_look = 0
 
     @property
     def alive(self) -> bool:
@@ -174,9 +147,10 @@ class EndedHost:
 
     def ending(self, words: Any) -> str | None:
         self.looked += 1
-        if self.looked < self.ends_at_look:
+        if self.looked < self.ends_at_look or self.ended is None:
             return None
-        return self.ended and with_words(self.ended, words(self.log, "kill" in self.ended), "kill" in self.ended)
+        killed = "kill" in self.ended
+        return with_words(self.ended, words(self.log, killed), killed)
 
 
 DISK = '2026-11-22T02:18:19.63Z\tfatal\tbackend/batch_tx.go:282\tfailed to commit tx\t{"error": "no space left"}\n'
@@ -240,10 +214,10 @@ def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say
 
     def measure_gate(topology: Any, pids: Any, *, broken: Any, **other: Any) -> Any:
         if moment == "before":  # the prober found no such process
-            hosts["etcd2"].ended = "killed by SIGKILL"
+            hosts["etcd2"].ended = KILLED
             raise RunError("the network's measurement failed: exit status 1: etcd2: no such process")
         assert broken() is None
-        hosts["etcd2"].ended = "killed by SIGKILL"
+        hosts["etcd2"].ended = KILLED
         if moment == "meanwhile":
             raise RunError(broken())
         return SimpleNamespace(proof=NetworkProof("before", ()), to_json=lambda: {"pairs": []}, spoiled=None)
@@ -262,7 +236,7 @@ def test_members_that_end_while_the_cluster_starts_are_named_with_the_reason(
 
     def start() -> None:
         hosts["etcd1"].ended, hosts["etcd1"].log = "exit status 1", DISK
-        hosts["etcd3"].ended, hosts["etcd3"].log = "killed by SIGKILL", "some line\n"
+        hosts["etcd3"].ended, hosts["etcd3"].log = KILLED, "some line\n"
         raise RunError(bed._broken())
 
     bed._start_cluster = start
@@ -270,7 +244,7 @@ def test_members_that_end_while_the_cluster_starts_are_named_with_the_reason(
         bed.up()
     assert str(refusal.value) == (
         "etcd1 ended while the cluster started: exit status 1: failed to commit tx: no space left; "
-        "etcd3 ended while the cluster started: killed by SIGKILL"
+        f"etcd3 ended while the cluster started: {KILLED}"
     )
 
 
@@ -285,10 +259,16 @@ def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any
             client.ended, client.log = "exit status 2", "panic: listen\n\ngoroutine 1 [running]:\nmain.main()\n"
 
     bed._done = done
-    with pytest.raises(
-        RunError, match=r"^the benchmark host ended before the first scenario: exit status 2: panic: listen$"
-    ):
+    why = r"^the benchmark host ended before the first scenario: exit status 2: panic: listen$"
+    with pytest.raises(RunError, match=why):
         bed.up()
+
+
+def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, EndedHost]) -> None:
+    hosts["etcd2"].ended = KILLED
+    bed._during = "before the first scenario"
+    with pytest.raises(RunError, match=rf"^etcd2 ended before the first scenario: {KILLED}"), bed.told_why():
+        raise RunError("no member answers")
 
 
 @pytest.mark.simulated()
@@ -310,29 +290,12 @@ def test_the_record_says_what_the_hosts_and_links_were_made_by(bed: Any) -> None
     assert facts.docker_sdk == docker.__version__
 
 
-def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, EndedHost]) -> None:
-    hosts["etcd2"].ended = "killed by SIGKILL"
-    bed._during = "before the first scenario"
-    with pytest.raises(RunError, match=r"^etcd2 ended before the first scenario: killed by SIGKILL"), bed.told_why():
-        raise RunError("no member answers")
-
-
-def test_a_thread_that_cannot_be_started_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+def test_what_the_system_refuses_is_told_with_its_own_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a prober without descriptors the remedy was to run ./build.sh."""
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     with pytest.raises(RunError, match=r"no more processes or threads\n  Raise .*pids.max"):
         netns.call_in(os.getpid(), lambda: None)
-
-
-def test_a_prober_without_descriptors_needs_no_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The remedy was to run ./build.sh."""
-
-    def refuse(*args: Any, **named: Any) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(prober_module.subprocess, "Popen", refuse)
+    monkeypatch.setattr(prober_module.subprocess, "Popen", raising(OSError(errno.EMFILE, "Too many open files")))
     with pytest.raises(OSError, match="Too many open files"):
         prober_module.ask("rtt", {}, 1.0, binary=Path("prober"))
 
@@ -348,25 +311,21 @@ def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its
     bed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[tuple[int, str]] = []
+    no_sync = "no fdatasync could be measured in /var/lib/etcd: Read-only file system"
 
     def measure(pid: int, directory: str, budget_s: float) -> SyncTimes:
         measured.append((pid, directory))
         if pid == 3:
-            raise RunError("no fdatasync could be measured in /var/lib/etcd: Read-only file system")
+            raise RunError(no_sync)
         return SyncTimes(9, 2_000_000, 3_000_000)
 
     monkeypatch.setattr(sync, "measure_sync", measure)
     names = [host.name for host in bed.plan.topology.members]
     bed.hosts = {name: SimpleNamespace(pid=pid, ending=lambda words: None) for pid, name in enumerate(names, 1)}
-    write = Scenario(
-        name="w", type="write", total=1, clients=1, conns=1, key_size=4, val_size=64, key_space=1, target="leader"
-    )
-    assert bed.least_median_s(write, "etcd1", names) is None
+    scenario = write("w")
+    assert bed.least_median_s(scenario, "etcd1", names) is None
     bed._measure_sync()
     assert measured == [(pid, "/var/lib/etcd") for pid in (1, 2, 3)]
-    assert bed._progress.notes == [
-        "etcd3: no fdatasync could be measured in /var/lib/etcd: Read-only file system; writes have no floor"
-    ]
-    assert bed.least_median_s(write, "etcd1", names) is None
-    assert bed.least_median_s(write, "etcd1", names[:2]) == pytest.approx(0.018 + 0.002, abs=0.0001)
-    assert bed.leader_wanted is None and bed.leader_at_start is None
+    assert bed._progress.notes == [f"etcd3: {no_sync}; writes have no floor"]
+    assert bed.least_median_s(scenario, "etcd1", names) is None
+    assert bed.least_median_s(scenario, "etcd1", names[:2]) == pytest.approx(0.018 + 0.002, abs=0.0001)

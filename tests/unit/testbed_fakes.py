@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,9 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import testbed as testbed_module
-from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
-
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+from tests.unit.matrix_fakes import CONFIG, Notes
 
 
 class FakeNet:
@@ -40,16 +37,6 @@ class FakeNet:
 
     def on_event(self, handler: Any) -> None:
         self.hear = handler
-
-
-class Notes(Silent):
-    """Keeps what the user is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 def make_bed(monkeypatch: pytest.MonkeyPatch) -> Any:
