@@ -277,7 +277,7 @@ func TestSpans(t *testing.T) {
 func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
-		refusing := w.Nobody()
+		refusing := w.Refusing()
 		for _, c := range []struct{ args, problem string }{
 			{"range k --require-found --total 3 --endpoints " + cluster.Members[0].Endpoint,
 				"3 of 3 requests failed (3 times: no key found)"},

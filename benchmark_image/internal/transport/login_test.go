@@ -61,7 +61,7 @@ func unknowns(result load.Result) (n int) {
 
 func TestNobodyToLogInAtIsSaid(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		_, err := openAs(t, w, "root", "secret", Options{Endpoints: []string{w.Nobody()}, Conns: 1,
+		_, err := openAs(t, w, "root", "secret", Options{Endpoints: []string{w.Refusing()}, Conns: 1,
 			DialTimeout: 300 * time.Millisecond})
 		if err == nil || err.Error() != "no member could be reached to log in" {
 			t.Error(err)
@@ -73,7 +73,7 @@ func TestNobodyToLogInAtIsSaid(t *testing.T) {
 func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster, users := guarded(w, 1)
-		endpoints := append([]string{w.Nobody(), w.Listen(nil).Endpoint}, cluster.Endpoints()...)
+		endpoints := append([]string{w.Refusing(), w.Listen(nil).Endpoint}, cluster.Endpoints()...)
 		if _, err := openAs(t, w, "root", "secret", Options{Endpoints: endpoints, Conns: 1,
 			DialTimeout: time.Second}); err != nil || users.Logins() != 1 {
 			t.Errorf("%d logins: %v", users.Logins(), err)

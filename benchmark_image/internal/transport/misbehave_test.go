@@ -2,9 +2,8 @@ package transport
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/binary"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -18,17 +17,13 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
-	"containernet-env/benchmark_image/internal/store/keyvalue"
 	"containernet-env/benchmark_image/internal/store/zookeeper"
 	"containernet-env/benchmark_image/internal/store/zookeeper/zookeepertest"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
-
-// service is any key-value service.
-var service = &keyvalue.Protocol{Put: "/v0/entity?id={key}&ack=2", Get: "/v0/entity?id={key}&from=2",
-	Written: []int{200, 201, 204}, Found: []int{200}, Absent: []int{404}}
 
 // httpRequests answers each request of a connection, counted from 1, as answer writes; false ends the connection.
 func httpRequests(answer func(to net.Conn, number int) bool) func(net.Conn) {
@@ -46,259 +41,243 @@ func httpRequests(answer func(to net.Conn, number int) bool) func(net.Conn) {
 	}
 }
 
-// says answers every request with the same text.
-func says(text string) func(net.Conn) {
+// says answers every request with the same text, and ends the connection if it is the last one.
+func says(text string, last bool) func(net.Conn) {
 	return httpRequests(func(to net.Conn, _ int) bool {
 		_, err := io.WriteString(to, text)
+		return err == nil && !last
+	})
+}
+
+// status is an answer of HTTP.
+func status(line, body string) func(net.Conn) {
+	return says(fmt.Sprintf("HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", line, len(body), body), false)
+}
+
+// created is a good answer to a put.
+const created = "HTTP/1.1 201 ?\r\nContent-Length: 0\r\n\r\n"
+
+// createdLast is one after which the connection ends.
+const createdLast = "HTTP/1.1 201 ?\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+// answers has a member of etcd answer the requests of a connection, until it is false.
+type answers = func(m *etcdtest.Raw, stream uint32) bool
+
+func etcdSetting(id http2.SettingID, value uint32) http2.Setting {
+	return http2.Setting{ID: id, Val: value}
+}
+
+func never(*etcdtest.Raw, uint32) bool { return true }
+
+func streamReset(code http2.ErrCode) answers {
+	return func(m *etcdtest.Raw, stream uint32) bool { return m.Framer.WriteRSTStream(stream, code) == nil }
+}
+
+func refuses(code, text string) answers {
+	return func(m *etcdtest.Raw, stream uint32) bool { return m.Refuse(stream, code, text) == nil }
+}
+
+// session answers requests of ZooKeeper.
+func session(answer func(r *zookeepertest.Request) []byte) func(net.Conn) {
+	return zookeepertest.RawRequests(func(c net.Conn, r *zookeepertest.Request) bool {
+		_, err := c.Write(answer(r))
 		return err == nil
 	})
 }
 
-// created is a good answer to a put.
-const created = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
+func errorCode(code int32) func(net.Conn) {
+	return session(func(r *zookeepertest.Request) []byte { return zookeepertest.Answer(r.Xid, 1, code, nil) })
+}
 
-// reset makes the connection end with a reset when it is closed.
-func reset(c net.Conn) error { return c.(*worldtest.Conn).SetLinger(0) }
-
-// misbehaviour is what a member does to each connection, and what a load sees of it.
+// misbehaviour is what a member does to each connection, and what 200 puts see of it.
 type misbehaviour struct {
 	serve   func(net.Conn)
-	want    load.Outcome // of all requests but the first ok; NotSent: any
-	code    string
-	text    string
-	atLeast int // outcomes of that kind
-	ok      int // at least
-	valSize int
-	clients int // 0: 8
+	outcome load.Outcome // of those that are not ok; NotSent: any
+	failure string       // its code, and the text in it
+	atLeast int          // outcomes of that kind
+	least   int          // of those that are ok
+	valSize int          // 0: 8
+	clients int          // 0: 8
 }
+
+func sees(serve func(net.Conn), outcome load.Outcome, failure string, atLeast int) misbehaviour {
+	return misbehaviour{serve: serve, outcome: outcome, failure: failure, atLeast: atLeast}
+}
+
+func (m misbehaviour) ok(least int) misbehaviour   { m.least = least; return m }
+func (m misbehaviour) of(valSize int) misbehaviour { m.valSize = valSize; return m }
+func (m misbehaviour) by(clients int) misbehaviour { m.clients = clients; return m }
 
 // answersLate is what a request may take less time than.
 const answersLate = 300 * time.Millisecond
 
-// misbehaviours are those of members of etcd, of ZooKeeper and of a service, in a world.
+// misbehaviours are those of members of each store, in a world. Packages h2, http1 and zookeeper test what breaks
+// their protocols.
 func misbehaviours(w *worldtest.World) map[string]map[string]misbehaviour {
-	const timeout = answersLate
-	say := func(answer func(r *zookeepertest.Request) []byte) func(net.Conn) {
-		return zookeepertest.RawRequests(func(c net.Conn, r *zookeepertest.Request) bool {
-			_, err := c.Write(answer(r))
-			return err == nil
-		})
-	}
-	refuse := func(code int32) func(net.Conn) {
-		return say(func(r *zookeepertest.Request) []byte { return zookeepertest.Answer(r.Xid, 1, code, nil) })
-	}
+	const failed, unknown, all = load.Failed, load.Unknown, load.NotSent
+	const late, denied, lost = "DeadlineExceeded: no answer within 300ms", "PermissionDenied: ", "Unavailable: "
+	raw, setting, tooMuch := etcdtest.RawRequests, etcdSetting, "ResourceExhausted: "
 	return map[string]map[string]misbehaviour{
 		"etcd": {
-			"never answers": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }), want: load.Unknown,
-				code: "DeadlineExceeded", text: "no answer within 300ms", atLeast: 8},
-			"GOAWAY at once": {serve: func(c net.Conn) {
+			"never answers": sees(raw(never), unknown, late, 8),
+			"GOAWAY at once": sees(func(c net.Conn) {
 				if m, err := etcdtest.Greet(c); err == nil && m.Framer.WriteGoAway(0, http2.ErrCodeNo, nil) == nil {
 					_, _ = io.Copy(io.Discard, c)
 				}
-			}, want: load.Failed, code: "Unavailable", text: "closes", atLeast: 8},
-			"GOAWAY instead of answers": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, _ uint32) bool {
-				_ = m.Framer.WriteGoAway(0, http2.ErrCodeNo, nil)
-				return true
-			}), want: load.Failed, code: "Unavailable", text: "closes the connection: NO_ERROR", atLeast: 8},
-			"closes within a frame": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			}, failed, "Unavailable: closes", 8),
+			"GOAWAY instead of answers": sees(raw(func(m *etcdtest.Raw, _ uint32) bool {
+				return m.Framer.WriteGoAway(0, http2.ErrCodeNo, nil) == nil
+			}), failed, "Unavailable: closes the connection: NO_ERROR", 8),
+			"closes within a frame": sees(raw(func(m *etcdtest.Raw, stream uint32) bool {
 				if stream < 40 {
 					return m.Answer(stream) == nil
 				}
 				_, _ = m.Write([]byte{0, 0, 20, 0, 0, 0, 0, 0, 1, 'x'})
 				return false
-			}), want: load.Unknown, code: "Unavailable", text: "", atLeast: 1, ok: 19},
-			"resets the connection": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				_ = reset(m.Conn)
-				return false
-			}), want: load.Unknown, code: "Unavailable", text: "", atLeast: 1},
-			"breaks the protocol": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				_ = m.Framer.WritePing(false, [8]byte{})
-				_ = m.Framer.WriteRawFrame(http2.FrameSettings, 0, 7, nil)
-				return true
-			}), want: load.Unknown, code: "Unavailable", text: "breaks HTTP/2: SETTINGS on a stream", atLeast: 1},
-			"sends a million empty CONTINUATION frames": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				const some = 1000
-				frame := []byte{0, 0, 0, byte(http2.FrameContinuation), 0}
-				empty := bytes.Repeat(binary.BigEndian.AppendUint32(frame, stream), some)
-				err := m.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream})
-				for range 1_000_000 / some {
-					if err == nil {
-						_, err = m.Write(empty)
-					}
-				}
-				return err == nil
-			}), want: load.Unknown, code: "Unavailable", atLeast: 1,
-				text: "breaks HTTP/2: a header block of more than 1024 CONTINUATION frames"},
-			"refuses": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				return m.Framer.WriteRSTStream(stream, http2.ErrCodeRefusedStream) == nil
-			}), want: load.Failed, code: "Unavailable", text: "REFUSED_STREAM", atLeast: 200},
-			"allows no request": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true },
-				http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}),
-				want: load.Failed, code: "DeadlineExceeded", text: "no answer within", atLeast: 8},
-			"opens no window": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true },
-				http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}),
-				want: load.Failed, code: "DeadlineExceeded", text: "no answer within", atLeast: 8},
-			"answers late": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			}), unknown, lost, 1).ok(19),
+			"resets the connection": sees(raw(func(m *etcdtest.Raw, _ uint32) bool {
+				return m.Conn.(*worldtest.Conn).SetLinger(0) != nil
+			}), unknown, lost, 1),
+			"breaks the protocol": sees(raw(func(m *etcdtest.Raw, _ uint32) bool {
+				return m.Framer.WriteRawFrame(http2.FrameSettings, 0, 7, nil) == nil
+			}), unknown, "Unavailable: breaks HTTP/2: SETTINGS on a stream", 1),
+			"allows no request": sees(raw(never, setting(http2.SettingMaxConcurrentStreams, 0)), failed, late, 8),
+			"opens no window":   sees(raw(never, setting(http2.SettingInitialWindowSize, 0)), failed, late, 8),
+			"answers late": sees(raw(func(m *etcdtest.Raw, stream uint32) bool {
 				if stream == 1 {
-					w.Sleep(timeout + 200*time.Millisecond)
+					w.Sleep(answersLate + 200*time.Millisecond)
 				}
 				return m.Answer(stream) == nil
-			}), want: load.Unknown, code: "DeadlineExceeded", text: "no answer within", atLeast: 1, ok: 150},
-			"resets as too much": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				return m.Framer.WriteRSTStream(stream, http2.ErrCodeEnhanceYourCalm) == nil
-			}), want: load.Unknown, code: "ResourceExhausted", text: "ENHANCE_YOUR_CALM", atLeast: 200},
-			"resets as not secure": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				return m.Framer.WriteRSTStream(stream, http2.ErrCodeInadequateSecurity) == nil
-			}), want: load.Unknown, code: "PermissionDenied", text: "INADEQUATE_SECURITY", atLeast: 200},
-			"long trailers after an answer": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				fields := []string{"grpc-status", "0"}
-				for range 25 {
-					fields = append(fields, "x", strings.Repeat("z", 3000))
-				}
-				return m.Begin(stream) == nil && m.Fields(stream, true, fields...) == nil
-			}), want: load.Unknown, code: "ResourceExhausted", text: "header fields of more than", atLeast: 200},
-			"says that there are too many requests": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				return m.Refuse(stream, "8", "etcdserver: too many requests") == nil
-			}), want: load.Failed, code: "ResourceExhausted", text: "too many", atLeast: 200},
-			"says that its space is used up": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				return m.Refuse(stream, "8", "etcdserver: mvcc: database space exceeded") == nil
-			}), want: load.Unknown, code: "ResourceExhausted", text: "space exceeded", atLeast: 200},
-			"refuses the permission": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
-				return m.Refuse(stream, "7", "etcdserver: permission denied") == nil
-			}), want: load.Failed, code: "PermissionDenied", text: "permission denied", atLeast: 200},
-			"does not read": {serve: func(c net.Conn) {
-				m, err := etcdtest.Greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: math.MaxInt32})
+			}), unknown, late, 1).ok(150),
+			"does not read": sees(func(c net.Conn) {
+				m, err := etcdtest.Greet(c, setting(http2.SettingInitialWindowSize, math.MaxInt32))
 				if err == nil && m.Framer.WriteWindowUpdate(0, math.MaxInt32-65535) == nil {
 					for m.Framer.WritePing(false, [8]byte{}) == nil { // until the test closes the connection
 						w.Sleep(10 * time.Millisecond)
 					}
 				}
-			}, code: "DeadlineExceeded", text: "no answer within", atLeast: 4, valSize: 1 << 20},
+			}, load.NotSent, late, 4).of(1 << 20),
+			"refuses a stream":     sees(raw(streamReset(http2.ErrCodeRefusedStream)), failed, lost+"REFUSED", 200),
+			"resets as too much":   sees(raw(streamReset(http2.ErrCodeEnhanceYourCalm)), unknown, tooMuch, 200),
+			"resets as insecure":   sees(raw(streamReset(http2.ErrCodeInadequateSecurity)), unknown, denied, 200),
+			"too many requests":    sees(raw(refuses("8", "etcdserver: too many requests")), failed, tooMuch, 200),
+			"its space is full":    sees(raw(refuses("8", "etcdserver: mvcc: database space")), unknown, tooMuch, 200),
+			"refuses a permission": sees(raw(refuses("7", "etcdserver: permission denied")), failed, denied, 200),
 		},
 		"service": {
-			"never answers": {serve: says(""), want: load.Unknown, code: "DeadlineExceeded",
-				text: "no answer within 300ms", atLeast: 2},
-			"answers half": {serve: says(created[:30]), want: load.Unknown, code: "DeadlineExceeded", text: "no answer within",
-				atLeast: 2},
-			"ends within an answer": {serve: httpRequests(func(to net.Conn, number int) bool {
-				if number < 10 {
-					_, _ = io.WriteString(to, created)
-					return true
-				}
-				_, _ = io.WriteString(to, created[:30])
-				return false
-			}), want: load.Unknown, code: "Unavailable", text: "within an answer", atLeast: 1, ok: 50},
-			"says a body is longer": {serve: httpRequests(func(to net.Conn, number int) bool {
-				_, _ = io.WriteString(to, "HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nhell")
-				return false
-			}), want: load.Unknown, code: "Unavailable", text: "within an answer", atLeast: 1},
-			"sends too much": {serve: says(created + "more"), want: load.NotSent, ok: 200},
-			"is done after each answer": {serve: httpRequests(func(to net.Conn, _ int) bool {
-				_, _ = io.WriteString(to, "HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-				return false
-			}), want: load.NotSent, ok: 200},
-			"ends bodies with the connection": {serve: httpRequests(func(to net.Conn, _ int) bool {
+			"never answers": sees(says("", false), unknown, late, 2),
+			"ends within an answer": sees(httpRequests(func(to net.Conn, number int) bool {
+				_, _ = io.WriteString(to, created[:len(created)-number/10*9])
+				return number < 10
+			}), unknown, "Unavailable: within an answer", 1),
+			"sends too much":                  sees(says(created+"more", false), all, "", 0).ok(200),
+			"is done after each answer":       sees(says(createdLast, true), all, "", 0).ok(200),
+			"ends bodies with the connection": sees(says("HTTP/1.1 200 OK\r\n\r\nwell", true), all, "", 0).ok(200),
+			"ends them while the process is stopped": sees(httpRequests(func(to net.Conn, _ int) bool {
+				w.StopProcess(5 * time.Millisecond) // it finds the answer and the end of the connection at once
 				_, _ = io.WriteString(to, "HTTP/1.1 200 OK\r\n\r\nwell")
 				return false
-			}), want: load.NotSent, ok: 200},
-			"closes connections that rest": {serve: func(c net.Conn) {
+			}), all, "", 0).ok(200),
+			"closes connections that are idle": sees(func(c net.Conn) {
 				_ = c.SetReadDeadline(w.Wall().Add(20 * time.Millisecond))
 				httpRequests(func(to net.Conn, number int) bool {
 					_, _ = io.WriteString(to, created)
 					return number < 20
 				})(c)
-			}, want: load.Unknown, code: "Unavailable", ok: 20},
-			"resets the connection": {serve: httpRequests(func(to net.Conn, _ int) bool {
-				_ = reset(to)
-				return false
-			}), want: load.Unknown, code: "Unavailable", atLeast: 1},
-			"sends a malformed chunk": {serve: says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"),
-				want: load.Unknown, code: "Unavailable", text: "malformed chunk", atLeast: 1},
-			"floods with headers": {serve: says("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 20_000)),
-				want: load.Unknown, code: "Unavailable", text: "a header of more than", atLeast: 1},
-			"never ends a body": {serve: httpRequests(func(to net.Conn, _ int) bool {
+			}, unknown, lost, 0).ok(20),
+			"resets the connection": sees(httpRequests(func(to net.Conn, _ int) bool {
+				return to.(*worldtest.Conn).SetLinger(0) != nil
+			}), unknown, lost, 1),
+			"never ends a body": sees(httpRequests(func(to net.Conn, _ int) bool {
 				_, err := io.WriteString(to, "HTTP/1.1 200 OK\r\n\r\n")
-				for some := bytes.Repeat([]byte("x"), 1<<16); err == nil; {
+				for some := make([]byte, 1<<16); err == nil; {
 					_, err = to.Write(some)
 				}
 				return false
-			}), want: load.Unknown, code: "Unavailable", text: "an answer of more than", atLeast: 1},
-			"speaks something else": {serve: says("-ERR unknown command\r\n"), want: load.Unknown, code: "Unavailable",
-				text: "does not speak HTTP/1.1", atLeast: 1},
-			"answers late": {serve: func(c net.Conn) {
-				w.Sleep(timeout + 100*time.Millisecond)
-				says(created)(c)
-			}, want: load.Unknown, code: "DeadlineExceeded", text: "no answer within", atLeast: 1},
-			"says that there are too many requests": {serve: says("HTTP/1.1 429 Too Many\r\nContent-Length: 4\r\n\r\nslow"),
-				want: load.Failed, code: "ResourceExhausted", text: "HTTP status 429: slow", atLeast: 200},
-			"says that not enough replicas answered": {serve: says("HTTP/1.1 504 Timeout\r\nContent-Length: 0\r\n\r\n"),
-				want: load.Unknown, code: "DeadlineExceeded", text: "HTTP status 504", atLeast: 200},
-			"redirects": {serve: says("HTTP/1.1 301 Moved\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"),
-				want: load.Failed, code: "Unknown", text: "HTTP status 301", atLeast: 200},
-			"does not read": {serve: func(c net.Conn) { c.(*worldtest.Conn).Hold() }, want: load.Failed, code: "DeadlineExceeded", text: "no answer within", atLeast: 2, valSize: 8 << 20},
-			"refuses while it reads": {serve: func(c net.Conn) {
-				some := make([]byte, 1000)
-				if _, err := io.ReadFull(c, some); err == nil {
-					_, _ = io.WriteString(c, "HTTP/1.1 413 Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+			}), unknown, "Unavailable: an answer of more than", 1),
+			"speaks something else": sees(says("-ERR\r\n", false), unknown, "Unavailable: does not speak HTTP/1.1", 1),
+			"answers late": sees(func(c net.Conn) {
+				w.Sleep(answersLate + 100*time.Millisecond)
+				says(created, false)(c)
+			}, unknown, late, 1),
+			"too many requests":   sees(status("429 ?", "slow"), failed, "ResourceExhausted: HTTP status 429: slow", 200),
+			"not enough replicas": sees(status("504 ?", ""), unknown, "DeadlineExceeded: HTTP status 504", 200),
+			"redirects":           sees(status("301 ?", ""), failed, "Unknown: HTTP status 301", 200),
+			"does not read":       sees(func(c net.Conn) { c.(*worldtest.Conn).Hold() }, failed, late, 2).of(8 << 20),
+			"refuses while it reads": sees(func(c net.Conn) {
+				if _, err := io.ReadFull(c, make([]byte, 1000)); err == nil {
+					_, _ = io.WriteString(c, "HTTP/1.1 413 ?\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 					_, _ = io.Copy(io.Discard, c)
 				}
-			}, want: load.Failed, code: "InvalidArgument", text: "HTTP status 413", atLeast: 5, valSize: 8 << 20},
+			}, failed, "InvalidArgument: HTTP status 413", 5).of(8 << 20),
+		},
+		"consul": {
+			"no leader":            sees(status("500 ?", "No cluster leader"), failed, lost, 200),
+			"no leader, forwarded": sees(status("500 ?", "call: No cluster leader"), failed, lost, 200),
+			"no connection to it":  sees(status("500 ?", "rpc error getting client: refused"), failed, lost, 200),
+			"another leader":       sees(status("500 ?", "call: node is not the leader"), failed, lost, 200),
+			"a lost leader":        sees(status("500 ?", "call: EOF"), unknown, lost, 200),
+			"a lost leadership":    sees(status("500 ?", "leadership lost"), unknown, lost, 200),
+			"a timeout of Raft":    sees(status("500 ?", "raft apply failed: timed out"), unknown, lost, 200),
+			"too many connections": sees(status("429 ?", "Your IP is issuing too many"), failed, tooMuch, 200),
+			"refuses a permission": sees(status("403 ?", "Permission denied"), failed, denied, 200),
+			"too large a value":    sees(status("413 ?", "too large"), failed, "InvalidArgument: ", 200),
+			"nothing was written":  sees(status("200 ?", "false"), unknown, "Internal: ", 200),
+			"an answer of nothing": sees(status("200 ?", ""), unknown, "Internal: ", 200),
+			"a limit of its rate":  sees(status("503 ?", "rate limit exceeded, try again later"), unknown, lost, 200),
 		},
 		"zookeeper": {
-			"never answers": {serve: zookeepertest.RawRequests(func(net.Conn, *zookeepertest.Request) bool { return true }),
-				want: load.Unknown, code: "DeadlineExceeded", text: "no answer within 300ms", atLeast: 8},
-			"half an answer": {serve: say(func(r *zookeepertest.Request) []byte { return r.Written(1)[:9] }), want: load.Unknown,
-				code: "DeadlineExceeded", text: "no answer within 300ms", atLeast: 8},
-			"does not read": {serve: func(c net.Conn) {
+			"never answers": sees(session(func(*zookeepertest.Request) []byte { return nil }), unknown, late, 8),
+			"half an answer": sees(session(func(r *zookeepertest.Request) []byte {
+				return r.Written(1)[:9]
+			}), unknown, late, 8),
+			"does not read": sees(func(c net.Conn) {
 				if zookeepertest.Greet(c) == nil {
 					c.(*worldtest.Conn).Hold()
 				}
-			}, want: load.Unknown, code: "DeadlineExceeded", text: "no answer", atLeast: 6, valSize: 1_000_000},
-			"closes": {serve: zookeepertest.RawRequests(func(c net.Conn, r *zookeepertest.Request) bool {
+			}, unknown, late, 6).of(1_000_000),
+			"closes": sees(zookeepertest.RawRequests(func(c net.Conn, r *zookeepertest.Request) bool {
 				if r.Xid > 3 {
 					return false
 				}
 				_, err := c.Write(r.Written(1))
 				return err == nil
-			}), want: load.Unknown, code: "Unavailable", text: "closed the connection, and with it the session",
-				atLeast: 1, ok: 3},
-			"closes within an answer": {serve: zookeepertest.RawRequests(func(c net.Conn, r *zookeepertest.Request) bool {
+			}), unknown, "Unavailable: closed the connection, and with it the session", 1).ok(3),
+			"closes within an answer": sees(zookeepertest.RawRequests(func(c net.Conn, r *zookeepertest.Request) bool {
 				_, _ = c.Write(r.Written(1)[:9])
 				return false
-			}), want: load.Unknown, code: "Unavailable", text: "within an answer", atLeast: 1, clients: 1},
-			"wrong xid": {serve: say(func(r *zookeepertest.Request) []byte {
-				r.Xid++
-				return r.Written(1)
-			}), want: load.Unknown, code: "Unavailable", text: "an answer with xid", atLeast: 1},
-			"oversize": {serve: say(func(r *zookeepertest.Request) []byte { return []byte{0x7f, 0, 0, 0} }), want: load.Unknown,
-				code: "Unavailable", text: "a packet of 2130706432 bytes", atLeast: 1},
-			"no authorization": {serve: refuse(zookeepertest.NoAuth), want: load.Failed, code: "PermissionDenied",
-				text: "not authorized", atLeast: 8},
-			"throttles": {serve: refuse(zookeepertest.Throttled), want: load.Failed, code: "ResourceExhausted",
-				text: "throttled", atLeast: 8},
-			"system error": {serve: refuse(-1), want: load.Unknown, code: "Internal", text: "system error", atLeast: 8},
-			"session expired": {serve: refuse(zookeepertest.SessionExpired), want: load.Failed, code: "Unavailable",
-				text: "session expired", atLeast: 1},
+			}), unknown, "Unavailable: within an answer", 1).by(1),
+			"oversize": sees(session(func(*zookeepertest.Request) []byte { return []byte{0x7f, 0, 0, 0} }), unknown,
+				"Unavailable: a packet of 2130706432 bytes", 1),
+			"refuses a permission": sees(errorCode(zookeepertest.NoAuth), failed, "PermissionDenied: not authorized", 8),
+			"throttles":            sees(errorCode(zookeepertest.Throttled), failed, "ResourceExhausted: throttled", 8),
+			"system error":         sees(errorCode(-1), unknown, "Internal: system error", 8),
+			"session expired":      sees(errorCode(zookeepertest.SessionExpired), failed, "Unavailable: session expired", 1),
 		},
 	}
 }
 
 // TestMembersThatMisbehave holds that a run ends, with the right outcomes.
 func TestMembersThatMisbehave(t *testing.T) {
+	protocols := map[string]store.Protocol{"etcd": etcd.Protocol{}, "service": service, "consul": consul.Protocol{}}
 	for protocol, cases := range misbehaviours(nil) {
 		for name := range cases {
 			t.Run(protocol+" "+name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *worldtest.World) { misbehave(t, w, protocol, name) })
+				inWorld(t, func(t *testing.T, w *worldtest.World) {
+					spoken := protocols[protocol]
+					if spoken == nil {
+						spoken = zookeeper.New("")
+					}
+					misbehaviours(w)[protocol][name].check(t, w, spoken)
+				})
 			})
 		}
 	}
 }
 
-func misbehave(t *testing.T, w *worldtest.World, protocol, name string) {
-	c := misbehaviours(w)[protocol][name]
+func (c misbehaviour) check(t *testing.T, w *worldtest.World, protocol store.Protocol) {
 	endpoint := w.Serve(c.serve)
-	protocols := map[string]store.Protocol{"etcd": etcd.Protocol{}, "service": service, "zookeeper": zookeeper.New("")}
-	transport, err := openWith(t, w, protocols[protocol], Options{Endpoints: []string{endpoint}, Conns: 2,
+	transport, err := openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 2,
 		DialTimeout: 600 * time.Millisecond, RequestTimeout: answersLate, LostTimeout: 600 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -306,28 +285,29 @@ func misbehave(t *testing.T, w *worldtest.World, protocol, name string) {
 	const total = 200
 	o := puts(w, total, cmp.Or(c.clients, 8))
 	o.Stall = 3 * answersLate
-	o.Targeter = &load.Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(max(c.valSize, 8), 0)}
+	o.Targeter.(*load.Puts).Values = keys.NewValues(max(c.valSize, 8), 0)
 	result := load.NewRun(o).Attack(t.Context(), transport)
-	ok, wanted, others := 0, 0, 0
+	code, text, _ := strings.Cut(c.failure, ": ")
+	ok, wanted, others, matching := 0, 0, 0, 0
 	for _, record := range result.Records {
 		switch {
 		case record.OK():
 			ok++
-		case record.Done() && (record.Outcome() == c.want || c.want == load.NotSent) && record.Code().String() == c.code:
+		case !record.Done():
+		case (record.Outcome() == c.outcome || c.outcome == load.NotSent) && record.Code().String() == code:
 			wanted++
-		case record.Done():
+		default:
 			others++
 		}
 	}
-	matching := 0
-	for text, n := range result.Errors {
-		if strings.HasPrefix(text, endpoint+": "+c.code+": ") && strings.Contains(text, c.text) {
+	for message, n := range result.Errors {
+		if strings.HasPrefix(message, endpoint+": "+code+": ") && strings.Contains(message, text) {
 			matching += n
 		}
 	}
 	// While a connection is lost, requests for it fail; those that wait for one fail at their deadlines.
-	lost := c.code == "Unavailable" || c.code == "DeadlineExceeded"
-	if wanted < c.atLeast || ok < c.ok || others > 0 && !lost || matching < c.atLeast {
+	lost := code == "Unavailable" && c.atLeast < total || code == "DeadlineExceeded"
+	if wanted < c.atLeast || ok < c.least || others > 0 && !lost || matching < c.atLeast {
 		t.Errorf("%d ok, %d as wanted, %d others: %v, reason %q", ok, wanted, others, result.Errors, result.Reason)
 	}
 }

@@ -20,8 +20,11 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+	"containernet-env/benchmark_image/internal/store/zookeeper"
+	"containernet-env/benchmark_image/internal/store/zookeeper/zookeepertest"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -45,8 +48,8 @@ func seeds() (first, many uint64) {
 	return number("CONTAINERNET_ENV_SEED", 1), number("CONTAINERNET_ENV_SEEDS", 2000)
 }
 
-// TestWorlds runs loads in simulated worlds, each with members, faults and stops of the process of its own, and checks
-// all outcomes and times against what the members did.
+// TestWorlds runs loads in simulated worlds, each with a store, members, faults and stops of the process of its own,
+// and checks all outcomes and times against what the members did.
 func TestWorlds(t *testing.T) {
 	first, many := seeds()
 	for seed := first; seed < first+many && !t.Failed(); seed++ {
@@ -86,23 +89,30 @@ type trial struct {
 	t       *testing.T
 	w       *worldtest.World
 	random  *rand.Rand
-	cluster *etcdtest.Cluster
+	kind    kind
+	members []member
+	elect   func(id int)
 	users   *etcdtest.Users // nil: everyone may use the store
 	values  *keys.Values
-	options Options
-	load    load.Options
-	starts  load.Schedule // nil: a closed loop
-	faults  []fault
-	steps   map[int]time.Duration // stops of the process within its calls
-	script  []string              // what there is, for messages
+
+	protocol store.Protocol
+	options  Options
+	load     load.Options
+	starts   load.Schedule // nil: a closed loop
+	faults   []fault
+	losses   []loss
+	steps    map[int]time.Duration // stops of the process within its calls
+	script   []string              // what there is, for messages
 
 	latency time.Duration
 	exact   bool // what is sent takes the latency and no more, and connections stay
 	hangs   bool
 	few     bool          // requests at a time on a connection
 	elected time.Duration // the last time, since the start of the load; 0: never
-	leader  uint64
+	leader  int
 
+	elections int
+	leads     int // now
 	transport *Transport
 	run2      *load.Run
 	result    load.Result
@@ -117,10 +127,35 @@ type trial struct {
 	requests map[int]*request
 }
 
+// jitter is that of members that have some.
+const jitter = 3 * time.Millisecond
+
+// kind is the store of a trial.
+type kind int
+
+const (
+	etcdStore kind = iota
+	zooKeeperStore
+	consulStore
+	httpStore
+)
+
+// member is what a trial does to a member of any store.
+type member struct {
+	*worldtest.Listener
+	hang, release, leave func()
+}
+
 // fault is done to the members or to the process, since the start of the load.
 type fault struct {
 	at time.Duration
 	do func()
+}
+
+// loss is the end of all connections of a member.
+type loss struct {
+	member int
+	at     time.Duration
 }
 
 // request is what the members know of a put.
@@ -133,15 +168,19 @@ type request struct {
 }
 
 func newTrial(t *testing.T, w *worldtest.World) *trial {
-	s := &trial{t: t, w: w, random: w.Random(0), values: keys.NewValues(64, 0), exact: true,
+	s := &trial{t: t, w: w, leads: 1, random: w.Random(0), values: keys.NewValues(64, 0), exact: true,
 		records: make(map[int]load.Record), requests: make(map[int]*request), steps: make(map[int]time.Duration)}
-	if s.one(4) {
+	s.kind = max(0, kind(s.random.IntN(6)-2)) // each second one is etcd
+	if s.kind == etcdStore && s.one(4) {
 		s.users = &etcdtest.Users{Name: "root", Password: "secret"}
 	}
 	s.makeMembers()
 	s.makeLoad()
 	if s.users != nil {
 		s.addExpiries(s.ms(0, 150))
+	}
+	if s.options.TargetLeader && s.one(2) {
+		s.addElection(s.ms(0, 300), s.ms(1, 400))
 	}
 	for range s.random.IntN(4) {
 		s.addFault()
@@ -163,37 +202,72 @@ func (s *trial) note(format string, arguments ...any) {
 
 func (s *trial) makeMembers() {
 	members := 1 + s.random.IntN(3)
-	s.cluster = etcdtest.Simulate(s.w, members, s.users)
 	s.latency = s.ms(0, 5) + time.Microsecond
-	jitter, pieces, narrow := s.one(5), s.one(5), s.one(8)
-	s.exact = !jitter && !pieces && !narrow
+	jitters, pieces, narrow := s.one(5), s.one(5), s.one(8)
+	s.exact = !jitters && !pieces && !narrow
 	slow, streams := s.ms(0, 12), s.one(6)
-	s.few = streams
-	for i, m := range s.cluster.Members {
-		m.Listener.Latency, m.Listener.Pieces = s.latency, pieces
-		if jitter {
-			m.Listener.Jitter = 3 * time.Millisecond
-		}
-		if narrow {
-			m.Listener.Window = 300
-		}
-		if streams {
-			m.Settings = []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: uint32(1 + s.random.IntN(2))}}
-		}
+	s.few = streams || s.kind != etcdStore
+	thinks := func(i int) func() (before, after time.Duration) {
 		think := s.w.Random(uint64(i) + 100)
-		m.Think = func() (before, after time.Duration) {
+		return func() (before, after time.Duration) {
 			return time.Duration(think.Int64N(int64(slow) + 1)), time.Duration(think.Int64N(int64(slow)/4 + 1))
 		}
-		m.Watch = func(stage etcdtest.Stage, what proto.Message, err error) { s.watch(i, stage, what, err) }
 	}
-	s.note("%d members, %v away, jitter %v, pieces %v, narrow %v, few streams %v, slow by up to %v, users %v", members,
-		s.latency, jitter, pieces, narrow, streams, slow, s.users != nil)
+	var others []*worldtest.Member
+	switch s.kind {
+	case etcdStore:
+		cluster := etcdtest.Simulate(s.w, members, s.users)
+		s.protocol, s.elect = etcd.Protocol{}, func(id int) { cluster.Elect(uint64(id)) }
+		if s.users != nil {
+			s.protocol = etcd.Protocol{User: &etcd.User{Name: "root", Password: "secret"}}
+		}
+		for i, m := range cluster.Members {
+			if streams {
+				m.Settings = []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: uint32(1 + s.random.IntN(2))}}
+			}
+			m.Think = thinks(i)
+			m.Watch = func(stage worldtest.Stage, what proto.Message, err error) {
+				if put, is := what.(*etcdserverpb.PutRequest); is {
+					s.watch(i, stage, string(put.Key), put.Value, err)
+				}
+			}
+			s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
+		}
+	case zooKeeperStore:
+		cluster := zookeepertest.Simulate(s.w, members)
+		s.protocol, s.elect = zookeeper.New(""), cluster.Elect
+		for _, m := range cluster.Members {
+			others = append(others, &m.Member)
+		}
+	default:
+		web := startWeb(s.w, members)
+		s.protocol, s.elect, others = service, func(id int) { web.leader = id }, web.members
+		if s.kind == consulStore {
+			s.protocol = consul.Protocol{}
+		}
+	}
+	for i, m := range others {
+		m.Think = thinks(i)
+		m.Watch = func(stage worldtest.Stage, key string, value []byte, err error) { s.watch(i, stage, key, value, err) }
+		s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
+	}
+	for _, m := range s.members {
+		if m.Latency, m.Pieces = s.latency, pieces; jitters {
+			m.Jitter = jitter
+		}
+		if narrow {
+			m.Window = 300
+		}
+		s.options.Endpoints = append(s.options.Endpoints, m.Endpoint)
+	}
+	s.note("%d members of %T, %v away, jitter %v, pieces %v, narrow %v, few streams %v, slow by up to %v, users %v",
+		members, s.protocol, s.latency, jitters, pieces, narrow, streams, slow, s.users != nil)
 }
 
 func (s *trial) makeLoad() {
-	members := len(s.cluster.Members)
-	o := Options{Endpoints: s.cluster.Endpoints(), Conns: 1 + s.random.IntN(6), TargetLeader: s.one(3),
-		DialTimeout: 5 * time.Second, RequestTimeout: s.ms(15, 300), World: s.w}
+	members := len(s.members)
+	o := Options{Endpoints: s.options.Endpoints, Conns: 1 + s.random.IntN(6),
+		TargetLeader: s.one(3) && s.kind != httpStore, DialTimeout: 5 * time.Second, RequestTimeout: s.ms(15, 300), World: s.w}
 	if s.one(3) {
 		o.LostTimeout = s.ms(200, 800)
 	}
@@ -253,7 +327,8 @@ func (s *trial) addFault() {
 	if s.one(10) {
 		d = 10 * d
 	}
-	m := s.cluster.Members[s.random.IntN(len(s.cluster.Members))]
+	number := s.random.IntN(len(s.members))
+	m := s.members[number]
 	add := func(name string, do func()) {
 		s.faults = append(s.faults, fault{at, do})
 		s.note("at %v %s", at, name)
@@ -264,52 +339,69 @@ func (s *trial) addFault() {
 		add(fmt.Sprintf("the process is stopped for %v", d), func() { s.w.StopProcess(d) })
 	case 2:
 		for range 1 + s.random.IntN(3) {
-			number := 1 + s.random.IntN(500)
-			s.steps[number] = d
-			s.note("in call %d the process is stopped for %v", number, d)
+			call := 1 + s.random.IntN(500)
+			s.steps[call] = d
+			s.note("in call %d the process is stopped for %v", call, d)
 		}
 	case 3:
 		s.hangs = true
 		add(of("hangs"), func() {
-			m.Hang()
-			s.w.After(d, m.Release)
+			m.hang()
+			s.w.After(d, m.release)
 		})
 	case 4:
 		s.exact = false
 		add(of("is gone"), func() {
-			m.Listener.Refuse(true)
-			m.Listener.Reset()
-			s.w.After(d, func() { m.Listener.Refuse(false) })
+			m.Refuse(true)
+			m.Reset()
+			s.losses = append(s.losses, loss{number, s.w.Now()})
+			s.w.After(d, func() { m.Refuse(false) })
 		})
 	case 5:
 		s.exact = false
 		add(of("is cut off"), func() {
-			m.Listener.Drop(true)
-			m.Listener.Cut()
-			s.w.After(d, func() { m.Listener.Drop(false) })
+			m.Drop(true)
+			m.Cut()
+			s.w.After(d, func() { m.Drop(false) })
 		})
 	case 6:
 		s.exact = false
-		add(m.Endpoint+" closes its connections in order", m.Leave)
+		add(m.Endpoint+" closes its connections in order", m.leave)
 	case 7:
 		if s.users != nil {
 			s.addExpiries(at)
-			break
+		} else {
+			s.addElection(at, d)
 		}
-		leader := uint64(1 + s.random.IntN(len(s.cluster.Members)))
-		if at == s.elected {
-			break
-		}
-		if at > s.elected {
-			s.elected, s.leader = at, leader
-		}
-		add(fmt.Sprintf("member %d is elected", leader), func() { s.cluster.Elect(leader) })
 	case 8:
 		add("the run is cancelled", func() {
 			s.cancel = errors.New("cancelled")
 			s.run2.Stop("cancelled")
 		})
 	}
+}
+
+// addElection lets a member be elected, and maybe the one before it hang for a time, and then answer from a term that
+// is over.
+func (s *trial) addElection(at, hangs time.Duration) {
+	leader, stuck := 1+s.random.IntN(len(s.members)), s.one(2)
+	if at == s.elected {
+		return
+	}
+	if at > s.elected {
+		s.elected, s.leader = at, leader
+	}
+	s.elections++
+	s.hangs = s.hangs || stuck && s.elections > 1 // the new leader may hang
+	s.note("at %v member %d is elected, and the one before it hangs for %v: %v", at, leader, hangs, stuck)
+	s.faults = append(s.faults, fault{at, func() {
+		if old := s.members[s.leads-1]; stuck {
+			old.hang()
+			s.w.After(hangs, old.release)
+		}
+		s.leads = leader
+		s.elect(leader)
+	}})
 }
 
 // addExpiries lets all tokens expire, once or shortly after each other, so that a request meets several expiries.
@@ -321,14 +413,10 @@ func (s *trial) addExpiries(at time.Duration) {
 	}
 }
 
-// watch takes what a member does with a request.
-func (s *trial) watch(member int, stage etcdtest.Stage, what proto.Message, err error) {
-	put, is := what.(*etcdserverpb.PutRequest)
-	if !is {
-		return
-	}
-	key, _ := keys.Number(put.Key, "", 4)
-	id, ok := s.values.Writer(key, put.Value)
+// watch takes what a member does with a put.
+func (s *trial) watch(member int, stage worldtest.Stage, name string, value []byte, err error) {
+	key, _ := keys.Number([]byte(name), "", 4)
+	id, ok := s.values.Writer(key, value)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !ok {
@@ -341,9 +429,9 @@ func (s *trial) watch(member int, stage etcdtest.Stage, what proto.Message, err 
 		s.requests[id.Number] = r
 	}
 	switch {
-	case stage == etcdtest.Arrived:
+	case stage == worldtest.Arrived:
 		r.arrived = append(r.arrived, s.w.Now())
-	case stage == etcdtest.Answered:
+	case stage == worldtest.Answered:
 		if err == nil {
 			r.answered = s.w.Now()
 		}
@@ -374,11 +462,7 @@ func (s *trial) problem(format string, arguments ...any) {
 }
 
 func (s *trial) run() {
-	protocol := etcd.Protocol{}
-	if s.users != nil {
-		protocol.User = &etcd.User{Name: "root", Password: "secret"}
-	}
-	transport, err := Open(s.t.Context(), protocol, s.options)
+	transport, err := Open(s.t.Context(), s.protocol, s.options)
 	if err != nil {
 		s.problem("open: %v", err)
 		return
@@ -470,14 +554,14 @@ func (s *trial) duration() time.Duration {
 // judgeRequest checks what the members know of a put.
 func (s *trial) judgeRequest(number int, r *request) {
 	tries := 1
-	if s.users != nil && r.refused > 0 {
+	if r.refused > 0 && (s.users != nil || s.kind == zooKeeperStore) { // the token has expired; the key is there already
 		tries = 2
 	}
 	if len(r.arrived) > tries || r.carriedOut > 1 || r.carriedOut+r.refused > len(r.arrived) {
 		s.problem("request %d arrived %d times, was refused %d times and carried out %d times", number, len(r.arrived),
 			r.refused, r.carriedOut)
 	}
-	if members := len(s.cluster.Members); !s.options.TargetLeader && r.member != number%members {
+	if members := len(s.members); !s.options.TargetLeader && r.member != number%members {
 		s.problem("request %d went to member %d of %d", number, r.member, members)
 	}
 	if began := time.Duration(s.result.BeganNs); s.starts != nil && s.result.Measured {
@@ -504,7 +588,7 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 		s.problem("request %d is ok and was not carried out", i)
 	case put && outcome == load.Failed && applied:
 		s.problem("request %d has failed with %v, and was carried out", i, record.Code())
-	case put && outcome == load.Unknown && s.exact && r == nil:
+	case put && outcome == load.Unknown && s.exact && r == nil && s.kind == etcdStore:
 		s.problem("request %d may have been carried out, and never arrived", i)
 	case record.Code() == store.Unauthenticated && s.exact && r != nil && r.refused < 2:
 		s.problem("request %d was refused because of its token, and not sent again", i)
@@ -535,6 +619,13 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 	}
 	if record.Done() && end > deadline && !s.happens(deadline, end) && !s.stoppedAt(deadline) {
 		s.problem("request %d ended at %v, its deadline was %v", i, end, deadline)
+	}
+	for _, lost := range s.losses { // what the member had not answered ends with its connections
+		waited := r != nil && r.member == lost.member && r.refused == 0 && r.arrived[0] < lost.at &&
+			(r.answered == 0 || r.answered > lost.at)
+		if due := lost.at + s.latency + jitter; waited && end > due && !s.happens(due, end) && !s.stoppedAt(due) {
+			s.problem("request %d ended at %v, its connection was reset at %v", i, end, lost.at)
+		}
 	}
 	if put && s.exact && r != nil && r.answered > 0 && record.Done() {
 		s.judgeAnswer(i, record, r.answered+s.latency, end, deadline)
@@ -606,8 +697,8 @@ func (s *trial) judgePauses() {
 	}
 	p := s.result.Pauses
 	if p.Longest < longest-load.LateAfter || p.Count < count || p.Sum > sum {
-		s.problem("the process was stopped %d times for long, for at most %v and %v in all, and the run has %+v", count, longest, sum,
-			p)
+		s.problem("the process was stopped %d times for long, for at most %v and %v in all, and the run has %+v", count, longest,
+			sum, p)
 	}
 }
 
@@ -632,26 +723,33 @@ func (s *trial) judgeEnd() {
 		}
 	case reason == fmt.Sprintf("no put succeeded for %v", s.load.Stall):
 	case reason == fmt.Sprintf("no range succeeded for %v", s.load.Stall):
-	case reason == fmt.Sprintf("no member could be reached for %v", s.options.LostTimeout) && !s.exact:
+	case reason == fmt.Sprintf("no member could be reached for %v", s.options.LostTimeout) &&
+		(!s.exact || s.kind >= consulStore):
+		// A connection of HTTP ends with a request that is given up.
 	default:
 		s.problem("the run has ended: %s", reason)
 	}
 	if s.load.Warmup != nil {
 		return // its last success is not known
 	}
-	if quiet := end - lastOK - s.overlap(lastOK, end); s.load.Stall > 0 && quiet > s.load.Stall+s.load.Stall/10+load.LateAfter {
+	quiet := end - lastOK - s.overlap(lastOK, end)
+	if most := s.load.Stall + s.load.Stall/10 + load.LateAfter; s.load.Stall > 0 && quiet > most {
 		s.problem("the run went on for %v after its last success", quiet)
 	}
 }
 
 // judgeLeader checks that the load has followed the leader.
 func (s *trial) judgeLeader() {
+	// Without terms, an answer from before an election may come after one from after it.
+	if moves := len(s.transport.LeaderChanges()); moves > s.elections && s.kind != consulStore {
+		s.problem("the load has moved %d times in %d elections", moves, s.elections)
+	}
 	if !s.options.TargetLeader || s.elected == 0 || !s.exact || s.hangs || len(s.stops) > 0 || s.users != nil {
 		return
 	}
 	settled := time.Duration(s.result.BeganNs) + s.elected + followPoll + 10*s.latency + 100*time.Millisecond
 	for number, r := range s.requests {
-		if r.arrived[0] > settled && r.member != int(s.leader)-1 {
+		if r.arrived[0] > settled && r.member != s.leader-1 {
 			s.problem("request %d went to member %d, %v after the election of member %d", number, r.member+1,
 				r.arrived[0]-settled, s.leader)
 		}

@@ -62,8 +62,8 @@ func (w *World) Serve(serve func(net.Conn)) (endpoint string) {
 	return w.Listen(func(c *Conn) { serve(c) }).Endpoint
 }
 
-// Nobody gives an endpoint that refuses connections.
-func (w *World) Nobody() (endpoint string) {
+// Refusing gives an endpoint that refuses connections.
+func (w *World) Refusing() (endpoint string) {
 	l := w.Listen(nil)
 	l.Refuse(true)
 	return l.Endpoint

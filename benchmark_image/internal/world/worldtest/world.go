@@ -1,5 +1,5 @@
-// Package worldtest has a simulated world for tests: a virtual clock, virtual sockets, and a process that may be stopped
-// at any time. One event happens after the other, each when everything that the one before has caused has come to rest,
+// Package worldtest has a simulated world for tests: a virtual clock, virtual sockets, and a process that may be
+// stopped at any time. One event happens after the other, each when everything that the one before has caused is over,
 // and what happens at the same time is ordered by a seed: the seed alone replays a test.
 package worldtest
 
@@ -136,8 +136,8 @@ func (w *World) end() {
 // Cleanup is that of a test, which takes part in the world.
 func (w *World) Cleanup(f func()) { w.cleanups = append(w.cleanups, f) }
 
-// AtEnd has a function called when the test is done, after which no goroutine of the members may wait. It must be called
-// before.
+// AtEnd has a function called when the test is done, after which no goroutine of the members may wait. It must be
+// called before.
 func (w *World) AtEnd(f func()) { w.atEnd = append(w.atEnd, f) }
 
 // next takes the event that happens next, and puts the clock to its time; nil: there is none.

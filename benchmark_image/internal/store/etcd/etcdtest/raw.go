@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"golang.org/x/sys/unix"
 )
 
 // RawMember serves each connection with a function, until the test ends.
@@ -158,23 +157,4 @@ func AppendAnswer(b []byte, stream uint32, first bool, message []byte, piece int
 		b = append(b, 0x80|62)
 	}
 	return b
-}
-
-// Cut makes the kernel drop all that arrives on the connection from now on, as a link that is cut does, without telling
-// anybody.
-func Cut(t testing.TB, c net.Conn) {
-	t.Helper()
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
-	controlErr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: 1, Filter: &nothing})
-	})
-	if err := errors.Join(controlErr, err); err != nil {
-		t.Errorf("cut a connection: %v", err)
-	}
 }

@@ -3,7 +3,6 @@ package etcdtest
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -346,56 +344,4 @@ func (l *countingListener) Accept() (net.Conn, error) {
 		l.accepted.Add(1)
 	}
 	return conn, err
-}
-
-// Silent listens on loopback and accepts connections, but never says anything. It ends with the test.
-func Silent(t testing.TB) (endpoint string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		var held []net.Conn
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				break
-			}
-			held = append(held, conn)
-		}
-		for _, conn := range held {
-			_ = conn.Close() // the other side may have gone already
-		}
-	})
-	t.Cleanup(func() {
-		if err := listener.Close(); err != nil {
-			t.Error(err)
-		}
-		accepting.Wait()
-	})
-	return listener.Addr().String()
-}
-
-// Refusing gives an endpoint on loopback that nobody listens on. Its port is kept until the test ends.
-func Refusing(t testing.TB) (endpoint string) {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Close(fd); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	own, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", own.(*unix.SockaddrInet4).Port)
 }

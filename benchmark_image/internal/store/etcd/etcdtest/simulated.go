@@ -29,22 +29,12 @@ type simulated struct {
 	Settings []http2.Setting
 	// Watch is called with each request when it arrives, when it was carried out, and when it is answered; err is what it
 	// was refused with. nil: it is not.
-	Watch func(stage Stage, request proto.Message, err error)
+	Watch func(stage worldtest.Stage, request proto.Message, err error)
 
 	world *worldtest.World
 	users *Users
 	open  []*session // in the order in which they were opened
 }
-
-// Stage is what a simulated member does with a request.
-type Stage int
-
-// The stages.
-const (
-	Arrived Stage = iota
-	CarriedOut
-	Answered
-)
 
 // Simulate starts a cluster of n members in a simulated world, led by the first. users is who may use it; nil: everyone.
 func Simulate(w *worldtest.World, n int, users *Users) *Cluster {
@@ -171,16 +161,16 @@ func (m *Member) start(s *session, stream uint32, call *simulatedCall) {
 	s.last = max(s.last, stream)
 	s.active++
 	call.parse()
-	m.watch(Arrived, call, nil)
+	m.watch(worldtest.Arrived, call, nil)
 	before, after := time.Duration(0), time.Duration(0)
 	if m.Think != nil {
 		before, after = m.Think()
 	}
 	m.world.After(before, func() {
 		answer, err := m.carryOut(call)
-		m.watch(CarriedOut, call, err)
+		m.watch(worldtest.CarriedOut, call, err)
 		m.world.After(after, func() {
-			m.watch(Answered, call, err)
+			m.watch(worldtest.Answered, call, err)
 			_ = s.write(func() error { return s.answer(stream, answer, err) }) // the client may have gone
 			m.cluster.mu.Lock()
 			s.active--
@@ -267,7 +257,7 @@ func method[R any, A any, P interface {
 	}
 }
 
-func (m *Member) watch(stage Stage, c *simulatedCall, err error) {
+func (m *Member) watch(stage worldtest.Stage, c *simulatedCall, err error) {
 	if m.Watch != nil && c.request != nil {
 		m.Watch(stage, c.request, err)
 	}

@@ -5,62 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
-	"testing"
+	"strings"
 )
-
-// listen serves each connection with a function, until the test ends or stop is called.
-func listen(t testing.TB, serve func(net.Conn)) (endpoint string, stop func()) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	var mu sync.Mutex
-	open, over := make(map[net.Conn]bool), false
-	serving.Go(func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open[connection] = true
-			if over {
-				_ = connection.Close() // it came too late
-			}
-			mu.Unlock()
-			serving.Go(func() {
-				serve(connection)
-				mu.Lock()
-				delete(open, connection)
-				mu.Unlock()
-				_ = connection.Close() // the client may have gone already
-			})
-		}
-	})
-	stop = sync.OnceFunc(func() {
-		if err := listener.Close(); err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		over = true
-		for connection := range open {
-			_ = connection.Close()
-		}
-		mu.Unlock()
-		serving.Wait()
-	})
-	t.Cleanup(stop)
-	return listener.Addr().String(), stop
-}
-
-// RawMember serves each connection with a function, until the test ends.
-func RawMember(t testing.TB, serve func(net.Conn)) (endpoint string) {
-	endpoint, _ = listen(t, serve)
-	return endpoint
-}
 
 // Request is what a member reads of a request.
 type Request struct {
@@ -80,11 +26,17 @@ const (
 	closeSession = -11
 )
 
-// Ping tells whether it is one.
-func (r *Request) Ping() bool { return r.Type == ping }
-
 // Closes tells whether it ends the session.
 func (r *Request) Closes() bool { return r.Type == closeSession }
+
+// write is the key and the value of a create or a set; no value: it is neither.
+func (r *Request) write() (key string, value []byte) {
+	if r.Type != create && r.Type != setData {
+		return "", nil
+	}
+	read := &reader{b: r.body}
+	return strings.TrimPrefix(read.text(), "/"), read.buffer()
+}
 
 var errRequest = errors.New("a request that does not have the form that it must have")
 

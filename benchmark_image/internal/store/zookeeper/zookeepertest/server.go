@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,6 +41,7 @@ type node struct {
 
 // Member is one server of a cluster.
 type Member struct {
+	worldtest.Member
 	Endpoint string
 	Requests atomic.Int64 // without pings, syncs and what ends sessions
 	Syncs    atomic.Int64
@@ -49,44 +49,22 @@ type Member struct {
 	Sessions atomic.Int64 // that were opened
 	Closed   atomic.Int64 // that were ended by their clients
 	Words    atomic.Int64 // questions for the status
-	Fail     atomic.Int32 // the error that each of Requests is answered with
 
 	cluster *Cluster
 	id      int
-	stop    func()
-	hang    atomic.Pointer[chan struct{}]
-}
-
-// Start starts a cluster of n members on loopback, led by the first, that ends with the test.
-func Start(t testing.TB, n int) *Cluster {
-	t.Helper()
-	return start(n, func(m *Member) {
-		m.Endpoint, m.stop = listen(t, m.serve)
-		t.Cleanup(m.Release) // before its end
-	}, func(c *Cluster) { t.Cleanup(func() { c.check(t) }) })
 }
 
 // Simulate starts a cluster of n members in a simulated world, led by the first.
 func Simulate(w *worldtest.World, n int) *Cluster {
-	return start(n, func(m *Member) {
-		l := w.Listen(func(c *worldtest.Conn) { m.serve(c) })
-		m.Endpoint, m.stop = l.Endpoint, func() {
-			l.Refuse(true)
-			l.Reset()
-		}
-		w.AtEnd(m.Release)
-	}, func(c *Cluster) { w.AtEnd(func() { c.check(w.T) }) })
-}
-
-func start(n int, member func(*Member), ready func(*Cluster)) *Cluster {
 	c := &Cluster{nodes: make(map[string]*node), Timeout: 6000}
 	c.Elect(1)
 	for i := range n {
 		m := &Member{cluster: c, id: i + 1}
-		member(m)
+		m.Start(w, m.serve)
+		m.Endpoint = m.Listener.Endpoint
 		c.Members = append(c.Members, m)
 	}
-	ready(c)
+	w.AtEnd(func() { c.check(w.T) })
 	return c
 }
 
@@ -125,56 +103,14 @@ func (c *Cluster) Paths() (paths []string) {
 	return paths
 }
 
-// Data returns that of a znode.
-func (c *Cluster) Data(path string) []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := c.nodes[path]; n != nil {
-		return n.data
-	}
-	return nil
-}
-
-// Delete removes a znode.
-func (c *Cluster) Delete(path string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.nodes, path)
-}
-
-// Stop ends the member: its connections are cut and new ones refused.
-func (m *Member) Stop() {
-	m.Release()
-	m.stop()
-}
-
-// Hang makes the member answer nothing until Release.
-func (m *Member) Hang() {
-	over := make(chan struct{})
-	m.hang.Store(&over)
-}
-
-// Release undoes Hang.
-func (m *Member) Release() {
-	if over := m.hang.Swap(nil); over != nil {
-		close(*over)
-	}
-}
-
-func (m *Member) pass() {
-	if over := m.hang.Load(); over != nil {
-		<-*over
-	}
-}
-
-func (m *Member) serve(connection net.Conn) {
+func (m *Member) serve(connection *worldtest.Session) {
 	var first [4]byte
 	if _, err := io.ReadFull(connection, first[:]); err != nil {
 		return
 	}
 	if string(first[:]) == "srvr" {
 		m.Words.Add(1)
-		m.pass()
+		m.Pass()
 		_, _ = io.WriteString(connection, m.status())
 		return
 	}
@@ -183,7 +119,7 @@ func (m *Member) serve(connection net.Conn) {
 		m.cluster.wrong(fmt.Errorf("the opening of a session has %d bytes (%v)", binary.BigEndian.Uint32(first[:]), err))
 		return
 	}
-	m.pass()
+	m.Pass()
 	m.Sessions.Add(1)
 	if _, err := connection.Write(Opened(m.cluster.Timeout)); err != nil {
 		return
@@ -193,13 +129,17 @@ func (m *Member) serve(connection net.Conn) {
 		if err != nil {
 			return
 		}
-		m.pass()
-		answer, err := m.answer(r)
-		if err != nil {
-			m.cluster.wrong(fmt.Errorf("request of type %d: %w", r.Type, err))
-			return
+		key, value := r.write()
+		carryOut := func() ([]byte, error) {
+			answer, code, err := m.answer(r)
+			if err != nil {
+				m.cluster.wrong(fmt.Errorf("request of type %d: %w", r.Type, err))
+			} else if code != 0 {
+				err = fmt.Errorf("error %d", code)
+			}
+			return answer, err
 		}
-		if _, err := connection.Write(answer); err != nil || r.Closes() {
+		if connection.Exchange(worldtest.Request{Key: key, Value: value, CarryOut: carryOut}) != nil || r.Closes() {
 			return
 		}
 	}
@@ -226,32 +166,29 @@ func (m *Member) status() string {
 		"Outstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n", c.zxid, mode, len(c.nodes))
 }
 
-func (m *Member) answer(r *Request) ([]byte, error) {
+func (m *Member) answer(r *Request) (answer []byte, code int32, err error) {
 	c := m.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch r.Type {
 	case ping:
 		m.Pings.Add(1)
-		return Answer(r.Xid, c.zxid, 0, nil), nil
+		return Answer(r.Xid, c.zxid, 0, nil), 0, nil
 	case closeSession:
 		m.Closed.Add(1)
-		return Answer(r.Xid, c.zxid, 0, nil), nil
+		return Answer(r.Xid, c.zxid, 0, nil), 0, nil
 	case syncData:
 		m.Syncs.Add(1)
 		read := &reader{b: r.body}
 		path := read.text()
-		return Answer(r.Xid, c.zxid, 0, text(path)), read.end()
+		return Answer(r.Xid, c.zxid, 0, text(path)), 0, read.end()
 	}
 	m.Requests.Add(1)
-	if code := m.Fail.Load(); code != 0 {
-		return Answer(r.Xid, c.zxid, code, nil), nil
-	}
 	body, code, err := c.carryOut(r.Type, &reader{b: r.body})
 	if code != 0 {
 		body = nil
 	}
-	return Answer(r.Xid, c.zxid, code, body), err
+	return Answer(r.Xid, c.zxid, code, body), code, err
 }
 
 // carryOut does what a request asks for. The caller holds the lock.
