@@ -38,6 +38,30 @@ func call(t *testing.T, w *worldtest.World, args ...string) (status int, stdout,
 	return status, out.String(), complaints.String()
 }
 
+func callJSON(t *testing.T, w *worldtest.World, args ...string) (status int, result report.Result, stderr string) {
+	t.Helper()
+	status, stdout, stderr := call(t, w, append(args, "--output=json")...)
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
+		t.Fatalf("%q: %v, stdout %q, stderr %s", args, err, stdout, stderr)
+	}
+	reporttest.Check(t, []byte(stdout))
+	return status, result, stderr
+}
+
+// succeed runs a load that must succeed.
+func succeed(t *testing.T, w *worldtest.World, args ...string) report.Result {
+	t.Helper()
+	status, result, stderr := callJSON(t, w, args...)
+	if status != ExitOK || result.OK != result.Requests {
+		t.Fatalf("%q: status %d, %+v, %s", args, status, result.Outcomes, stderr)
+	}
+	return result
+}
+
+func endpointsOf(cluster *etcdtest.Cluster) string {
+	return "--endpoints=" + strings.Join(cluster.Endpoints(), ",")
+}
+
 func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "put or range"},
@@ -102,7 +126,8 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 			t.Errorf("%q: status %d, stdout %q, stderr %q, want one line with %q", c.args, status, stdout, stderr, c.want)
 		}
 	}
-	if status, _, stderr := call(t, nil, "range", "a", ""); status != ExitUsage || !strings.Contains(stderr, "--from-key") {
+	status, _, stderr := call(t, nil, "range", "a", "")
+	if status != ExitUsage || !strings.Contains(stderr, "--from-key") {
 		t.Errorf("an empty END: status %d, stderr %q", status, stderr)
 	}
 }
@@ -206,7 +231,7 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 	}
 }
 
-func TestPutWritesTheKeysThatWereAskedFor(t *testing.T) {
+func TestPutWritesTheConfiguredKeys(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 2, nil)
 		endpoints := "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints())
@@ -233,42 +258,20 @@ func TestPutWritesTheKeysThatWereAskedFor(t *testing.T) {
 	})
 }
 
-func TestRandomKeysAreAllDifferent(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		cluster := etcdtest.Simulate(w, 1, nil)
-		if status, _, stderr := call(t, w, "put", "--endpoints="+cluster.Members[0].Endpoint, "--total=777",
-			"--clients=7"); status != ExitOK {
-			t.Errorf("status %d, stderr %q", status, stderr)
-		}
-		if got := len(cluster.Keys()); got != 777 {
-			t.Errorf("777 puts wrote %d keys", got)
-		}
-	})
-}
-
 func TestSpans(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		endpoint := "--endpoints=" + cluster.Members[0].Endpoint
-		if status, _, stderr := call(t, w, "put", endpoint, "--total=62", "--key-size=1", "--prefix=k"); status != ExitOK {
-			t.Fatal(stderr)
-		}
+		succeed(t, w, "put", endpoint, "--total=62", "--key-size=1", "--prefix=k")
 		for args, found := range map[string]bool{
 			"k0": true, "k": false, "k k1": true, "k --prefix": true, "l --prefix": false,
 			"a --from-key": true, "kz0 --from-key": false,
 			"k0 k1 --limit 1 --keys-only": true, "a b --count-only": false, "k z --count-only": true,
 		} {
-			status, stdout, stderr := call(t, w, append([]string{"range", endpoint, "--total=2", "--output=json"},
+			status, result, stderr := callJSON(t, w, append([]string{"range", endpoint, "--total=2"},
 				strings.Fields(args)...)...)
-			var result report.Result
-			if err := json.Unmarshal([]byte(stdout), &result); err != nil || status != ExitOK {
-				t.Errorf("%q: status %d, %v, stderr %q", args, status, err, stderr)
-			}
-			if (result.Empty == 0) != found || result.OK != 2 {
-				t.Errorf("%q: %d of %d answers are empty", args, result.Empty, result.OK)
-			}
-			if strings.Contains(stderr, "held no key") == found {
-				t.Errorf("%q: stderr %q", args, stderr)
+			if (result.Empty == 0) != found || result.OK != 2 || strings.Contains(stderr, "held no key") == found {
+				t.Errorf("%q: status %d, %d of %d answers are empty, %s", args, status, result.Empty, result.OK, stderr)
 			}
 		}
 	})
@@ -287,37 +290,9 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 			{"put --total 30 --conns 2 --dial-timeout 100ms --endpoints " + cluster.Members[0].Endpoint + "," + refusing,
 				"not every member could be reached"},
 		} {
-			status, stdout, stderr := call(t, w, append(strings.Fields(c.args), "--output=json")...)
-			var result report.Result
-			if err := json.Unmarshal([]byte(stdout), &result); err != nil {
-				t.Errorf("%q: %v", c.args, err)
-			}
-			reporttest.Check(t, []byte(stdout))
+			status, result, stderr := callJSON(t, w, strings.Fields(c.args)...)
 			if status != ExitFailed || !strings.Contains(stderr, c.problem) || !strings.Contains(result.Problem(), c.problem) {
 				t.Errorf("%q: status %d, stderr %q, want %q", c.args, status, stderr, c.problem)
-			}
-		}
-	})
-}
-
-func TestTheRunEndsInTime(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		for _, c := range []struct{ args, reason string }{
-			{"--run-timeout 200ms", "the run timeout of 200ms was reached"},
-			{"--request-timeout 200ms", "no request succeeded for 300ms"},
-		} {
-			cluster := etcdtest.Simulate(w, 1, nil)
-			cluster.Members[0].Hang()
-			status, stdout, _ := call(t, w, append(strings.Fields(c.args), "put", "--output=json", "--dial-timeout=1s",
-				"--endpoints="+cluster.Members[0].Endpoint)...)
-			var result report.Result
-			if err := json.Unmarshal([]byte(stdout), &result); err != nil {
-				t.Fatal(err)
-			}
-			if status != ExitFailed || result.Reason == nil || *result.Reason != c.reason || result.OK != 0 ||
-				result.SlowestS != nil ||
-				(result.Failed > 0) != strings.Contains(c.args, "request") {
-				t.Errorf("%s: status %d, %s", c.args, status, stdout)
 			}
 		}
 	})

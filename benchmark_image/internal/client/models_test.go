@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 	"strings"
@@ -9,21 +8,10 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/report"
-	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
-
-func callJSON(t *testing.T, w *worldtest.World, args ...string) (status int, result report.Result, stderr string) {
-	t.Helper()
-	status, stdout, stderr := call(t, w, append(args, "--output=json")...)
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
-		t.Fatalf("%q: %v, stdout %q, stderr %s", args, err, stdout, stderr)
-	}
-	reporttest.Check(t, []byte(stdout))
-	return status, result, stderr
-}
 
 // configured reads what a result says of the load.
 func configured(t *testing.T, result report.Result) *spec.Spec {
@@ -78,10 +66,7 @@ func TestRequestsThatHangAtTheEndAreInTheText(t *testing.T) {
 func TestAWarmupThatFailsSaysSo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
-		put := []string{"put", "--total=20", "--key-size=2", "--endpoints=" + cluster.Members[0].Endpoint}
-		if status, _, stderr := callJSON(t, w, put...); status != ExitOK {
-			t.Fatal(stderr)
-		}
+		succeed(t, w, "put", "--total=20", "--key-size=2", endpointsOf(cluster))
 		read := []string{"range", "--total=20", "--warmup=40", "--key-size=2", "--key-space-size=40", "--require-found",
 			"--endpoints=" + cluster.Members[0].Endpoint}
 		status, result, stderr := callJSON(t, w, read...)
@@ -139,18 +124,9 @@ func TestAWarmupIsInNoFigure(t *testing.T) {
 		if result.ResponseTime.Count != 100 || result.RateOffered != nil || rows != result.OK {
 			t.Errorf("%d latencies, the timeline has %d of %d", result.ResponseTime.Count, rows, result.OK)
 		}
-		// What the machine keeps the client from sending before the end is not sent later.
-		const chances = 5
-		for range chances {
-			status, result, stderr = callJSON(t, w, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms",
-				"--clients=4")
-			if status == ExitOK && result.Outcomes.Unsent == 0 && result.Warmup.OK == 20 {
-				break
-			}
-		}
-		if status != ExitOK || *result.RateOffered != 400 || result.OK != 40 || result.Requests != 40 ||
-			result.Warmup.OK != 20 {
-			t.Errorf("status %d, %+v, warm-up %+v, stderr %s", status, result, result.Warmup, stderr)
+		result = succeed(t, w, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms", "--clients=4")
+		if *result.RateOffered != 400 || result.OK != 40 || result.Warmup.OK != 20 {
+			t.Errorf("%+v, warm-up %+v", result, result.Warmup)
 		}
 		status, stdout, _ := call(t, w, "put", endpoint, "--total=20", "--rate=2000", "--clients=4")
 		if status != ExitOK || !strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") || !strings.Contains(stdout,
@@ -168,18 +144,11 @@ func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
 			cluster := etcdtest.Simulate(w, 1, nil)
 			common := []string{"--key-size=4", "--key-space-size=100", "--val-size=64", "--endpoints=" +
 				cluster.Members[0].Endpoint}
-			if status, _, stderr := callJSON(t, w, append(append([]string{"put", "--total=50"}, args...),
-				common...)...); status != ExitOK {
-				t.Fatal(stderr)
-			}
+			succeed(t, w, slices.Concat([]string{"put", "--total=50"}, args, common)...)
 			written := cluster.Keys()
-			put := []string{"put", "--total=100", "--seed=5", "--load-seed=6"}
-			read := []string{"range", "--total=100", "--verify", "--seed=5", "--load-seed=7", "--key-order=uniform"}
-			for _, args := range [][]string{put, read} {
-				if status, result, stderr := callJSON(t, w, append(args, common...)...); status != ExitOK || result.OK != 100 {
-					t.Errorf("%q: status %d, %+v, stderr %s", args, status, result.Outcomes, stderr)
-				}
-			}
+			succeed(t, w, append(common, "put", "--total=100", "--seed=5", "--load-seed=6")...)
+			succeed(t, w, append(common, "range", "--total=100", "--verify", "--seed=5", "--load-seed=7",
+				"--key-order=uniform")...)
 			return written
 		}
 		first, again, other := keysOf("--seed=5", "--load-seed=1"), keysOf("--seed=9", "--load-seed=1"), keysOf("--seed=5",
@@ -194,22 +163,16 @@ func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
 func TestMixedLoadsAreChecked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
-		endpoints := "--endpoints=" + strings.Join(cluster.Endpoints(), ",")
-		keys := []string{"--key-size=4", "--key-space-size=200", "--val-size=100", endpoints, "--seed=5"}
-		if status, _, stderr := callJSON(t, w, append([]string{"put", "--total=200"}, keys...)...); status != ExitOK {
-			t.Fatal(stderr)
-		}
+		keys := []string{"--key-size=4", "--key-space-size=200", "--val-size=100", endpointsOf(cluster), "--seed=5"}
+		succeed(t, w, append(keys, "put", "--total=200")...)
 		for _, order := range []string{"sequential", "shuffled", "uniform", "zipfian"} {
-			status, result, stderr := callJSON(t, w, append([]string{"mixed", "--total=1000", "--clients=7", "--ratio=0.3",
-				"--verify", "--require-found", "--key-order=" + order}, keys...)...)
+			result := succeed(t, w, append(keys, "mixed", "--total=1000", "--clients=7", "--ratio=0.3", "--verify",
+				"--require-found", "--key-order="+order)...)
 			put, read := result.ByOperation["put"], result.ByOperation["range"]
-			if status != ExitOK || put.OK+read.OK != 1000 || put.OK < 230 || put.OK > 370 || read.ServiceTime.Count != read.OK {
-				t.Errorf("%s: status %d, %d puts, %d ranges, stderr %s", order, status, put.OK, read.OK, stderr)
+			if put.OK < 230 || put.OK > 370 || read.ServiceTime.Count != read.OK {
+				t.Errorf("%s: %d puts, %d ranges", order, put.OK, read.OK)
 			}
-			if status, _, stderr := callJSON(t, w, append([]string{"range", "--total=300", "--verify", "--key-order=" + order},
-				keys...)...); status != ExitOK {
-				t.Errorf("%s: reads: %s", order, stderr)
-			}
+			succeed(t, w, append(keys, "range", "--total=300", "--verify", "--key-order="+order)...)
 		}
 		if len(cluster.Keys()) != 200 {
 			t.Errorf("%d keys", len(cluster.Keys()))
@@ -228,11 +191,10 @@ func TestTargetMember(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		endpoints := cluster.Endpoints()
-		status, result, stderr := callJSON(t, w, "put", "--total=30", "--conns=2", "--endpoints="+strings.Join(endpoints, ","),
-			"--target-member="+endpoints[1])
-		if status != ExitOK || cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 ||
+		result := succeed(t, w, "put", "--total=30", "--conns=2", endpointsOf(cluster), "--target-member="+endpoints[1])
+		if cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 ||
 			len(result.Endpoints) != 3 || configured(t, result).TargetMember != endpoints[1] {
-			t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
+			t.Errorf("%+v", result)
 		}
 	})
 }

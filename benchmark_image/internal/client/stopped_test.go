@@ -24,20 +24,20 @@ func disturbed(t *testing.T, arguments string, happens func(w *worldtest.World, 
 
 func stopForASecond(w *worldtest.World, _ *etcdtest.Member) { w.StopProcess(time.Second) }
 
-// TestAClosedLoopTellsItsPause: its figures show a stop as slow requests only. Nothing fails that was answered
+// TestAClosedLoopReportsItsPause: its figures show a stop as slow requests only. Nothing fails that was answered
 // meanwhile, although the deadlines have passed, and the time without a success that ends a run.
-func TestAClosedLoopTellsItsPause(t *testing.T) {
-	result, _ := disturbed(t, "put --total=40000 --clients=50 --conns=50 --request-timeout=800ms --stall-timeout=900ms",
+func TestAClosedLoopReportsItsPause(t *testing.T) {
+	result, _ := disturbed(t, "put --total=8000 --clients=10 --conns=10 --request-timeout=800ms --stall-timeout=900ms",
 		stopForASecond)
 	// The process is to run every 10 ms.
-	if result.OK != 40_000 || result.PauseS < 0.99 || result.PauseS > 1 || result.TotalS != 2.6 {
+	if result.OK != 8000 || result.PauseS < 0.99 || result.PauseS > 1 || result.TotalS != 2.6 {
 		t.Errorf("%+v in %v s: %v, reason %v, a pause of %v s", result.Outcomes, result.TotalS, result.Errors, result.Reason,
 			result.PauseS)
 	}
 }
 
-// TestAGeneratorThatStoodStillSaysSo stops the client for a quarter of a run, in which 500 requests were due.
-func TestAGeneratorThatStoodStillSaysSo(t *testing.T) {
+// TestAGeneratorThatWasPausedReportsIt stops the client for a quarter of a run, in which 500 requests were due.
+func TestAGeneratorThatWasPausedReportsIt(t *testing.T) {
 	result, complaints := disturbed(t, "put --total=1000 --rate=500 --clients=8", stopForASecond)
 	// Of them, those of the last 10 ms are not late. Some that are due while the backlog is sent, 8 each 2 ms, are late,
 	// and not because of the generator.

@@ -1,0 +1,367 @@
+//go:build plumbing
+
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"containernet-env/benchmark_image/internal/hang"
+)
+
+// servers are the real ones of a store, in member order. They end with the test, and do not wait for the disk, which no
+// test needs.
+type servers struct {
+	store     string
+	endpoints []string
+	processes []*os.Process
+}
+
+// flags are what tells a load of these members.
+func (s *servers) flags() []string {
+	return []string{"--store=" + s.store, "--dial-timeout=30s", "--endpoints=" + strings.Join(s.endpoints, ",")}
+}
+
+// stop stops a member for a while.
+func (s *servers) stop(t *testing.T, member int, d time.Duration) {
+	t.Helper()
+	first := s.processes[member].Signal(syscall.SIGSTOP)
+	<-hang.Midway(d)
+	if err := errors.Join(first, s.processes[member].Signal(syscall.SIGCONT)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// program is the real server that an environment variable names. etcd's is required in CI, where a skipped test would
+// never run.
+func program(t *testing.T, variable string) string {
+	t.Helper()
+	name := os.Getenv(variable)
+	_, err := os.Stat(name)
+	switch {
+	case err == nil:
+	case os.Getenv("CI") != "" && variable == "ETCD_BINARY":
+		t.Fatalf("%s must name the real server in CI: %v", variable, err)
+	default:
+		t.Skipf("%s does not name a program: %v", variable, err)
+	}
+	return name
+}
+
+// startEtcd starts a real server that ends with the test.
+func startEtcd(t *testing.T, flags ...string) (endpoint string) {
+	t.Helper()
+	return startCluster(t, 1, flags...).endpoints[0]
+}
+
+func startCluster(t *testing.T, members int, flags ...string) *servers {
+	t.Helper()
+	server := program(t, "ETCD_BINARY")
+	scheme := "http://"
+	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--cert-file=") }) {
+		scheme = "https://"
+	}
+	s := &servers{store: "etcd"}
+	var peers, cluster []string
+	for i := range members {
+		s.endpoints, peers = append(s.endpoints, freePort(t)), append(peers, freePort(t))
+		cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i, peers[i]))
+	}
+	for i, endpoint := range s.endpoints {
+		own := []string{"--name", fmt.Sprintf("m%d", i), "--data-dir", t.TempDir() + "/data", "--log-level", "error",
+			"--unsafe-no-fsync", "--listen-client-urls", scheme + endpoint, "--advertise-client-urls", scheme + endpoint,
+			"--listen-peer-urls", "http://" + peers[i], "--initial-advertise-peer-urls", "http://" + peers[i],
+			"--initial-cluster", strings.Join(cluster, ",")}
+		s.processes = append(s.processes, startMember(t, exec.Command(server, append(own, flags...)...)))
+	}
+	return s
+}
+
+// startZooKeeper starts an ensemble, and waits for a quorum unless only some of its members start. lines are added to
+// the configuration.
+func startZooKeeper(t *testing.T, members, start int, lines ...string) *servers {
+	t.Helper()
+	path := os.Getenv("ZOOKEEPER_CLASSPATH")
+	if _, err := exec.LookPath("java"); err != nil || path == "" {
+		t.Skip("no java, or ZOOKEEPER_CLASSPATH does not name ZooKeeper's jars: with Debian's package zookeeper it is " +
+			"/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar")
+	}
+	port := func(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
+	s := &servers{store: "zookeeper"}
+	for i := range members {
+		s.endpoints = append(s.endpoints, freePort(t))
+		if members > 1 {
+			lines = append(lines, fmt.Sprintf("server.%d=%s:%s", i+1, freePort(t), port(freePort(t))))
+		}
+	}
+	for i, endpoint := range s.endpoints[:start] {
+		folder := t.TempDir()
+		config := append([]string{"tickTime=200", "initLimit=50", "syncLimit=25", "dataDir=" + folder,
+			"clientPort=" + port(endpoint), "clientPortAddress=127.0.0.1", "admin.enableServer=false", "maxClientCnxns=0",
+			"forceSync=no"}, lines...)
+		file := filepath.Join(folder, "zoo.cfg")
+		if err := errors.Join(os.WriteFile(file, []byte(strings.Join(config, "\n")), 0o600),
+			os.WriteFile(filepath.Join(folder, "myid"), fmt.Append(nil, i+1), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		s.processes = append(s.processes, startMember(t, exec.Command("java", "-Xmx192m", "-XX:+UseSerialGC", "-cp", path,
+			"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)))
+	}
+	hang.Until(t, "a quorum", func() bool {
+		modes := make(map[string]int)
+		for _, endpoint := range s.endpoints[:start] {
+			modes[zooKeeperMode(endpoint)]++
+		}
+		return modes["leader"]+modes["standalone"] == 1 && modes[""] == 0 || start < members && modes["none"] == start
+	})
+	return s
+}
+
+// zooKeeperMode queries a server's mode; empty: it does not answer, "none": it has none. The reference client does not
+// understand these servers.
+func zooKeeperMode(endpoint string) string {
+	connection, err := net.DialTimeout("tcp", endpoint, hang.Limit)
+	if err != nil {
+		return ""
+	}
+	defer connection.Close()
+	_ = connection.SetDeadline(hang.Deadline())
+	_, _ = io.WriteString(connection, "srvr")
+	text, _ := io.ReadAll(connection)
+	_, mode, known := strings.Cut(string(text), "Mode: ")
+	if !known && len(text) > 0 {
+		return "none"
+	}
+	mode, _, _ = strings.Cut(mode, "\n")
+	return mode
+}
+
+type noLog struct{}
+
+// Printf implements zk.Logger.
+func (noLog) Printf(string, ...any) {}
+
+// reference opens a session of ZooKeeper's reference client.
+func reference(t *testing.T, endpoints ...string) *zk.Conn {
+	t.Helper()
+	c, _, err := zk.Connect(endpoints, 10*time.Second, zk.WithLogger(noLog{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// startConsul starts server agents, all on one address or each on its own, and waits for a leader.
+func startConsul(t *testing.T, members int, oneAddress bool) *servers {
+	t.Helper()
+	server := program(t, "CONSUL_BINARY") // of consul_image
+	s := &servers{store: "consul"}
+	network := fmt.Sprintf("127.%d.%d.", 16+os.Getpid()%200, 1+rand.IntN(250))
+	// Where the leadership is to stay, also on a machine that is busy; 1 is an election within a second.
+	multiplier := 3
+	at := func(member int) (address string, offset int) { return network + "1", 10 * member }
+	if !oneAddress {
+		multiplier = 1
+		at = func(member int) (address string, offset int) { return fmt.Sprint(network, member+1), 0 }
+	}
+	common := []string{"agent", "-server", fmt.Sprintf("-bootstrap-expect=%d", members), "-dns-port=-1", "-grpc-port=-1",
+		"-grpc-tls-port=-1", "-serf-wan-port=-1", "-log-level=warn", "-disable-host-node-id", "-retry-interval=1s", "-hcl",
+		fmt.Sprintf("disable_update_check = true, performance { raft_multiplier = %d }", multiplier)}
+	for i := range members {
+		address, offset := at(i)
+		common = append(common, fmt.Sprintf("-retry-join=%s:%d", address, 8301+offset))
+	}
+	for i := range members {
+		address, offset := at(i)
+		s.endpoints = append(s.endpoints, fmt.Sprintf("%s:%d", address, 8500+offset))
+		s.processes = append(s.processes, startMember(t, exec.Command(server, append(common,
+			fmt.Sprintf("-node=m%d", i), "-bind="+address, "-client="+address, "-data-dir="+t.TempDir(),
+			fmt.Sprintf("-http-port=%d", 8500+offset), fmt.Sprintf("-server-port=%d", 8300+offset),
+			fmt.Sprintf("-serf-lan-port=%d", 8301+offset))...)))
+	}
+	s.leader(t)
+	return s
+}
+
+// leader waits until all members name one leader, and gives its number.
+func (s *servers) leader(t *testing.T) (leads int) {
+	t.Helper()
+	if s.store != "consul" {
+		return slices.IndexFunc(s.endpoints, func(endpoint string) bool { return zooKeeperMode(endpoint) == "leader" })
+	}
+	hang.Until(t, "a leader", func() bool {
+		leader := ""
+		for _, endpoint := range s.endpoints {
+			var named string
+			status, body, _ := get(t, "http://"+endpoint+"/v1/status/leader")
+			if status != 200 || json.Unmarshal(body, &named) != nil || named == "" || leader != "" && named != leader {
+				return false
+			}
+			leader = named
+		}
+		leads = slices.IndexFunc(s.endpoints, func(endpoint string) bool {
+			host, port, _ := strings.Cut(endpoint, ":")
+			return leader == host+":83"+port[2:]
+		})
+		// A new leader is ready once it reads consistently.
+		status, _, _ := get(t, "http://"+s.endpoints[0]+"/v1/kv/none?consistent")
+		return status == 404
+	})
+	return leads
+}
+
+// get reads by net/http; status 0: there is no answer.
+func get(t *testing.T, target string) (status int, body []byte, header http.Header) {
+	t.Helper()
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Get(target)
+	if err != nil {
+		return 0, nil, nil
+	}
+	defer answer.Body.Close()
+	if body, err = io.ReadAll(answer.Body); err != nil {
+		return 0, nil, nil
+	}
+	return answer.StatusCode, body, answer.Header
+}
+
+// replicas are the reference service of package keyvalue.
+type replicas struct {
+	servers
+	program string
+	folders []string // with their data
+}
+
+func startReplicas(t *testing.T, members int) *replicas {
+	t.Helper()
+	program, err := buildReplicas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replicas{servers{store: "http", processes: make([]*os.Process, members)}, program, nil}
+	for range members {
+		r.endpoints, r.folders = append(r.endpoints, freePort(t)), append(r.folders, t.TempDir())
+	}
+	for i := range members {
+		r.start(t, i)
+	}
+	return r
+}
+
+// buildReplicas gives the path of the program, which all tests share.
+var buildReplicas = sync.OnceValues(func() (program string, err error) {
+	program = filepath.Join(programFolder, "replicas")
+	build := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build replicas: %w: %s", err, out)
+	}
+	return program, nil
+})
+
+// start starts one, also again, and waits until it answers.
+func (r *replicas) start(t *testing.T, i int) {
+	t.Helper()
+	r.processes[i] = startMember(t, exec.Command(r.program, "--listen="+r.endpoints[i], fmt.Sprintf("--id=%d", i),
+		"--peers="+strings.Join(r.endpoints, ","), "--data="+r.folders[i], "--timeout=500ms", "--unsafe-no-fsync"))
+	r.await(t, i, 200)
+}
+
+func (r *replicas) kill(t *testing.T, i int) {
+	t.Helper()
+	if err := r.processes[i].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.await(t, i, 0)
+}
+
+func (r *replicas) await(t *testing.T, i, want int) {
+	t.Helper()
+	hang.Until(t, "the replica", func() bool {
+		status, _, _ := get(t, "http://"+r.endpoints[i]+"/status")
+		return status == want
+	})
+}
+
+// flags are those of a load of an operation, for so many acknowledgements of writes and queried replicas of reads.
+func (r *replicas) flags(operation string, ack, from int) []string {
+	query := fmt.Sprintf("-path=/v0/entity?id={key}&ack=%d&from=%d", ack, from)
+	flags := r.servers.flags()
+	if operation != "range" {
+		flags = append(flags, "--put"+query)
+	}
+	if operation != "put" {
+		flags = append(flags, "--get"+query)
+	}
+	return flags
+}
+
+func startMember(t *testing.T, command *exec.Cmd) *os.Process {
+	t.Helper()
+	output, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stdout, command.Stderr = output, output
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	t.Cleanup(func() {
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+		select {
+		case <-ended:
+		case <-hang.Midway(hang.Limit):
+			t.Errorf("%s does not end on SIGTERM: %v", command.Path, command.Process.Kill())
+		}
+		if t.Failed() {
+			log, err := os.ReadFile(output.Name())
+			t.Logf("%s: %s (%v)", command.Path, log, err)
+		}
+	})
+	return command.Process
+}
+
+// freePort is below those that the kernel gives to connections and to listeners of port 0: no other process takes it
+// before the server does.
+func freePort(t *testing.T) (address string) {
+	t.Helper()
+	const lowest, ports = 10_000, 22_000
+	for range 100 {
+		address = fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(ports))
+		if _, taken := portsGiven.LoadOrStore(address, nil); taken {
+			continue
+		}
+		if listener, err := net.Listen("tcp", address); err == nil {
+			if err := listener.Close(); err != nil {
+				t.Error(err)
+			}
+			return address
+		}
+	}
+	t.Fatal("there is no free port")
+	return ""
+}
+
+// portsGiven are the addresses that freePort gave to tests of this process.
+var portsGiven sync.Map

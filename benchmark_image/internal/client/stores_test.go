@@ -1,0 +1,354 @@
+//go:build plumbing
+
+package client
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/hang"
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+	"containernet-env/benchmark_image/internal/verify"
+)
+
+// realLoad is a load of a real store. ODD stands for a prefix of keys that URLs and paths must encode, LARGE for the
+// size of values that the store just takes.
+type realLoad struct {
+	args   string
+	empty  int // answers
+	failed int // checks of answers
+}
+
+// usual are loads of every store.
+var usual = []realLoad{
+	{args: "put --total=2000 --clients=50 --conns=6 --sequential-keys --val-size=256"},
+	{args: "put --total=100 --clients=5 --key-size=4 --prefix=ODD --val-size=64"},
+	{args: "put --total=9 --clients=3 --conns=3 --key-size=3 --prefix=large/ --val-size=LARGE --seed=5"},
+	{args: "range --total=2000 --clients=20 --conns=6 --key-size=8 --key-space-size=2000 --val-size=256 --verify"},
+	{args: "range --total=100 --key-size=4 --key-space-size=100 --key-prefix=ODD --val-size=64 --verify"},
+	{args: "range --total=9 --key-size=3 --key-space-size=9 --key-prefix=large/ --val-size=LARGE --seed=5 --verify"},
+	{args: "range --total=20 absent", empty: 20},
+	{args: "mixed --total=600 --clients=10 --conns=3 --key-size=8 --key-space-size=2000 --val-size=256 --verify"},
+}
+
+// relaxed are loads of stores with leaders, transactions and reads that are not linearizable.
+var relaxed = []realLoad{
+	{args: "range --total=600 --clients=9 --key-size=8 --key-space-size=2000 --consistency=s --val-size=256 --verify"},
+	{args: "put --total=50 --target-leader --prefix=leader/"},
+	{args: "txn --total=300 --clients=8 --conns=3 --key-size=8 --key-space-size=2000 --val-size=33"},
+	{args: "txn --total=5 --prefix=nowhere/", failed: 5},
+}
+
+// ofEtcd are loads of ranges.
+var ofEtcd = []realLoad{
+	{args: "range --total=100 --consistency=s large/ --prefix --require-found"},
+	{args: "range --total=100 00000000 --from-key --limit=10 --keys-only --require-found"},
+	{args: "range --total=100 large/ large0 --count-only --require-found"},
+	{args: "range --total=100 foo foo3", empty: 100},
+	{args: "range --total=400 --clients=9 --conns=2 --key-size=8 --key-space-size=2000 --val-size=256 --verify " +
+		"--span-keys=50 --key-order=uniform"},
+	{args: "range --total=400 --key-size=8 --key-space-size=2000 --val-size=256 --verify --span-keys=50 --limit=9 " +
+		"--consistency=s"},
+	{args: "range --total=50 0000 --prefix --key-size=8 --key-space-size=2000 --val-size=256 --verify --keys-only"},
+	{args: "mixed --total=400 --clients=9 --key-size=8 --key-space-size=2000 --val-size=256 --verify --require-found " +
+		"--span-keys=50"},
+}
+
+// oddPrefix is ODD.
+const oddPrefix = "ключ %/\"\\?&#+/../"
+
+// TestAgainstRealStores runs loads against real servers, and has other clients look at what is there.
+func TestAgainstRealStores(t *testing.T) {
+	for name, c := range map[string]struct {
+		start func(t *testing.T) *servers
+		loads []realLoad
+		large string
+		look  func(t *testing.T, endpoints []string)
+	}{
+		"etcd": {func(t *testing.T) *servers { return startCluster(t, 1) }, slices.Concat(usual, ofEtcd, relaxed), "1048576",
+			func(*testing.T, []string) {}},
+		"zookeeper": {func(t *testing.T) *servers { return startZooKeeper(t, 3, 3) }, slices.Concat(usual, relaxed),
+			"1000000", func(t *testing.T, endpoints []string) {
+				there := reference(t, endpoints...)
+				large, _, err := there.Get("/large%2F000")
+				if children, _, problem := there.Children("/"); err != nil || problem != nil ||
+					len(children) != 2000+100+9+50+1 || len(large) != 1_000_000 {
+					t.Errorf("%d znodes, a large one has %d bytes: %v, %v", len(children), len(large), err, problem)
+				}
+				if _, text, _ := call(t, nil, "put", "--store=zookeeper", "--total=2000", "--endpoints="+endpoints[0],
+					"--sequential-keys"); !strings.Contains(text, "\nSecond tries: 1 writes took two round trips") {
+					t.Errorf("the text has no second tries: %.600s", text)
+				}
+			}},
+		"consul": {func(t *testing.T) *servers { return startConsul(t, 3, false) }, slices.Concat(usual, relaxed, []realLoad{
+			{args: "range --total=600 --key-size=8 --key-space-size=2000 --consistency=default"},
+			{args: "put --total=3 --val-size=600000", failed: -3},
+		}), "500000", func(t *testing.T, endpoints []string) {
+			status, body, header := get(t, "http://"+endpoints[0]+"/v1/kv/"+url.PathEscape(oddPrefix+"0000")+"?raw")
+			if status != 200 || len(body) != 64 || header.Get("X-Consul-Index") == "" {
+				t.Errorf("net/http finds %d %q %v", status, body, header)
+			}
+			if status, _, _ := get(t, "http://"+endpoints[0]+"/v1/kv/nowhere/00000000"); status != 404 {
+				t.Errorf("a transaction wrote a key that was not there: %d", status)
+			}
+		}},
+		"http": {func(t *testing.T) *servers { return &startReplicas(t, 3).servers }, usual, "1048576",
+			func(t *testing.T, endpoints []string) {
+				query := url.QueryEscape(oddPrefix + "0000")
+				if status, body, _ := get(t, "http://"+endpoints[1]+"/v0/entity?id="+query); status != 200 || len(body) != 64 {
+					t.Errorf("net/http finds %d %q", status, body)
+				}
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := c.start(t)
+			for _, load := range c.loads {
+				args := strings.Fields(load.args)
+				for i := range args {
+					args[i] = strings.NewReplacer("ODD", oddPrefix, "LARGE", c.large).Replace(args[i])
+				}
+				flags := s.flags()
+				if name == "http" {
+					flags = (&replicas{servers: *s}).flags(args[0], 2, 2)
+				}
+				status, result, stderr := callJSON(t, nil, append(args, flags...)...)
+				wrong := map[bool]string{true: "Check", false: "InvalidArgument"}[load.failed >= 0]
+				if failed := max(load.failed, -load.failed); (status == ExitOK) != (failed == 0) || result.Failed != failed ||
+					result.Codes[wrong] != failed || result.Empty != load.empty || result.Outcomes.Unknown != 0 {
+					t.Errorf("%s: status %d, %d failed, %d empty: %v, %s", load.args, status, result.Failed, result.Empty,
+						result.Errors, stderr)
+				}
+			}
+			c.look(t, s.endpoints)
+		})
+	}
+}
+
+// TestALeaderIsKilled while a load writes and reads: the load follows the next one, no acknowledged write is lost, and
+// what is unknown is reported as that.
+func TestALeaderIsKilled(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) *servers{
+		"zookeeper": func(t *testing.T) *servers { return startZooKeeper(t, 3, 3) },
+		"consul":    func(t *testing.T) *servers { return startConsul(t, 3, false) },
+		"etcd":      func(t *testing.T) *servers { return startCluster(t, 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			args := append(s.flags(), "--key-size=3", "--key-space-size=40", "--val-size=64", "--clients=12", "--conns=6")
+			exit, result, stderr := callJSON(t, nil, append(args, "put", "--total=40", "--target-leader")...)
+			if exit != ExitOK || result.Leader == nil {
+				t.Fatal(stderr)
+			}
+			leader := slices.Index(s.endpoints, *result.Leader)
+			go func() {
+				<-hang.Midway(1500 * time.Millisecond)
+				_ = s.processes[leader].Kill() // the test shows if it did not
+			}()
+			path := filepath.Join(t.TempDir(), "history.jsonl.gz")
+			_, result, stderr = callJSON(t, nil, append(args, "mixed", "--verify", "--duration=8s", "--request-timeout=3s",
+				"--rate=300", "--target-leader", "--history", "--history-file="+path)...)
+			if n := len(result.LeaderChanges); n == 0 || result.LeaderChanges[n-1].Leader == s.endpoints[leader] ||
+				result.Outcomes.Unknown+result.Failed == 0 || result.OK < 500 || result.Codes["Check"] > 0 {
+				t.Errorf("%+v, leader changes %v: %v, %s", result.Outcomes, result.LeaderChanges, result.Errors, stderr)
+			}
+			if judged := judge(t, path, nil); judged.Verdict == verify.Violated || judged.Judged < 500 {
+				t.Errorf("%+v", judged)
+			}
+		})
+	}
+}
+
+// TestALostQuorumEndsAMixedLoad: the member that is left still answers serializable reads.
+func TestALostQuorumEndsAMixedLoad(t *testing.T) {
+	t.Parallel()
+	s := startCluster(t, 3)
+	keys := []string{"--key-size=4", "--key-space-size=100"}
+	args := append(append(s.flags(), keys...), "put", "--total=100")
+	if status, _, stderr := callJSON(t, nil, args...); status != ExitOK {
+		t.Fatal(stderr)
+	}
+	for _, process := range s.processes[1:] {
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, result, stderr := callJSON(t, nil, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s",
+		"--request-timeout=300ms", "--run-timeout=20s", "--endpoints="+s.endpoints[0])...)
+	put, read := result.ByOperation["put"], result.ByOperation["range"]
+	if status != ExitFailed || result.Reason == nil || *result.Reason != "no put succeeded for 400ms" || put.OK != 0 ||
+		put.Unknown < 8 || put.Failed != 0 || read.Failed != 0 {
+		t.Errorf("status %d, puts %+v, %d ranges failed: %s", status, put, read.Failed, stderr)
+	}
+}
+
+// TestFailedPutsAreNotInTheStore fills a store. etcd answers that its space is exceeded also to puts that it has
+// applied.
+func TestFailedPutsAreNotInTheStore(t *testing.T) {
+	t.Parallel()
+	endpoint := startEtcd(t, "--quota-backend-bytes=2097152")
+	status, result, stderr := callJSON(t, nil, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000",
+		"--target-leader", "--endpoints="+endpoint, "--dial-timeout=30s")
+	stored := strings.Count(contents(t, endpoint), "\n") - 1
+	if o := result.Outcomes; status != ExitFailed || result.Codes["ResourceExhausted"] < 100 || stored < o.OK ||
+		stored > o.OK+o.Unknown {
+		t.Errorf("status %d, %+v, codes %v, %d keys in the store: %s", status, o, result.Codes, stored, stderr)
+	}
+}
+
+// TestZooKeeperWithoutAQuorum: no session can be opened, and the message says why.
+func TestZooKeeperWithoutAQuorum(t *testing.T) {
+	s := startZooKeeper(t, 3, 1)
+	for args, want := range map[string]string{"put": "it has no quorum", "put --target-leader": "knows of none"} {
+		_, _, stderr := callJSON(t, nil, append(strings.Fields(args), "--store=zookeeper", "--dial-timeout=2s",
+			"--endpoints="+s.endpoints[0])...)
+		if !strings.Contains(stderr, want) {
+			t.Errorf("%s: %s, want %q", args, stderr, want)
+		}
+	}
+}
+
+// TestRevisionsOfZooKeeper compares those in the answers to writes with those that the znodes have.
+func TestRevisionsOfZooKeeper(t *testing.T) {
+	s := startZooKeeper(t, 3, 3)
+	path := filepath.Join(t.TempDir(), "history")
+	status, result, stderr := callJSON(t, nil, append(s.flags(), "mixed", "--total=6000", "--clients=60", "--conns=9",
+		"--key-space-size=300", "--key-size=4", "--val-size=60", "--verify", "--history", "--history-file="+path)...)
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	highest := make(map[string]int64)
+	if _, err = history.Read(file, func(o history.Operation) {
+		if o.Op == history.Put && o.Outcome == history.OK {
+			highest[o.Key] = max(highest[o.Key], o.Revision)
+		}
+	}); err != nil || status != ExitOK || len(highest) < 250 {
+		t.Fatalf("%d keys were written, %+v: %v, %s", len(highest), result.Outcomes, err, stderr)
+	}
+	there := reference(t, s.endpoints...)
+	if _, err := there.Sync("/"); err != nil {
+		t.Fatal(err)
+	}
+	for key, revision := range highest {
+		if _, stat, err := there.Get("/" + key); err != nil || stat.Mzxid != revision {
+			t.Errorf("%s was written at %x, and the last answer had %x: %v", key, stat.Mzxid, revision, err)
+		}
+	}
+}
+
+// TestSessionsOfZooKeeperExpire stops a server for longer than the timeout of sessions: they are closed by it then, and
+// the load opens new ones.
+func TestSessionsOfZooKeeperExpire(t *testing.T) {
+	s := startZooKeeper(t, 1, 1, "maxSessionTimeout=1000")
+	ended := make(chan report.Result)
+	go func() {
+		_, result, _ := callJSON(t, nil, append(s.flags(), "put", "--duration=6s", "--clients=8", "--conns=4",
+			"--rate=200", "--request-timeout=500ms")...)
+		ended <- result
+	}()
+	<-hang.Midway(2 * time.Second) // of the load
+	s.stop(t, 0, 2*time.Second)
+	result := <-ended
+	last := result.Timeline[len(result.Timeline)-1]
+	if result.Outcomes.Unknown == 0 || last.OK < 100 || last.Failed+last.Unknown > 0 {
+		t.Errorf("%+v, in the last second %+v: %v", result.Outcomes, last, result.Errors)
+	}
+	children, _, err := reference(t, s.endpoints...).Children("/")
+	if n := len(children) - 1; err != nil || n < result.OK || n > result.OK+result.Outcomes.Unknown {
+		t.Errorf("%d znodes, %+v: %v", n, result.Outcomes, err)
+	}
+}
+
+// TestConsulOnOneAddress finds the leader among members that share it, and follows it when it moves.
+func TestConsulOnOneAddress(t *testing.T) {
+	s := startConsul(t, 3, true)
+	leader := s.leader(t)
+	go func() {
+		<-hang.Midway(time.Second)
+		answer, err := http.Post("http://"+s.endpoints[leader]+"/v1/operator/raft/transfer-leader", "", nil)
+		if err != nil || answer.StatusCode != 200 {
+			t.Error("the leadership does not move: ", err)
+		}
+	}()
+	_, result, stderr := callJSON(t, nil, append(s.flags(), "put", "--duration=4s", "--target-leader", "--clients=3")...)
+	next := s.leader(t)
+	if n := len(result.LeaderChanges); n == 0 || result.LeaderChanges[n-1].Leader != s.endpoints[next] ||
+		result.Leader == nil || *result.Leader != s.endpoints[leader] {
+		t.Errorf("the load went from %v to %+v, the leader was %d and then %d: %v, %s", result.Leader, result.LeaderChanges,
+			leader, next, result.Errors, stderr)
+	}
+	s.endpoints = slices.Delete(s.endpoints, next, next+1)
+	exit, result, _ := callJSON(t, nil, append(s.flags(), "put", "--total=5", "--target-leader")...)
+	if exit != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "is none of the endpoints") {
+		t.Errorf("status %d, reason %v", exit, result.Reason)
+	}
+}
+
+// TestReplicasLoseWhatOneOfThemAcknowledged has the coordinator of all writes killed while another replica is away, and
+// reads at that one. With one acknowledgement it has none of what was acknowledged, and the load reports it. With two
+// of three for writes and reads, nothing is lost.
+func TestReplicasLoseWhatOneOfThemAcknowledged(t *testing.T) {
+	t.Parallel()
+	for quorum, want := range map[int]int{1: 60, 2: 0} {
+		r := startReplicas(t, 3)
+		r.kill(t, 2)
+		run := func(member int, args ...string) (int, report.Result, string) {
+			common := []string{"--key-size=3", "--key-space-size=60", "--val-size=64", "--total=60", "--clients=6",
+				"--target-member=" + r.endpoints[member], "--dial-timeout=1s"}
+			return callJSON(t, nil, slices.Concat(args, r.flags(args[0], quorum, quorum), common)...)
+		}
+		if status, _, stderr := run(0, "put"); status != ExitOK {
+			t.Fatal(stderr)
+		}
+		r.kill(t, 0)
+		r.start(t, 2)
+		status, result, _ := run(2, "range", "--verify")
+		if result.Failed != want || result.Codes["Check"] != want || (status == ExitOK) != (want == 0) {
+			t.Errorf("ack=from=%d: %d of %d reads failed: %v", quorum, result.Failed, result.Done, result.Errors)
+		}
+	}
+}
+
+// TestServicesOverTLS, with an agreement on HTTP/1.1, and without any.
+func TestServicesOverTLS(t *testing.T) {
+	authority := etcdtest.NewAuthority(t)
+	ca, certificate, key := authority.Files()
+	for _, protocols := range [][]string{{"h2", "http/1.1"}, {"http/1.1"}, nil} {
+		var values sync.Map
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut {
+				value, _ := io.ReadAll(r.Body)
+				values.Store(r.URL.Path, value)
+			} else if value, ok := values.Load(r.URL.Path); ok {
+				_, _ = w.Write(value.([]byte))
+			} else {
+				w.WriteHeader(http.StatusGone)
+			}
+		}))
+		server.TLS = authority.Server(tls.VersionTLS13)
+		server.StartTLS()
+		server.TLS.NextProtos = protocols
+		status, result, stderr := callJSON(t, nil, "mixed", "--total=300", "--verify", "--store=http", "--put-path=/{key}",
+			"--get-path=/{key}", "--get-codes=200", "--absent-codes=410", "--endpoints="+server.Listener.Addr().String(),
+			"--cacert="+ca, "--cert="+certificate, "--key="+key, "--key-space-size=50", "--key-size=4", "--val-size=3000")
+		if status != ExitOK || result.Done != 300 {
+			t.Errorf("%q: %d of %d failed: %v, %s", protocols, result.Failed, result.Done, result.Errors, stderr)
+		}
+		server.Close()
+	}
+}
