@@ -201,21 +201,17 @@ func TestSpansDoNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkCheckSpan(b *testing.B) {
-	values := keys.NewValues(256, 1)
-	reads := &Reads{KeySize: 8, Order: keys.NewOrder(1000, false, 1), SpanKeys: 100, Space: 100_000, Verify: values,
-		Complete: true}
-	var r Request
-	var key []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Number++
-		reads.Target(&r)
-		for n := r.expected.first; n < r.expected.last; n++ {
-			key = keys.Append(key[:0], n, 8)
-			if err := r.Check(key, values.At(n), 1); err != nil {
-				b.Fatal(err)
-			}
+// TestReadsWithoutARevision pass. One that has a revision is held to it.
+func TestReadsWithoutARevision(t *testing.T) {
+	run := NewRun(Options{Clients: 1, Pacer: ClosedLoop{Total: 9},
+		Targeter: &Reads{KeySize: 1, Order: keys.NewOrder(9, true, 0)}})
+	for _, step := range []struct {
+		revision int64
+		want     error
+	}{{7, nil}, {0, nil}, {6, errBehind}, {7, nil}} {
+		request, _ := run.Ask(0, nil)
+		if err := run.CheckRevision(request, step.revision, 1, false); err != step.want {
+			t.Errorf("revision %d after 7: %v, want %v", step.revision, err, step.want)
 		}
 	}
 }

@@ -1,13 +1,9 @@
 package load
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
-
-	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
 // TestTheDeal deals to clients that come in random order, those of one member much more often than the others.
@@ -56,44 +52,6 @@ func TestClientsGoFromMemberToMember(t *testing.T) {
 					t.Fatalf("client %d sends number %d in round %d", client, number, round)
 				}
 			}
-		}
-	}
-}
-
-// TestAClosedLoopGivesEqualShares where one member is much slower, with a duration too, and after a warm-up.
-func TestAClosedLoopGivesEqualShares(t *testing.T) {
-	const members, clients = 3, 12
-	for name, pacers := range map[string][2]Pacer{
-		"requests": {ClosedLoop{Total: 100}, ClosedLoop{Total: 300}},
-		"duration": {
-			ClosedLoop{Total: 1_000_000, Duration: 50 * time.Millisecond}, ClosedLoop{Total: 1_000_000,
-				Duration: 200 * time.Millisecond},
-		},
-	} {
-		var result Result
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
-			o := options(1_000_000, clients).in(w)
-			o.Members, o.Warmup, o.Pacer = members, &Warmup{Pacer: pacers[0]}, pacers[1]
-			result = NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-				w.Await(time.Millisecond)
-				if r.Number%members == 1 {
-					w.Await(5 * time.Millisecond)
-				}
-				return 0, nil
-			}))
-		})
-		var shares [members]int
-		for i, record := range result.Records {
-			if record.OK() {
-				shares[(result.First+i)%members]++
-			}
-		}
-		least, most := min(shares[0], shares[1], shares[2]), max(shares[0], shares[1], shares[2])
-		if least == 0 || name == "requests" && most != 100 || most-least > 2*clients/members+1 {
-			t.Errorf("%s: the members got %v", name, shares)
-		}
-		if name == "requests" && (result.First != 100 || result.Warmup.OK != 100 || result.Failed != 0) {
-			t.Errorf("the measurement begins with number %d after %d", result.First, result.Warmup.OK)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// TestAMemberThatStallsKeepsItsOwnRequestsOnly stalls one of three members for a second. What was due there in that time
-// takes until its end, and all the rest no time.
+// TestAMemberThatStallsKeepsItsOwnRequestsOnly stalls one of three members for a second. What was due there in that
+// time takes until its end, and all the rest no time.
 func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 	const rate, total, stalled, members, from, to = 300, 600, 1, 3, 300 * time.Millisecond, 1300 * time.Millisecond
 	for _, clients := range []int{members, 31} {
@@ -82,9 +82,9 @@ func TestTheAlarmGoesOffEarlierWhenItMust(t *testing.T) {
 	})
 }
 
-// TestWhatNobodyWasFreeForWasDue pauses all clients shortly before the end, as a lost connection does: when they come
-// back the time is over.
-func TestWhatNobodyWasFreeForWasDue(t *testing.T) {
+// TestRequestsWithoutAFreeClientWereDue pauses all clients shortly before the end, as a lost connection does: when they
+// come back the time is over.
+func TestRequestsWithoutAFreeClientWereDue(t *testing.T) {
 	const sent, due, length = 10, 60, 60 * time.Millisecond
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		o := options(due, 1).in(w)

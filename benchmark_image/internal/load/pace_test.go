@@ -211,58 +211,6 @@ func TestAClosedLoopOfADurationEnds(t *testing.T) {
 	})
 }
 
-// TestOpenLoopKeepsItsSchedule: every request starts at its time when there always is a free client.
-func TestOpenLoopKeepsItsSchedule(t *testing.T) {
-	for name, schedule := range schedules(2000) {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
-			o := options(1000, 20).in(w)
-			o.Pacer = NewOpenLoop(schedule, 1000, 0, 1000)
-			result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
-			for i, record := range result.Records {
-				if !record.OK() || record.Start != schedule.Start(i) || record.Lag() != 0 {
-					t.Fatalf("%s: request %d is due at %v, record %+v", name, i, schedule.Start(i), record)
-				}
-			}
-			if result.Due != 1000 || result.Pauses != (Pauses{}) {
-				t.Errorf("%s: %d requests were due, pauses %+v", name, result.Due, result.Pauses)
-			}
-		})
-	}
-}
-
-// threeThenLater is a schedule of three requests at once and all others after an hour.
-type threeThenLater struct{}
-
-func (threeThenLater) Start(number int) time.Duration {
-	if number < 3 {
-		return time.Duration(number) * 10 * time.Millisecond
-	}
-	return time.Hour
-}
-
-func (threeThenLater) Due(elapsed time.Duration) int {
-	return min(max(int(elapsed/(10*time.Millisecond))+1, 0), 3)
-}
-
-// TestAnOpenLoopThatIsEndedEarly: the requests that clients wait for are neither waited for nor sent.
-func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		ctx, cancel := context.WithCancel(t.Context())
-		sent := 0
-		o := options(1000, 5).in(w)
-		o.Pacer = NewOpenLoop(threeThenLater{}, 1000, 0, 1000)
-		result := NewRun(o).Attack(ctx, fake(func(context.Context, int, *Request) (int64, error) {
-			if sent++; sent == 3 {
-				cancel()
-			}
-			return 0, nil
-		}))
-		if result.Took != 20*time.Millisecond || sent != 3 || result.Due != 3 {
-			t.Errorf("the run took %v, sent %d and had %d due", result.Took, sent, result.Due)
-		}
-	})
-}
-
 // manyPerGoroutine serves all clients from one goroutine, as a transport that owns its connections does. The function
 // is called for each request before it is done.
 type manyPerGoroutine struct {
@@ -335,95 +283,36 @@ func TestWhoMadeARequestLate(t *testing.T) {
 	}
 }
 
-func TestAsking(t *testing.T) {
-	for _, pacer := range []Pacer{ClosedLoop{Total: 500}, NewOpenLoop(Constant(5000), 500, 0, 500)} {
-		inWorld(t, func(t *testing.T, w *worldtest.World) {
-			o := options(500, 30).in(w)
-			o.Pacer = pacer
-			for i, record := range NewRun(o).Attack(t.Context(), manyPerGoroutine{w: w}).Records {
-				if !record.OK() || record.Lag() != 0 {
-					t.Errorf("request %d: %+v", i, record)
-				}
-			}
-		})
-	}
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		ctx, cancel := w.WithTimeout(t.Context(), 30*time.Millisecond)
-		defer cancel()
-		o := options(10, 30).in(w)
-		o.Pacer = NewOpenLoop(Constant(0.001), 10, 0, 10)
-		if result := NewRun(o).Attack(ctx, manyPerGoroutine{w: w}); !result.Records[0].OK() || result.Due != 1 ||
-			result.Took != 30*time.Millisecond {
-			t.Errorf("%+v", result)
-		}
-	})
-}
-
-func TestChecksOfAnswers(t *testing.T) {
-	order, values := keys.NewOrder(100, true, 0), keys.NewValues(32, 7)
-	writer := &Puts{Prefix: "p", KeySize: 4, Order: order, Values: values}
-	mixed := &Mixed{Puts: writer, Draw: keys.NewDraw(3, keys.StreamKinds).At, Ratio: 0.25,
-		Reads: &Reads{Prefix: "p", KeySize: 4, Order: order, Verify: keys.NewValues(32, 7)}}
-	var w, r Request
-	puts := 0
-	for i := range 10_000 {
-		w.Number, r.Number = i, i
-		writer.Target(&w)
-		mixed.Target(&r)
-		if string(w.Key) != string(r.Key) {
-			t.Fatalf("request %d writes %q and uses %q", i, w.Key, r.Key)
-		}
-		if r.Kind == Put {
-			puts++
-			continue
-		}
-		if !r.Checked() || r.Check(w.Key, w.Value, 1) != nil || r.Value != nil {
-			t.Fatalf("request %d refuses what was written: %v", i, r.Check(w.Key, w.Value, 1))
-		}
-		other := append([]byte("x"), w.Value[1:]...)
-		for _, err := range []error{r.Check([]byte("p0"), w.Value, 1), r.Check(w.Key, w.Value[1:], 1),
-			r.Check(w.Key, nil, 1), r.Check(w.Key, append(other, 'x'), 1)} {
-			if err == nil {
-				t.Fatal("a wrong answer is accepted")
-			}
-		}
-	}
-	if puts < 2300 || puts > 2700 {
-		t.Errorf("%d of 10000 requests are puts, want a quarter", puts)
-	}
-}
-
 func TestChecksOfCounts(t *testing.T) {
-	key, end := []byte("k"), []byte("l")
+	get := Request{Kind: Range, Key: []byte("k")}
+	with := func(change func(*Request)) Request {
+		r := get
+		change(&r)
+		return r
+	}
+	counts := with(func(r *Request) { r.CountOnly = true })
+	span := with(func(r *Request) { r.End = []byte("l") })
+	limited := with(func(r *Request) { r.End, r.Limit = []byte("l"), 3 })
 	for _, c := range []struct {
 		request     Request
 		keys, count int64
 		right       bool
 	}{
-		{Request{Kind: Range, Key: key}, 0, 0, true},
-		{Request{Kind: Range, Key: key}, 1, 1, true},
-		{Request{Kind: Range, Key: key}, 0, 1, false}, // a member that hides the key
-		{Request{Kind: Range, Key: key}, 1, 0, false},
-		{Request{Kind: Range, Key: key}, 2, 2, false},
-		{Request{Kind: Range, Key: key, KeysOnly: true}, 1, 1, true},
-		{Request{Kind: Range, Key: key, CountOnly: true}, 0, 1, true},
-		{Request{Kind: Range, Key: key, CountOnly: true}, 1, 1, false},
-		{Request{Kind: Range, Key: key, End: end}, 7, 7, true},
-		{Request{Kind: Range, Key: key, End: end}, 6, 7, false},
-		{Request{Kind: Range, Key: key, End: end, Limit: 3}, 3, 7, true},
-		{Request{Kind: Range, Key: key, End: end, Limit: 3}, 4, 7, false},
-		{Request{Kind: Range, Key: key, End: end, Limit: 3}, 2, 7, false},
-		{Request{Kind: Range, Key: key, End: end, Limit: 3}, 2, 2, true},
-		{Request{Kind: Range, Key: key, End: end, CountOnly: true}, 0, 7, true},
-		{Request{Kind: Range, Key: key, End: end}, 0, -1, false},
-		{Request{Kind: Put, Key: key}, 0, 0, true},
+		{get, 0, 0, true}, {get, 1, 1, true}, {get, 1, 0, false}, {get, 2, 2, false},
+		{get, 0, 1, false}, // a member that hides the key
+		{with(func(r *Request) { r.KeysOnly = true }), 1, 1, true},
+		{counts, 0, 1, true}, {counts, 1, 1, false},
+		{span, 7, 7, true}, {span, 6, 7, false}, {span, 0, -1, false},
+		{limited, 3, 7, true}, {limited, 4, 7, false}, {limited, 2, 7, false}, {limited, 2, 2, true},
+		{with(func(r *Request) { r.End, r.CountOnly = []byte("l"), true }), 0, 7, true},
+		{Request{Kind: Put, Key: get.Key}, 0, 0, true},
 	} {
-		if err := c.request.CheckCounts(c.keys, c.count, !c.request.CountOnly && c.count > c.keys); (err == nil) != c.right {
+		more := !c.request.CountOnly && c.count > c.keys
+		if err := c.request.CheckCounts(c.keys, c.count, more); (err == nil) != c.right {
 			t.Errorf("%+v: %d keys of %d: %v", c.request, c.keys, c.count, err)
 		}
-		if c.request.Kind == Range && c.request.CheckCounts(c.keys, c.count, c.request.CountOnly ||
-			c.count <= c.keys) == nil {
-			t.Errorf("%+v: %d keys of %d: the opposite of what it says of more is right too", c.request, c.keys, c.count)
+		if c.request.Kind == Range && c.request.CheckCounts(c.keys, c.count, !more) == nil {
+			t.Errorf("%+v: %d keys of %d: the opposite of what it has for more is right too", c.request, c.keys, c.count)
 		}
 	}
 }

@@ -80,53 +80,6 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 	}
 }
 
-// collected is a Sink that checks what every Sink may rely on.
-type collected struct {
-	t       *testing.T
-	epoch   time.Time
-	numbers map[int]bool
-	last    time.Duration
-}
-
-func (c *collected) Begin(epoch time.Time) {
-	if !c.epoch.IsZero() || len(c.numbers) > 0 {
-		c.t.Error("the measurement begins twice, or late")
-	}
-	c.epoch = epoch
-}
-
-func (c *collected) Add(number int, outcome Record) {
-	if c.epoch.IsZero() || c.numbers[number] || outcome.Start < 0 || outcome.End() < c.last {
-		c.t.Errorf("request %d from %v ends at %v, after one at %v", number, outcome.Start, outcome.End(), c.last)
-	}
-	c.numbers[number], c.last = true, outcome.End()
-}
-
-// TestASinkGetsTheMeasurementAlone: with its epoch, its own numbers, and its outcomes in their order.
-func TestASinkGetsTheMeasurementAlone(t *testing.T) {
-	const warm, total = 50, 200
-	starts := Constant(2000)
-	for name, o := range map[string]Options{
-		"closed": {Warmup: &Warmup{Pacer: ClosedLoop{Total: warm}}, Pacer: ClosedLoop{Total: total}},
-		"open": {
-			Warmup: &Warmup{Pacer: OpenLoop{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)},
-			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total),
-		},
-		"without a warm-up": {Pacer: ClosedLoop{Total: total}},
-	} {
-		sink := &collected{t: t, numbers: make(map[int]bool)}
-		o.Clients, o.Members, o.Targeter, o.Sink = 8, 3, options(warm+total, 1).Targeter, sink
-		result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
-		if len(sink.numbers) != total || !sink.numbers[0] || !sink.numbers[total-1] || !sink.epoch.Equal(result.Epoch) ||
-			len(result.Records) != 0 {
-			t.Errorf("%s: %d outcomes since %v; the measurement began at %v", name, len(sink.numbers), sink.epoch, result.Epoch)
-		}
-		if result.Took != sink.last {
-			t.Errorf("%s: the last outcome came at %v, the measurement took %v", name, sink.last, result.Took)
-		}
-	}
-}
-
 // TestTheRestOfAWarmupIsInNoTime: a request of the warm-up that is answered last of all does not make the measurement
 // longer.
 func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {

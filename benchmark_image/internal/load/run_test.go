@@ -101,27 +101,6 @@ func TestReadsThatFindNothing(t *testing.T) {
 	}
 }
 
-func TestARunThatIsEndedEarlyKeepsWhatItHas(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	result := NewRun(options(1000, 3)).Attack(ctx, fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
-		if r.Number < 100 {
-			return 0, nil
-		}
-		cancel(errors.New("enough"))
-		<-ctx.Done()
-		return 0, ErrAbandoned
-	}))
-	done := 0
-	for _, record := range result.Records {
-		if record.Done() {
-			done++
-		}
-	}
-	if done != 100 || result.Failed != 0 || result.Reason != "enough" {
-		t.Errorf("%d done, %d failed, reason %q", done, result.Failed, result.Reason)
-	}
-}
-
 func TestARunMayBeStoppedBeforeItBegins(t *testing.T) {
 	run := NewRun(options(10, 1))
 	run.Stop("not at all")
@@ -131,8 +110,9 @@ func TestARunMayBeStoppedBeforeItBegins(t *testing.T) {
 	}
 }
 
-// TestStalls: a run ends exactly when no request, or none of a kind, has succeeded for as long as it may take; answers to
-// the other kind do not keep it going. A single failure of a rare kind is none, and a stop of the process does not count.
+// TestStalls: a run ends exactly when no request, or none of a kind, has succeeded for as long as it may take; answers
+// to the other kind do not keep it going. A single failure of a rare kind is none, and a stop of the process does not
+// count.
 func TestStalls(t *testing.T) {
 	const ms = time.Millisecond
 	mixed := func(draw func(uint64) float64) func(*Options) {
@@ -150,9 +130,10 @@ func TestStalls(t *testing.T) {
 		reason string
 		ends   time.Duration // or when what is under way then is answered
 	}{
-		"all fail": {nil, 5 * ms, func(r *Request) bool { return r.Number >= 10 }, 0, "no request succeeded for 50ms", 75 * ms},
-		"puts fail": {half, ms, func(r *Request) bool { return r.Kind == Put && r.Number >= 20 }, 0, "no put succeeded for 50ms",
-			60 * ms},
+		"all fail": {nil, 5 * ms, func(r *Request) bool { return r.Number >= 10 }, 0, "no request succeeded for 50ms",
+			75 * ms},
+		"puts fail": {half, ms, func(r *Request) bool { return r.Kind == Put && r.Number >= 20 }, 0,
+			"no put succeeded for 50ms", 60 * ms},
 		"reads fail": {half, ms, func(r *Request) bool { return r.Kind == Range && r.Number >= 20 }, 0,
 			"no range succeeded for 50ms", 60 * ms},
 		"a rare kind": {mixed(func(n uint64) float64 { return min(float64(n), 0.9) }), ms,
@@ -222,22 +203,6 @@ func TestErrorTextsAreBounded(t *testing.T) {
 	}))
 	if len(result.Errors) != maxErrors+1 || result.Errors[otherErrors] != 100-maxErrors {
 		t.Errorf("%d texts, %d others", len(result.Errors), result.Errors[otherErrors])
-	}
-}
-
-func TestReadersAskForTheKeysThatWritersMade(t *testing.T) {
-	const space, size = 50, 3
-	writer := &Puts{Prefix: "p", KeySize: size, Order: keys.NewOrder(space, true, 1), Values: keys.NewValues(1, 1)}
-	reader := &Reads{Prefix: "p", KeySize: size, Order: keys.NewOrder(space, true, 1),
-		Span: Request{Serializable: true, Limit: 3}}
-	for i := range 2 * space {
-		w, r := Request{Number: i}, Request{Number: i, Value: []byte("old")}
-		writer.Target(&w)
-		reader.Target(&r)
-		if string(w.Key) != string(r.Key) || r.Kind != Range || !r.Serializable || r.Limit != 3 || r.Number != i ||
-			r.Value != nil {
-			t.Errorf("request %d writes %q and reads %+v", i, w.Key, r)
-		}
 	}
 }
 

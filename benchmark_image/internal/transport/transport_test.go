@@ -492,8 +492,8 @@ func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatFellSilentIsGivenUp has a link that drops everything after 100 ms: requests end by their deadlines,
-// and there is another connection once the member's kernel has acknowledged nothing for a second.
+// TestAConnectionThatFellSilentIsGivenUp has a link that drops everything after 100 ms: requests end by their
+// deadlines, and there is another connection once the member's kernel has acknowledged nothing for a second.
 func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		const ms = time.Millisecond

@@ -122,7 +122,8 @@ type trial struct {
 
 	mu       sync.Mutex
 	problems int
-	records  map[int]load.Record // by number
+	epoch    time.Time           // of the measurement
+	records  map[int]load.Record // by number; nil: it has not begun
 	lastEnd  time.Duration
 	requests map[int]*request
 }
@@ -169,7 +170,7 @@ type request struct {
 
 func newTrial(t *testing.T, w *worldtest.World) *trial {
 	s := &trial{t: t, w: w, leads: 1, random: w.Random(0), values: keys.NewValues(64, 0), exact: true,
-		records: make(map[int]load.Record), requests: make(map[int]*request), steps: make(map[int]time.Duration)}
+		requests: make(map[int]*request), steps: make(map[int]time.Duration)}
 	s.kind = max(0, kind(s.random.IntN(6)-2)) // each second one is etcd
 	if s.kind == etcdStore && s.one(4) {
 		s.users = &etcdtest.Users{Name: "root", Password: "secret"}
@@ -267,7 +268,8 @@ func (s *trial) makeMembers() {
 func (s *trial) makeLoad() {
 	members := len(s.members)
 	o := Options{Endpoints: s.options.Endpoints, Conns: 1 + s.random.IntN(6),
-		TargetLeader: s.one(3) && s.kind != httpStore, DialTimeout: 5 * time.Second, RequestTimeout: s.ms(15, 300), World: s.w}
+		TargetLeader: s.one(3) && s.kind != httpStore, DialTimeout: 5 * time.Second, RequestTimeout: s.ms(15, 300),
+		World: s.w}
 	if s.one(3) {
 		o.LostTimeout = s.ms(200, 800)
 	}
@@ -443,11 +445,17 @@ func (s *trial) watch(member int, stage worldtest.Stage, name string, value []by
 }
 
 // Begin and Add implement load.Sink.
-func (s *trial) Begin(time.Time) {}
+func (s *trial) Begin(epoch time.Time) {
+	if s.epoch.IsZero() != (s.records == nil) {
+		s.problem("the measurement begins twice, or after an outcome")
+	}
+	s.epoch, s.records = epoch, make(map[int]load.Record)
+}
 
 func (s *trial) Add(number int, outcome load.Record) {
-	if _, twice := s.records[number]; twice {
-		s.problem("request %d has two outcomes", number)
+	if _, twice := s.records[number]; twice || s.records == nil {
+		s.problem("request %d has two outcomes, or one before the measurement", number)
+		return
 	}
 	if outcome.End() < s.lastEnd-1 { // a request that fails at once takes 1 ns
 		s.problem("the outcome of request %d comes late", number)
@@ -534,6 +542,9 @@ func (s *trial) judge() int {
 	if undisturbed := len(s.faults)+len(s.steps) == 0 && !s.few; undisturbed && s.result.Failed > 0 &&
 		s.options.RequestTimeout >= 250*time.Millisecond {
 		s.problem("%d requests failed, and nothing went wrong: %v", s.result.Failed, s.result.Errors)
+	}
+	if s.records != nil && !s.epoch.Equal(s.result.Epoch) || s.result.Records != nil {
+		s.problem("the measurement began at %v and %v; %d records", s.epoch, s.result.Epoch, len(s.result.Records))
 	}
 	s.judgePauses()
 	s.judgeEnd()
@@ -697,8 +708,8 @@ func (s *trial) judgePauses() {
 	}
 	p := s.result.Pauses
 	if p.Longest < longest-load.LateAfter || p.Count < count || p.Sum > sum {
-		s.problem("the process was stopped %d times for long, for at most %v and %v in all, and the run has %+v", count, longest,
-			sum, p)
+		s.problem("the process was stopped %d times for long, for at most %v and %v in all, and the run has %+v", count,
+			longest, sum, p)
 	}
 }
 
