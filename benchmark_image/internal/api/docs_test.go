@@ -33,9 +33,7 @@ var update = flag.Bool("update", false, "write the answers of the examples anew"
 // examples. Answers must be equal, except for measured figures.
 func TestExamplesInTheDocs(t *testing.T) {
 	encoded, err := os.ReadFile(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := string(encoded)
 	examples := example.FindAllStringSubmatch(text, -1)
 	if blocks := strings.Count(text, "```sh"); len(examples) != blocks || blocks < 5 {
@@ -69,9 +67,7 @@ func TestExamplesInTheDocs(t *testing.T) {
 			continue
 		}
 		var got, want any
-		if err := json.Unmarshal([]byte(strings.NewReplacer(toDocs...).Replace(string(answer))), &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(strings.NewReplacer(toDocs...).Replace(string(answer))), &got))
 		if err := json.Unmarshal([]byte(e[3]), &want); err != nil {
 			t.Errorf("the answer of %s in the docs: %v", e[1], err)
 		}
@@ -83,9 +79,7 @@ func TestExamplesInTheDocs(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(docs, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(docs, []byte(text), 0o644))
 	}
 }
 

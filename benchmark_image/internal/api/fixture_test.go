@@ -75,9 +75,7 @@ func simulate(t testing.TB, run program) *server {
 func openResults(t testing.TB) *Results {
 	t.Helper()
 	results, err := OpenResults(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = results.lock.Close() })
 	return results
 }
@@ -149,9 +147,7 @@ func (s *server) call(ctx context.Context, method, path, body string, fields map
 	[]byte) {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for name, value := range fields {
 		request.Header.Set(name, value)
 	}
@@ -198,4 +194,12 @@ func failed(t testing.TB, answer []byte) (f failure) {
 		t.Errorf("%v in %s", err, answer)
 	}
 	return f
+}
+
+// must ends a test in which what prepares it fails.
+func must(t testing.TB, problems ...error) {
+	t.Helper()
+	if err := errors.Join(problems...); err != nil {
+		t.Fatal(err)
+	}
 }

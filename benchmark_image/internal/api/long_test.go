@@ -3,12 +3,10 @@
 package api
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,56 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
-
-// quickMember answers every range well, without a key, as fast as it can be asked.
-func quickMember(t testing.TB) (endpoint string) {
-	return etcdtest.RawMember(t, func(c net.Conn) {
-		m, err := etcdtest.Greet(c, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1000})
-		if err != nil {
-			return
-		}
-		read := bufio.NewReaderSize(c, 64<<10)
-		frames := http2.NewFramer(c, read)
-		frames.SetReuseFrames()
-		// A RangeResponse with a header of revision 7, and gRPC's prefix.
-		message := []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x18, 7}
-		var answers []byte
-		first := true
-		window := uint32(0)
-		for {
-			frame, err := frames.ReadFrame()
-			if err != nil {
-				return
-			}
-			switch f := frame.(type) {
-			case *http2.DataFrame:
-				window += f.Length
-				if f.StreamEnded() {
-					answers = etcdtest.AppendAnswer(answers, f.StreamID, first, message, len(message))
-					first = false
-				}
-			case *http2.PingFrame:
-				if !f.IsAck() && m.Framer.WritePing(true, f.Data) != nil {
-					return
-				}
-			}
-			if read.Buffered() > 0 || len(answers) == 0 {
-				continue
-			}
-			if _, err := c.Write(answers); err != nil || m.Framer.WriteWindowUpdate(0, window) != nil {
-				return
-			}
-			answers, window = answers[:0], 0
-		}
-	})
-}
 
 // startReal serves the interface with the real benchmark-client.
 func startReal(t testing.TB) *server {
@@ -115,7 +68,7 @@ func BenchmarkTwelveMillionRanges(b *testing.B) {
 			children := &Children{}
 			s.Runner.Start = children.Start
 			body := fmt.Sprintf(`{"endpoints":%q,"clients":1000,"conns":10,"key":"k","consistency":"s",`+
-				`"timelineInterval":0.1,%s}`, quickMember(b), c.fields)
+				`"timelineInterval":0.1,%s}`, etcdtest.CannedMember(b, []byte("value")), c.fields)
 			ctx, leave := context.WithCancel(b.Context())
 			defer leave()
 			request, err := http.NewRequestWithContext(ctx, "POST", s.url+"/benchmark/read", strings.NewReader(body))

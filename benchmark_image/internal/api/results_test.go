@@ -21,9 +21,7 @@ func TestAnAnswerIsKeptUntilItIsFetched(t *testing.T) {
 	s, restarted := simulate(t, decodeOnly), simulate(t, nil)
 	_, _, answer := s.send("POST", "/benchmark/write", thousand)
 	reopened, err := OpenResults(s.Runner.Results.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	restarted.Runner.Results = reopened
 	status, _, kept := restarted.send("GET", spec.ResultPath+jobOf(t, answer), "")
 	if status != 200 || !bytes.Equal(kept, answer) {
@@ -59,9 +57,7 @@ func TestTheLastHistoryIsKept(t *testing.T) {
 			kept = text
 		}
 		response, err := s.client.Get(s.url + "/benchmark/history")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode != 200 || string(got) != kept || response.ContentLength != int64(len(kept)) ||
 			response.Header.Get("Content-Type") != "application/gzip" {
@@ -81,14 +77,10 @@ func TestKeptResultsAreBounded(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	put := func(i, size int) {
 		ids[i] = newJob()
-		if err := results.Put(ids[i], 200, bytes.Repeat([]byte("x"), size)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, results.Put(ids[i], 200, bytes.Repeat([]byte("x"), size)))
 		// In the order in which they came, whatever the resolution of the file system.
 		at := begin.Add(time.Duration(i) * time.Second)
-		if err := os.Chtimes(filepath.Join(results.dir, ids[i]+".200.json"), at, at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(filepath.Join(results.dir, ids[i]+".200.json"), at, at))
 	}
 	kept := func() (text string) {
 		for _, id := range ids {
@@ -96,9 +88,7 @@ func TestKeptResultsAreBounded(t *testing.T) {
 				break
 			}
 			_, _, found, err := results.Get(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text += map[bool]string{true: "+", false: "-"}[found]
 		}
 		return text
@@ -119,26 +109,18 @@ func TestKeptResultsAreBounded(t *testing.T) {
 func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 	killed := openResults(t)
 	id := newJob()
-	if err := killed.Put(id, 200, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, killed.Put(id, 200, nil))
 	history, err := killed.newHistory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stay := []string{"mine.json.part", "benchmark-history-mine.jsonl.gz", id + ".200.json"}
 	left := []string{newJob() + ".500.json.part", filepath.Base(history)}
 	for _, name := range []string{stay[0], stay[1], left[0]} {
-		if err := os.WriteFile(filepath.Join(killed.dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(killed.dir, name), nil, 0o600))
 	}
 	check := func(when string, want ...string) {
 		t.Helper()
 		entries, err := os.ReadDir(killed.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for _, entry := range entries {
 			got = append(got, entry.Name())
@@ -150,16 +132,12 @@ func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 	}
 	kill := func(r *Results) {
 		t.Helper()
-		if err := r.lock.Close(); err != nil { // as the kernel does
-			t.Fatal(err)
-		}
+		must(t, r.lock.Close())
 	}
 	last := killed
 	for range 2 { // each one begins before the one before it ends
 		beside, err := OpenResults(killed.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		check("beside another server", slices.Concat(stay, left)...)
 		kill(last)
 		last = beside
@@ -176,19 +154,11 @@ func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
 func TestOnlyADirectoryOfOnesOwnKeepsResults(t *testing.T) {
 	dir := t.TempDir()
 	open := filepath.Join(dir, "open")
-	if err := os.Mkdir(open, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(open, 0o700))
+	must(t, os.Chmod(open, 0o777))
 	link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
-	if err := os.Symlink(t.TempDir(), link); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(t.TempDir(), link))
+	must(t, os.WriteFile(file, nil, 0o600))
 	for _, path := range []string{open, link, file} {
 		if _, err := OpenResults(path); err == nil {
 			t.Errorf("%s keeps results", path)

@@ -4,6 +4,15 @@ package transport
 
 import (
 	"bytes"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
@@ -11,26 +20,14 @@ import (
 	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
-	"crypto/tls"
-	"encoding/binary"
-	"fmt"
-	"net"
-	"net/netip"
-	"os"
-	"runtime"
-	"strings"
-	"testing"
-	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // TestRequestsDoNotAllocate counts what the whole process allocates while a member answers from memory.
 func TestRequestsDoNotAllocate(t *testing.T) {
-	endpoint := cannedMember(t)
-	transport := openFor(t, nil, Options{Endpoints: []string{endpoint}, Conns: 4})
 	const total = 50_000
-	order, values := keys.NewOrder(1, true, 0), keys.NewValues(len(cannedValue), 0)
+	order, values := keys.NewOrder(1, true, 0), keys.NewValues(8, 0)
+	endpoint := etcdtest.CannedMember(t, values.At(0))
+	transport := openFor(t, nil, Options{Endpoints: []string{endpoint}, Conns: 4})
 	reads := puts(nil, total, 40)
 	reads.Targeter = &load.Reads{KeySize: 1, Order: order}
 	verified := reads
@@ -65,7 +62,7 @@ func BenchmarkSerializableRanges(b *testing.B) {
 	const least, settled = 100_000, 500_000
 	for _, c := range []struct{ conns, clients int }{{10, 100}, {100, 1000}, {3000, 3000}} {
 		b.Run(fmt.Sprintf("%d/%d", c.conns, c.clients), func(b *testing.B) {
-			transport := openFor(b, nil, Options{Endpoints: []string{cannedMember(b)}, Conns: c.conns})
+			transport := openFor(b, nil, Options{Endpoints: []string{etcdtest.CannedMember(b, []byte("value"))}, Conns: c.conns})
 			reads := puts(nil, b.N, c.clients)
 			reads.Targeter = &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 0),
 				Span: load.Request{Serializable: true}}
@@ -78,82 +75,6 @@ func BenchmarkSerializableRanges(b *testing.B) {
 			}
 		})
 	}
-}
-
-// cannedMember answers every request with the same bytes, and never makes a client wait for a window.
-func cannedMember(t testing.TB) (endpoint string) {
-	return etcdtest.RawMember(t, func(c net.Conn) {
-		m, err := etcdtest.Greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-		if err != nil || m.Framer.WriteWindowUpdate(0, 1<<30) != nil || m.Framer.WriteWindowUpdate(0, 1<<29) != nil {
-			return
-		}
-		canned(c)
-	})
-}
-
-// cannedValue is what canned answers hold. A put's answer has no such field.
-var cannedValue = keys.NewValues(8, 0).At(0)
-
-// canned answers every complete request with the same bytes, but for the stream.
-func canned(c net.Conn) {
-	const data, ends = 0, 1
-	in, out := make([]byte, 0, 1<<16), make([]byte, 0, 1<<16)
-	answer := append([]byte{0x0a, 2, 0x18, 7, 0x12, byte(5 + len(cannedValue)), 0x0a, 1, '0', 0x2a,
-		byte(len(cannedValue))}, cannedValue...)
-	answer = append(answer, 0x20, 1)
-	answer = append([]byte{0, 0, 0, 0, byte(len(answer))}, answer...)
-	first := true
-	for {
-		n, err := c.Read(in[len(in):cap(in)])
-		if err != nil {
-			return
-		}
-		in, out = in[:len(in)+n], out[:0]
-		rest := in
-		for len(rest) >= 9 {
-			length := 9 + (int(rest[0])<<16 | int(rest[1])<<8 | int(rest[2]))
-			if len(rest) < length {
-				break
-			}
-			if stream := binary.BigEndian.Uint32(rest[5:]); rest[3] == data && rest[4]&ends != 0 {
-				out = etcdtest.AppendAnswer(out, stream, first, answer, len(answer))
-				first = false
-			}
-			rest = rest[length:]
-		}
-		in = in[:copy(in[:cap(in)], rest)]
-		if _, err := c.Write(out); err != nil {
-			return
-		}
-	}
-}
-
-// TestCloseLeavesNothingOpen compares files and goroutines before and after.
-func TestCloseLeavesNothingOpen(t *testing.T) {
-	endpoint := etcdtest.RawMember(t, etcdtest.RawRequests(func(m *etcdtest.Raw,
-		stream uint32) bool {
-		return m.Answer(stream) == nil
-	}))
-	count := func() int {
-		files, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Skip(err)
-		}
-		return len(files)
-	}
-	warm := openFor(t, nil, Options{Endpoints: []string{endpoint}, Conns: 1})
-	warm.Close()
-	files, routines := count(), runtime.NumGoroutine()
-	for range 5 {
-		transport := openFor(t, nil, Options{Endpoints: []string{endpoint}, Conns: 20})
-		if result := load.NewRun(puts(nil, 100, 20)).Attack(t.Context(), transport); result.Failed != 0 {
-			t.Error(result.Errors)
-		}
-		transport.Close()
-	}
-	hang.Until(t, "files and goroutines to go", func() bool {
-		return count() <= files+2 && runtime.NumGoroutine() <= routines+2
-	})
 }
 
 // TestHTTPRequestsDoNotAllocate counts what the whole process allocates while a member answers from memory.
