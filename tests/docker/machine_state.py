@@ -12,6 +12,13 @@ from containernet_env.hosts import engine
 from containernet_env.network.kernel import ovs
 from tests.deadline import eventually
 
+RAISED_BY_STOCK_MININET = (
+    "net/core/rmem_max",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/neigh/default/gc_thresh1",
+    "kernel/pty/max",
+)
+
 
 def _output(*argv: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -98,6 +105,7 @@ def snapshot() -> dict[str, set[str]]:
         "cgroups": cgroups,
         "mounts": mounts,
         "processes": _of_runs(processes),
+        "sysctls": {f"{name} {Path('/proc/sys', name).read_text()}" for name in RAISED_BY_STOCK_MININET},
     }
 
 

@@ -156,8 +156,8 @@ class OwnEngine:
             client.close()
 
     def network_namespace(self) -> str:
-        """Of its dockerd, another one after each start, as ``lsns -o NS,TYPE`` shows it."""
-        return f"{os.stat(f'/proc/{self.pid}/ns/net').st_ino} net"
+        """The inode of its dockerd's, another one after each start."""
+        return str(os.stat(f"/proc/{self.pid}/ns/net").st_ino)
 
     def shims(self) -> list[int]:
         """The processes of this machine that are its shims: one beside each container that runs."""

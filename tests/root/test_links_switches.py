@@ -7,7 +7,6 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,13 +41,6 @@ pytestmark = [
     # Mininet leaves its shells' files to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-RAISED_BY_STOCK_MININET = (
-    "net/core/rmem_max",
-    "net/ipv4/tcp_rmem",
-    "net/ipv4/neigh/default/gc_thresh1",
-    "kernel/pty/max",
-)
 
 
 @pytest.fixture(params=NETWORKS)
@@ -197,15 +189,6 @@ def test_mistakes_are_errors_and_leave_nothing(net: Containernet, change: Any, w
     assert len(net.links) == 1
     net.addLink("h1", "s1")
     net.start()
-
-
-def test_the_machines_sysctls_are_not_touched(net: Containernet) -> None:
-    paths = [Path("/proc/sys", name) for name in RAISED_BY_STOCK_MININET]
-    before = [path.read_text() for path in paths]
-    h1, s1 = net.addHost("h1"), net.addSwitch("s1")
-    net.addLink(h1, s1)
-    net.start()
-    assert [path.read_text() for path in paths] == before
 
 
 def test_stopping_twice_and_then_using_it(net: Containernet) -> None:
