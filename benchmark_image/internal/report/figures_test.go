@@ -177,7 +177,8 @@ func TestUnsentRequestsHaveAKind(t *testing.T) {
 		Kind: func(number int) load.Kind { return mixed.Kind(first + number) }})
 	recorder.Begin(time.Unix(1_700_000_000, 0))
 	for i := range sent {
-		recorder.Add(i, load.NewRecord(time.Duration(i)*100*time.Microsecond, 0, 1, mixed.Kind(first+i), load.OK, load.CodeOK))
+		recorder.Add(i, load.NewRecord(time.Duration(i)*100*time.Microsecond, 0, 1, mixed.Kind(first+i), load.OK,
+			load.CodeOK))
 	}
 	run := load.Result{First: first, Took: time.Second, Due: due} // the others were never sent
 	r := New(Setting{Operation: "mixed", Endpoints: []string{"a:1"}, Rate: 10_000, Requests: due,

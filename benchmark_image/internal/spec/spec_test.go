@@ -88,6 +88,7 @@ func TestValidateNamesTheProblem(t *testing.T) {
 	}{
 		{Put, func(s *Spec) { s.Endpoints = nil }, "endpoints", "--endpoints", "host:port"},
 		{Put, func(s *Spec) { s.Total = 0 }, "total", "--total", "1..86400000000"},
+		{Put, func(s *Spec) { s.KeySize = 0 }, "keySize", "--key-size", "1..1024"},
 		{Put, func(s *Spec) { s.KeySpace = -1 }, "keySpace", "--key-space-size", "1..1000000000"},
 		{Put, func(s *Spec) { s.Prefix = strings.Repeat("p", MaxKeyText+1) }, "keyPrefix", "--prefix", "4096"},
 		{Put, func(s *Spec) { s.CertFile, s.KeyFile = "c", "k" }, "certFile", "--cert", "only together with a CA"},

@@ -193,7 +193,8 @@ func TestReads(t *testing.T) {
 	}{{"9 4", 0, found, 1}, {"4", 0, found, 2}, {"4", noNode, absent, 2}, {"9 4", noNode, found, 3},
 		{"9 4", zookeepertest.Throttled, store.Answer{}, 3}} {
 		c.owner = owner{}
-		c.start(c.call, &store.Request{Operation: store.Get, Key: []byte("k"), Visitor: visitor, Serializable: step.sent == "4"})
+		c.start(c.call, &store.Request{Operation: store.Get, Key: []byte("k"), Visitor: visitor,
+			Serializable: step.sent == "4"})
 		all := c.requests()
 		last := all[len(all)-1]
 		if types(all) != step.sent {
@@ -233,7 +234,8 @@ func TestWhatZooKeeperHasNot(t *testing.T) {
 	for i, operation := range []store.Operation{store.Scan, store.Status, store.Locate, store.Login} {
 		c.start(c.call, &store.Request{Operation: operation})
 		c.feed(c.requests()[0].Written(zxid))
-		if f := c.owner.failures; len(f) != i+1 || f[i].Code != store.Unimplemented || f[i].Unknown || len(c.owner.answers) > 0 {
+		if f := c.owner.failures; len(f) != i+1 || f[i].Code != store.Unimplemented || f[i].Unknown ||
+			len(c.owner.answers) > 0 {
 			t.Errorf("%+v", f)
 		}
 	}
