@@ -73,6 +73,27 @@ func TestRoomIsStoredWithoutCopying(t *testing.T) {
 	}
 }
 
+func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
+	pool, err := New(1<<20, 1<<18) // some is mapped at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	handle, _ := pool.Store([]byte("frame"), 0)
+	pool.Retain(handle)
+	pool.Release(handle)
+	if string(pool.Frame(handle, 5)) != "frame" {
+		t.Error("the frame was lost while still held")
+	}
+	pool.Release(handle)
+	defer func() {
+		if recover() == nil {
+			t.Error("a third release went unnoticed")
+		}
+	}()
+	pool.Release(handle)
+}
+
 // However many frames of one size there are, frames of every other size still find room: each size has a share that no
 // other gets.
 func TestNoSizeStarvesAnother(t *testing.T) {

@@ -161,7 +161,8 @@ func TestFramesThatLeftWaitForThoseThatCameBefore(t *testing.T) {
 	for line.Len() > 0 {
 		line.Pop()
 	}
-	offer(t, line, 0, 125) // in the place of the first, which never waited
+	line.Set(0, line.Configured()) // they keep their times
+	offer(t, line, 0, 125)         // in the place of the first, which never waited
 	if verdict := line.Offer(0, 0, 125); verdict != LineFull {
 		t.Errorf("one more frame at the same time: got verdict %d, want LineFull", verdict)
 	}
