@@ -161,6 +161,7 @@ def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Pat
     shutil.copy(PROGRAM, tmp_path / "proxy")
     shutil.copy(PROGRAM, tmp_path / "moved")
     first = of("zetcd", "proxy")
+    assert (first.store.program, first.store.image.folder) == ("start-etcd-and-proxy", "proxy_image")
     assert config_hash(of("zetcd", "moved")) == config_hash(first) != config_hash(of("cetcd", "proxy"))
     with (tmp_path / "moved").open("ab") as file:
         file.write(b"another one")
