@@ -6,35 +6,20 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import COMMAND
 
-TINY_SCENARIOS = {
-    "dataset": {"keySize": 8, "valSize": 256, "keys": 100},
-    "scenarios": [
-        {
-            "type": "write",
-            "load": [{"total": 20, "clients": 1, "conns": 1}],
-            "data": [{"keySize": 8, "valSize": 256}],
-            "target": ["leader", "cluster"],
-        },
-        {"type": "read", "load": [{"total": 20, "clients": 1, "conns": 1}], "consistency": ["l", "s"]},
-    ],
-}
-LONG_SCENARIOS = {
-    "dataset": {"keySize": 8, "valSize": 256, "keys": 100},
-    "scenarios": [
-        {
-            "type": "write",
-            "load": [{"total": 5000, "clients": 1, "conns": 1}],
-            "data": [{"keySize": 8, "valSize": 256}],
-            "target": ["leader", "cluster"],
-        }
-    ],
-}
+SIZE = {"keySize": 8, "valSize": 256}
+DATASET = {**SIZE, "keys": 100}
+ONE = {"total": 20, "clients": 1, "conns": 1}
+WRITES = {"type": "write", "load": ONE, "data": SIZE, "target": ["leader", "cluster"]}
+READS = {"type": "read", "load": ONE, "consistency": ["l", "s"]}
+TINY_SCENARIOS: dict[str, Any] = {"dataset": DATASET, "scenarios": [WRITES, READS]}
+LONG_SCENARIOS = {"dataset": DATASET, "scenarios": [WRITES | {"load": ONE | {"total": 5000}}]}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -194,11 +194,10 @@ COMPOSE = PROJECT / "etcd_image" / "compose.yaml"
 PACKAGE = "docker-compose"
 PROJECT_NAME = f"cnenv-compose-{os.getpid()}"
 # As the seed's README has them: the address is the first member's.
-READ = {"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3"}
-WRITE = {"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64}
+SEED = {"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000}
 CALLS = {
-    "read": {**READ, "consistency": "l"},
-    "write": {**WRITE, "targetLeader": True, "sequentialKeys": True},
+    "read": {**SEED, "key": "foo", "endRange": "foo3", "consistency": "l"},
+    "write": {**SEED, "keySize": 4, "valSize": 64, "targetLeader": True, "sequentialKeys": True},
 }
 
 

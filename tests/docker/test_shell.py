@@ -13,6 +13,7 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,55 +191,28 @@ def commands_that_end_nothing(session: Session) -> None:
 # --- a Containernet script with only its import changed, driven through Mininet's own CLI -----------------------------
 
 SCRIPT = Path(__file__).with_name("containernet_script.py")
-COMMANDS = """nodes
-net
-dump
-links
-pingall
-d1 ping -c 5 -i 0.3 d2
-link d1 s1 down
-pingall 1
-link d1 s1 up
-pingall
-link d1 s2 up
-s1 echo from the switch
-d1 exit 3
-d1 echo a new shell
-c0 echo from the controller
-nosuch
-exit
-"""
+COMMANDS = (
+    "nodes", "net", "dump", "links", "pingall", "d1 ping -c 5 -i 0.3 d2", "link d1 s1 down", "pingall 1",
+    "link d1 s1 up", "pingall", "link d1 s2 up", "s1 echo from the switch", "d1 exit 3", "d1 echo a new shell",
+    "c0 echo from the controller", "nosuch", "exit",
+)  # fmt: skip
+SAID = (
+    "c0 d1 d2 s1 s2", "<Docker d1: ", "10.0.0.251 pid=", "there is no link between d1 and s2", "from the switch",
+    "a new shell", "from the controller", "Unknown command: nosuch",
+)  # fmt: skip
 
 
 def run_script(image: str, commands: str, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), image, *more],
-        input=commands,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+    argv, environment = [sys.executable, str(SCRIPT), image, *more], {**os.environ, "PYTHONPATH": str(PROJECT)}
+    output: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.run(argv, input=commands, env=environment, timeout=HANG_S, check=False, **output)
 
 
 @pytest.mark.usefixtures("unchanged_machine")
 def test_a_script_runs_and_leaves_nothing(image: str) -> None:
-    done = run_script(image, COMMANDS)
+    done = run_script(image, "".join(f"{command}\n" for command in COMMANDS))
     said = done.stdout
-    assert done.returncode == 0, said
-    for words in (
-        "c0 d1 d2 s1 s2",
-        "<Docker d1: ",
-        "10.0.0.251 pid=",
-        "there is no link between d1 and s2",
-        "from the switch",
-        "a new shell",
-        "from the controller",
-        "Unknown command: nosuch",
-    ):
-        assert words in said, said
+    assert done.returncode == 0 and all(words in said for words in SAID), said
     assert re.search(r"\bd1 [0-9a-f]{6}e\d+:[0-9a-f]{6}e\d+$", said, re.MULTILINE), said
     assert said.count("(OK OK)") == 3
     assert said.count("0% dropped (2/2 received)") == 3

@@ -20,16 +20,8 @@ from tests.docker.runs import COMMAND, CONFIG, END_S
 
 pytestmark = pytest.mark.docker
 
-SCENARIOS = {
-    "scenarios": [
-        {
-            "type": "write",
-            "load": {"duration": "1s", "clients": 4, "conns": 2},
-            "data": {"keySize": 8, "valSize": 64},
-            "target": "cluster",
-        }
-    ]
-}
+WRITES = {"type": "write", "load": {"duration": "1s", "clients": 4, "conns": 2}, "target": "cluster"}
+SCENARIOS = {"scenarios": [WRITES | {"data": {"keySize": 8, "valSize": 64}}]}
 AXES = ("link_delay=1ms,3ms", "cpus=0.5,0.75", "clients=2,4")
 CELLS = 8
 

@@ -9,8 +9,8 @@ import json
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,22 +77,16 @@ def stuttering(pid: int, times: int, stopped_s: float, running_s: float) -> None
 def struck(strike: Callable[[str], None]) -> Callable[[str], AbstractContextManager[None]]:
     """Strike once, while the load runs; ``strike`` is given the leader."""
 
+    def act(leader: str) -> None:
+        eventually(requests_are_answered, "the first answer")
+        strike(leader)
+
     @contextmanager
     def within(leader: str) -> Iterator[None]:
-        failures: list[BaseException] = []
-
-        def act() -> None:
-            try:
-                eventually(requests_are_answered, "the first answer")
-                strike(leader)
-            except BaseException as error:  # noqa: BLE001 - shown by the test
-                failures.append(error)
-
-        thread = threading.Thread(target=act)
-        thread.start()
-        yield
-        thread.join()
-        assert not failures, failures
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(act, leader)
+            yield
+        done.result()
 
     return within
 
@@ -124,10 +118,10 @@ def slow_disks(_: str) -> Iterator[None]:
         else:
             assert groups.v2 is not None
             places.append((groups.v2 / "io.max", "wiops=20", "wiops=max"))
-    for place, limit, _none in places:
-        place.write_text(f"{number} {limit}")
+    for place, bound, _none in places:
+        place.write_text(f"{number} {bound}")
     yield
-    for place, _limit, none in places:
+    for place, _bound, none in places:
         place.write_text(f"{number} {none}")
 
 
