@@ -34,7 +34,7 @@ from containernet_env.plan.plan import Plan, PlanOptions
 from tests.deadline import eventually
 from tests.docker import runs
 from tests.docker.machine_state import left_over, snapshot
-from tests.docker.runs import PROJECT, call
+from tests.docker.runs import PROJECT
 from tests.root.network import answers, has_netem, needs_ovs, silent
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
@@ -234,18 +234,6 @@ def test_the_original_names_an_image_that_is_missing_and_why_a_first_process_fai
             # It was seen running before it ended.
             eventually(lambda: not host.alive, "the end of the host")
             assert host.exit_state().exit_code == 4 and "this is why" in host.logs()
-
-
-@pytest.mark.skipif(PROBLEM is None, reason="the original Containernet is installed")
-def test_a_run_where_the_original_is_missing_leads_to_the_guide_and_makes_nothing(tmp_path: Path) -> None:
-    before = snapshot()
-    out = tmp_path / "out.csv"
-    done = call("run", PROJECT / "configs" / "3node-3ms.json", out, "--engine", "containernet")
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert ("without Containernet" if has_netem() else "no netem") in done.stderr
-    assert select.GUIDE in done.stderr
-    assert list(tmp_path.iterdir()) == []
-    assert left_over(before) == {}
 
 
 def test_pythonpath_reaches_a_run_through_test_sh(tmp_path: Path) -> None:
