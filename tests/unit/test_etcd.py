@@ -173,14 +173,15 @@ def test_the_cluster_answers_only_if_every_living_member_does_and_is_not_asked_w
 def test_a_member_that_dies_at_start_or_is_silent_is_the_reason_why_a_cluster_does_not_start(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster, hosts = cluster_of(members)
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
-    members.views = {1: (101, 0, 1), 2: (102, 0, 1), 3: None}
-    with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3"):
-        cluster.start(timeout_s=0.2)
+    cluster, hosts = cluster_of(members)
     hosts[0].ended, hosts[0].log = "exit status 2", "flag provided but not defined: -x\nUsage:\n"
     with pytest.raises(RunError, match=r"etcd1 ended: exit status 2: flag provided but not defined: -x$"):
         cluster.start(timeout_s=30)
+    cluster, _ = cluster_of(members)
+    members.views = {1: (101, 0, 1), 2: (102, 0, 1), 3: None}
+    with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3"):
+        cluster.start(timeout_s=0.2)
 
 
 @simulated()
