@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import secrets
 import subprocess
 from collections.abc import Callable, Iterator
@@ -37,24 +35,6 @@ def start() -> Iterator[Start]:
     engine.remove_containers(started)
 
 
-def open_gate(container: Any) -> None:
-    """Write the line that the first process waits for."""
-    container.reload()
-    gate = Path("/proc", str(container.attrs["State"]["Pid"]), "root", "run", "gate")
-
-    def written() -> bool:
-        try:
-            pipe = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            assert error.errno == errno.ENXIO, "the pipe is in the image; only its reader may still be missing"
-            return False
-        os.write(pipe, b"go\n")
-        os.close(pipe)
-        return True
-
-    eventually(written, "the container reads its gate")
-
-
 def ended(container: Any) -> bool:
     container.reload()
     return bool(container.status == "exited")
@@ -63,7 +43,8 @@ def ended(container: Any) -> bool:
 def test_each_container_has_a_gate_of_its_own_and_etcd_starts_behind_it(start: Start) -> None:
     image = setup.ready_images().member
     first, second = start(image, "--version"), start(image, "--version")
-    open_gate(first)
+    gate = ["sh", "-c", "test -p /run/gate && echo go >/run/gate"]
+    eventually(lambda: first.exec_run(gate).exit_code == 0, "the container reads its gate")
     eventually(lambda: ended(first), "etcd --version ends")
     assert f"etcd Version: {sources.etcd_version()}" in first.logs().decode()
     assert not ended(second), "opening one gate opened another"
