@@ -47,25 +47,25 @@ FAILURES = (
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What this machine's cores did for others: by the hypervisor, and for how long threads waited for one, in s."""
+    """What kept this machine's threads from their cores: the hypervisor, and each other; both in s since the boot.
+
+    Steal is column 8 of the line "cpu" in proc_stat(5), in ticks of 10 ms. Waiting is the total of "some" in
+    /proc/pressure/cpu, in us (Documentation/accounting/psi.rst): while a thread at least waited; 0 without that file.
+    """
 
     steal_s: float
-    run_delay_s: float
+    waited_s: float
 
     @classmethod
     def until_now(cls) -> Disturbance:
-        """Since the boot. Steal is column 8 of the line "cpu" in proc_stat(5), in ticks of 10 ms; the run delay is
-        field 8 of each line "cpu<n>" of /proc/schedstat, in ns (Documentation/scheduler/sched-stats.rst); 0 where the
-        kernel has no such account."""
         steal = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]) / 100
-        accounts = Path("/proc/schedstat")
-        lines = accounts.read_text().splitlines() if accounts.exists() else []
-        delays = (int(line.split()[8]) for line in lines if line.startswith("cpu"))
-        return cls(steal, sum(delays) / 1e9)
+        pressure = Path("/proc/pressure/cpu")
+        waited = pressure.read_text().split("\n", 1)[0].rpartition("=")[2] if pressure.exists() else 0
+        return cls(steal, int(waited) / 1e6)
 
     def since(self, earlier: Disturbance) -> Disturbance:
         """The difference."""
-        return Disturbance(self.steal_s - earlier.steal_s, self.run_delay_s - earlier.run_delay_s)
+        return Disturbance(self.steal_s - earlier.steal_s, self.waited_s - earlier.waited_s)
 
 
 def history() -> Path:
@@ -118,7 +118,7 @@ def main(patterns: list[str]) -> int:
     if not figures:
         print("no measurement has such a name", file=sys.stderr)
         return 2
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, width=max(Console().width, 160))  # names stay whole, also in a pipe
     key = machine.key().model_dump()
     known = earlier(history(), key)
     table = Table("figure", "unit", "now", f"median of last {KEPT}", "steal s", "waited for cores s", box=None)
@@ -143,7 +143,7 @@ def main(patterns: list[str]) -> int:
                 f"{entry['value']:.4g}",
                 f"{statistics.median(before):.4g} of {len(before)}" if before else "-",
                 f"{entry['steal_s']:.2f}",
-                f"{entry['run_delay_s']:.2f}",
+                f"{entry['waited_s']:.2f}",
             )
     record = {"at": utc_now(), "commit": version.described(ROOT), "machine": key, "figures": taken}
     with history().open("a") as file:
