@@ -162,31 +162,30 @@ def test_a_topology_object(net: Containernet) -> None:
     assert reach(*net.hosts)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda net: net.addLink("h1", "s1", dealy="3ms"), "did you mean delay"),
-        (lambda net: net.addLink("h1", "s1", loss=300), "loss"),
-        (lambda net: net.addLink("h1", "s9"), "no node called 's9'"),
-        (lambda net: net.addLink("h1", "h1"), "itself"),
-        (lambda net: net.addLink("s2", "s1"), "loop"),
-        (lambda net: net.addLink("h1", "s1", cls=int), "not offered"),
-        (lambda net: net.addLink("h1", "s1", params1={"ip": "10.0.0.999/8"}), "not an IPv4 address"),
-        (lambda net: net.addHost("h1"), "two nodes"),
-        (lambda net: net.addSwitch("h1"), "two nodes"),
-        (lambda net: net.addHost("h9", ip="10.0.0.1/8"), "is h1's already"),
-        (lambda net: net.addSwitch("s9", stp=True), "unknown keyword stp"),
-        (lambda net: net.addSwitch("s9", cls=int), "not a switch class"),
-        (lambda net: net.set_link_up("h1", "s2", True), "no link between"),
-    ],
-)
-def test_mistakes_are_errors_and_leave_nothing(net: Containernet, change: Any, words: str) -> None:
+MISTAKES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda net: net.addLink("h1", "s1", dealy="3ms"), "did you mean delay"),
+    (lambda net: net.addLink("h1", "s1", loss=300), "loss"),
+    (lambda net: net.addLink("h1", "s9"), "no node called 's9'"),
+    (lambda net: net.addLink("h1", "h1"), "itself"),
+    (lambda net: net.addLink("s2", "s1"), "loop"),
+    (lambda net: net.addLink("h1", "s1", cls=int), "not offered"),
+    (lambda net: net.addLink("h1", "s1", params1={"ip": "10.0.0.999/8"}), "not an IPv4 address"),
+    (lambda net: net.addHost("h1"), "two nodes"),
+    (lambda net: net.addSwitch("h1"), "two nodes"),
+    (lambda net: net.addHost("h9", ip="10.0.0.1/8"), "is h1's already"),
+    (lambda net: net.addSwitch("s9", stp=True), "unknown keyword stp"),
+    (lambda net: net.addSwitch("s9", cls=int), "not a switch class"),
+    (lambda net: net.set_link_up("h1", "s2", True), "no link between"),
+]
+
+
+def test_mistakes_are_errors_and_leave_nothing(net: Containernet) -> None:
     net.addHost("h1", ip="10.0.0.1/8")
-    s1, s2 = net.addSwitch("s1"), net.addSwitch("s2")
-    net.addLink(s1, s2)
-    with pytest.raises(UsageError, match=words):
-        change(net)
-    assert len(net.links) == 1
+    net.addLink(net.addSwitch("s1"), net.addSwitch("s2"))
+    for change, words in MISTAKES:
+        with pytest.raises(UsageError, match=words):
+            change(net)
+        assert len(net.links) == 1
     net.addLink("h1", "s1")
     net.start()
 

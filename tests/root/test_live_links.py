@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -120,27 +120,27 @@ def test_every_parameter_changes_and_the_others_stay(emulated_net: Containernet)
     assert link.read_back().b_to_a.loss is None
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda net: net.set_delay("h1", "h2", "10ms"), "no link between"),
-        (lambda net: net.set_delay("h9", "s1", "10ms"), "no node called 'h9'"),
-        (lambda net: net.set_delay("h1", "s1", "10"), "with its unit"),
-        (lambda net: net.set_delay("h1", "s1", -1), "delay_ns must be"),
-        (lambda net: net.set_rate("h1", "s1", 0), "rate_bps must be"),
-        (lambda net: net.set_loss("h1", "s1", 1.5), "0 to 1"),
-        (lambda net: net.set_jitter("h1", "s1", Jitter("uniform", 5)), "negative"),
-        (lambda net: net.change_link("h1", "s1", dealy_ns=5), "dealy_ns"),
-        (lambda net: net.partition([["h1"]]), "two or more sets"),
-        (lambda net: net.partition([["h1"], []]), "two or more sets"),
-        (lambda net: net.partition([["h1"], ["h1", "h2"]]), "h1 stands in the partition twice"),
-        (lambda net: net.partition([["h1"], ["s1"]]), "s1 is no host"),
-    ],
-)
-def test_mistakes_are_errors_and_change_nothing(net: Containernet, change: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        change(net)
-    assert net.link_between("h1", "s1").read_back().a_to_b.rate_bps == 100 * MBIT
+MISTAKES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda net: net.set_delay("h1", "h2", "10ms"), "no link between"),
+    (lambda net: net.set_delay("h9", "s1", "10ms"), "no node called 'h9'"),
+    (lambda net: net.set_delay("h1", "s1", "10"), "with its unit"),
+    (lambda net: net.set_delay("h1", "s1", -1), "delay_ns must be"),
+    (lambda net: net.set_rate("h1", "s1", 0), "rate_bps must be"),
+    (lambda net: net.set_loss("h1", "s1", 1.5), "0 to 1"),
+    (lambda net: net.set_jitter("h1", "s1", Jitter("uniform", 5)), "negative"),
+    (lambda net: net.change_link("h1", "s1", dealy_ns=5), "dealy_ns"),
+    (lambda net: net.partition([["h1"]]), "two or more sets"),
+    (lambda net: net.partition([["h1"], []]), "two or more sets"),
+    (lambda net: net.partition([["h1"], ["h1", "h2"]]), "h1 stands in the partition twice"),
+    (lambda net: net.partition([["h1"], ["s1"]]), "s1 is no host"),
+]
+
+
+def test_mistakes_are_errors_and_change_nothing(net: Containernet) -> None:
+    for change, words in MISTAKES:
+        with pytest.raises(UsageError, match=words):
+            change(net)
+        assert net.link_between("h1", "s1").read_back().a_to_b.rate_bps == 100 * MBIT
     assert reach(*net.hosts)
 
 
@@ -166,8 +166,10 @@ def test_what_the_links_saw(net: Containernet) -> None:
 def test_every_frame_is_accounted_for(emulated_net: Containernet) -> None:
     net = emulated_net
     h1, h2, h3 = net.hosts
+    assert reach(h1, h2, h3)  # their addresses are known before anything is lost
     net.set_loss("h2", "s1", 0.5)
-    assert reach(h1, h2, h3)
+    for _ in range(6):  # no frame of these is lost less than once in 1e6 times: 24 cross it at least
+        assert reach(h1, h2, h3)
     seen = net.link_statistics()
     for link in seen["links"].values():
         for side in (link["a_to_b"], link["b_to_a"]):
