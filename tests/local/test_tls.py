@@ -186,15 +186,14 @@ def test_what_speaks_tls_is_known_without_its_trust(server: Server) -> None:
 # --- profiles ---------------------------------------------------------------------------------------------------------
 
 
-def place_of(server: Server, monkeypatch: pytest.MonkeyPatch, context: ssl.SSLContext | None = None) -> MemberPlace:
-    monkeypatch.setattr(profiling, "CLIENT_PORT", server.server_port)
+def place_of(connection: Any) -> MemberPlace:
     nobody: Any = FakeHost("etcd1", "")  # a profile is asked of the address alone
-    return MemberPlace(nobody, "10.0.0.1", NamespaceConnection(1, "etcd1", context))
+    return MemberPlace(nobody, "10.0.0.1", connection)
 
 
 def test_profiles_are_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server() as plain:
-        place = place_of(plain, monkeypatch)
+        place = place_of(TcpConnection("127.0.0.1", plain.server_port))
         cpu, allocs, mutex = taken(place, "mutex", "cpu", "allocs")
         assert plain.ended_by_client.is_set(), "a CPU profile ends with the scenario, and not after the longest time"
         assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
@@ -208,7 +207,8 @@ def test_profiles_are_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_profile_of_cpu_ends_over_tls_too(server: Server, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
-    (cpu,) = taken(place_of(server, monkeypatch, trust.context), "cpu")
+    monkeypatch.setattr(profiling, "CLIENT_PORT", server.server_port)
+    (cpu,) = taken(place_of(NamespaceConnection(1, "etcd1", trust.context)), "cpu")
     assert server.ended_by_client.is_set() and cpu.problem is None
     assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
 
@@ -216,8 +216,7 @@ def test_a_profile_of_cpu_ends_over_tls_too(server: Server, trust: Trust, monkey
 def test_a_member_that_dies_meanwhile_has_no_profile() -> None:
     ours, theirs = socket.socketpair()
     connection: Any = SimpleNamespace(open=lambda port, *, timeout_s: ours)
-    nobody: Any = FakeHost("etcd1", "")
-    made = EtcdProfiling(MemberPlace(nobody, "10.0.0.1", connection), ["cpu"])
+    made = EtcdProfiling(place_of(connection), ["cpu"])
     made.begin()
     theirs.close()
     made.end()
