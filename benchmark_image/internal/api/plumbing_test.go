@@ -3,12 +3,15 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +19,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +31,7 @@ import (
 	"containernet-env/benchmark_image/internal/client"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
@@ -279,5 +286,214 @@ func TestFilesAreOfTheServersFolder(t *testing.T) {
 	if err != nil || status != 200 || len(cluster.Keys()) != 50 {
 		t.Errorf("what was configured, %s, is refused when it is sent again: %s; %d keys",
 			result.Configured, again, len(cluster.Keys()))
+	}
+}
+
+const docs = "../../../docs/http-api.md"
+
+var (
+	example = regexp.MustCompile("(?s)```sh\n(curl [^\n]*)\n```\n\nAnswer (\\d+):\n\n```json\n([^\n]*)\n```")
+	curl    = regexp.MustCompile(`^curl (?:-X (\w+) )?(?:-d '([^']*)' )?http://localhost:8080(/\S*)$`)
+)
+
+var update = flag.Bool("update", false, "write the answers of the examples anew")
+
+// TestExamplesInTheDocs runs every example, in order, against a cluster whose members replace those in the
+// examples. Answers must be equal, except for measured figures.
+func TestExamplesInTheDocs(t *testing.T) {
+	encoded, err := os.ReadFile(docs)
+	must(t, err)
+	text := string(encoded)
+	examples := example.FindAllStringSubmatch(text, -1)
+	if blocks := strings.Count(text, "```sh"); len(examples) != blocks || blocks < 5 {
+		t.Fatalf("%d of %d examples have the form that this test reads", len(examples), blocks)
+	}
+	s := start(t)
+	cluster := etcdtest.Start(t, 3)
+	var toTest, toDocs []string
+	for i, endpoint := range cluster.Endpoints() {
+		inDocs := fmt.Sprintf("10.0.0.%d:2379", 251+i)
+		toTest, toDocs = append(toTest, inDocs, endpoint), append(toDocs, endpoint, inDocs)
+	}
+	for _, e := range examples {
+		call := curl.FindStringSubmatch(e[1])
+		if call == nil {
+			t.Errorf("cannot read %s", e[1])
+			continue
+		}
+		method, body, path := call[1], call[2], call[3]
+		if method == "" {
+			method = map[bool]string{true: "POST", false: "GET"}[body != ""]
+		}
+		status, _, answer := s.send(method, path, strings.NewReplacer(toTest...).Replace(body))
+		if strconv.Itoa(status) != e[2] {
+			t.Errorf("%s\nanswers %d %s", e[1], status, answer)
+			continue
+		}
+		if *update {
+			written := strings.NewReplacer(toDocs...).Replace(string(bytes.TrimSpace(answer)))
+			text = strings.Replace(text, e[0], strings.Replace(e[0], e[3], written, 1), 1)
+			continue
+		}
+		var got, want any
+		must(t, json.Unmarshal([]byte(strings.NewReplacer(toDocs...).Replace(string(answer))), &got))
+		if err := json.Unmarshal([]byte(e[3]), &want); err != nil {
+			t.Errorf("the answer of %s in the docs: %v", e[1], err)
+		}
+		if object := want.(map[string]any); object["schema"] != nil {
+			reporttest.Check(t, []byte(e[3]))
+		}
+		if got, want := withoutFigures(got, false), withoutFigures(want, false); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\nanswers   %v\nin the docs %v", e[1], got, want)
+		}
+	}
+	if *update {
+		must(t, os.WriteFile(docs, []byte(text), 0o644))
+	}
+}
+
+// mayBeZero are measured figures that are 0 at times.
+var mayBeZero = []string{
+	"run_delay_s", "mean_run_delay_s", "pause_s", "pauses", "paused_s", "drain_s", "longest_gap_start_s",
+}
+
+// withoutFigures replaces measured figures: numbers in fields that end in _s, the start, percentiles, histograms, and
+// the number and contents of a timeline's rows. How many requests of an open loop were sent depends on the machine, so
+// all its numbers are figures but for what is configured. Other tests judge schedules.
+func withoutFigures(v any, open bool) any {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	open = open || object["schedule"] != nil
+	for name, value := range object {
+		switch value := value.(type) {
+		case float64:
+			measured := strings.HasSuffix(name, "_s") || name == "began_ns" || name == "busy_ratio" || name == "pauses"
+			measured = measured && (value != 0 || slices.Contains(mayBeZero, name)) && name != "rate_offered_per_s"
+			if measured || open {
+				object[name] = "a figure"
+			}
+		case string:
+			if name == "histogram" || name == "job" {
+				object[name] = "a figure"
+			}
+		case []any:
+			if name == "timeline" && len(value) > 0 {
+				object[name] = slices.Sorted(maps.Keys(value[0].(map[string]any)))
+			}
+			for i := range value {
+				value[i] = withoutFigures(value[i], open)
+			}
+		case map[string]any:
+			if strings.HasPrefix(name, "percentiles") || name == "schedule" {
+				for p := range value {
+					value[p] = "a figure"
+				}
+			}
+			object[name] = withoutFigures(value, open && name != "configured")
+		}
+	}
+	return object
+}
+
+// startReal serves the interface with the real benchmark-client.
+func startReal(t testing.TB) *server {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "benchmark-client")
+	if text, err := exec.Command("go", "build", "-o", path, "../../cmd/benchmark-client").CombinedOutput(); err != nil {
+		t.Fatalf("build the client: %v: %s", err, text)
+	}
+	return serve(t, path)
+}
+
+// peak is the largest resident memory of the client so far, in bytes; false once it has ended.
+func (c *Children) peak() (bytes int64, running bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for pid := range c.own {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, after, found := strings.Cut(string(text), "VmHWM:")
+		if err != nil || !found {
+			return 0, false
+		}
+		kib, err := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
+		return kib << 10, err == nil
+	}
+	return 0, false
+}
+
+// BenchmarkTwelveMillionRanges measures, once, what the client takes for a long run, and how long its report takes
+// after a cancel:
+//
+//	go test -tags plumbing -run - -bench TwelveMillion -benchtime 1x ./internal/api
+func BenchmarkTwelveMillionRanges(b *testing.B) {
+	const total, most = 12_000_000, 64 << 20
+	for name, c := range map[string]struct {
+		fields string
+		cancel bool
+	}{
+		"closed": {fmt.Sprintf(`"total":%d`, total), false},
+		"open":   {`"rate":20000,"arrival":"poisson","duration":75`, false},
+		"cancel": {fmt.Sprintf(`"total":%d`, 10*total), true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := startReal(b)
+			children := &Children{}
+			s.Runner.Start = children.Start
+			body := fmt.Sprintf(`{"endpoints":%q,"clients":1000,"conns":10,"key":"k","consistency":"s",`+
+				`"timelineInterval":0.1,%s}`, etcdtest.CannedMember(b, []byte("value")), c.fields)
+			ctx, leave := context.WithCancel(b.Context())
+			defer leave()
+			request, err := http.NewRequestWithContext(ctx, "POST", s.url+"/benchmark/read", strings.NewReader(body))
+			if err != nil {
+				b.Fatal(err)
+			}
+			answered := make(chan error, 1)
+			go func() {
+				response, err := http.DefaultClient.Do(request)
+				if err == nil {
+					err = response.Body.Close()
+				}
+				answered <- err
+			}()
+			job := runningJob(b, s.Handler)
+			var largest int64
+			var ended time.Time
+			for running := true; running; {
+				now, known := children.peak()
+				if largest = max(largest, now); known && c.cancel && ended.IsZero() && s.Runner.Status().Done > total/4 {
+					ended = time.Now()
+					leave()
+				}
+				time.Sleep(2 * time.Millisecond)
+				status := s.Runner.Status()
+				running = status.Running
+			}
+			if err := <-answered; (err != nil) != c.cancel {
+				b.Error(err)
+			}
+			status, _, answer := s.send("GET", spec.ResultPath+job, "")
+			result := new(report.Result)
+			if c.cancel {
+				failed := failure{Result: result}
+				err = json.Unmarshal(answer, &failed)
+				b.ReportMetric(float64(time.Since(ended).Milliseconds()), "ms-to-report")
+			} else {
+				err = json.Unmarshal(answer, result)
+				reporttest.Check(b, answer)
+			}
+			if err != nil || status != map[bool]int{false: 200,
+				true: 500}[c.cancel] || result.Percentiles != report.InHistogram {
+				b.Fatalf("%d %v, %s", status, err, slices.Sorted(maps.Keys(result.Errors)))
+			}
+			b.ReportMetric(float64(largest)/1e6, "MB-RSS")
+			b.ReportMetric(result.RequestsPerS, "requests/s")
+			b.ReportMetric(result.CPUS/float64(result.OK)*1e6, "us-CPU/request")
+			b.ReportMetric(float64(result.OK), "requests")
+			if largest > most {
+				b.Errorf("the client had %d bytes, at most %d are allowed", largest, most)
+			}
+		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,38 +48,6 @@ func options(total, clients int) Options {
 	return Options{
 		Total: total, Clients: clients, Pacer: ClosedLoop{Total: total},
 		Targeter: &Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(8, 0)},
-	}
-}
-
-func TestEachRequestIsSentOnceAndRecorded(t *testing.T) {
-	const total = 1000
-	var sent [total]atomic.Int32
-	result := NewRun(options(total, 7)).Attack(t.Context(),
-		fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-			sent[r.Number].Add(1)
-			if want := string(keys.Append(nil, uint64(r.Number),
-				4)); string(r.Key) != want || len(r.Value) != 8 || r.Kind != Put {
-				t.Errorf("request %d writes %d bytes to %q", r.Number, len(r.Value), r.Key)
-			}
-			if r.Number%10 == 0 {
-				return 0, errors.New("no")
-			}
-			return 0, nil
-		}))
-	ok := 0
-	for i, record := range result.Records {
-		if sent[i].Load() != 1 || !record.Done() || record.Latency() < 1 || record.OK() == (i%10 == 0) {
-			t.Errorf("request %d was sent %d times, record %+v", i, sent[i].Load(), record)
-		}
-		if record.OK() {
-			ok++
-		}
-		if record.End() > result.Took {
-			t.Errorf("request %d ended after the run", i)
-		}
-	}
-	if ok != 900 || result.Failed != 100 || result.Errors["no"] != 100 || result.Reason != "" || result.Empty != 0 {
-		t.Errorf("ok %d, result %+v", ok, result.Errors)
 	}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,51 +26,44 @@ func openAs(t *testing.T, w *worldtest.World, name, password string, o Options) 
 	return openWith(t, w, etcd.Protocol{User: &etcd.User{Name: name, Password: password}}, o)
 }
 
-func TestAUserWhoIsRefusedSendsNothing(t *testing.T) {
+// TestUsersWhoAreRefused send nothing of the load.
+func TestUsersWhoAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster, _ := guarded(w, 3)
-		for _, leader := range []bool{false, true} {
-			o := Options{Endpoints: cluster.Endpoints(), Conns: 3, TargetLeader: leader, DialTimeout: time.Minute}
-			_, err := openAs(t, w, "root", "wrong", o)
-			want := ": InvalidArgument: etcdserver: authentication failed, invalid user ID or password"
-			if err == nil || !strings.HasPrefix(err.Error(), "10.0.0.") || !strings.HasSuffix(err.Error(),
-				want) || strings.Contains(err.Error(), "wrong") {
-				t.Errorf("%v, want a member and %q", err, want)
+		denied, users := guarded(w, 1)
+		users.Deny()
+		open := etcdtest.Simulate(w, 1, nil)
+		samples := []store.Request{{Operation: store.Put, Key: []byte("key")}}
+		const wrong = "InvalidArgument: etcdserver: authentication failed, invalid user ID or password"
+		for _, c := range []struct {
+			endpoints []string
+			password  string
+			leader    bool
+			want      string
+		}{
+			{cluster.Endpoints(), "wrong", false, wrong},
+			{cluster.Endpoints(), "wrong", true, wrong},
+			{open.Endpoints(), "secret", false, "Unimplemented"},
+			{[]string{w.Refusing()}, "secret", false, "no member could be reached to log in"},
+			{denied.Endpoints(), "secret", false, `the user may not write "key", so nothing of the load was sent: ` +
+				denied.Members[0].Endpoint + ": PermissionDenied: etcdserver: permission denied"},
+		} {
+			_, err := openAs(t, w, "root", c.password, Options{Endpoints: c.endpoints, Conns: 3, TargetLeader: c.leader,
+				DialTimeout: time.Second, Rehearsal: samples})
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), c.password) {
+				t.Errorf("%v, want %q", err, c.want)
 			}
 		}
-		open := etcdtest.Simulate(w, 1, nil)
-		if _, err := openAs(t, w, "root", "secret", Options{Endpoints: open.Endpoints(),
-			Conns: 1}); err == nil || !strings.Contains(err.Error(), "Unimplemented") {
-			t.Errorf("a member that knows of no users: %v", err)
-		}
-		for _, m := range append(cluster.Members, open.Members...) {
+		for _, m := range slices.Concat(cluster.Members, open.Members, denied.Members) {
 			if m.Requests.Load() != 0 {
 				t.Error("a request was sent")
 			}
 		}
+		openFor(t, w, Options{Endpoints: open.Endpoints(), Conns: 1, Rehearsal: samples}) // no users
 	})
 }
 
-func unknowns(result load.Result) (n int) {
-	for _, record := range result.Records {
-		if record.Outcome() == load.Unknown {
-			n++
-		}
-	}
-	return n
-}
-
-func TestNobodyToLogInAtIsSaid(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		_, err := openAs(t, w, "root", "secret", Options{Endpoints: []string{w.Refusing()}, Conns: 1,
-			DialTimeout: 300 * time.Millisecond})
-		if err == nil || err.Error() != "no member could be reached to log in" {
-			t.Error(err)
-		}
-	})
-}
-
-// TestADeadMemberDoesNotKeepAUserOut has a first member that nobody listens at, and a second that answers no login.
+// TestADeadMemberDoesNotKeepAUserOut has a first member that refuses connections, and a second that answers no login.
 func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster, users := guarded(w, 1)
@@ -81,37 +75,32 @@ func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
 	})
 }
 
-func TestAUserWithoutPermissionWritesNothing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		cluster, users := guarded(w, 1)
-		transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		users.Deny()
-		result := load.NewRun(puts(w, 50, 5)).Attack(t.Context(), transport)
-		want := cluster.Members[0].Endpoint + ": PermissionDenied: etcdserver: permission denied"
-		if len(cluster.Keys()) != 0 || result.Errors[want] != 50 || unknowns(result) != 0 || users.Logins() != 1 {
-			t.Errorf("%d keys, errors %v, %d unknown, %d logins", len(cluster.Keys()), result.Errors, unknowns(result),
-				users.Logins())
-		}
-	})
-}
-
-// TestALoadThatTheUserMayNotDoIsNotSent says so at the start, once.
-func TestALoadThatTheUserMayNotDoIsNotSent(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		cluster, users := guarded(w, 1)
-		users.Deny()
-		samples := []store.Request{{Operation: store.Put, Key: []byte("key")}}
-		_, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2, Rehearsal: samples})
-		want := `the user may not write "key", so nothing of the load was sent: ` + cluster.Members[0].Endpoint +
-			": PermissionDenied: etcdserver: permission denied"
-		if err == nil || err.Error() != want || cluster.Members[0].Requests.Load() != 0 {
-			t.Errorf("%v, %d requests", err, cluster.Members[0].Requests.Load())
-		}
-		openFor(t, w, Options{Endpoints: etcdtest.Simulate(w, 1, nil).Endpoints(), Conns: 1, Rehearsal: samples}) // no users
-	})
+// TestUsersWhoAreRefusedDuringALoad lose the permission, or their password is changed.
+func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
+	for want, change := range map[string]func(*etcdtest.Users){
+		": PermissionDenied: etcdserver: permission denied": (*etcdtest.Users).Deny,
+		"invalid user ID or password":                       func(u *etcdtest.Users) { u.ChangePassword("another") },
+	} {
+		inWorld(t, func(t *testing.T, w *worldtest.World) {
+			cluster, users := guarded(w, 1)
+			transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(users)
+			result := load.NewRun(puts(w, 50, 5)).Attack(t.Context(), transport)
+			for text, n := range result.Errors {
+				login := strings.Contains(text, ": Unauthenticated: a new login failed: ")
+				if !strings.Contains(text, want) || login != strings.HasPrefix(want, "invalid") {
+					t.Errorf("%d requests: %s", n, text)
+				}
+			}
+			unknown := slices.ContainsFunc(result.Records, func(r load.Record) bool { return r.Outcome() == load.Unknown })
+			if result.Failed != 50 || unknown || len(cluster.Keys()) != 0 || users.Logins() != 1 {
+				t.Errorf("%d failed, unknown %v, %d keys, %d logins", result.Failed, unknown, len(cluster.Keys()), users.Logins())
+			}
+		})
+	}
 }
 
 // TestATokenThatExpiresIsRenewed ends the token in the middle of a load, over and over: each request still counts once,
@@ -144,26 +133,4 @@ func TestATokenThatExpiresIsRenewed(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestALoginThatFailsIsSaidOfTheRequests changes the password while a load runs.
-func TestALoginThatFailsIsSaidOfTheRequests(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		cluster, users := guarded(w, 1)
-		transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		users.ChangePassword("another")
-		result := load.NewRun(puts(w, 20, 4)).Attack(t.Context(), transport)
-		for text, n := range result.Errors {
-			if !strings.Contains(text, ": Unauthenticated: a new login failed: ") || !strings.Contains(text,
-				"invalid user ID or password") {
-				t.Errorf("%d requests: %s", n, text)
-			}
-		}
-		if result.Failed != 20 || unknowns(result) != 0 || len(cluster.Keys()) != 0 {
-			t.Errorf("%d failed, %d unknown, %d keys", result.Failed, unknowns(result), len(cluster.Keys()))
-		}
-	})
 }

@@ -4,18 +4,27 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"containernet-env/benchmark_image/internal/h2"
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
@@ -174,27 +183,197 @@ func TestEveryFormOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// TestALeaderIsFollowedAfterAnExpiry has the questions after the leader carry new tokens, too.
-func TestALeaderIsFollowedAfterAnExpiry(t *testing.T) {
+// TestAgainstGRPCGo runs loads against grpc-go's server in settings that change the protocol.
+func TestAgainstGRPCGo(t *testing.T) {
+	for name, c := range map[string]struct {
+		server  []grpc.ServerOption
+		client  h2.Options
+		valSize int
+		total   int
+	}{
+		"plain":                {valSize: 64, total: 1000},
+		"one call at a time":   {server: []grpc.ServerOption{grpc.MaxConcurrentStreams(1)}, valSize: 64, total: 300},
+		"no header table":      {server: []grpc.ServerOption{grpc.HeaderTableSize(0)}, valSize: 64, total: 300},
+		"small header table":   {server: []grpc.ServerOption{grpc.HeaderTableSize(200)}, valSize: 64, total: 300},
+		"unbuffered writes":    {server: []grpc.ServerOption{grpc.WriteBufferSize(0)}, valSize: 5000, total: 300},
+		"large values":         {valSize: 1 << 20, total: 60},
+		"large values, window": {client: h2.Options{Window: 65535}, valSize: 300_000, total: 100},
+		"large windows": {server: []grpc.ServerOption{grpc.InitialWindowSize(1 << 24),
+			grpc.InitialConnWindowSize(1 << 24)}, valSize: 1 << 20, total: 60},
+		"old connections": {server: []grpc.ServerOption{grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge: 60 * time.Millisecond, MaxConnectionAgeGrace: 10 * time.Second,
+		})}, valSize: 64, total: 6000},
+		"the last stream numbers": {client: h2.Options{FirstStream: math.MaxInt32 - 20}, valSize: 64, total: 300},
+	} {
+		for with, version := range map[string]uint16{"": 0, " over TLS 1.2": tls.VersionTLS12,
+			" over TLS 1.3": tls.VersionTLS13} {
+			t.Run(name+with, func(t *testing.T) {
+				options := append(slices.Clone(c.server), grpc.MaxRecvMsgSize(math.MaxInt32))
+				protocol := etcd.Protocol{HTTP2: c.client}
+				if version != 0 {
+					authority := etcdtest.NewAuthority(t)
+					options = append(options, etcdtest.Secured(authority.Server(version)))
+					protocol.Secured = trusting(authority, authority)
+				}
+				cluster := etcdtest.Start(t, 2, options...)
+				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute,
+					RequestTimeout: time.Minute}
+				transport, err := Open(t.Context(), protocol, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer transport.Close()
+				values, order := keys.NewValues(c.valSize, 0), keys.NewOrder(c.total, true, 0)
+				for _, targeter := range []load.Targeter{
+					&load.Puts{KeySize: 4, Order: order, Values: values},
+					&load.Puts{KeySize: 4, Order: order, Values: values, Txn: true},
+					&load.Reads{KeySize: 4, Order: order, Verify: values},
+				} {
+					o := puts(nil, c.total, 20)
+					o.Targeter, o.RequireFound = targeter, true
+					if result := load.NewRun(o).Attack(t.Context(), transport); result.Failed != 0 || result.Reason != "" {
+						t.Errorf("%d of %d failed: %v, reason %q", result.Failed, c.total, result.Errors, result.Reason)
+					}
+				}
+				if got := len(cluster.Keys()); got != c.total {
+					t.Errorf("%d keys of %d were written", got, c.total)
+				}
+				opened := 0
+				for _, m := range cluster.Members {
+					opened += m.Connections()
+				}
+				if reconnects := name == "old connections" || name == "the last stream numbers"; (opened > 4) != reconnects {
+					t.Errorf("%d connections were opened", opened)
+				}
+			})
+		}
+	}
+}
+
+// TestRefusedConnectionsFailAtOnce has members and clients whose certificates do not fit each other.
+func TestRefusedConnectionsFailAtOnce(t *testing.T) {
+	good, other := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
+	server := func(version uint16, change func(*tls.Config)) *tls.Config {
+		config := good.Server(version)
+		if change != nil {
+			change(config)
+		}
+		return config
+	}
+	serves := func(certificate tls.Certificate) func(*tls.Config) {
+		return func(config *tls.Config) { config.Certificates = []tls.Certificate{certificate} }
+	}
+	for name, c := range map[string]struct {
+		change func(*tls.Config)
+		client store.Security
+		want   []string // in TLS 1.2 and 1.3, or in both
+	}{
+		"another CA": {nil, trusting(other, good), []string{"certificate signed by unknown authority"}},
+		"expired": {serves(good.Issue(-time.Hour, "127.0.0.1")), trusting(good, good),
+			[]string{"certificate has expired or is not yet valid"}},
+		"another address": {serves(good.Issue(time.Hour, "127.0.0.2")), trusting(good, good),
+			[]string{"certificate is valid for 127.0.0.2, not 127.0.0.1"}},
+		"no address": {serves(good.Issue(time.Hour, "localhost")), trusting(good, good),
+			[]string{"doesn't contain any IP SANs"}},
+		"no client certificate": {nil, trusting(good, nil),
+			[]string{"refuses the connection: tls: handshake failure", "refuses the connection: tls: certificate required"}},
+		"client of another CA": {nil, trusting(good, other),
+			[]string{"refuses the connection: tls: unknown certificate authority",
+				"refuses the connection: tls: unknown certificate authority"}},
+		"no HTTP/2": {nil, secure.New(&tls.Config{RootCAs: good.Pool(),
+			Certificates: []tls.Certificate{good.Issue(time.Hour)}}, "h3"), []string{"no application protocol"}},
+		"a plain member": {nil, trusting(good, good), []string{"does not speak TLS"}},
+		"a plain client": {nil, nil, []string{"closes new connections: does it speak TLS?"}},
+	} {
+		for i, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			var options []grpc.ServerOption
+			if name != "a plain member" {
+				options = append(options, etcdtest.Secured(server(version, c.change)))
+			}
+			cluster := etcdtest.Start(t, 2, options...)
+			for _, o := range []Options{
+				{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute, RequestTimeout: time.Minute},
+				{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute, RequestTimeout: time.Minute,
+					TargetLeader: true},
+			} {
+				if c.client == nil {
+					o.DialTimeout, o.TargetLeader = time.Second, false // a member that closes connections may stop doing so
+				}
+				transport, err := Open(t.Context(), etcd.Protocol{Secured: c.client}, o)
+				if err == nil {
+					transport.Close()
+					t.Errorf("%s: it was opened", name)
+					continue
+				}
+				want := c.want[i%len(c.want)]
+				if text := err.Error(); !strings.Contains(text, want) || !strings.Contains(text, "127.0.0.1:") && !o.TargetLeader {
+					t.Errorf("%s, version %x, leader %v: %q, want %q", name, version, o.TargetLeader, text, want)
+				}
+			}
+			if len(cluster.Keys()) > 0 || cluster.Members[0].Requests.Load() > 0 {
+				t.Errorf("%s: requests were sent", name)
+			}
+		}
+	}
+}
+
+// TestALeaderElsewhereIsReachedOverTLS follows the address with TLS in the list of members.
+func TestALeaderElsewhereIsReachedOverTLS(t *testing.T) {
 	authority := etcdtest.NewAuthority(t)
-	users := &etcdtest.Users{Name: "root", Password: "secret"}
-	cluster := etcdtest.Start(t, 2, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
-	protocol := etcd.Protocol{Secured: trusting(authority, authority), User: &etcd.User{Name: "root", Password: "secret"}}
-	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: time.Minute,
-		RequestTimeout: time.Minute}
-	transport, err := Open(t.Context(), protocol, o)
+	cluster := etcdtest.Start(t, 3, etcdtest.Secured(authority.Server(tls.VersionTLS13)))
+	cluster.Secured = true
+	cluster.Elect(3)
+	o := Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 10 * time.Second,
+		RequestTimeout: time.Second}
+	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(authority, authority)}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer transport.Close()
-	run := load.NewRun(puts(nil, 10_000_000, 4))
-	ended := make(chan load.Result)
-	go func() { ended <- run.Attack(t.Context(), transport) }()
-	users.Expire()
-	cluster.Elect(2)
-	hang.Until(t, "requests at the new leader", func() bool { return cluster.Members[1].Requests.Load() > 50 })
-	run.Stop("enough")
-	if result := <-ended; result.Failed != 0 {
-		t.Errorf("%d failed: %v", result.Failed, result.Errors)
+	if result := load.NewRun(puts(nil, 20, 2)).Attack(t.Context(),
+		transport); result.Failed != 0 || cluster.Members[2].Requests.Load() != 20 {
+		t.Errorf("%d failed, the leader got %d requests: %v", result.Failed, cluster.Members[2].Requests.Load(),
+			result.Errors)
+	}
+}
+
+// TestARefusalConcernsTheLeaderAlone: in a run, a member's new certificate that is not trusted keeps the load from that
+// member alone, and at the end it is said why the load is not there.
+func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
+	good, other := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
+	config, replaced := good.Server(tls.VersionTLS13), other.Server(tls.VersionTLS13)
+	var renewed atomic.Pointer[string] // the member with another certificate
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if member := renewed.Load(); member != nil && hello.Conn.LocalAddr().String() == *member {
+			return replaced, nil
+		}
+		return nil, nil
+	}
+	cluster := etcdtest.Start(t, 3, etcdtest.Secured(config))
+	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: time.Minute,
+		RequestTimeout: time.Second}
+	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(good, good)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transport.Close()
+	renewed.Store(&cluster.Members[1].Endpoint)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-hang.Midway(500 * time.Millisecond) // by then it is refused; it would be tried again for a minute
+		cancel()
+	}()
+	if transport.moveTo(ctx, cluster.Members[1].Endpoint) {
+		t.Error("the load moved to a member that is not trusted")
+	}
+	if err := transport.LeaderLost(); err == nil || !strings.Contains(err.Error(),
+		cluster.Members[1].Endpoint+": ") || !strings.Contains(err.Error(), "unknown authority") {
+		t.Errorf("the leader is lost: %v", err)
+	}
+	if !transport.moveTo(t.Context(), cluster.Members[2].Endpoint) || transport.LeaderLost() != nil {
+		t.Errorf("the load did not move to a member that is trusted: %v", transport.LeaderLost())
+	}
+	if got := transport.target(0, 0).member; got != cluster.Members[2].Endpoint {
+		t.Errorf("requests go to %s", got)
 	}
 }
