@@ -48,6 +48,14 @@ func callJSON(t *testing.T, w *worldtest.World, args ...string) (status int, res
 	return status, result, stderr
 }
 
+// must ends a test in which what prepares it fails.
+func must(t testing.TB, problems ...error) {
+	t.Helper()
+	if err := errors.Join(problems...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // succeed runs a load that must succeed.
 func succeed(t *testing.T, w *worldtest.World, args ...string) report.Result {
 	t.Helper()
@@ -159,9 +167,7 @@ func TestTheServersSpecIsReadFromStandardInput(t *testing.T) {
 	want := spec.Default(spec.Range)
 	want.Key, want.End, want.RunTimeout = "k", spec.AllKeys, 90*time.Second
 	encoded, err := json.Marshal(&want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for input, problem := range map[string]string{
 		string(encoded): "", "": "it is empty", `{"operation":"put"}`: "endpoints is missing",
 		string(encoded) + strings.Repeat(" ", spec.MaxEncoded): "larger than 131072 bytes",
@@ -329,9 +335,7 @@ func TestCancelReportsWhatThereIs(t *testing.T) {
 			t.Error(err)
 		}
 		var result report.Result
-		if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(stdout.String()), &result))
 		if status != ExitFailed || result.OK == 0 || result.Failed != 0 || !strings.HasPrefix(result.Problem(),
 			"cancelled") || result.SlowestS == nil {
 			t.Errorf("status %d, %s", status, stdout.String())

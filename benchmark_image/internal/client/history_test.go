@@ -49,9 +49,7 @@ func keep(t *testing.T, w *worldtest.World, cluster *etcdtest.Cluster, args ...s
 func judge(t *testing.T, path string, events []etcdtest.Event) *verify.Result {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	var log *history.Log
 	if events != nil {
@@ -61,9 +59,7 @@ func judge(t *testing.T, path string, events []etcdtest.Event) *verify.Result {
 		}
 	}
 	result, err := verify.Judge(file, log, verify.Limits{Time: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 

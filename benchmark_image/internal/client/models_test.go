@@ -318,9 +318,7 @@ func TestAnyNumberOfPoissonStartsBeginsAtOnce(t *testing.T) {
 		cancel(ErrCancelled)
 		<-ended
 		var result report.Result
-		if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(stdout.String()), &result))
 		if o := result.Outcomes; o.OK == 0 || o.Failed != 0 || !strings.HasPrefix(result.Problem(),
 			"cancelled") || *result.RateAchieved <= 0 {
 			t.Errorf("%+v, %s", o, stderr.String())

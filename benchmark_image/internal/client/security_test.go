@@ -34,9 +34,7 @@ import (
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -92,13 +90,9 @@ func programs(t *testing.T, names ...string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	content, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(folder, name), content, 0o700))
 	}
 	return folder
 }
@@ -117,9 +111,7 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 	given.Endpoints, given.Total, given.User = cluster.Endpoints(), 50, "root"
 	given.CAFile, given.CertFile, given.KeyFile = ca, certificate, key
 	input, err := json.Marshal(&given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	both, alone := programs(t, "benchmark-client", "benchmark-client-tls"), programs(t, "benchmark-client")
 	missing := filepath.Join(alone, "benchmark-client-tls")
 	for _, c := range []struct {
@@ -212,14 +204,10 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 func tokenKeys(t *testing.T) (private, public string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalECPrivateKey(key)
 	open, problem := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err := errors.Join(err, problem); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, problem))
 	encoded := func(kind string, content []byte) string {
 		return write(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content})))
 	}
@@ -233,9 +221,7 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 	config := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(time.Hour)}}
 	connection, err := grpc.NewClient("passthrough:///"+endpoint,
 		grpc.WithTransportCredentials(credentials.NewTLS(config)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		_ = connection.Close() // all is answered
 	}()
@@ -244,9 +230,7 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 	defer cancel()
 	do := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	do(auth.UserAdd(ctx, &etcdserverpb.AuthUserAddRequest{Name: "root", Password: "root"}, grpc.WaitForReady(true)))
 	do(auth.UserAdd(ctx, &etcdserverpb.AuthUserAddRequest{Name: "writer", Password: "secret"}))
@@ -267,9 +251,7 @@ func TestTokensAreOnTheFirstLineOfTheirFile(t *testing.T) {
 		"\u00fc": "visible ASCII", "a\x00": "visible ASCII",
 	} {
 		file := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(content), 0o600))
 		got, err := token(&spec.Spec{TokenFile: file})
 		if err != nil {
 			got = err.Error()

@@ -47,9 +47,7 @@ func (s *servers) stop(t *testing.T, member int, d time.Duration) {
 	t.Helper()
 	first := s.processes[member].Signal(syscall.SIGSTOP)
 	<-hang.Midway(d)
-	if err := errors.Join(first, s.processes[member].Signal(syscall.SIGCONT)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(first, s.processes[member].Signal(syscall.SIGCONT)))
 }
 
 // program is the real server that an environment variable names. etcd's is required in CI, where a skipped test would
@@ -165,9 +163,7 @@ func (noLog) Printf(string, ...any) {}
 func reference(t *testing.T, endpoints ...string) *zk.Conn {
 	t.Helper()
 	c, _, err := zk.Connect(endpoints, 10*time.Second, zk.WithLogger(noLog{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -256,9 +252,7 @@ type replicas struct {
 func startReplicas(t *testing.T, members int) *replicas {
 	t.Helper()
 	program, err := buildReplicas()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &replicas{servers{store: "http", processes: make([]*os.Process, members)}, program, nil}
 	for range members {
 		r.endpoints, r.folders = append(r.endpoints, freePort(t)), append(r.folders, t.TempDir())
@@ -289,9 +283,7 @@ func (r *replicas) start(t *testing.T, i int) {
 
 func (r *replicas) kill(t *testing.T, i int) {
 	t.Helper()
-	if err := r.processes[i].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.processes[i].Kill())
 	r.await(t, i, 0)
 }
 
@@ -319,14 +311,10 @@ func (r *replicas) flags(operation string, ack, from int) []string {
 func startMember(t *testing.T, command *exec.Cmd) *os.Process {
 	t.Helper()
 	output, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	t.Cleanup(func() {

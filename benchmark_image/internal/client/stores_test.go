@@ -191,9 +191,7 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for _, process := range s.processes[1:] {
-		if err := process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, process.Kill())
 	}
 	status, result, stderr := callJSON(t, nil, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s",
 		"--request-timeout=300ms", "--run-timeout=20s", "--endpoints="+s.endpoints[0])...)
@@ -237,9 +235,7 @@ func TestRevisionsOfZooKeeper(t *testing.T) {
 	status, result, stderr := callJSON(t, nil, append(s.flags(), "mixed", "--total=6000", "--clients=60", "--conns=9",
 		"--key-space-size=300", "--key-size=4", "--val-size=60", "--verify", "--history", "--history-file="+path)...)
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	highest := make(map[string]int64)
 	if _, err = history.Read(file, func(o history.Operation) {
@@ -377,9 +373,7 @@ func throughGRPCGo(t *testing.T, args ...string) (result *report.Result) {
 		return nil
 	})
 	root.SetArgs(args)
-	if err := root.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.Execute())
 	return result
 }
 
@@ -391,17 +385,13 @@ const again = "again/"
 func contents(t *testing.T, endpoint string) string {
 	t.Helper()
 	connection, err := grpcref.Dial(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer connection.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
 	all, err := etcdserverpb.NewKVClient(connection).Range(ctx,
 		&etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b strings.Builder
 	fmt.Fprintf(&b, "revision %d, %d keys\n", all.Header.Revision, all.Count)
 	for _, kv := range all.Kvs {

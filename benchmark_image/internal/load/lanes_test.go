@@ -46,44 +46,6 @@ func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 	}
 }
 
-// TestFewerClientsThanMembers: each serves all members then.
-func TestFewerClientsThanMembers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		o := options(30, 2).in(w)
-		o.Members, o.Pacer = 3, NewOpenLoop(Constant(1000), 30, 0, 30)
-		var byClient [2][3]int
-		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
-			byClient[client][r.Number%3]++
-			w.Await(2 * time.Millisecond)
-			return 0, nil
-		}))
-		if want := [2][3]int{{5, 5, 5}, {5, 5, 5}}; byClient != want || result.Due != 30 || !result.Records[29].OK() {
-			t.Errorf("the clients sent %v; %d due, the last one %+v", byClient, result.Due, result.Records[29])
-		}
-	})
-}
-
-// TestTheAlarmGoesOffEarlierWhenItMust: the client of a member that was slow becomes free while the others wait for
-// later requests than its next one.
-func TestTheAlarmGoesOffEarlierWhenItMust(t *testing.T) {
-	const interval = 100 * time.Millisecond
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		o := options(6, 3).in(w)
-		o.Members, o.Pacer = 3, NewOpenLoop(Constant(float64(time.Second/interval)), 6, 0, 6)
-		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-			if r.Number == 0 {
-				w.Await(5 * interval / 2) // request 3 is due 50 ms later, requests 4 and 5 after that
-			}
-			return 0, nil
-		}))
-		for i, record := range result.Records {
-			if record.Lag() != 0 {
-				t.Errorf("request %d starts %v late", i, record.Lag())
-			}
-		}
-	})
-}
-
 // TestRequestsWithoutAFreeClientWereDue pauses all clients shortly before the end, as a lost connection does: when they
 // come back the time is over.
 func TestRequestsWithoutAFreeClientWereDue(t *testing.T) {

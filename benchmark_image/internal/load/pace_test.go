@@ -190,27 +190,6 @@ func TestDueAgreesWithPace(t *testing.T) {
 	}
 }
 
-func TestAClosedLoopOfADurationEnds(t *testing.T) {
-	const ms = time.Millisecond
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		o := options(1_000_000, 2).in(w)
-		o.Pacer = ClosedLoop{Total: 1_000_000, Duration: 30 * ms}
-		result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
-			w.Await(7 * ms)
-			return 0, nil
-		}))
-		last := time.Duration(0)
-		for _, record := range result.Records {
-			if record.Done() {
-				last = max(last, record.Start)
-			}
-		}
-		if last != 28*ms || result.Took != 35*ms || result.Reason != "" {
-			t.Errorf("the last request started at %v, the run took %v, reason %q", last, result.Took, result.Reason)
-		}
-	})
-}
-
 // manyPerGoroutine serves all clients from one goroutine, as a transport that owns its connections does. The function
 // is called for each request before it is done.
 type manyPerGoroutine struct {

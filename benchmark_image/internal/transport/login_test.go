@@ -84,9 +84,7 @@ func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *worldtest.World) {
 			cluster, users := guarded(w, 1)
 			transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			change(users)
 			result := load.NewRun(puts(w, 50, 5)).Attack(t.Context(), transport)
 			for text, n := range result.Errors {
@@ -114,9 +112,7 @@ func TestATokenThatExpiresIsRenewed(t *testing.T) {
 				m.Settings = []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: streams}}
 			}
 			transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 3})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			const total, expiries = 3000, 10
 			for n := range expiries {
 				w.After(time.Duration(n+1)*100*time.Millisecond, users.Expire)

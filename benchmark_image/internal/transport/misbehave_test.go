@@ -279,9 +279,7 @@ func (c misbehaviour) check(t *testing.T, w *worldtest.World, protocol store.Pro
 	endpoint := w.Serve(c.serve)
 	transport, err := openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 2,
 		DialTimeout: 600 * time.Millisecond, RequestTimeout: answersLate, LostTimeout: 600 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const total = 200
 	o := puts(w, total, cmp.Or(c.clients, 8))
 	o.Stall = 3 * answersLate

@@ -109,9 +109,7 @@ func TestHTTPRequestsDoNotAllocate(t *testing.T) {
 	for name, protocol := range map[string]store.Protocol{"consul": consul.Protocol{}, "http": service} {
 		transport, err := Open(t.Context(), protocol, Options{Endpoints: []string{endpoint}, Conns: 4,
 			DialTimeout: time.Minute, RequestTimeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		const total = 50_000
 		reads := puts(nil, total, 40)
 		reads.Targeter = &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 0), Verify: value}
@@ -219,9 +217,7 @@ func TestAgainstGRPCGo(t *testing.T) {
 				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute,
 					RequestTimeout: time.Minute}
 				transport, err := Open(t.Context(), protocol, o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer transport.Close()
 				values, order := keys.NewValues(c.valSize, 0), keys.NewOrder(c.total, true, 0)
 				for _, targeter := range []load.Targeter{
@@ -326,9 +322,7 @@ func TestALeaderElsewhereIsReachedOverTLS(t *testing.T) {
 	o := Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 10 * time.Second,
 		RequestTimeout: time.Second}
 	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(authority, authority)}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer transport.Close()
 	if result := load.NewRun(puts(nil, 20, 2)).Attack(t.Context(),
 		transport); result.Failed != 0 || cluster.Members[2].Requests.Load() != 20 {
@@ -353,9 +347,7 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: time.Minute,
 		RequestTimeout: time.Second}
 	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(good, good)}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer transport.Close()
 	renewed.Store(&cluster.Members[1].Endpoint)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -26,13 +26,19 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
+// must ends a test in which what prepares it fails.
+func must(t testing.TB, problems ...error) {
+	t.Helper()
+	if err := errors.Join(problems...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // openFor opens connections in a world; nil: the real one.
 func openFor(t testing.TB, w *worldtest.World, o Options) *Transport {
 	t.Helper()
 	transport, err := openWith(t, w, etcd.Protocol{}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return transport
 }
 
@@ -302,7 +308,7 @@ func TestTheLeaderMovesAway(t *testing.T) {
 	})
 }
 
-// busyTargeter needs the processor for as long as it says for each request.
+// busyTargeter needs the core for as long as it says for each request.
 type busyTargeter struct {
 	load.Targeter
 	w    *worldtest.World
@@ -314,8 +320,8 @@ func (b busyTargeter) Target(r *load.Request) {
 	b.Targeter.Target(r)
 }
 
-// TestALoopThatHasTooMuchToDoShowsIt: the member answers as fast as requests come, which is at a quarter of the rate.
-func TestALoopThatHasTooMuchToDoShowsIt(t *testing.T) {
+// TestALoopThatHasTooMuchToDoReportsIt: the member answers as fast as requests come, which is at a quarter of the rate.
+func TestALoopThatHasTooMuchToDoReportsIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 4})
@@ -363,9 +369,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 			listener.Drop(true)
 			w.After(time.Millisecond, func() { c.then(listener) })
 			l, err := newLoop(w, etcd.Protocol{}, nil, 10*time.Second, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer l.close()
 			member := l.newConn(cluster.Members[0].Endpoint)
 			l.connectAll([]*conn{member})
@@ -401,9 +405,7 @@ func TestEveryConnectionIsPermitted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		_, port, err := net.SplitHostPort(cluster.Members[0].Endpoint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		endpoints := append([]string{"localhost:" + port}, cluster.Endpoints()[1:]...)
 		var judged atomic.Int64
 		permit := func(endpoint string, address netip.AddrPort) error {
@@ -524,9 +526,7 @@ func TestZooKeeper(t *testing.T) {
 		values, order := keys.NewValues(40_000, 0), keys.NewOrder(total, true, 0)
 		for run := range 2 {
 			transport, err := openWith(t, w, zookeeper.New(""), Options{Endpoints: cluster.Endpoints(), Conns: 6})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i, targeter := range []load.Targeter{
 				&load.Puts{KeySize: 4, Order: order, Values: values},
 				&load.Puts{KeySize: 4, Order: order, Values: values, Txn: true},
@@ -560,9 +560,7 @@ func TestSessionsLive(t *testing.T) {
 		cluster.Timeout = 300
 		member := cluster.Members[0]
 		transport, err := openWith(t, w, zookeeper.New(""), Options{Endpoints: cluster.Endpoints(), Conns: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.Until(func() bool { return member.Pings.Load() >= 30 })
 		result := load.NewRun(puts(w, 10, 3)).Attack(t.Context(), transport)
 		if result.Failed > 0 || member.Sessions.Load() != 3 {
@@ -643,9 +641,7 @@ func TestAnAcknowledgementLeavesWithTheNextRequest(t *testing.T) {
 				})(c)
 			})
 			transport, err := openWith(t, w, protocol, Options{Endpoints: []string{endpoint}, Conns: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// One was the question who leads.
 			if result := load.NewRun(puts(w, total-1, 1)).Attack(t.Context(), transport); result.Failed != 0 {
 				t.Errorf("failed: %v", result.Errors)

@@ -617,7 +617,9 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 		}
 	}
 	stopped := s.stoppedAt(start)
-	switch {
+	switch d := s.duration(); {
+	case d > 0 && record.Start >= d:
+		s.problem("request %d starts at %v, after the end of %v", i, record.Start, d)
 	case record.Lag() < 0:
 		s.problem("request %d was sent %v before its intended start", i, -record.Lag())
 	case record.Waited() && !s.happens(start, actual):
