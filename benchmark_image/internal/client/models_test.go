@@ -27,7 +27,7 @@ func configured(t *testing.T, result report.Result) *spec.Spec {
 	return s
 }
 
-func TestAnOverloadedOpenLoopSaysSo(t *testing.T) {
+func TestAnOverloadedOpenLoopReportsIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		cluster.Members[0].Hang()
@@ -67,7 +67,7 @@ func TestRequestsThatHangAtTheEndAreInTheText(t *testing.T) {
 	})
 }
 
-func TestAWarmupThatFailsSaysSo(t *testing.T) {
+func TestAWarmupThatFailsIsReported(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
 		succeed(t, w, "put", "--total=20", "--key-size=2", endpointsOf(cluster))

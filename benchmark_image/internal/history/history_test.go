@@ -105,7 +105,7 @@ func TestWhatIsNoHistoryIsRefused(t *testing.T) {
 	}
 }
 
-func TestAStoresHistoryIsWholeIfItSaysSo(t *testing.T) {
+func TestAStoresHistoryIsWholeIfMarkedSo(t *testing.T) {
 	const event = `{"revision":7,"key":"p/0001","value":"abc"}` + "\n"
 	events := []Event{{Revision: 7, Key: "p/0001", Value: "abc"}}
 	for text, want := range map[string]Log{

@@ -136,7 +136,7 @@ type Conn struct {
 	queued            bool
 }
 
-// connect begins a connection; nil: nobody is there.
+// connect begins a connection; nil: no process listens there.
 func (w *World) connect(to netip.AddrPort, silence time.Duration) *Conn {
 	client := &Conn{w: w, inside: true, silence: silence}
 	w.all = append(w.all, client)
