@@ -286,7 +286,8 @@ func TestSpans(t *testing.T) {
 func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)
-		refusing := w.Refusing()
+		refusing, hangs := w.Refusing(), etcdtest.Simulate(w, 1, nil).Members[0]
+		hangs.Hang()
 		for _, c := range []struct{ args, problem string }{
 			{"range k --require-found --total 3 --endpoints " + cluster.Members[0].Endpoint,
 				"3 of 3 requests failed (3 times: no key found)"},
@@ -295,6 +296,8 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 			{"put --total 3 --dial-timeout 100ms --endpoints " + w.Listen(nil).Endpoint, "does not speak HTTP/2"},
 			{"put --total 30 --conns 2 --dial-timeout 100ms --endpoints " + cluster.Members[0].Endpoint + "," + refusing,
 				"not every member could be reached"},
+			{"put --run-timeout 200ms --dial-timeout 1s --endpoints " + hangs.Endpoint,
+				"the run timeout of 200ms was reached"},
 		} {
 			status, result, stderr := callJSON(t, w, strings.Fields(c.args)...)
 			if status != ExitFailed || !strings.Contains(stderr, c.problem) || !strings.Contains(result.Problem(), c.problem) {

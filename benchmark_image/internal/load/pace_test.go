@@ -262,6 +262,33 @@ func TestWhoMadeARequestLate(t *testing.T) {
 	}
 }
 
+// TestAnOpenLoopThatIsEndedEarly: the requests that clients wait for are neither waited for nor sent.
+func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		ctx, cancel := w.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		o := options(10, 30).in(w)
+		o.Pacer = NewOpenLoop(Constant(0.001), 10, 0, 10)
+		if result := NewRun(o).Attack(ctx, manyPerGoroutine{w: w}); !result.Records[0].OK() || result.Due != 1 ||
+			result.Took != 30*time.Millisecond {
+			t.Errorf("%+v", result)
+		}
+	})
+}
+
+// TestClientsThatWaitOneAfterTheOther has a queue that is never empty, of which the beginning is dropped at times.
+func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		o := options(2500, 30).in(w)
+		o.Pacer = NewOpenLoop(Constant(5000), 2500, 0, 2500)
+		for i, record := range NewRun(o).Attack(t.Context(), manyPerGoroutine{w: w}).Records {
+			if !record.OK() || record.Lag() != 0 {
+				t.Errorf("request %d: %+v", i, record)
+			}
+		}
+	})
+}
+
 func TestChecksOfCounts(t *testing.T) {
 	get := Request{Kind: Range, Key: []byte("k")}
 	with := func(change func(*Request)) Request {

@@ -214,12 +214,14 @@ func TestRecordsKeepTheirFields(t *testing.T) {
 	}
 }
 
-// TestASinkGetsEveryOutcomeInOrder has many goroutines that end requests at the same time.
+// TestASinkGetsEveryOutcomeInOrder has many goroutines that end requests at the same time, by the real alarm.
 func TestASinkGetsEveryOutcomeInOrder(t *testing.T) {
-	const total = 5000
-	o := options(total, 50)
+	const warm, total, starts = 100, 5000, Constant(100_000)
+	o := options(warm+total, 50)
 	sink := &ordered{seen: make(map[int]bool)}
-	o.Sink = sink
+	o.Sink, o.Total = sink, total
+	o.Warmup = &Warmup{Pacer: OpenLoop{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)}
+	o.Pacer = NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total)
 	result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
 	if len(sink.seen) != total || sink.disorder > 0 || result.Records != nil {
 		t.Errorf("%d outcomes of %d, %d out of order; %d kept", len(sink.seen), total, sink.disorder, len(result.Records))

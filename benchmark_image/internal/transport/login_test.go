@@ -45,6 +45,8 @@ func TestUsersWhoAreRefused(t *testing.T) {
 			{cluster.Endpoints(), "wrong", true, wrong},
 			{open.Endpoints(), "secret", false, "Unimplemented"},
 			{[]string{w.Refusing()}, "secret", false, "no member could be reached to log in"},
+			{[]string{w.Serve(etcdtest.RawRequests(refuses("14", "etcdserver: no leader")))}, "secret", false,
+				"Unavailable: etcdserver: no leader"},
 			{denied.Endpoints(), "secret", false, `the user may not write "key", so nothing of the load was sent: ` +
 				denied.Members[0].Endpoint + ": PermissionDenied: etcdserver: permission denied"},
 		} {

@@ -539,6 +539,11 @@ func TestZooKeeper(t *testing.T) {
 					t.Errorf("run %d, load %d: %v, %d second tries", run, i, result.Errors, result.Second)
 				}
 			}
+			o := puts(w, 10, 1)
+			o.Targeter = &load.Puts{Prefix: "none", KeySize: 4, Order: order, Values: values, Txn: true}
+			if result := load.NewRun(o).Attack(t.Context(), transport); result.Errors[load.ErrCompareFailed.Error()] != 10 {
+				t.Errorf("transactions on nothing: %v", result.Errors)
+			}
 			if got := len(cluster.Paths()); got != total || transport.Leader() != cluster.Members[1].Endpoint {
 				t.Errorf("%d znodes, leader %q", got, transport.Leader())
 			}
