@@ -267,7 +267,7 @@ CASES: dict[str, tuple[RunFacts, ScenarioOutcome, dict[str, str]]] = {
     "a write that was not run": (ZOOKEEPER, outcome(WRITE), {"SecondTries": "-"}),
     "a store without second tries": (FACTS, outcome(WRITE, closed_loop()), {"SecondTries": "-"}),
     "one key": (FACTS, outcome(replace(READ, span=ONE_KEY)), {"ReadSpan": "1 key", "ReadAnswer": "values"}),
-    "keys": reads(("100 keys", "10", "values"), keys=100, limit=10),
+    "keys": reads(("2 keys", "10", "values"), keys=2, limit=10),
     "a prefix": reads(("prefix d/0", "-", "keys"), prefix="d/0", answer="keys"),
     "a range": reads(("a to b", "7", "count"), start="a", end="b", limit=7, answer="count"),
     **{

@@ -73,6 +73,13 @@ def test_a_load_that_ended_early_or_had_few_answers_is_not_certain() -> None:
     assert of_load(ok=20) == [] == list(load_findings(None))
 
 
+def test_many_short_pauses_of_the_generator_count_together() -> None:
+    """A pause of 0.1 s is no long one by itself."""
+    (found,) = load_findings(LoadResult.from_json(closed_loop(total_s=10.0, pauses=2, pause_s=0.1, paused_s=9.0)))
+    assert (found.kind, found.effect, found.value) == ("generator_paused", "invalid", 9 * S)
+    assert "stood still 2 times, for 9.00 s in all" in found.text
+
+
 @pytest.mark.parametrize(("late", "effect"), [(1, "told"), (10, "told"), (11, "invalid")])
 def test_a_few_late_requests_of_many_do_not_make_the_figures_the_generators(late: int, effect: Effect) -> None:
     behind = {"fell_behind": True, "late": late, "generator_late": late, "unsent": 0, "worst_lag_s": 0.02}
@@ -233,7 +240,7 @@ def test_an_open_loop_wakes_often_and_its_waits_count_as_part_of_a_latency(
 def test_nothing_is_said_of_what_nobody_measured() -> None:
     assert list(machine_findings(None, None, TWO_CORES)) == []
     assert list(machine_findings(Usage(0, CALM), None, TWO_CORES)) == []
-    assert list(store_findings(None)) == []
+    assert list(store_findings(None)) == [] == of_machine(load=closed_loop(total_s=0.0))
 
 
 # --- the members ------------------------------------------------------------------------------------------------------
