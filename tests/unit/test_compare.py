@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -79,17 +80,17 @@ def compared(tmp_path: Path, a: Sequence[dict[str, str]], b: Sequence[dict[str, 
     return compare(table(tmp_path / "a.csv", a), table(tmp_path / "b.csv", b), figures)
 
 
-def slower(values: Sequence[float], factor: float) -> list[float]:
+def scaled(values: Sequence[float], factor: float) -> list[float]:
     return [factor * value for value in values]
 
 
 @pytest.mark.parametrize(
     ("b", "figure", "verdict", "words"),
     [
-        (slower(EVEN, 0.9), "Requests/sec", "slower", "B 8.2 to 12 % slower"),
-        (slower(EVEN, 1.2), "Requests/sec", "faster", "% faster"),
-        (slower(EVEN, 0.8), "50%", "slower", "% slower"),
-        (slower(EVEN, 1.2), "50%", "faster", "% faster"),
+        (scaled(EVEN, 0.9), "Requests/sec", "slower", "B 8.2 to 12 % slower"),
+        (scaled(EVEN, 1.2), "Requests/sec", "faster", "% faster"),
+        (scaled(EVEN, 0.8), "50%", "slower", "% slower"),
+        (scaled(EVEN, 1.2), "50%", "faster", "% faster"),
     ],
 )
 def test_more_requests_and_less_time_are_faster(
@@ -111,7 +112,7 @@ def test_scenarios_with_a_rate_are_compared_by_their_median(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("a", "b", "words"),
     [
-        (EVEN[:3], slower(EVEN[:3], 2), "3 against 3 repetitions can at best reach p = 0.1; 4 each are needed"),
+        (EVEN[:3], scaled(EVEN[:3], 2), "3 against 3 repetitions can at best reach p = 0.1; 4 each are needed"),
         ([1.0] * 8, [1.0] * 8, "8 against 8 repetitions with equal values can at best reach p = 1"),
     ],
 )
@@ -125,7 +126,7 @@ def test_too_few_repetitions_cannot_tell_and_say_what_it_takes(
 @pytest.mark.parametrize(("repetitions", "verdict"), [(5, "cannot tell"), (6, "slower")])
 def test_eighteen_cells_need_six_repetitions_each(tmp_path: Path, repetitions: int, verdict: str) -> None:
     values = EVEN[:repetitions]
-    found = compared(tmp_path, rows(values, "1", 18), rows([value / 2 for value in values], "2", 18))
+    found = compared(tmp_path, rows(values, "1", 18), rows(scaled(values, 0.5), "2", 18))
     assert [cell.verdict for cell in found.cells] == [verdict] * 18
     assert {cell.needed for cell in found.cells} == {6}
     same = compared(tmp_path / "same", *(rows(values, name, 18) for name in "12"))
@@ -157,19 +158,37 @@ def test_rows_of_one_cluster_are_one_repetition_their_median(tmp_path: Path) -> 
     assert more.cells[0].repetitions == (2, 6)
 
 
+DOUBTFUL = [*rows([50.0], "9", Valid="no"), *rows([50.0], "9", Valid="unknown"), *rows([50.0], "9", Error="no leader")]
+DELAYS = [row for delay in "13" for row in rows(EVEN, delay, LinkDelay_ms=delay, ConfigHash=delay)]
+HIDDEN = [row | {"LinkDelay_ms": "3"} for row in DELAYS]
+READS = rows(EVEN, "2", Scenario="r", TestType="read")
+FOURTH = {"LinkDelay_ms": "4", "ConfigHash": "4"}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        (rows(EVEN, "1"), DOUBTFUL, "B has no row that can be compared: 1 failed, 1 not valid, 1 of unknown"),
+        ([], rows(EVEN, "1"), "A has no row that can be compared: it has no rows"),
+        (DELAYS, rows(EVEN, "9", **FOURTH), r"A has rows of several experiments .*\(LinkDelay_ms: 1, 3\)"),
+        (
+            rows(EVEN, "9", **FOURTH | {"LinkDelay_ms": "3"}),
+            HIDDEN,
+            r"B has rows of several experiments .*\(ConfigHash: 1, 3\)",
+        ),
+        (rows(EVEN, "1"), READS, r"(?s)no scenario of A is in B.*Scenario: A has w, B has r"),
+    ],
+    ids=["no valid row", "no row", "several experiments of A", "several of B", "a write and a read"],
+)
+def test_what_has_no_counterpart_is_refused(tmp_path: Path, a: Any, b: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        compared(tmp_path, a, b)
+
+
 def test_rows_that_are_not_certainly_valid_are_never_mixed_in(tmp_path: Path) -> None:
-    doubtful = [
-        *rows([50.0], "9", Valid="no"),
-        *rows([50.0], "9", Valid="unknown"),
-        *rows([50.0], "9", Valid="-", Error="no leader"),
-    ]
-    found = compared(tmp_path, rows(EVEN, "1") + doubtful, rows(EVEN, "2"))
+    found = compared(tmp_path, rows(EVEN, "1") + DOUBTFUL, rows(EVEN, "2"))
     assert found.cells[0].repetitions == (6, 6)
     assert found.left_out == ({"failed": 1, "not valid": 1, "of unknown validity": 1}, {})
-    with pytest.raises(UsageError, match="B has no row that can be compared: 1 failed, 1 not valid, 1 of unknown"):
-        compared(tmp_path / "none", rows(EVEN, "1"), doubtful)
-    with pytest.raises(UsageError, match="A has no row that can be compared: it has no rows"):
-        compared(tmp_path / "empty", [], rows(EVEN, "1"))
 
 
 def test_what_differs_as_a_whole_is_compared_and_named(tmp_path: Path) -> None:
@@ -194,21 +213,6 @@ def test_axes_of_both_sides_are_matched_value_by_value(tmp_path: Path) -> None:
     assert found.differs == (("StoreVersion", "3.5", "3.6"),)
 
 
-def test_several_experiments_that_have_no_counterpart_are_refused(tmp_path: Path) -> None:
-    a = [row for delay in "13" for row in rows(EVEN, delay, LinkDelay_ms=delay, ConfigHash=delay)]
-    b = rows(EVEN, "9", LinkDelay_ms="4", ConfigHash="4")
-    with pytest.raises(UsageError, match=r"A has rows of several experiments .*\(LinkDelay_ms: 1, 3\)"):
-        compared(tmp_path, a, b)
-    with pytest.raises(UsageError, match=r"B has rows of several experiments .*\(ConfigHash: 1, 3\)"):
-        hidden = [row | {"LinkDelay_ms": "3"} for row in a]
-        compared(tmp_path / "hidden", [row | {"LinkDelay_ms": "3"} for row in b], hidden)
-
-
-def test_a_write_is_never_matched_with_a_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"(?s)no scenario of A is in B.*Scenario: A has w, B has r"):
-        compared(tmp_path, rows(EVEN, "1"), rows(EVEN, "2", Scenario="r", TestType="read"))
-
-
 def test_figures_that_are_missing_or_make_no_ratio_are_no_repetitions(tmp_path: Path) -> None:
     odd = [row | {"Requests/sec": value} for row, value in zip(rows(EVEN, "1"), ("-", "0", "inf", "-1"), strict=False)]
     found = compared(tmp_path, odd, rows(EVEN, "2"))
@@ -220,7 +224,7 @@ def test_figures_that_are_missing_or_make_no_ratio_are_no_repetitions(tmp_path: 
 def test_rows_that_a_has_too_are_not_compared_with_themselves(tmp_path: Path) -> None:
     """A copy of OUT against OUT after one more run, which appends to it."""
     before = rows(EVEN, "1", Commit="x")
-    after = before + rows([0.5 * value for value in EVEN], "2", Commit="y")
+    after = before + rows(scaled(EVEN, 0.5), "2", Commit="y")
     a, b = write(tmp_path / "before.csv", before), write(tmp_path / "out.csv", after)
     found = compare(load(a), load(b))
     assert [(cell.verdict, cell.repetitions) for cell in found.cells] == [("slower", (6, 6))]
@@ -349,7 +353,7 @@ def test_words_of_intervals_that_reach_beyond_no_difference() -> None:
 
 def test_the_command_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None:
     a = write(tmp_path / "a.csv", rows(EVEN, "1", 18, LinkDelay_ms="3"))
-    b = write(tmp_path / "b.csv", rows([0.9 * value for value in EVEN], "2", 18, LinkDelay_ms="4"))
+    b = write(tmp_path / "b.csv", rows(scaled(EVEN, 0.9), "2", 18, LinkDelay_ms="4"))
     c = write(tmp_path / "c.csv", rows([*EVEN[:4], 1.3], "2", 18, LinkDelay_ms="3", Scenario="x" * 60))
     shown = run(a, b)
     assert shown.exit_code == 0 and "LinkDelay_ms: 3 in A, 4 in B" in shown.output
@@ -390,7 +394,7 @@ def test_json_and_csv_have_every_cell_and_replace_nothing_else(tmp_path: Path) -
 )
 def test_the_exit_status_for_ci(tmp_path: Path, factor: float, repetitions: int, code: int) -> None:
     a = write(tmp_path / "a.csv", rows(EVEN[:repetitions], "1"))
-    b = write(tmp_path / "b.csv", rows(slower(EVEN[:repetitions], factor), "2"))
+    b = write(tmp_path / "b.csv", rows(scaled(EVEN[:repetitions], factor), "2"))
     assert status(a, b, "--fail-if-slower", "5%", "--figure", "Requests/sec", "--figure", "p50") == code
 
 
