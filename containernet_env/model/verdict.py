@@ -1,7 +1,7 @@
 """The verdict on a scenario's figures: are they those of the store under what was configured?
 
 It follows from the findings alone. ``RULES`` has for each kind of finding what it does to the figures and why;
-docs/fidelity.md has the table as text, between its markers; a test writes it with UPDATE_GOLDEN=1.
+docs/fidelity.md has the table as text, between its markers; `pytest tests/unit --snapshot-update` writes it.
 """
 
 from __future__ import annotations
