@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
-Place = tuple[str | int, ...]
-
-
-class Token(str):
-    """JSON text that stands for a value, whether it is JSON or not."""
-
-
-class Members(list[tuple[str, Any]]):
-    """The members of an object, of which a key may be there twice."""
-
+Span = tuple[int, int]
 
 ODD = (
     *("null", "true", "false", "NaN", "Infinity", "-Infinity", "nan", "undefined", "", "'x'", "0x10", "01", "+1", ".5"),
@@ -40,21 +31,14 @@ _BYTES = (
 
 # Strategies that are the same each time are made once: hypothesis examines each new one.
 _LEAVES = st.one_of(
-    st.sampled_from(ODD).map(Token),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=20),
-    st.integers(0, 10**12).map(lambda number: f"{number / 1000}ms"),
+    st.integers() | st.floats() | st.text(max_size=20), st.integers(0, 10**12).map(lambda number: f"{number / 1000}ms")
 )
-
-
-def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-
-
-_ODD_VALUES: st.SearchStrategy[Any] = st.one_of(_LEAVES, st.recursive(_LEAVES, _containers, max_leaves=6))
-_OTHER_KEYS = st.text(max_size=8)
-_KINDS = st.sampled_from(("replace", "replace", "move", "leave out", "repeat", "rename", "wrap"))
+_CONTAINERS = st.recursive(
+    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+)
+ODD_TEXTS = st.sampled_from(ODD) | (_LEAVES | _CONTAINERS).map(json.dumps)
+"""JSON text that few places of a file take, whether it is JSON or not."""
+_KINDS = st.sampled_from(("replace", "replace", "move", "leave out", "repeat", "wrap", "wrap in an object"))
 _SPOILT = st.sampled_from(("put in", "put in", "cut off", "leave out", "repeat", "first", "encode"))
 _SAMPLED_BYTES = st.sampled_from(_BYTES)
 _PUT_IN = _SAMPLED_BYTES | st.binary(max_size=4)
@@ -62,102 +46,57 @@ _ENCODINGS = st.sampled_from(("utf-16", "utf-32", "utf-8-sig"))
 _MOST_SPOILT = st.sampled_from((0, 0, 0, 2))
 
 
-def json_text(value: Any) -> str:
-    """The JSON text of a value in which tokens and members may stand."""
-    if isinstance(value, Token):
-        return str(value)
-    if isinstance(value, Members | dict):
-        pairs = value.items() if isinstance(value, dict) else value
-        return "{" + ", ".join(f"{json.dumps(key)}: {json_text(item)}" for key, item in pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(json_text(item) for item in value) + "]"
-    return json.dumps(value)
-
-
-def odd_values() -> st.SearchStrategy[Any]:
-    """Values that few places of a file take."""
-    return _ODD_VALUES
-
-
-def places(value: Any, place: Place = ()) -> Iterator[Place]:
-    """Every place of a value, its own first."""
-    yield place
-    for step, item in _items(value):
-        yield from places(item, (*place, step))
-
-
-def _items(value: Any) -> Iterator[tuple[str | int, Any]]:
+def json_text(value: Any, spans: list[Span], at: int = 0) -> str:
+    """The JSON text of a value; ``spans`` gets where each value, key and member begins and ends in it."""
     if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, list) and not isinstance(value, Members):
-        yield from enumerate(value)
+        text = "{"
+        for key, item in value.items():
+            text += ", " if len(text) > 1 else ""
+            begin, name = at + len(text), json.dumps(key)
+            text += f"{name}: "
+            text += json_text(item, spans, at + len(text))
+            spans += [(begin, begin + len(name)), (begin, at + len(text))]
+        text += "}"
+    elif isinstance(value, list):
+        text = "["
+        for item in value:
+            text += ", " if len(text) > 1 else ""
+            text += json_text(item, spans, at + len(text))
+        text += "]"
+    else:
+        text = json.dumps(value)
+    spans.append((at, at + len(text)))
+    return text
 
 
 @st.composite
-def changed(draw: st.DrawFn, bases: Sequence[Any], most: int = 3) -> Any:
-    """One of the bases with up to so many changes: values replaced, moved, left out, given twice, under other keys."""
-    value = draw(st.sampled_from(bases))
-    for _ in range(draw(st.integers(0, most))):
-        value = _change(draw, value, value)
-    return value
-
-
-def _change(draw: st.DrawFn, value: Any, whole: Any) -> Any:
-    place = draw(st.sampled_from(list(places(value))))
-    kind = draw(_KINDS)
-    if not place or kind in ("replace", "move", "wrap"):
+def changed(draw: st.DrawFn, bases: Sequence[Any], most: int = 3) -> str:
+    """The text of one of the bases with up to so many values, keys or members replaced, moved, left out or repeated."""
+    spans: list[Span] = []
+    text = json_text(draw(st.sampled_from(bases)), spans)
+    places = st.integers(0, len(spans) - 1).map(spans.__getitem__)
+    begun = len(text)
+    for begin, end in sorted(draw(st.lists(places, max_size=most)), reverse=True):
+        if end > begun:
+            continue  # in or around what was changed already
+        begun = begin
+        head, old, tail = text[:begin], text[begin:end], text[end:]
+        kind = draw(_KINDS)
+        if kind == "leave out":
+            head, tail = (head, tail[2:]) if tail.startswith(", ") else (head.removesuffix(", "), tail)
         if kind == "move":
-            new = _at(whole, draw(st.sampled_from(list(places(whole)))))
-        elif kind == "wrap":
-            new = draw(st.sampled_from(([_at(value, place)], {"x": _at(value, place)})))
+            other = draw(places)
+            new = text[other[0] : other[1]]
         else:
-            new = draw(odd_values())
-        return _with(value, place, lambda items, step: _put(items, step, new)) if place else new
-    if kind == "rename":
-        keys = [step for other in places(whole) for step in other[-1:] if isinstance(step, str)]
-        key = draw(st.sampled_from(sorted(set(keys))) | _OTHER_KEYS) if keys else draw(_OTHER_KEYS)
-        return _with(value, place, lambda items, step: _renamed(items, step, key))
-    if kind == "repeat":
-        again = draw(st.just(_at(value, place)) | odd_values())
-        return _with(value, place, lambda items, step: _repeated(items, step, again))
-    return _with(value, place, _without)
-
-
-def _at(value: Any, place: Place) -> Any:
-    for step in place:
-        value = value[step]
-    return value
-
-
-def _with(value: Any, place: Place, change: Any) -> Any:
-    """A copy of the value in which the container of a place was changed."""
-    if len(place) == 1:
-        return change(value, place[0])
-    return _put(value, place[0], _with(value[place[0]], place[1:], change))
-
-
-def _put(items: Any, step: Any, new: Any) -> Any:
-    if isinstance(items, dict):
-        return {key: new if key == step else item for key, item in items.items()}
-    return [new if index == step else item for index, item in enumerate(items)]
-
-
-def _without(items: Any, step: Any) -> Any:
-    if isinstance(items, dict):
-        return {key: item for key, item in items.items() if key != step}
-    return [item for index, item in enumerate(items) if index != step]
-
-
-def _renamed(items: Any, step: Any, name: str) -> Any:
-    if isinstance(items, dict):
-        return {name if key == step else key: item for key, item in items.items()}
-    return [{name: item} if index == step else item for index, item in enumerate(items)]
-
-
-def _repeated(items: Any, step: Any, again: Any) -> Any:
-    if isinstance(items, dict):
-        return Members([*items.items(), (step, again)])
-    return [*items, again]
+            made = {
+                "leave out": "",
+                "repeat": f"{old}, {old}",
+                "wrap": f"[{old}]",
+                "wrap in an object": f'{{"x": {old}}}',
+            }
+            new = made[kind] if kind in made else draw(ODD_TEXTS)
+        text = head + new + tail
+    return text
 
 
 @st.composite
@@ -184,5 +123,5 @@ def spoilt(draw: st.DrawFn, text: bytes, most: int = 2) -> bytes:
 @st.composite
 def json_files(draw: st.DrawFn, bases: Sequence[Any]) -> bytes:
     """The bytes of a file that holds one of the bases, changed and spoilt."""
-    text = json_text(draw(changed(bases)))
+    text = draw(changed(bases))
     return draw(spoilt(text.encode(errors="surrogatepass"), draw(_MOST_SPOILT)))

@@ -15,11 +15,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env import cli
 from containernet_env.base import assets
-from containernet_env.base.errors import UsageError
 from containernet_env.cli.files import CONFIG, SCENARIOS
 from containernet_env.config.reader import MAX_FILE_BYTES
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
-from containernet_env.results.csv_file import ResultsFile
 from containernet_env.runs import version
 from tests.unit.commands import answer
 
@@ -95,19 +93,11 @@ def test_a_good_file_may_have_any_name(folder: Path, name: bytes) -> None:
         )
 
 
-def test_rows_for_a_file_whose_name_is_too_long_are_refused(folder: Path) -> None:
-    with pytest.raises(UsageError, match="File name too long"):
-        ResultsFile(folder / LONG).open()
-
-
-def test_the_scenarios_of_many_repetitions_are_shown_once() -> None:
+def test_the_scenarios_of_many_repetitions_are_shown_once(folder: Path) -> None:
     """18,000 lines took 15 s."""
     said = answer("run", "3node-3ms", "--quick", "--dry-run", "--repeat", "100")
     assert said.count("write-leader-50x1x1-4B-64B") == 1 and "100 repetitions of these" in said
     assert "1800 scenarios from" in said
-
-
-def test_version_has_the_commit() -> None:
     assert answer("--version") == f"exit status 0\ncontainernet-env {version.text()}\n"
 
 
@@ -163,9 +153,9 @@ def test_configs_complete_by_name_where_there_is_no_file(folder: Path) -> None:
         assert completions(line) == [("file", line.split(" ")[-1])]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_a_script(shell: str) -> None:
-    found = get_completion_class(shell)
-    assert found is not None
+def test_each_shell_has_a_script() -> None:
     variables = {"complete_func": "f", "complete_var": COMPLETE, "prog_name": "containernet-env"}
-    assert COMPLETE in found(cli.group, {}, "containernet-env", COMPLETE).source_template % variables
+    for shell in ("bash", "zsh", "fish"):
+        found = get_completion_class(shell)
+        assert found is not None
+        assert COMPLETE in found(cli.group, {}, "containernet-env", COMPLETE).source_template % variables

@@ -84,24 +84,14 @@ def test_a_word_alone_is_no_service(tmp_path: Path) -> None:
     assert all(f'"{name}": ' in str(problem.allowed) for name in needed), problem.allowed
 
 
-@pytest.mark.parametrize("kind", ["write", "read"])
-def test_the_floor_is_the_clients_own_way(tmp_path: Path, kind: Any) -> None:
+@pytest.mark.parametrize(("kind", "consistency"), [("write", None), ("read", "l")])
+def test_the_floor_is_the_clients_own_way(tmp_path: Path, kind: Any, consistency: Any) -> None:
     plan = planned(tmp_path)
-    scenario = Scenario(
-        name="x",
-        type=kind,
-        total=10,
-        clients=1,
-        conns=1,
-        key_size=8,
-        val_size=64,
-        key_space=10,
-        target="http2",
-        consistency="l" if kind == "read" else None,
-    )
-    floor = Floor(plan.store, plan.topology, {f"http{number}": 10**9 for number in (1, 2, 3)})
-    least_s = floor.median_s(scenario, "http1", ["http1", "http2", "http3"])
-    assert least_s == pytest.approx(0.004, abs=1e-5)
+    sizes = {"total": 10, "clients": 1, "conns": 1, "key_size": 8, "val_size": 64, "key_space": 10}
+    scenario = Scenario(name="x", type=kind, target="http2", consistency=consistency, **sizes)  # type: ignore[arg-type]
+    names = ["http1", "http2", "http3"]
+    floor = Floor(plan.store, plan.topology, dict.fromkeys(names, 10**9))
+    assert floor.median_s(scenario, "http1", names) == pytest.approx(0.004, abs=1e-5)
 
 
 def places_of(found: list[Service]) -> list[MemberPlace]:

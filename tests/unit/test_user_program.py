@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
 import tarfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -37,13 +39,11 @@ def test_a_program_is_known_by_its_contents(program: Path, tmp_path: Path) -> No
     assert found.content() == program.read_bytes() and found.short == found.sha256[:12]
     moved = program.rename(tmp_path / "other")
     assert read_program(moved).sha256 == found.sha256
-    with moved.open("ab") as file:
-        file.write(b"more")
+    moved.write_bytes(moved.read_bytes() + b"more")
     assert read_program(moved).sha256 != found.sha256
-    with pytest.raises(MissingRequirementError, match="No such file"):
-        found.content()
-    with pytest.raises(MissingRequirementError, match="has changed since it was read"):
-        UserProgram(moved, found.sha256).content()
+    for path, words in ((program, "No such file"), (moved, "has changed since it was read")):
+        with pytest.raises(MissingRequirementError, match=words):
+            UserProgram(path, found.sha256).content()
 
 
 def changed(program: Path, place: int, byte: int) -> None:
@@ -93,16 +93,9 @@ def kind(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_program_that_is_missing_or_not_wanted_is_refused(
     program: Path, kind: str, store: Any, path: tuple[str, ...], got: str | None, allowed: str
 ) -> None:
-    if isinstance(store, str):
-        given: Any = store.replace("KIND", kind)
-    else:
-        given = {key: value.replace("KIND", kind) for key, value in store.items()}
-    (finding,) = store_findings({"store": given}, program.parent)
-    assert (finding.location, finding.got, finding.allowed) == (
-        path,
-        got and got.replace("KIND", kind),
-        allowed.replace("KIND", kind),
-    )
+    named = json.loads(json.dumps([store, got, allowed]).replace("KIND", kind))
+    (finding,) = store_findings({"store": named[0]}, program.parent)
+    assert [finding.location, finding.got, finding.allowed] == [path, *named[1:]]
 
 
 def test_a_path_is_relative_to_the_file_that_names_it(program: Path, kind: str) -> None:
@@ -126,13 +119,10 @@ def test_an_image_has_the_program_and_is_called_by_it(
 
     def build(client: Any, tag: str, build_context: Any, **more: Any) -> None:
         with build_context, tarfile.open(fileobj=build_context) as archive:
-            for entry in archive:
-                held = archive.extractfile(entry)
-                assert held is not None
-                found[entry.name] = held.read()
+            found.update({entry.name: cast(Any, archive.extractfile(entry)).read() for entry in archive})
 
     monkeypatch.setattr(image_build, "build", build)
-    monkeypatch.setattr(image_build, "patient_client", lambda: type("Client", (), {"close": lambda self: None})())
+    monkeypatch.setattr(image_build, "patient_client", lambda: SimpleNamespace(close=lambda: None))
     images.build(recipe, threading.Event(), tmp_path / "log")
     assert found[USER_PROGRAM] == program.read_bytes() and "Dockerfile" in found
     program.write_bytes(b"another one")
