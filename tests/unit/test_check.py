@@ -22,9 +22,8 @@ from containernet_env.plan.plan import PlanOptions
 from containernet_env.results import machine_costs
 from containernet_env.runs import machine
 from tests.unit.blocks import write
-from tests.unit.commands import answer
+from tests.unit.commands import answer, check_file
 from tests.unit.cost_samples import known
-from tests.unit.generated import check_file
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.json"))

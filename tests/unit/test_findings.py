@@ -28,7 +28,7 @@ from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.model.verdict import RULES, Verdict, as_markdown, verdict
 from tests.recorded import sabotaged
 from tests.unit.answers import DOCS, closed_loop, open_loop, without_answers
-from tests.unit.generated import check_block
+from tests.unit.commands import check_block
 
 S, MS = 10**9, 10**6
 WINDOW_NS = 10 * S

@@ -150,6 +150,8 @@ def test_a_place_where_no_file_can_be(tmp_path):
         assert re.match(f"cannot write results to .*{words}", refused(out))
     preflight.check(plan_of(), tmp_path / "a" / "b" / "out.csv")
     assert not (tmp_path / "a").exists(), "directories are left to the run"
+    with pytest.raises(UsageError, match="File name too long"):
+        ResultsFile(tmp_path / ("x" * 300)).open()
     (tmp_path / "out.runs").write_text("notes\n")
     assert refused(tmp_path / "out.csv") == (
         f"cannot keep run directories in {tmp_path / 'out.runs'}: it is no folder\n"

@@ -20,7 +20,7 @@ from containernet_env.config.reader import read_document
 from containernet_env.config.sweep_axes import axis_of
 from containernet_env.report.dbtester import MEASURES
 from containernet_env.sweep.design import Bed, Design, design
-from tests.unit.generated import check_block
+from tests.unit.commands import check_block
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESETS = sorted((ROOT / "configs" / "sweeps").glob("*.json"))

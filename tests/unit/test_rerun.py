@@ -31,7 +31,7 @@ from containernet_env.runs.rerun import prepare_rerun, rerun
 from containernet_env.setup.images import Images
 from containernet_env.sweep.runner import Counts
 from tests.unit import sweep_fakes
-from tests.unit.generated import check_block
+from tests.unit.commands import check_block
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
 from tests.unit.run_fakes import CONFIG, QUICK, Beds, on_fakes, rows, run
 from tests.unit.sweep_fakes import Sweeping

@@ -24,8 +24,8 @@ from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.keeper import RowsNotWrittenError
+from tests.unit.commands import check_block
 from tests.unit.disk import file_limit
-from tests.unit.generated import check_block
 from tests.unit.run_fakes import FakeTestbed, on_fakes, run
 
 README = Path(__file__).resolve().parents[2] / "results" / "README.md"

@@ -24,8 +24,8 @@ from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, read_run
 from containernet_env.results.run_files import FILES, Proof, json_schema
 from tests.unit.answers import DOCS, closed_loop
+from tests.unit.commands import check_file
 from tests.unit.disk import file_limit
-from tests.unit.generated import check_file
 from tests.unit.manifests import manifest
 
 WRITE = Scenario(name="w", type="write", total=1000, clients=10, conns=2, key_size=8, val_size=256, key_space=1000)
