@@ -7,8 +7,11 @@ The messages are in the snapshot. After a change that is meant: pytest tests/uni
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from functools import reduce
 from itertools import combinations
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -330,59 +333,58 @@ def test_a_list_of_very_many_problems_is_cut(tmp_path: Path) -> None:
 
 # --- no mistake hides another -----------------------------------------------------------------------------------------
 
-# What is wrong, by the path that must be told, as a change of a good document: any two must be told together.
-CONFIG_MISTAKES: dict[str, dict[str, Any]] = {
-    "$.subnet": {"subnet": 5},
-    "$.more": {"more": 1},
-    "$.nodes[0].cpus": {"nodes": {"cpus": 0}},
-    "$.nodes[0].mem": {"nodes": {"mem": ...}},
-    "$.nodes[0].bw": {"nodes": {"bw": 1}},
-    "$.nodes[0].link.loss": {"nodes": {"link": {"loss": []}}},
-    "$.nodes[1].ip": {"second": {"ip": "10.0.0.1"}},
-    "$.nodes[1].name": {"second": {"name": "etcd1"}},
-    "$.client": {"client": []},
-    "$.etcd.data": {"etcd": {"data": "ram"}},
-    "$.etcd.election_timeout": {"etcd": {"heartbeat_interval": "100ms", "election_timeout": "499ms"}},
-    "$.scenarios": {"scenarios": 0},
+Mistakes = dict[str, tuple[tuple[Any, ...], Any]]
+"""What is wrong, by the path that must be told: the place in a good document, and what is there instead of a value.
+
+Any two must be told together.
+"""
+
+
+def combined(good: Any, mistakes: Mistakes) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each mistake alone, any two, and all of them: their paths, and the document that has them."""
+    for number in (1, 2, len(mistakes)):
+        for paths in combinations(mistakes, number):
+            made = deepcopy(good)
+            for (*way, key), wrong in map(mistakes.__getitem__, paths):
+                reduce(getitem, way, made)[key] = wrong
+            yield paths, made
+
+
+CONFIG_MISTAKES: Mistakes = {
+    "$.subnet": (("subnet",), 5),
+    "$.more": (("more",), 1),
+    "$.nodes[0].cpus": (("nodes", 0, "cpus"), 0),
+    "$.nodes[0].mem": (("nodes", 0, "mem"), None),
+    "$.nodes[0].bw": (("nodes", 0, "bw"), 1),
+    "$.nodes[0].link.loss": (("nodes", 0, "link"), {"loss": []}),
+    "$.nodes[1].ip": (("nodes", 1, "ip"), "10.0.0.1"),
+    "$.nodes[1].name": (("nodes", 1, "name"), "etcd1"),
+    "$.client": (("client",), []),
+    "$.etcd.data": (("etcd", "data"), "ram"),
+    "$.etcd.election_timeout": (("etcd", "election_timeout"), "499ms"),
+    "$.scenarios": (("scenarios",), 0),
 }
 
 
-def config_with(*paths: str) -> dict[str, Any]:
-    top: dict[str, Any] = {}
-    first, second = dict(NODE), NODE | {"ip": "10.0.0.2"}
-    for path in paths:
-        for key, value in CONFIG_MISTAKES[path].items():
-            if key == "nodes":
-                first |= value
-            elif key == "second":
-                second |= value
-            elif isinstance(value, dict):
-                top.setdefault(key, {}).update(value)
-            else:
-                top[key] = value
-    return top | {"nodes": [{key: item for key, item in first.items() if item is not ...}, second]}
-
-
 def test_no_mistake_of_a_config_hides_another(tmp_path: Path) -> None:
-    for number in (1, 2, len(CONFIG_MISTAKES)):
-        for paths in combinations(CONFIG_MISTAKES, number):
-            assert {problem.path for problem in problems(tmp_path, config_with(*paths))} == set(paths), paths
+    good = nodes({}, {"ip": "10.0.0.2"}, etcd={"heartbeat_interval": "100ms"})
+    for paths, value in combined(good, CONFIG_MISTAKES):
+        assert {problem.path for problem in problems(tmp_path, value)} == set(paths), paths
 
 
-# As above; a dict is a change of the block, or of its load where that is what it names.
-BLOCK_MISTAKES: dict[str, dict[str, Any]] = {
-    "type": {"type": "reed"},
-    "load.clients": {"load": {"clients": 11}},
-    "load.conns": {"load": {"conns": 0}},
-    "load.arrival": {"load": {"arrival": "poisson"}},
-    "load.duration": {"load": {"duration": "1s"}},
-    "load.totl": {"load": {"totl": 1}},
-    "consistency": {"consistency": "x"},
-    "zipfExponent": {"zipfExponent": 1},
-    "countOnly": {"keysOnly": True, "countOnly": True},
-    "verify": {"verify": 5},
-    "more": {"more": 1},
-    "target": {"target": []},
+BLOCK_MISTAKES: Mistakes = {
+    "type": (("type",), "reed"),
+    "load.clients": (("load", "clients"), 11),
+    "load.conns": (("load", "conns"), 0),
+    "load.arrival": (("load", "arrival"), "poisson"),
+    "load.duration": (("load", "duration"), "1s"),
+    "load.totl": (("load", "totl"), 1),
+    "consistency": (("consistency",), "x"),
+    "zipfExponent": (("zipfExponent",), 1),
+    "countOnly": (("countOnly",), True),
+    "verify": (("verify",), 5),
+    "more": (("more",), 1),
+    "target": (("target",), []),
 }
 # Which of them only the type of the block tells.
 NEED_TYPE = {"zipfExponent", "countOnly"}
@@ -391,17 +393,11 @@ NEED_TYPE = {"zipfExponent", "countOnly"}
 def test_no_mistake_of_a_block_hides_another(tmp_path: Path) -> None:
     """Beside a mistake of the data set, of another block and of the file itself."""
     small = writes(data={"keySize": 1, "valSize": 1}, load=LOAD | {"total": 100})
-    for number in (1, 2, len(BLOCK_MISTAKES)):
-        for paths in combinations(BLOCK_MISTAKES, number):
-            block, load = reads(), dict(LOAD)
-            for path in paths:
-                change = BLOCK_MISTAKES[path]
-                load |= change.get("load", {})
-                block |= {key: value for key, value in change.items() if key != "load"}
-            value = {"scenarios": [block | {"load": load}, txns(), txns(), small], "dataset": {"keys": 0}}
-            told = {f"$.scenarios[0].{path}" for path in paths if "type" not in paths or path not in NEED_TYPE}
-            found = {problem.path for problem in problems(tmp_path, value, load_scenarios)}
-            assert found == told | {"$.scenarios[2]", "$.scenarios[3].data.keySize", "$.dataset.keys"}, paths
+    for paths, block in combined(reads(keysOnly=True), BLOCK_MISTAKES):
+        value = {"scenarios": [block, txns(), txns(), small], "dataset": {"keys": 0}}
+        told = {f"$.scenarios[0].{path}" for path in paths if "type" not in paths or path not in NEED_TYPE}
+        found = {problem.path for problem in problems(tmp_path, value, load_scenarios)}
+        assert found == told | {"$.scenarios[2]", "$.scenarios[3].data.keySize", "$.dataset.keys"}, paths
 
 
 def test_too_many_of_something_hide_nothing(tmp_path: Path) -> None:
