@@ -203,6 +203,8 @@ def test_every_key_of_a_topology_is_written(tmp_path):
     values = (RICH_TOPOLOGY, RICH_ENDPOINTS, RICH_SERVICE, OF_CONSUL, OF_ZOOKEEPER, STAYING)
     texts = [json.loads(topology_text(comes_back(tmp_path, value))) for value in values]
     assert keys_of("config") - keys_in(texts) == set(ELSEWHERE)
+    service = texts[2]["store"]
+    assert service["success"] == {"put": [201], "get": [200], "delete": [202, 404]} and service["missing"] == [404, 410]
 
 
 def test_every_key_of_a_scenario_file_is_written(tmp_path):
