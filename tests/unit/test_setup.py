@@ -170,7 +170,9 @@ def test_a_step_is_one_line_with_what_it_took(tmp_path: Path) -> None:
     with steps.step("base image") as step:
         clock.sleep(5)
         step.done("made")
-    assert output.getvalue() == "  base image      made  (5.0 s)\n"
+    with steps.step("etcd") as step:
+        step.done("made")
+    assert output.getvalue() == "  base image      made  (5.0 s)\n  etcd            made\n"
 
 
 def test_the_first_error_of_a_step_stops_the_others_and_is_raised_without_a_line(tmp_path: Path) -> None:
@@ -200,7 +202,9 @@ def test_needs_of_one_file_system_add_up(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing, "engine_data", lambda: Path("/var/lib/docker"))
+    monkeypatch.setattr(missing.engine, "is_reachable", lambda: True)
+    monkeypatch.setattr(missing.engine, "facts", lambda: {"DockerRootDir": "/data"})
+    assert missing.engine_data() == Path("/data")
 
     def size(found: Missing) -> int:
         return sum(need.size for need in found.disk_needs())
