@@ -1,23 +1,16 @@
-"""The faults: what each needs before a run starts, how it strikes, and what is put back afterwards.
-
-Each is a generator that is given the run. It yields twice: once it has set up what it needs, before the run starts, and
-once it has struck, at the moment. What follows the second yield puts back what the machine had; it is carried out in
-any case. Whatever checks what the fault alone can tell is there, too.
-"""
+"""The faults that strike runs of this machine in a way of their own; see ``strikes``."""
 
 from __future__ import annotations
 
-import errno
 import json
 import mmap
 import os
 import pty
 import resource
-import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,126 +18,12 @@ import pytest
 from containernet_env.hosts import engine, owner
 from containernet_env.results.column import NOT_APPLICABLE
 from containernet_env.results.columns import COLUMNS
-from tests.deadline import HANG_S, eventually, let_pass
-from tests.faults.files import MEMBERS, topology
-from tests.faults.harness import Run, tool
-from tests.faults.own_engine import OwnEngine
-from tests.faults.promises import FILLING
-from tests.faults.table import BRIEF_S
-
-Fault = Generator[None, None, None]
-Who = Callable[[Run], list[int]]
-
-
-# --- processes ---------------------------------------------------------------------------------------------------
-
-
-def _emulator(run: Run) -> list[int]:
-    return [run.wait_for_target(run.emulator)]
-
-
-def _server(run: Run) -> list[int]:
-    return [run.wait_for_target(run.server)]
-
-
-def _client(run: Run) -> list[int]:
-    return [run.wait_for_target(run.client)]
-
-
-def _hosts(run: Run, *names: str) -> list[int]:
-    return [run.wait_for_target(lambda name=name: run.host(name)) for name in names]
-
-
-def _follower(run: Run) -> list[int]:
-    return _hosts(run, run.followers()[0])
-
-
-def _leader(run: Run) -> list[int]:
-    return _hosts(run, run.leader())
-
-
-def _two_members(run: Run) -> list[int]:
-    return _hosts(run, run.leader(), run.followers()[0])
-
-
-def _send(pids: list[int], signum: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signum)
-
-
-def _driver_gets(signum: int) -> Callable[[Run], Fault]:
-    def fault(run: Run) -> Fault:
-        yield
-        os.kill(run.driver, signum)
-        yield
-
-    return fault
-
-
-def _killed(who: Who) -> Callable[[Run], Fault]:
-    def fault(run: Run) -> Fault:
-        yield
-        _send(who(run), signal.SIGKILL)
-        yield
-
-    return fault
-
-
-def _stopped(who: Who, seconds: float | None = None) -> Callable[[Run], Fault]:
-    """Stopped for so long, or for ever; a deadline of requests that is longer, or much shorter, than that."""
-
-    def fault(run: Run) -> Fault:
-        run.files.set_deadline("300ms" if seconds is None else "8s")
-        pids: list[int] = []
-        yield
-        try:
-            pids += who(run)
-            _send(pids, signal.SIGSTOP)
-            if seconds is not None:
-                run.resume()
-                let_pass(seconds)
-                _send(pids, signal.SIGCONT)
-            yield
-        finally:
-            _send(pids, signal.SIGCONT)
-
-    return fault
-
-
-# --- the engine --------------------------------------------------------------------------------------------------
-
-
-def _engine(strike: Callable[[OwnEngine], None]) -> Callable[[Run], Fault]:
-    """On an engine of the test's own. Once the run is over it is started again, and `clean` finds the rest."""
-
-    def fault(run: Run) -> Fault:
-        own = run.own_engine
-        assert own is not None
-        yield
-        strike(own)
-        try:
-            yield
-        finally:
-            own.start()
-        status, text = tool("clean", environment=run.environment)
-        assert status == 0, text
-        assert own.containers() == set(), text
-
-    return fault
-
+from tests.deadline import HANG_S, eventually
+from tests.faults.files import FILLING, MEMBERS, topology
+from tests.faults.harness import Run
+from tests.faults.strikes import STRIKES, Fault, Strike, targets
 
 # --- files -------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _small_disk(folder: Path, size: str) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True, timeout=HANG_S)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=HANG_S)
 
 
 def fill(folder: Path, most_bytes: int) -> None:
@@ -173,22 +52,19 @@ def _fill_page(out: Path) -> None:
 
 def _out_full(run: Run) -> Fault:
     """OUT on a disk that fills up; its run directories elsewhere."""
-    files = run.files
-    elsewhere = files.folder / "record"
+    folder, elsewhere = run.files.out.parent, run.files.folder / "record"
     elsewhere.mkdir()
-    with _small_disk(files.out.parent, "8m"):
-        files.runs.symlink_to(elsewhere, target_is_directory=True)
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    subprocess.run(command, check=True, timeout=HANG_S)
+    try:
+        run.files.runs.symlink_to(elsewhere, target_is_directory=True)
         yield
-        _fill_page(files.out)
-        fill(files.out.parent, 16 << 20)
+        _fill_page(run.files.out)
+        fill(folder, 16 << 20)
         yield
         run.files.rows()  # before the disk is gone: no torn line
-
-
-def _out_removed(run: Run) -> Fault:
-    yield
-    run.files.out.unlink()
-    yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=HANG_S)
 
 
 def _out_immutable(run: Run) -> Fault:
@@ -204,26 +80,11 @@ def _out_immutable(run: Run) -> Fault:
         subprocess.run(["chattr", "-i", str(run.files.out)], check=True, timeout=HANG_S)
 
 
-def _out_folder_removed(run: Run) -> Fault:
-    yield
-    shutil.rmtree(run.files.out.parent)
-    yield
-
-
-def _record_is_a_file(run: Run) -> Fault:
-    yield
-    runs = run.files.runs
-    runs.rename(runs.with_name("earlier"))
-    runs.write_text("a file\n")
-    yield
-
-
 def _etcd_full(run: Run) -> Fault:
     """The data of a follower in memory, which is made small and filled."""
     run.files.config.write_text(json.dumps({"nodes": topology(mem="512m"), "etcd": {"data": "tmpfs"}}))
     yield
-    name = run.followers()[0]
-    (pid,) = _hosts(run, name)
+    (pid,) = targets(run, "follower")
     data = Path(f"/proc/{pid}/root/var/lib/etcd")
     used = os.statvfs(data)
     held = (used.f_blocks - used.f_bfree) * used.f_frsize
@@ -253,33 +114,23 @@ def _stdout_full(run: Run) -> Fault:
         os.close(run.stdout)
 
 
-def _stdout_pipe_closed(run: Run) -> Fault:
-    reader, run.stdout = os.pipe()
-    try:
-        yield
-        os.close(run.stdout)
-        os.close(reader)
-        run.stdout = None
-        yield
-    finally:
-        if run.stdout is not None:
-            os.close(reader)
-            os.close(run.stdout)
+def _other_end_closed(opened: Callable[[], tuple[int, int]]) -> Strike:
+    """Its output is to a pipe, or to a terminal that is not its controlling one, which would send SIGHUP, too."""
 
+    def fault(run: Run) -> Fault:
+        ends = list(opened())
+        run.stdout = ends[1]
+        try:
+            yield
+            while ends:
+                os.close(ends.pop())
+            run.stdout = None
+            yield
+        finally:
+            for end in ends:
+                os.close(end)
 
-def _terminal_lost(run: Run) -> Fault:
-    """Not its controlling terminal, which would send SIGHUP, too."""
-    master, run.stdout = pty.openpty()
-    try:
-        yield
-        os.close(run.stdout)
-        os.close(master)
-        run.stdout = None
-        yield
-    finally:
-        if run.stdout is not None:
-            os.close(master)
-            os.close(run.stdout)
+    return fault
 
 
 # --- limits of the machine ---------------------------------------------------------------------------------------
@@ -309,36 +160,13 @@ def _few_processes(run: Run) -> Fault:
         (group / "pids.max").write_text(str(held + _FEW))
         yield
     finally:
-        _remove_cgroup(group)
+        eventually(lambda: _removed(group), "the cgroup is empty")
 
 
-def _remove_cgroup(group: Path) -> None:
-    def removed() -> bool:
-        try:
-            group.rmdir()
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            return False
-        return True
-
-    eventually(removed, "the cgroup is empty")
-
-
-def _clock_moved(seconds: float) -> Callable[[Run], Fault]:
-    def fault(run: Run) -> Fault:
-        yield
-        _move_clock(seconds)
-        try:
-            yield
-        finally:
-            _move_clock(-seconds)
-
-    return fault
-
-
-def _move_clock(seconds: float) -> None:
-    subprocess.run(["date", "--set", f"{seconds:+.0f} seconds"], check=True, timeout=HANG_S, stdout=subprocess.DEVNULL)
+def _removed(group: Path) -> bool:
+    with suppress(OSError):  # as long as a process is in it
+        group.rmdir()
+    return not group.exists()
 
 
 _PRESSURE_BYTES = 18 << 30
@@ -358,23 +186,6 @@ def _memory_pressure(run: Run) -> Fault:
 
 
 # --- the user ----------------------------------------------------------------------------------------------------
-
-
-def _config_edited(run: Run) -> Fault:
-    yield
-    run.files.config.write_text("[]")
-    run.files.scenarios.unlink()
-    yield
-
-
-def _second_run(run: Run) -> Fault:
-    yield
-    second = Run(run.files.folder / "second")
-    second.start()
-    status, said = second.wait()
-    assert status == 1 and f"another run is on (process {run.driver})" in said, said
-    assert second.rows() == []
-    yield
 
 
 _NAMED_NAMESPACES = "/run/netns"
@@ -397,22 +208,14 @@ def _names_like_ours(run: Run) -> Fault:
         client.containers.create(image, name=f"cnenv-000000-{MEMBERS[0]}", command="sh"),
         client.containers.create(image, name="users-database", command="sh", labels=labels),
     ]
-    commands = (
-        ["ip", "netns", "add", "cnenv-000000"],
-        ["ip", "link", "add", "000000etcd1e0", "type", "veth", "peer", "name", "000000etcd1e1"],
-        ["ip", "link", "add", "cnenv-000000", "type", "bridge"],
-    )
-    undo = (
-        ["ip", "netns", "delete", "cnenv-000000"],
-        ["ip", "link", "delete", "000000etcd1e0"],
-        ["ip", "link", "delete", "cnenv-000000"],
-    )
+    links = (["netns", "cnenv-000000"], ["link", "000000etcd1e0"], ["link", "cnenv-000000"])
+    kinds = ([], ["type", "veth", "peer", "name", "000000etcd1e1"], ["type", "bridge"])
     made = []
     mounted = _is_mounted(_NAMED_NAMESPACES)
     try:
-        for command, opposite in zip(commands, undo, strict=True):
-            subprocess.run(command, check=True, timeout=HANG_S)
-            made.append(opposite)
+        for (what, name), kind in zip(links, kinds, strict=True):
+            subprocess.run(["ip", what, "add", name, *kind], check=True, timeout=HANG_S)
+            made.append(["ip", what, "delete", name])
         yield
         os.kill(run.driver, signal.SIGKILL)
         yield
@@ -428,40 +231,17 @@ def _names_like_ours(run: Run) -> Fault:
     assert lost == [], "what was the user's has been removed"
 
 
-FAULTS: dict[str, Callable[[Run], Fault]] = {
-    **{f"driver-{name}": _driver_gets(getattr(signal, f"SIG{name.upper()}")) for name in ("int", "term", "hup")},
-    "driver-quit": _driver_gets(signal.SIGQUIT),
-    "driver-kill": _driver_gets(signal.SIGKILL),
-    "engine-term": _engine(OwnEngine.terminate),
-    "engine-kill": _engine(OwnEngine.kill),
-    "containerd-kill": _engine(OwnEngine.kill_containerd),
+FAULTS: dict[str, Strike] = {
+    **STRIKES,
     "out-full": _out_full,
-    "out-removed": _out_removed,
     "out-immutable": _out_immutable,
-    "out-folder-removed": _out_folder_removed,
-    "record-is-a-file": _record_is_a_file,
     "etcd-full": _etcd_full,
     "stdout-closed": _stdout_closed,
     "stdout-full": _stdout_full,
-    "stdout-pipe-closed": _stdout_pipe_closed,
-    "terminal-lost": _terminal_lost,
+    "stdout-pipe-closed": _other_end_closed(os.pipe),
+    "terminal-lost": _other_end_closed(pty.openpty),
     "few-descriptors": _few_descriptors,
     "few-processes": _few_processes,
-    "clock-forward": _clock_moved(3600.0),
-    "clock-back": _clock_moved(-3600.0),
     "memory-pressure": _memory_pressure,
-    "config-edited": _config_edited,
-    "second-run": _second_run,
     "names-like-ours": _names_like_ours,
 }
-for _name, _who in (
-    ("emulator", _emulator),
-    ("server", _server),
-    ("client", _client),
-    ("follower", _follower),
-    ("leader", _leader),
-    ("two-members", _two_members),
-):
-    FAULTS[f"{_name}-kill"] = _killed(_who)
-    FAULTS[f"{_name}-stop"] = _stopped(_who)
-    FAULTS[f"{_name}-stop-briefly"] = _stopped(_who, BRIEF_S)

@@ -1,15 +1,16 @@
-"""The files of a run that is struck: what it reads, and what it wrote, read strictly."""
+"""The files of a run that is struck: what it reads, what it wrote, and what it has to have kept."""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from containernet_env.results.columns import COLUMNS
-from tests.faults.table import HEAVY, READ, SCENARIOS, WRITE
+from tests.faults.table import FINISHED, HEAVY, READ, SCENARIOS, WRITE, Promise
 
 _MEMBER = {"mem": "256m", "cpus": 1, "bandwidth": 1000, "link_delay": "500us"}
 MEMBERS = ("etcd1", "etcd2", "etcd3")
@@ -63,6 +64,11 @@ class Files:
         self.scenarios.write_text(json.dumps({**held, "scenarios": held["scenarios"][:count]}))
 
     @property
+    def command(self) -> list[str]:
+        """The words of the run."""
+        return ["run", str(self.config), str(self.out), "--scenarios", str(self.scenarios), "--port", "18080"]
+
+    @property
     def runs(self) -> Path:
         """Where its run directories are."""
         return self.out.with_suffix(".runs")
@@ -85,3 +91,44 @@ class Files:
         for path in sorted(self.runs.glob("*/scenarios.jsonl")):
             lines += [json.loads(line) for line in path.read_text().splitlines()]
         return lines
+
+
+FILLING = "filling"
+"""The name of the scenario of a row that is none of the run's."""
+
+
+def check_kept(files: Files, promise: Promise, moment: str, status: int, said: str) -> None:
+    """Raise AssertionError where a run that ended with ``status`` and printed ``said`` has not kept the promise."""
+    assert "Traceback" not in said and "Exception ignored" not in said, said
+    assert status in promise.status, f"exit status {status}\n{said}"
+    assert re.search(promise.says, said), f"{promise.says!r} is not said\n{said}"
+    kept = [row for row in files.rows() if row["Scenario"] != FILLING]
+    if promise.kept == "OUT or OUT.rescued" and not files.out.exists():
+        kept = files.rows(files.out.with_name(files.out.name + ".rescued"))
+    errors: list[tuple[str, str]] = [(row["Scenario"], row["Error"]) for row in kept]
+    assert len(errors) == len({name for name, _ in errors}), f"a row is there twice: {errors}"
+    if promise.kept == "run directory":
+        errors += [
+            (line["scenario"], line["error"] or FINISHED)
+            for line in files.record()
+            if line["scenario"] not in dict(errors)
+        ]
+    if not promise.rows:
+        return
+    wanted = [pattern for pattern in promise.rows if pattern is not None]
+    assert len(errors) == len(wanted), f"{len(wanted)} rows were promised: {errors}\n{said}"
+    for pattern, (name, error) in zip(wanted, errors, strict=True):
+        met = error == FINISHED if pattern == FINISHED else re.search(pattern, error)
+        assert met, f"{name}: {error!r} is not {pattern!r}\n{said}"
+    if promise.marked:
+        # In the struck scenario or, where a silence was not long enough in it, in those into which it went on.
+        lines = files.record()[SCENARIOS.index(moment) :]
+        told = [text for line in lines for text in (*(found["text"] for found in line["findings"]), line["error"])]
+        marks = "; ".join(filter(None, told))
+        assert re.search(promise.marked, marks), f"nothing says {promise.marked!r}: {marks!r}"
+
+
+def check_next(before: list[dict[str, str]], after: list[dict[str, str]]) -> None:
+    """Raise AssertionError unless a run of one scenario has appended its row to a file that had these."""
+    assert after[: len(before)] == before
+    assert [row["Error"] for row in after[len(before) :]] == [FINISHED]

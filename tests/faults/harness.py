@@ -1,4 +1,4 @@
-"""One run of the tool as a process of its own: started, followed to a moment, ended, and what it left."""
+"""One run of the tool as a process of its own: started, followed to a moment by its events, ended, and what it left."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
 
 from containernet_env.hosts import engine, owner
-from tests.deadline import HANG_S, eventually
+from tests.deadline import HANG_S, eventually, let_pass
 from tests.faults.files import MEMBERS, Files
-from tests.faults.moments import Course
 from tests.faults.own_engine import OwnEngine
-from tests.faults.table import BRING_UP, PROOF, SCENARIOS
+from tests.faults.processes import below, children, program_of, words_of
+from tests.faults.table import BEGINNINGS, BRING_UP, ENDS, PROOF, SCENARIOS
 
 PROJECT = Path(__file__).resolve().parents[2]
 # The command as it is installed, with the package of this clone.
@@ -30,6 +32,39 @@ COMMAND = (
 LOCK = Path("/run/containernet-env.lock")
 
 _LOOK_S = 0.002
+
+
+class Course:
+    """The events of the first run whose directory appears in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path: Path | None = None
+
+    def events(self) -> list[dict[str, Any]]:
+        """All so far; a line that is being written is left out."""
+        if self._path is None:
+            self._path = next(iter(sorted(self._folder.glob("*/events.jsonl"))), None)
+        if self._path is None:
+            return []
+        try:
+            *lines, _ = self._path.read_bytes().split(b"\n")
+        except OSError:
+            return []
+        return [json.loads(line) for line in lines]
+
+    def happened(self, kind: str, times: int) -> bool:
+        return sum(event["kind"] == kind for event in self.events()) >= times
+
+    def wait_for(self, moment: str, alive: Callable[[], bool]) -> None:
+        """Return as soon as the moment has begun. Raises AssertionError where that never comes, or not ``alive``."""
+
+        def look() -> bool:
+            runs, begun = alive(), self.happened(*BEGINNINGS[moment])
+            assert runs or begun, f"the run ended before its {moment}"
+            return begun
+
+        eventually(look, f"the run's {moment} begins", interval_s=_LOOK_S)
 
 
 class Run:
@@ -49,17 +84,13 @@ class Run:
         self._client: docker.DockerClient | None = None
         self._frozen = False
 
-    # --- its life ----------------------------------------------------------------------------------------------
-
     def start(self) -> None:
-        """Start it in a session of its own."""
         self.course = Course(self.files.runs)
         files = self.files
-        command = [*self.wrapper, *COMMAND, "run", str(files.config), str(files.out)]
         with files.said.open("ab") as said:
             stdout = said.fileno() if self.stdout is None else self.stdout
             self._process = subprocess.Popen(
-                [*command, "--scenarios", str(files.scenarios), "--port", "18080"],
+                [*self.wrapper, *COMMAND, *files.command],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stdout if os.isatty(stdout) else said,  # a terminal is there for both
@@ -70,12 +101,10 @@ class Run:
 
     @property
     def driver(self) -> int:
-        """Its process."""
         assert self._process is not None
         return self._process.pid
 
     def alive(self) -> bool:
-        """Whether the driver runs."""
         assert self._process is not None
         return self._process.poll() is None
 
@@ -101,7 +130,7 @@ class Run:
 
     def check_within(self, moment: str) -> None:
         """Skip the test where the moment is over, as where this process was kept from running for seconds."""
-        if self.course.is_over(moment):
+        if self.course.happened(*ENDS[moment]):
             pytest.skip(f"disturbed: the {moment} was over before the fault could strike")
 
     def resume(self) -> None:
@@ -114,13 +143,11 @@ class Run:
         """Its exit status and what it printed, once it has ended."""
         assert self._process is not None
         try:
-            status = self._process.wait(2 * HANG_S)
+            return self._process.wait(2 * HANG_S), self.said()
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the run hangs: {self.course.events()[-2:]}\n{self.said()}") from None
-        return status, self.said()
 
     def said(self) -> str:
-        """What it has printed so far."""
         return self.files.said.read_text(errors="replace") if self.files.said.exists() else ""
 
     def close(self) -> None:
@@ -128,6 +155,9 @@ class Run:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+    def tool(self, *words: str) -> tuple[int, str]:
+        return tool(*words, environment=self.environment)
 
     def stop(self) -> None:
         """End it in any case, and remove what it leaves; for a cell that has failed."""
@@ -140,9 +170,9 @@ class Run:
             except subprocess.TimeoutExpired:
                 os.kill(self.driver, signal.SIGKILL)
                 self._process.wait(HANG_S)
-        tool("clean", environment=self.environment)
+        self.tool("clean")
 
-    # --- whom a fault can strike -------------------------------------------------------------------------------
+    # --- whom a fault can strike, and with what ---------------------------------------------------------------------
 
     def wait_for_target(self, find: Callable[[], int | None]) -> int:
         """The process that ``find`` finds, as soon as there is one; there is none to come while the driver is stopped.
@@ -162,20 +192,13 @@ class Run:
         return found[0]
 
     def emulator(self) -> int | None:
-        """The link emulator."""
         return self._child("link-emulator", "serve")
 
     def prober(self) -> int | None:
-        """The network's prober."""
         return self._child("link-emulator", "probe")
 
-    def server(self) -> int | None:
-        """The benchmark server."""
-        return self.host("benchmark")
-
     def client(self) -> int | None:
-        """The running benchmark's client."""
-        server = self.server()
+        server = self.host("benchmark")
         ours = ("benchmark-client", "benchmark-client-tls")
         return next((pid for pid in below(server) if program_of(pid) in ours), None) if server else None
 
@@ -190,6 +213,7 @@ class Run:
                 return api.inspect_container(row["Id"])["State"]["Pid"] or None
         return None
 
+    @property
     def leader(self) -> str:
         """The name of the member that led at the start; the first one before there is a leader."""
         for path in self.files.runs.glob("*/manifest.json"):
@@ -197,9 +221,25 @@ class Run:
             return str(store.get("leader_at_start") or MEMBERS[0])
         return MEMBERS[0]
 
+    @property
     def followers(self) -> list[str]:
-        """The names of the other members."""
-        return [name for name in MEMBERS if name != self.leader()]
+        return [name for name in MEMBERS if name != self.leader]
+
+    def get_signal(self, signum: int) -> None:
+        os.kill(self.driver, signum)
+
+    def send(self, pids: Sequence[int], signum: int) -> None:
+        """Those that live still get a signal."""
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signum)
+
+    def let_pass(self, seconds: float) -> None:
+        let_pass(seconds)
+
+    def move_clock(self, seconds: float) -> None:
+        words = ["date", "--set", f"{seconds:+.0f} seconds"]
+        subprocess.run(words, check=True, timeout=HANG_S, stdout=subprocess.DEVNULL)
 
     def _child(self, *words: str) -> int | None:
         return next((pid for pid in children(self.driver) if all(word in words_of(pid) for word in words)), None)
@@ -218,33 +258,3 @@ def tool(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple
         env=environment,
     )
     return done.returncode, done.stdout + done.stderr
-
-
-def words_of(pid: int) -> str:
-    """The command line of a process; empty where there is none."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def program_of(pid: int) -> str:
-    """The name of a process's program; empty where there is none."""
-    return os.path.basename(words_of(pid).split(" ")[0])
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process has started, from any of its threads."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def below(pid: int) -> list[int]:
-    """Children of a process, and theirs."""
-    return [found for child in children(pid) for found in (child, *below(child))]

@@ -17,7 +17,7 @@ import socket
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +27,7 @@ from docker.errors import APIError, NotFound
 
 from containernet_env.analysis.gate_plan import EMULATOR_PACE, plan_gate
 from containernet_env.base.errors import RunError
-from containernet_env.hosts import engine
+from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import Limits
 from containernet_env.model import load_contract as contract
 from containernet_env.model.topology import Topology
@@ -123,39 +123,31 @@ class Popen:
     """``subprocess.Popen`` of the programs that the driver starts; any other one fails the test."""
 
     def __init__(self, machine: Machine, argv: list[str], **options: Any) -> None:
-        self.machine = machine
         machine.may_start()
-        self.machine.takes(0.002)
-        self.argv, self._options = argv, options
+        machine.takes(0.002)
+        self.machine, self.argv, self._output = machine, argv, "[]" if "-j" in argv else ""
+        self._until_s: float | None = None  # of the prober
         program, verb = os.path.basename(argv[0]), argv[1] if len(argv) > 1 else ""
-        kinds = {"serve": self._serve, "probe": self._probe}
-        if verb in kinds:
-            self.process = Process(self.machine, f"link-emulator {verb}")
-            kinds[verb]()
-        else:
-            assert program in ("ip", "tc"), f"an exact test starts no process: {argv}"
-            self.process = Process(self.machine, program)
-            self._output = "[]" if "-j" in argv else ""
-            self.process.exit(0)
+        emulates = verb in ("serve", "probe")
+        assert emulates or program in ("ip", "tc"), f"an exact test starts no process: {argv}"
+        self.process = Process(machine, f"link-emulator {verb}" if emulates else program)
         self.pid = self.process.pid
-
-    def _serve(self) -> None:
-        number = int(self.argv[self.argv.index("--control-fd") + 1])
-        self.machine.emulator = Emulator(self.machine, self.process, self.machine.connections.pop(number))
-        self.stderr = _Lines(self.process)
-
-    def _probe(self) -> None:
-        self.machine.prober = self.process
-        self._began_s, self._until_s = self.machine.now_s, self.machine.now_s + _PROBE_S
-        self._wall_offset_ns = self.machine.wall_offset_ns
-        self._request: dict[str, Any] | None = None
+        if verb == "serve":
+            control = machine.connections.pop(int(argv[argv.index("--control-fd") + 1]))
+            machine.emulator = Emulator(machine, self.process, control)
+            self.stderr = _Lines(self.process)
+        elif verb == "probe":
+            machine.prober = self.process
+            self._began_s, self._until_s = machine.now_s, machine.now_s + _PROBE_S
+            self._wall_offset_ns = machine.wall_offset_ns
+            self._request: dict[str, Any] = {}
+        else:
+            self.process.exit(0)
 
     def poll(self) -> int | None:
         return self.process.status
 
-    @property
-    def returncode(self) -> int | None:
-        return self.process.status
+    returncode = property(poll)
 
     def wait(self, timeout: float | None = None) -> int:
         if not self.machine.world.wait(lambda: not self.process.alive, timeout):
@@ -168,30 +160,24 @@ class Popen:
             self.process.signal(signal.SIGKILL)
 
     def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
-        if not hasattr(self, "_until_s"):
+        if self._until_s is None:
             return self._output, ""
         if input is not None:
             self._request = json.loads(input)
-        machine = self.machine
-        self.wait_probe(timeout)
-        if self.process.alive:
-            self.process.exit(0)
-        return machine.probed(self._request or {}, self._began_s, self._wall_offset_ns), ""
-
-    def wait_probe(self, timeout: float | None) -> None:
-        machine = self.machine
-        left_s = self._until_s - machine.now_s
+        machine, left_s = self.machine, self._until_s - self.machine.now_s
         machine.world.wait(lambda: not self.process.alive, min(left_s, timeout or left_s))
-        if self.process.alive and machine.now_s < self._until_s:
-            raise subprocess.TimeoutExpired(self.argv, timeout or 0)
+        if self.process.alive:
+            if machine.now_s < self._until_s:
+                raise subprocess.TimeoutExpired(self.argv, timeout or 0)
+            self.process.exit(0)
+        return machine.probed(self._request, self._began_s, self._wall_offset_ns), ""
 
     def __enter__(self) -> Popen:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not hasattr(self, "_until_s"):
-            return
-        self.machine.world.wait(lambda: not self.process.alive)
+        if self._until_s is not None:
+            self.machine.world.wait(lambda: not self.process.alive)
 
 
 class _Lines:
@@ -273,17 +259,16 @@ class Emulator:
     """The link emulator: its TAPs and links are there as long as its process."""
 
     def __init__(self, machine: Machine, process: Process, connection: Connection) -> None:
-        self.machine, self.process, self._connection = machine, process, connection
+        self.machine, self.process, self.connection = machine, process, connection
         connection.emulator = self
         self.ports: dict[str, Process] = {}
         self.links: dict[str, dict[str, Any]] = {}
-        self.switches: set[str] = set()
         self._counted_s = machine.now_s
         self._waiting: deque[bytes] = deque()
         process.at_end.append(self._ended)
 
     def _ended(self) -> None:
-        self._connection.is_over = True
+        self.connection.is_over = True
         self.ports.clear()
         self.links.clear()
 
@@ -298,64 +283,62 @@ class Emulator:
 
     def go_on(self) -> None:
         """Answer what waits; also called when a stopped emulator is let go."""
-        if self.process.runs and self._connection.is_over:
+        if self.process.runs and self.connection.is_over:
             self.process.exit(0)
         while self.process.runs and self._waiting:
             request = json.loads(self._waiting.popleft())
             try:
-                result, problem = getattr(self, f"_{request['op']}")(request), None
+                result, problem = self._carry_out(request), None
             except KeyError as error:
                 result, problem = None, f"there is no {error}"
             at_ns = self.machine.world.now_ns
             reply = {"id": request["id"], "ok": problem is None, "at_ns": at_ns, "result": result, "error": problem}
-            self._connection.incoming.append(json.dumps(reply).encode())
+            self.connection.incoming.append(json.dumps(reply).encode())
 
     def host_ended(self, process: Process) -> None:
         for name in [name for name, held in self.ports.items() if held is process]:
             del self.ports[name]
             if self.process.alive:
                 event = {"event": "port_down", "port": name, "reason": "", "at_ns": self.machine.world.now_ns}
-                self._connection.incoming.append(json.dumps(event).encode())
+                self.connection.incoming.append(json.dumps(event).encode())
 
-    # --- requests ------------------------------------------------------------------------------------------------
+    def _carry_out(self, request: dict[str, Any]) -> Any:
+        """What it answers to a request. Raises KeyError for what is not there."""
+        name = request.get("name", "")
+        match request["op"]:
+            case "hello":
+                return _HELLO | {"pid": self.process.pid}
+            case "add_port":
+                process = self.machine.processes[request["pid"]]
+                if not process.alive:
+                    raise KeyError("such process")
+                self.ports[name] = process
+            case "add_link":
+                self.links[name] = {side: request[side] for side in ("a_to_b", "b_to_a")}
+            case "remove_port":
+                del self.ports[name]
+            case "remove_link":
+                del self.links[name]
+            case "read_link":
+                return self._link(name)
+            case "stats":
+                return self._statistics(bool(request.get("reset")))
+            case other:
+                assert other in ("add_switch", "remove_switch"), other
+        return None
 
-    def _hello(self, request: dict[str, Any]) -> dict[str, Any]:
-        return _HELLO | {"pid": self.process.pid}
-
-    def _add_switch(self, request: dict[str, Any]) -> None:
-        self.switches.add(request["name"])
-
-    def _add_port(self, request: dict[str, Any]) -> None:
-        process = self.machine.processes[request["pid"]]
-        if not process.alive:
-            raise KeyError("such process")
-        self.ports[request["name"]] = process
-
-    def _add_link(self, request: dict[str, Any]) -> None:
-        self.links[request["name"]] = {side: request[side] for side in ("a_to_b", "b_to_a")}
-
-    def _remove_port(self, request: dict[str, Any]) -> None:
-        del self.ports[request["name"]]
-
-    def _remove_link(self, request: dict[str, Any]) -> None:
-        del self.links[request["name"]]
-
-    def _remove_switch(self, request: dict[str, Any]) -> None:
-        self.switches.discard(request["name"])
-
-    def _read_link(self, request: dict[str, Any]) -> dict[str, Any]:
-        held = self.links[request["name"]]
+    def _link(self, name: str) -> dict[str, Any]:
+        held = self.links[name]
         return {"up": True, "admin_up": True, "stamps": "kernel", **{side: _IDLE | held[side] for side in held}}
 
-    def _stats(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _statistics(self, reset: bool) -> dict[str, Any]:
         pause_ns = round(self.process.paused_since(self._counted_s) * 1e9)
-        if request.get("reset"):
+        if reset:
             self._counted_s = self.machine.now_s
         times = _NO_TIMES | {"count": 1000, "p50_ns": 5_000, "p99_ns": 20_000, "max_ns": max(90_000, pause_ns)}
-        links = {name: self._read_link({"name": name}) for name in self.links}
         return {
-            "links": links, "ports": {}, "switches": {}, "partition": None, "stamps": "kernel", "unmatched": 0,
-            "lateness": times, "latencies": _HELLO["latencies"],
+            "links": {name: self._link(name) for name in self.links}, "ports": {}, "switches": {}, "partition": None,
+            "stamps": "kernel", "unmatched": 0, "lateness": times, "latencies": _HELLO["latencies"],
         }  # fmt: skip
 
 
@@ -418,10 +401,9 @@ class Store:
             self.look()
             names = list(self.members)
             led = self.leader is not None and self._lost_s is None
-            leader = str(names.index(self.leader) + 1) if led and self.leader is not None else "0"
-            mine = str(names.index(name) + 1)
-            version = "3.7.3"
-            return 200, {"header": {"member_id": mine}, "leader": leader, "raftTerm": self.term, "version": version}
+            leader, mine = (str(names.index(self.leader) + 1) if led and self.leader else "0"), names.index(name) + 1
+            header = {"member_id": str(mine)}
+            return 200, {"header": header, "leader": leader, "raftTerm": self.term, "version": "3.7.3"}
         if path == "/v3/kv/range":
             return (200, {}) if self.works else None
         return 200, {}
@@ -435,9 +417,8 @@ class Load:
         self.client = Process(machine, "benchmark-client", server)
         self.total = int(body["total"])
         self.began_s = self.heard_s = machine.now_s
-        self.done = self.errors = self.failing = 0
+        self.done = self.errors = 0
         self.cancelled_s: float | None = None
-        self._served_s = 0.0
         self._stuck_s = 0.0
 
     def run(self) -> tuple[int, Any] | None:
@@ -474,26 +455,24 @@ class Load:
         links = machine.emulator is not None and machine.emulator.process.runs
         if not links or not machine.store.works or any(not member.runs for member in wanted):
             self._stuck_s += _TICK_S
-            clients = int(self.body.get("clients", 1))
             if refused and links:
-                self._fail(clients)
+                self._fail()
             elif self._stuck_s >= float(self.body["requestTimeout"]):
                 self._stuck_s = 0.0
-                self._fail(clients)
+                self._fail()
             return
         self._stuck_s = 0.0
         self.done = min(self.total, self.done + max(1, round(self.total * _TICK_S / SCENARIO_S)))
 
-    def _fail(self, requests_: int) -> None:
-        before = self.done
-        self.done = min(self.total, self.done + requests_)
-        self.errors += self.done - before
+    def _fail(self) -> None:
+        """Each client's request."""
+        failed = min(self.total - self.done, int(self.body.get("clients", 1)))
+        self.done += failed
+        self.errors += failed
 
     def _report(self) -> tuple[int, Any]:
-        made = dict(_report())
-        ok = self.done - self.errors
-        pause_s = self.client.paused_since(self.began_s)
-        made |= {
+        ok, pause_s = self.done - self.errors, self.client.paused_since(self.began_s)
+        made = _report() | {
             "ok": ok, "failed": self.errors, "done": self.done, "total_s": self.machine.now_s - self.began_s,
             "outcomes": {"ok": ok, "failed": self.errors, "unknown": 0, "unsent": self.total - self.done},
             "pause_s": pause_s, "paused_s": pause_s, "pauses": int(pause_s > 0),
@@ -504,18 +483,14 @@ class Load:
         return 200, made
 
     def progress(self) -> dict[str, Any]:
-        return {
+        return _NO_PROGRESS | {
             "running": True, "job": "1", "operation": "write", "done": self.done, "total": self.total,
-            "errors": self.errors, "warmup_done": 0, "began_ns": round(self.began_s * 1e9),
+            "errors": self.errors, "began_ns": round(self.began_s * 1e9),
             "client_silent_s": self.machine.now_s - self.heard_s,
         }  # fmt: skip
 
 
-@cache
-def _report() -> dict[str, Any]:
-    return closed_loop()
-
-
+_report = cache(closed_loop)
 _NO_PROGRESS = {
     "running": False, "job": None, "operation": None, "done": 0, "total": 0, "errors": 0, "warmup_done": 0,
     "began_ns": None, "elapsed_s": 0, "client_silent_s": 0,
@@ -564,8 +539,7 @@ class Socket:
         head, _, payload = self._sent.partition(b"\r\n\r\n")
         method, path, _ = head.split(b"\r\n")[0].decode().split(" ")
         body = json.loads(payload) if payload else None
-        answer = self._machine.request(self._process, self._port, method, path, body, self._timeout_s)
-        status, value = answer
+        status, value = self._machine.request(self._process, self._port, method, path, body, self._timeout_s)
         text = json.dumps(value).encode()
         return io.BytesIO(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(text)) + text)
 
@@ -583,44 +557,112 @@ class Socket:
 # --- the engine --------------------------------------------------------------------------------------------------
 
 
-class Api(engine._Api):
-    """Docker's SDK as far as the product calls it. What goes wrong on the way is the product's own to tell."""
+class Engine(engine._Api):
+    """Docker's SDK as far as the product calls it, on an engine that ``runs``, is ``silent`` or has ``ended``.
+
+    ``containerd_s``: until when it has no containerd. What goes wrong on the way to it is the product's own to tell.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._found, self._silent = True, False
+        self.state, self.containerd_s = "runs", 0.0
+        self.held: dict[str, Container] = {}
+        self.listeners: list[Events] = []
+        self._ids = itertools.count(1)
 
-    def _ask(self, call: Callable[[], Any], takes_s: float = _CALL_S) -> Any:
+    def reach(self, request: Any, timeout: float) -> None:
+        """``requests.Session.send``: whether the engine answers."""
+        if not self._machine.world.wait(lambda: self.state != "silent", timeout):
+            raise requests.exceptions.ReadTimeout("timed out")
+        if self.state == "ended":
+            raise requests.exceptions.ConnectionError("no such file or directory")
+
+    def _ask(self, container: str = "", takes_s: float = _CALL_S, by_containerd: bool = False) -> Any:
+        """Reach the engine; the container that is named, where one is."""
         self._machine.takes(takes_s)
         self.send(None, timeout=engine._CALL_TIMEOUT_S)
-        return call()
+        if by_containerd and self._machine.now_s < self.containerd_s:
+            answer = SimpleNamespace(status_code=500, reason="Internal Server Error", url="")
+            raise APIError("500", response=answer, explanation="containerd: connection refused")
+        if container and container not in self.held:
+            raise NotFound("404", explanation=f"No such container: {container}")
+        return self.held.get(container)
 
-    def containers(self, all: bool = False, filters: Any = None) -> Any:  # noqa: A002
-        return self._ask(partial(self._machine.rows, (filters or {}).get("label", ())))
+    def containers(self, filters: Any = None, **options: Any) -> list[dict[str, Any]]:
+        self._ask()
+        wanted = [label.partition("=") for label in (filters or {}).get("label", ())]
+        return [
+            {"Id": held.id, "Names": [f"/{held.name}"], "Labels": held.labels, "State": "running", "Image": held.image}
+            for held in self.held.values()
+            if all(name in held.labels and (not sign or held.labels[name] == value) for name, sign, value in wanted)
+        ]
 
-    def inspect_container(self, container: str) -> Any:
-        return self._ask(partial(self._machine.inspect, container))
+    def inspect_container(self, container: str) -> dict[str, Any]:
+        held = self._ask(container)
+        process, status = held.process, held.process.status if held.process is not None else None
+        code = 0 if status is None else status if status >= 0 else 128 - status
+        running = process is not None and process.alive
+        pid = process.pid if running else 0
+        state = {"Running": running, "ExitCode": code, "OOMKilled": False, "FinishedAt": "", "Pid": pid}
+        return {"Id": container, "State": state, "Config": {"Hostname": held.host}}
 
     def inspect_image(self, image: str) -> Any:
-        return self._ask(lambda: {"Id": f"sha256:{image}", "Config": {}})
+        self._ask()
+        return {"Id": f"sha256:{image}", "Config": {}}
 
     def create_host_config(self, **options: Any) -> dict[str, Any]:
         return options
 
     def create_container(self, **options: Any) -> Any:
-        return self._ask(partial(self._machine.create, options), 0.05)
+        self._ask(takes_s=0.05)
+        made = Container(
+            f"{next(self._ids):064x}",
+            *(options[name] for name in ("name", "labels", "image", "entrypoint", "host_config")),
+        )
+        self.held[made.id] = made
+        return {"Id": made.id, "Warnings": []}
 
     def start(self, container: str) -> Any:
-        return self._ask(partial(self._machine.start, container), 0.1)
+        held = self._ask(container, 0.1, by_containerd=True)
+        held.process = process = Process(self._machine, held.command[0])
+        process.at_end.append(partial(self._machine.host_ended, process))
+        if held.command[0] == "wait-at-gate":
+            self._machine.store.members[held.host] = Member(process)
 
     def remove_container(self, container: str, **options: Any) -> Any:
-        return self._ask(partial(self._machine.remove, container), 0.1)
+        held = self._ask(container, 0.1, by_containerd=True)
+        if held.process is not None:
+            held.process.exit(-signal.SIGKILL)
+        del self.held[container]
 
     def logs(self, container: str, **options: Any) -> bytes:
-        return self._ask(partial(self._machine.logs, container))
+        held = self._ask(container)
+        return b"" if held.process is None else held.process.log.encode()
 
     def events(self, since: Any = None, **options: Any) -> Any:
-        return self._ask(lambda: iter(()) if since is not None else self._machine.follow_events())
+        self._ask()
+        if since is not None:
+            return iter(())
+        self.listeners.append(Events(self._machine))
+        return self.listeners[-1]
+
+    def kill_containerd(self) -> None:
+        self.containerd_s = self._machine.now_s + _CONTAINERD_S
+
+    def end(self, kill: bool) -> None:
+        """By SIGKILL its containers run on; by SIGTERM it stops listening, ends them, and its connections last."""
+        self.state = "ended"
+        if not kill:
+            for held in self.held.values():
+                for events in self.listeners:
+                    events.waiting.append({"Actor": {"ID": held.id, "Attributes": {"signal": "15"}}})
+            self._machine.takes(0.05)
+            for held in self.held.values():
+                if held.process is not None:
+                    held.process.exit(-signal.SIGTERM)
+        for events in self.listeners:
+            events.close()
 
 
 class Events:
@@ -644,16 +686,6 @@ class Events:
         self.is_over = True
 
 
-@dataclass
-class Engine:
-    """The state of the engine; ``containerd_s``: until when it has none."""
-
-    state: str = "runs"
-    containerd_s: float = 0.0
-    containers: dict[str, Container] = field(default_factory=dict)
-    events: list[Events] = field(default_factory=list)
-
-
 # --- all of it ---------------------------------------------------------------------------------------------------
 
 
@@ -664,7 +696,7 @@ class Machine:
         self.world, self._topology = world, topology
         self.pids = itertools.count(_FIRST_PID)
         self.processes: dict[int, Process] = {}
-        self.engine, self.store = Engine(), Store(self)
+        self.engine, self.store = Engine(self), Store(self)
         self.emulator: Emulator | None = None
         self.prober: Process | None = None
         self.load: Load | None = None
@@ -675,7 +707,6 @@ class Machine:
         self.dead_owners: set[str] = set()
         self._drivers = itertools.count(1)
         self.owner = ""
-        self._ids = itertools.count(1)
         self._unanswered: list[tuple[Process, socket.socket]] = []
         self.users: list[str] = []
         self.use = SimpleNamespace(read=lambda: _NOTHING_USED, close=lambda: None)
@@ -701,27 +732,25 @@ class Machine:
     def driver_killed(self) -> None:
         """The kernel closes what the driver had open; what watches that ends."""
         self.dead_owners.add(self.owner)
-        for connection in [held._connection for held in (self.emulator,) if held is not None]:
-            connection.shutdown(socket.SHUT_RDWR)
+        if self.emulator is not None:
+            self.emulator.connection.shutdown(socket.SHUT_RDWR)
         if self.prober is not None and self.prober.alive:
             self.prober.exit(1)
-        for events in self.engine.events:
+        for events in self.engine.listeners:
             events.close()
         self.relays = 0
 
     def host(self, name: str) -> Process | None:
         """The first process of a living host of the running driver."""
-        for container in self.engine.containers.values():
-            if container.host == name and container.process is not None and container.process.alive:
-                return container.process
-        return None
+        processes = (held.process for held in self.engine.held.values() if held.host == name)
+        return next((process for process in processes if process is not None and process.alive), None)
 
     def host_of_endpoint(self, endpoint: str) -> str:
         ip = endpoint.rpartition(":")[0]
         return next(host.name for host in self._topology.members if str(host.ip) == ip)
 
     def name_of(self, process: Process) -> str:
-        return next(held.host for held in self.engine.containers.values() if held.process is process)
+        return next(held.host for held in self.engine.held.values() if held.process is process)
 
     def cont(self, process: Process) -> None:
         """Let a stopped process go on, and whatever waits for it."""
@@ -729,9 +758,10 @@ class Machine:
             process.signal(signal.SIGCONT)
         if self.emulator is not None and process is self.emulator.process:
             self.emulator.go_on()
-        for held, theirs in [entry for entry in self._unanswered if entry[0] is process]:
-            self._unanswered.remove((held, theirs))
-            _answer(theirs)
+        for held, theirs in self._unanswered:
+            if held is process:
+                _answer(theirs)
+        self._unanswered = [entry for entry in self._unanswered if entry[0] is not process]
 
     def answer_or_keep(self, process: Process, theirs: socket.socket) -> None:
         if process.runs:
@@ -792,8 +822,8 @@ class Machine:
     def probed(self, request: dict[str, Any], began_s: float, wall_offset_ns: int) -> str:
         """The key of what the prober found; see ``loads``."""
         names = tuple(host["name"] for host in request.get("hosts", ()))
-        paused = self.emulator is None or not self.emulator.process.runs
-        paused = paused or self.emulator is None or self.emulator.process.paused_since(began_s) > 0
+        emulator = None if self.emulator is None else self.emulator.process
+        paused = emulator is None or not emulator.runs or emulator.paused_since(began_s) > 0
         return json.dumps([names, paused, self.wall_offset_ns - wall_offset_ns])
 
     def loads(self, text: str) -> Any:
@@ -802,93 +832,10 @@ class Machine:
         hosts = [{"name": name, "warm": True, "ring_lost": 0, "refused": 0} for name in names]
         return {"streams": streams, "hosts": hosts, "warmup_ns": 12_000_000, "clock_step_ns": step_ns}
 
-    # --- the engine ----------------------------------------------------------------------------------------------
-
-    def send(self, request: Any, timeout: float) -> Any:
-        """``requests.Session.send``: whether the engine answers."""
-        if not self.world.wait(lambda: self.engine.state != "silent", timeout):
-            raise requests.exceptions.ReadTimeout("timed out")
-        if self.engine.state == "ended":
-            raise requests.exceptions.ConnectionError("no such file or directory")
-
-    def _containerd(self) -> None:
-        if self.now_s < self.engine.containerd_s:
-            answer = SimpleNamespace(status_code=500, reason="Internal Server Error", url="")
-            raise APIError("500", response=answer, explanation="containerd: connection refused")
-
-    def rows(self, labels: Any) -> list[dict[str, Any]]:
-        wanted = [label.partition("=") for label in labels]
-        return [
-            {"Id": held.id, "Names": [f"/{held.name}"], "Labels": held.labels, "State": "running", "Image": held.image}
-            for held in self.engine.containers.values()
-            if all(name in held.labels and (not sign or held.labels[name] == value) for name, sign, value in wanted)
-        ]
-
-    def _container(self, number: str) -> Container:
-        if number not in self.engine.containers:
-            raise NotFound("404", explanation=f"No such container: {number}")
-        return self.engine.containers[number]
-
-    def inspect(self, number: str) -> dict[str, Any]:
-        held = self._container(number)
-        process, status = held.process, held.process.status if held.process is not None else None
-        code = 0 if status is None else status if status >= 0 else 128 - status
-        running = process is not None and process.alive
-        pid = process.pid if running and process is not None else 0
-        state = {"Running": running, "ExitCode": code, "OOMKilled": False, "FinishedAt": "", "Pid": pid}
-        return {"Id": number, "State": state, "Config": {"Hostname": held.host}}
-
-    def create(self, options: dict[str, Any]) -> dict[str, Any]:
-        number = f"{next(self._ids):064x}"
-        self.engine.containers[number] = Container(
-            number, options["name"], options["labels"], options["image"], options["entrypoint"], options["host_config"]
-        )
-        return {"Id": number, "Warnings": []}
-
-    def start(self, number: str) -> None:
-        self._containerd()
-        held = self._container(number)
-        held.process = process = Process(self, held.command[0])
-        process.at_end += [partial(self._host_ended, process)]
-        if held.command[0] == "wait-at-gate":
-            self.store.members[held.host] = Member(process)
-
-    def _host_ended(self, process: Process) -> None:
+    def host_ended(self, process: Process) -> None:
         if self.emulator is not None:
             self.emulator.host_ended(process)
-        for held, theirs in list(self._unanswered):
-            if held is process:
-                self._unanswered.remove((held, theirs))
-
-    def remove(self, number: str) -> None:
-        self._containerd()
-        held = self._container(number)
-        if held.process is not None:
-            held.process.exit(-signal.SIGKILL)
-        del self.engine.containers[number]
-
-    def logs(self, number: str) -> bytes:
-        held = self._container(number)
-        return b"" if held.process is None else held.process.log.encode()
-
-    def follow_events(self) -> Events:
-        self.engine.events.append(Events(self))
-        return self.engine.events[-1]
-
-    def end_engine(self, kill: bool) -> None:
-        """By SIGKILL its containers run on; by SIGTERM it stops listening, ends them, and its connections last."""
-        self.engine.state = "ended"
-        if not kill:
-            for held in self.engine.containers.values():
-                event = {"Actor": {"ID": held.id, "Attributes": {"signal": "15"}}}
-                for events in self.engine.events:
-                    events.waiting.append(event)
-            self.takes(0.05)
-            for held in self.engine.containers.values():
-                if held.process is not None:
-                    held.process.exit(-signal.SIGTERM)
-        for events in self.engine.events:
-            events.close()
+        self._unanswered = [entry for entry in self._unanswered if entry[0] is not process]
 
     # --- what is left --------------------------------------------------------------------------------------------
 
@@ -906,7 +853,7 @@ class Machine:
     def left(self) -> dict[str, Any]:
         """What a run has left on the machine; empty values where nothing is."""
         return {
-            "containers": sorted(held.name for held in self.engine.containers.values() if held.id not in self.users),
+            "containers": sorted(held.name for held in self.engine.held.values() if held.id not in self.users),
             "processes": sorted(process.name for process in self.processes.values() if process.alive),
             "links": sorted(self.emulator.links) if self.emulator is not None else [],
             "relays": self.relays,
@@ -942,10 +889,11 @@ class Machine:
         return process
 
     def cgroups_of(self, pid: int) -> Limits:
-        process = self.processes.get(pid)
-        if process is None or not process.alive:
-            raise RunError(f"cannot find the cgroups of process {pid}: No such file or directory")
-        config = next(held for held in self.engine.containers.values() if held.process is process).host_config
+        try:
+            process = self.living(pid)
+        except OSError as error:
+            raise RunError(f"cannot find the cgroups of process {pid}: {error.strerror}") from error
+        config = next(held for held in self.engine.held.values() if held.process is process).host_config
         period = config.get("cpu_period", 100_000)
         memory, swap = config.get("mem_limit"), config.get("memswap_limit")
         return Limits(config.get("cpu_quota"), period, memory, swap, config.get("cpuset_cpus"))
@@ -967,8 +915,6 @@ class Machine:
         return ours, theirs
 
     def socket_in(self, pid: int, *_: Any) -> Socket:
-        from containernet_env.hosts import netns
-
         try:
             return Socket(self, self.living(pid))
         except OSError as error:

@@ -14,8 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -26,6 +25,7 @@ from docker.errors import DockerException
 from containernet_env.hosts import engine
 from containernet_env.setup import dockerd, images
 from tests.deadline import HANG_S, eventually
+from tests.faults.processes import below, children, processes, program_of, words_of
 
 # containerd 1.6, runtime/v2/shim/util_unix.go: where the sockets of shims are, whatever the engine's own folders.
 _SHIM_SOCKETS = Path("/run/containerd/s")
@@ -34,8 +34,8 @@ _SHIM_SOCKETS = Path("/run/containerd/s")
 class OwnEngine:
     """An engine with the images that a run needs; a context manager, whose end leaves nothing on the machine.
 
-    ``address`` is for ``DOCKER_HOST``; ``environment`` is this process's with it. Signals go to ``pid`` and
-    ``containerd_pid``; ``start`` brings an engine that has ended back on the same data.
+    ``address`` is for ``DOCKER_HOST``; ``environment`` is this process's with it. ``start`` brings an engine that has
+    ended back on the same data.
     """
 
     def __init__(self) -> None:
@@ -56,8 +56,6 @@ class OwnEngine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-    # --- its life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start dockerd, also again after its end, and wait until it answers. Nothing where it runs."""
@@ -86,57 +84,37 @@ class OwnEngine:
 
     @property
     def runs(self) -> bool:
-        """Whether its dockerd lives."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Of its dockerd."""
         assert self._process is not None and self.runs, "the test's own engine does not run"
         return self._process.pid
 
-    @property
-    def containerd_pid(self) -> int:
-        """Of its containerd. After its end, see ``wait_containerd``."""
-        (pid,) = self._containerd()
-        return pid
-
-    def _containerd(self) -> list[int]:
-        children = (pid for pid in _processes() if _parent_of(pid) == self.pid)
-        return [pid for pid in children if os.path.basename(_words_of(pid)[0]) == "containerd"]
-
     def terminate(self) -> None:
         """SIGTERM to dockerd, which ends its containers first; returns when it has ended."""
-        os.kill(self.pid, signal.SIGTERM)
-        self.wait_ended()
+        self._end(signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL to dockerd, which takes its containerd with it; its containers run on."""
-        os.kill(self.pid, signal.SIGKILL)
-        self.wait_ended()
+        self._end(signal.SIGKILL)
+
+    def _end(self, signum: int) -> None:
+        os.kill(self.pid, signum)
+        assert self._process is not None
+        self._process.wait(HANG_S)
 
     def kill_containerd(self) -> None:
-        """SIGKILL to containerd; see ``wait_containerd``."""
-        os.kill(self.containerd_pid, signal.SIGKILL)
-
-    def wait_containerd(self) -> None:
-        """Return once there is a containerd (again: dockerd 20.10 starts one 10 s after the end of its last)."""
-        eventually(self._containerd, "dockerd has started a containerd")
+        """SIGKILL to containerd; dockerd 20.10 starts another one 10 s later."""
+        (containerd,) = (pid for pid in children(self.pid) if program_of(pid) == "containerd")
+        os.kill(containerd, signal.SIGKILL)
 
     def pause(self) -> None:
         """SIGSTOP to dockerd: it accepts connections and answers nothing."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """End what ``pause`` began."""
         os.kill(self.pid, signal.SIGCONT)
-
-    def wait_ended(self) -> None:
-        """Return when dockerd has ended, by whatever signal."""
-        assert self._process is not None
-        self._process.wait(HANG_S)
-
-    # --- using it ----------------------------------------------------------------------------------------------
 
     @property
     def environment(self) -> dict[str, str]:
@@ -148,12 +126,8 @@ class OwnEngine:
         return docker.DockerClient(base_url=self.address, version="auto", timeout=HANG_S)
 
     def containers(self) -> set[str]:
-        """The names of all its containers, in any state."""
-        client = self.client()
-        try:
+        with closing(self.client()) as client:
             return {name.lstrip("/") for row in client.api.containers(all=True) for name in row["Names"]}
-        finally:
-            client.close()
 
     def network_namespace(self) -> str:
         """The inode of its dockerd's, another one after each start."""
@@ -162,16 +136,12 @@ class OwnEngine:
     def shims(self) -> list[int]:
         """The processes of this machine that are its shims: one beside each container that runs."""
         place = f"{self.folder}/exec/containerd/containerd.sock"
-        return [pid for pid in _processes() if place in (words := _words_of(pid)) and "shim" in words[0]]
+        return [pid for pid in processes() if place in words_of(pid).split() and "shim" in program_of(pid)]
 
     def remove_containers(self) -> None:
-        """Remove every container that it has."""
-        client = self.client()
-        try:
+        with closing(self.client()) as client:
             for row in client.api.containers(all=True):
                 client.api.remove_container(row["Id"], force=True, v=True)
-        finally:
-            client.close()
 
     def _answers(self) -> bool:
         # Not by the SDK, which leaves its sockets open where nobody answers.
@@ -185,14 +155,10 @@ class OwnEngine:
             return False
 
     def _load_images(self) -> None:
-        needed, client = images.required_images(), self.client()
-        try:
+        needed = images.required_images()
+        with closing(self.client()) as client:
             for tag in (needed.member, needed.benchmark):
                 client.api.load_image(engine.client().api.get_image(tag))
-        finally:
-            client.close()
-
-    # --- its end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End it, whatever state it is in, and remove every process, mount, cgroup and folder of it. Idempotent."""
@@ -207,7 +173,7 @@ class OwnEngine:
             if self.runs:
                 self.kill()
         for shim in self.shims():
-            for pid in (*_below(shim), shim):
+            for pid in (*reversed(below(shim)), shim):
                 _kill(pid)
         folder = str(self.folder)
         mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -222,31 +188,6 @@ class OwnEngine:
             for group, _, _ in os.walk(parent, topdown=False):
                 os.rmdir(group)
         shutil.rmtree(self.folder)
-
-
-def _processes() -> Iterator[int]:
-    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
-
-
-def _words_of(pid: int) -> list[str]:
-    """The command line of a process; one empty word where it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return [""]
-
-
-def _parent_of(pid: int) -> int | None:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return None
-
-
-def _below(ancestor: int) -> list[int]:
-    """Children of a process and theirs, the deepest first."""
-    children = [pid for pid in _processes() if _parent_of(pid) == ancestor]
-    return [pid for child in children for pid in (*_below(child), child)]
 
 
 def _kill(pid: int) -> None:

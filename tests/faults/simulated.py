@@ -14,11 +14,10 @@ import json
 import os
 import re
 import resource
-import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -43,11 +42,10 @@ from containernet_env.results.run_directory import RunDirectory
 from containernet_env.runs import lock, manifest, measure, testbed
 from containernet_env.setup.images import Images
 from tests import simulated_time
-from tests.faults.files import Files, topology
-from tests.faults.machine import Api, Machine, Popen, Process
-from tests.faults.moments import BEGINNINGS, ENDS
-from tests.faults.promises import check_kept, check_next
-from tests.faults.table import BRIEF_S, BRING_UP, FINISHED, PROOF, SCENARIOS, TEAR_DOWN, Cell
+from tests.faults.files import Files, check_kept, check_next, topology
+from tests.faults.machine import Machine, Popen, Process
+from tests.faults.strikes import STRIKES, Fault, Strike, engine_struck
+from tests.faults.table import BEGINNINGS, BRING_UP, ENDS, FINISHED, PROOF, SCENARIOS, TEAR_DOWN, Cell
 from tests.simulated_time import EPOCH_NS, World
 from tests.unit.manifests import MACHINE, PROGRAM
 
@@ -60,8 +58,6 @@ _INTO_SCENARIO_S = 0.7
 FEW = 2
 """How many files a run may still open when the limit is lowered."""
 
-Fault = Generator[None, None, None]
-
 
 class Simulation(World):
     """A world with one driver, which may get a signal, or be killed."""
@@ -69,7 +65,7 @@ class Simulation(World):
     def __init__(self, seed: int, preempt: float = 0.0) -> None:
         super().__init__(seed, preempt)
         self.machine = Machine(self, _topology())
-        self.driver: Any = None
+        self.driver: Any = None  # its thread
         self._pending: Callable[[], None] | None = None
 
     def signal(self, handle: Callable[[], None]) -> None:
@@ -88,7 +84,10 @@ class Simulation(World):
         return self._pending is not None and self.driver is not None and task is self.driver._task
 
     def _is_able(self, task: Any) -> bool:
-        return super()._is_able(task) or (self._pending is not None and self._is_struck(task))
+        # Nearly half of what a cell costs: what is cheap to know is looked at first.
+        if (task.until_ns is not None and task.until_ns <= self.now_ns) or self._is_struck(task):
+            return True
+        return bool(task.ready())
 
     def _handle(self) -> None:
         assert self._pending is not None
@@ -139,6 +138,16 @@ class Run:
         self.text = io.StringIO()
         self.status: int | None = None
         self._open_before: set[int] = set()
+        self.driver = os.getpid()
+        engine = self.machine.engine
+        self.own_engine = SimpleNamespace(
+            terminate=partial(engine.end, kill=False),
+            kill=partial(engine.end, kill=True),
+            pause=partial(setattr, engine, "state", "silent"),
+            kill_containerd=engine.kill_containerd,
+            start=self._start_engine,
+            containers=lambda: {*self.machine.left()["containers"]},
+        )
 
     @property
     def said(self) -> str:
@@ -152,9 +161,7 @@ class Run:
         self.simulation.driver.start()
 
     def _drive(self) -> None:
-        files = self.files
-        words = ["run", str(files.config), str(files.out), "--scenarios", str(files.scenarios), "--port", "18080"]
-        self.status = _status_of(words)
+        self.status = _status_of(self.files.command)
 
     def tool(self, *words: str) -> tuple[int, str]:
         """Carry out another command on this thread."""
@@ -202,22 +209,43 @@ class Run:
         else:
             self.simulation.signal(lambda: self.handlers[signum](signum, None))
 
-    # --- whom a fault can strike -------------------------------------------------------------------------------------
+    # --- whom a fault can strike, and with what; see ``strikes`` ------------------------------------------------------
 
-    def emulator(self) -> Process:
-        return self._target(lambda: self.machine.emulator and self.machine.emulator.process)
+    def emulator(self) -> Process | None:
+        return self.machine.emulator and self.machine.emulator.process
 
-    def host(self, name: str) -> Process:
-        return self._target(lambda: self.machine.host(name))
+    def host(self, name: str) -> Process | None:
+        return self.machine.host(name)
 
-    def client(self) -> Process:
-        return self._target(lambda: self.machine.load and self.machine.load.client)
+    def client(self) -> Process | None:
+        return self.machine.load and self.machine.load.client
 
-    def _target(self, find: Callable[[], Process | None]) -> Process:
+    def wait_for_target(self, find: Callable[[], Process | None]) -> Process:
         found: Process | None = self.until(find)
         if found is None:
             raise _NobodyThere
         return found
+
+    def send(self, processes: Sequence[Process], signum: int) -> None:
+        for process in processes:
+            if signum == signal.SIGCONT:
+                self.machine.cont(process)
+            elif process.alive:
+                process.signal(signum)
+
+    def resume(self) -> None:
+        """The driver is never stopped."""
+
+    def let_pass(self, seconds: float) -> None:
+        self.simulation.wait(lambda: False, seconds)
+
+    def move_clock(self, seconds: float) -> None:
+        self.machine.wall_offset_ns += round(seconds * 1e9)
+
+    def _start_engine(self) -> None:
+        engine = self.machine.engine
+        engine.state = "runs"
+        self.simulation.wait(lambda: self.machine.now_s >= engine.containerd_s, END_S)
 
     @property
     def leader(self) -> str:
@@ -236,70 +264,7 @@ def _descriptors() -> set[int]:
 # --- the faults ------------------------------------------------------------------------------------------------------
 
 
-def _driver(signum: int) -> Callable[[Run], Fault]:
-    def fault(run: Run) -> Fault:
-        yield
-        run.get_signal(signum)
-        yield
-
-    return fault
-
-
-Who = Callable[[Run], list[Process]]
-
-
-def _killed(who: Who) -> Callable[[Run], Fault]:
-    def fault(run: Run) -> Fault:
-        yield
-        for process in who(run):
-            if process.alive:
-                process.signal(signal.SIGKILL)
-        yield
-
-    return fault
-
-
-def _stopped(who: Who, seconds: float | None = None) -> Callable[[Run], Fault]:
-    def fault(run: Run) -> Fault:
-        run.files.set_deadline("300ms" if seconds is None else "8s")
-        yield
-        processes = who(run)
-        for process in processes:
-            if process.alive:
-                process.signal(signal.SIGSTOP)
-        if seconds is not None:
-            run.simulation.wait(lambda: False, seconds)
-            for process in processes:
-                run.machine.cont(process)
-        yield
-        for process in processes:
-            run.machine.cont(process)
-
-    return fault
-
-
-def _engine(strike: Callable[[Machine], None]) -> Callable[[Run], Fault]:
-    def fault(run: Run) -> Fault:
-        yield
-        strike(run.machine)
-        yield
-        run.machine.engine.state = "runs"
-        run.simulation.wait(lambda: run.machine.now_s >= run.machine.engine.containerd_s, END_S)
-        status, text = run.tool("clean")
-        assert status == 0 and run.machine.left()["containers"] == [], text
-
-    return fault
-
-
-def _engine_stopped(machine: Machine) -> None:
-    machine.engine.state = "silent"
-
-
-def _containerd_killed(machine: Machine) -> None:
-    machine.engine.containerd_s = machine.now_s + 10.0
-
-
-def _out_refused(number: int) -> Callable[[Run], Fault]:
+def _out_refused(number: int) -> Strike:
     """The disk, or the file, takes no more of OUT: what the kernel then answers to a write, or to making a new file."""
 
     def fault(run: Run) -> Fault:
@@ -327,33 +292,13 @@ def _out_refused(number: int) -> Callable[[Run], Fault]:
     return fault
 
 
-def _out_removed(run: Run) -> Fault:
-    yield
-    run.files.out.unlink()
-    yield
-
-
-def _out_folder_removed(run: Run) -> Fault:
-    yield
-    shutil.rmtree(run.files.out.parent)
-    yield
-
-
-def _record_is_a_file(run: Run) -> Fault:
-    yield
-    runs = run.files.runs
-    runs.rename(runs.with_name("earlier"))
-    runs.write_text("a file\n")
-    yield
-
-
 def _etcd_full(run: Run) -> Fault:
     yield
     run.machine.store.members[run.followers[0]].disk_full = True
     yield
 
 
-def _stdout_ends(number: int, at_once: bool = False) -> Callable[[Run], Fault]:
+def _stdout_ends(number: int, at_once: bool = False) -> Strike:
     """Standard output fails from the start, or from the moment on, as ``cli.output.Output`` meets it."""
 
     def fault(run: Run) -> Fault:
@@ -396,31 +341,6 @@ def _few_processes(run: Run) -> Fault:
     run.machine.no_threads = False
 
 
-def _clock_moved(seconds: float) -> Callable[[Run], Fault]:
-    def fault(run: Run) -> Fault:
-        yield
-        run.machine.wall_offset_ns += round(seconds * 1e9)
-        yield
-
-    return fault
-
-
-def _config_edited(run: Run) -> Fault:
-    yield
-    run.files.config.write_text("[]")
-    run.files.scenarios.unlink()
-    yield
-
-
-def _second_run(run: Run) -> Fault:
-    yield
-    files = Files(run.files.folder / "second")
-    status, text = run.tool("run", str(files.config), str(files.out), "--scenarios", str(files.scenarios))
-    assert status == 1 and f"another run is on (process {os.getpid()})" in text, text
-    assert files.rows() == []
-    yield
-
-
 def _names_like_ours(run: Run) -> Fault:
     """A container with the labels of a dead run and another name, and one with such a name and no labels."""
     machine, dead = run.machine, f"{'0' * 8}-0000-0000-0000-{'0' * 12}/99/1"
@@ -428,31 +348,18 @@ def _names_like_ours(run: Run) -> Fault:
     labels = engine.labels("000000", "etcd1") | {owner.LABEL: dead}
     for name, held in (("cnenv-000000-etcd1", {}), ("users-database", labels)):
         options = {"name": name, "labels": held, "image": "i", "entrypoint": ["sh"], "host_config": {}}
-        machine.users.append(machine.create(options)["Id"])
+        machine.users.append(machine.engine.create_container(**options)["Id"])
     yield
     run.get_signal(signal.SIGKILL)
     yield
-    assert set(machine.users) <= set(machine.engine.containers), "what was the user's has been removed"
+    assert set(machine.users) <= set(machine.engine.held), "what was the user's has been removed"
 
 
-def _members(*names: Callable[[Run], str]) -> Who:
-    return lambda run: [run.host(name(run)) for name in names]
-
-
-_FOLLOWER, _LEADER = (lambda run: run.followers[0]), (lambda run: run.leader)
-
-FAULTS: dict[str, Callable[[Run], Fault]] = {
-    **{f"driver-{name}": _driver(getattr(signal, f"SIG{name.upper()}")) for name in ("int", "term", "hup", "quit")},
-    "driver-kill": _driver(signal.SIGKILL),
-    "engine-term": _engine(partial(Machine.end_engine, kill=False)),
-    "engine-kill": _engine(partial(Machine.end_engine, kill=True)),
-    "engine-stop": _engine(_engine_stopped),
-    "containerd-kill": _engine(_containerd_killed),
+FAULTS: dict[str, Strike] = {
+    **STRIKES,
+    "engine-stop": engine_struck("pause"),
     "out-full": _out_refused(errno.ENOSPC),
     "out-immutable": _out_refused(errno.EPERM),
-    "out-removed": _out_removed,
-    "out-folder-removed": _out_folder_removed,
-    "record-is-a-file": _record_is_a_file,
     "etcd-full": _etcd_full,
     "stdout-closed": _stdout_ends(errno.EBADF, at_once=True),
     "stdout-full": _stdout_ends(errno.ENOSPC, at_once=True),
@@ -460,24 +367,8 @@ FAULTS: dict[str, Callable[[Run], Fault]] = {
     "terminal-lost": _stdout_ends(errno.EIO),
     "few-descriptors": _few_descriptors,
     "few-processes": _few_processes,
-    "clock-forward": _clock_moved(3600.0),
-    "clock-back": _clock_moved(-3600.0),
-    "config-edited": _config_edited,
-    "second-run": _second_run,
     "names-like-ours": _names_like_ours,
 }
-_WHO: dict[str, Who] = {
-    "emulator": lambda run: [run.emulator()],
-    "server": lambda run: [run.host("benchmark")],
-    "client": lambda run: [run.client()],
-    "follower": _members(_FOLLOWER),
-    "leader": _members(_LEADER),
-    "two-members": _members(_LEADER, _FOLLOWER),
-}
-for _name, _who in _WHO.items():
-    FAULTS[f"{_name}-kill"] = _killed(_who)
-    FAULTS[f"{_name}-stop"] = _stopped(_who)
-    FAULTS[f"{_name}-stop-briefly"] = _stopped(_who, BRIEF_S)
 
 
 # --- a cell ----------------------------------------------------------------------------------------------------------
@@ -538,7 +429,7 @@ def _next_run_cleans_up(run: Run) -> None:
 def on_machine(run: Run) -> Iterator[None]:
     """The product on the simulated machine: what it asks the system for is the machine's."""
     machine, stack = run.machine, ExitStack()
-    client = SimpleNamespace(api=Api(machine), info=dict, close=lambda: None)
+    client = SimpleNamespace(api=machine.engine, info=dict, close=lambda: None)
     add_event, real_open = RunDirectory.add_event, os.open
 
     def event(directory: RunDirectory, kind: str, text: str, subject: str | None = None) -> None:
@@ -566,7 +457,7 @@ def on_machine(run: Run) -> Iterator[None]:
         (lock, {"PATH": run.files.folder / "lock"}),
         (sys, {"stdout": run.text, "stderr": run.text}),
         # The engine.
-        (docker.APIClient, {"send": machine.send}),
+        (docker.APIClient, {"send": machine.engine.reach}),
         (engine, {"client": lambda: client, "connect": lambda timeout_s=0: client}),
         (engine, {"listens": lambda: machine.engine.state != "ended"}),
         # What this machine is, and what it costs.

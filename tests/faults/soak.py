@@ -17,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from containernet_env.base import cache
@@ -29,48 +30,13 @@ from containernet_env.results.run_directory import runs_folder
 from containernet_env.runs.measure import measure
 from containernet_env.runs.progress import Silent
 from tests.docker.machine_state import left_over, snapshot
-from tests.faults.harness import PROJECT, children, program_of, words_of
+from tests.faults.harness import PROJECT
+from tests.faults.processes import children, processes, program_of, words_of
 
 RESULT = PROJECT / ".build" / "soak.json"
 TOPOLOGIES = ("3node-3ms", "1node", "2node", "5node")
 # A quarter of the runs at the start is compared with one at the end; each has to have a spread for every topology.
 _LEAST_RUNS = 8 * len(TOPOLOGIES)
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """Something that must not grow. ``slack`` is what it may grow by beyond the spread of its first values.
-
-    The slack of counts is absolute; that of sizes and times a share of the first median (``relative``).
-    """
-
-    name: str
-    unit: str
-    slack: float
-    relative: bool = False
-
-
-QUANTITIES = (
-    Quantity("memory of the driver", "MiB", 0.05, relative=True),
-    Quantity("descriptors of the driver", "", 1),
-    Quantity("threads of the driver", "", 1),
-    Quantity("memory of the link emulator", "MiB", 0.1, relative=True),
-    Quantity("descriptors of the link emulator", "", 1),
-    Quantity("memory of the engine", "MiB", 0.25, relative=True),
-    Quantity("descriptors of the engine", "", 4),
-    Quantity("memory in use on the machine", "MiB", 0.05, relative=True),
-    Quantity("network namespaces", "", 0),
-    Quantity("cgroups", "", 4),
-    Quantity("disk of the cache", "MiB", 0.01, relative=True),
-    Quantity("disk of the engine", "MiB", 0.05, relative=True),
-    Quantity("disk of a run's directory", "KiB", 0.5, relative=True),
-    Quantity("time of a run", "s", 0.25, relative=True),
-)
-
-
-# The kernel keeps the memory cgroups of removed containers while the page cache holds pages of theirs, so these are
-# counted once before and once after all runs, with the page cache dropped (docs/robustness.md, Memory cgroups).
-CGROUPS_KEPT = Quantity("memory cgroups in /proc/cgroups, page cache dropped", "", 4)
 
 
 class _Emulator(Silent):
@@ -84,17 +50,15 @@ class _Emulator(Silent):
         for pid in children(os.getpid()):
             if "link-emulator serve" in words_of(pid):
                 self.memory.append(_memory_mib(pid))
-                self.descriptors.append(len(os.listdir(f"/proc/{pid}/fd")))
+                self.descriptors.append(_descriptors(pid))
 
 
 def _memory_mib(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def _engine_pids() -> list[int]:
-    """The engine and its containerd."""
-    every = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
-    return [pid for pid in every if program_of(pid) in ("dockerd", "containerd")]
+def _descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def _used_mib() -> float:
@@ -110,9 +74,45 @@ def _cgroups_kept() -> int:
     return next((int(count) for name, _, count, _ in lines if name == "memory"), 0)
 
 
-def _disk_mib(folder: Path) -> float:
+def _disk_mib(folder: Path | str) -> float:
     done = subprocess.run(["du", "-sx", "-B1", str(folder)], capture_output=True, text=True, timeout=300, check=False)
     return int(done.stdout.split()[0]) / 2**20 if done.stdout else 0.0
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that must not grow. ``slack`` is what it may grow by beyond the spread of its first values.
+
+    The slack of counts is absolute; that of sizes and times a share of the first median (``relative``). ``measure`` is
+    given what is known of a run: its ``emulator``, the ``engines``' processes, its ``result`` and ``seconds``.
+    """
+
+    name: str
+    unit: str
+    slack: float
+    relative: bool = False
+    measure: Callable[[Any], float] = lambda seen: 0
+
+
+QUANTITIES = (
+    Quantity("memory of the driver", "MiB", 0.05, True, lambda seen: _memory_mib(os.getpid())),
+    Quantity("descriptors of the driver", "", 1, False, lambda seen: _descriptors(os.getpid())),
+    Quantity("threads of the driver", "", 1, False, lambda seen: len(os.listdir("/proc/self/task"))),
+    Quantity("memory of the link emulator", "MiB", 0.1, True, lambda seen: max(seen.emulator.memory, default=0)),
+    Quantity("descriptors of the link emulator", "", 1, False, lambda seen: max(seen.emulator.descriptors, default=0)),
+    Quantity("memory of the engine", "MiB", 0.25, True, lambda seen: sum(map(_memory_mib, seen.engines))),
+    Quantity("descriptors of the engine", "", 4, False, lambda seen: sum(map(_descriptors, seen.engines))),
+    Quantity("memory in use on the machine", "MiB", 0.05, True, lambda seen: _used_mib()),
+    Quantity("network namespaces", "", 0, False, lambda seen: len(snapshot()["namespaces"])),
+    Quantity("cgroups", "", 4, False, lambda seen: sum(len(folders) for _, folders, _ in os.walk("/sys/fs/cgroup"))),
+    Quantity("disk of the cache", "MiB", 0.01, True, lambda seen: _disk_mib(cache.own())),
+    Quantity("disk of the engine", "MiB", 0.05, True, lambda seen: _disk_mib(engine.client().info()["DockerRootDir"])),
+    Quantity("disk of a run's directory", "KiB", 0.5, True, lambda seen: _disk_mib(seen.result.directory) * 1024),
+    Quantity("time of a run", "s", 0.25, True, lambda seen: seen.seconds),
+)
+# The kernel keeps the memory cgroups of removed containers while the page cache holds pages of theirs, so these are
+# counted once before and once after all runs, with the page cache dropped (docs/robustness.md, Memory cgroups).
+CGROUPS_KEPT = Quantity("memory cgroups in /proc/cgroups, page cache dropped", "", 4)
 
 
 def one_run(topology: str, out: Path) -> dict[str, Any]:
@@ -120,25 +120,11 @@ def one_run(topology: str, out: Path) -> dict[str, Any]:
     began, emulator = time.monotonic(), _Emulator()
     result = measure(PROJECT / "configs" / f"{topology}.json", None, out, quick=True, progress=emulator)
     seconds = time.monotonic() - began
-    engines = _engine_pids()
-    return {
-        "topology": topology,
-        "failed": result.failed,
-        "memory of the driver": _memory_mib(os.getpid()),
-        "descriptors of the driver": len(os.listdir("/proc/self/fd")),
-        "threads of the driver": len(os.listdir("/proc/self/task")),
-        "memory of the link emulator": max(emulator.memory, default=0),
-        "descriptors of the link emulator": max(emulator.descriptors, default=0),
-        "memory of the engine": sum(map(_memory_mib, engines)),
-        "descriptors of the engine": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in engines),
-        "memory in use on the machine": _used_mib(),
-        "network namespaces": len(snapshot()["namespaces"]),
-        "cgroups": sum(1 for _, folders, _ in os.walk("/sys/fs/cgroup") for _ in folders),
-        "disk of the cache": _disk_mib(cache.own()),
-        "disk of the engine": _disk_mib(Path(engine.client().info()["DockerRootDir"])),
-        "disk of a run's directory": _disk_mib(result.directory) * 1024,
-        "time of a run": seconds,
-    }
+    # The engine and its containerd.
+    engines = [pid for pid in processes() if program_of(pid) in ("dockerd", "containerd")]
+    seen = SimpleNamespace(emulator=emulator, engines=engines, result=result, seconds=seconds)
+    measured = {quantity.name: quantity.measure(seen) for quantity in QUANTITIES}
+    return {"topology": topology, "failed": result.failed, **measured}
 
 
 @dataclass(frozen=True)
@@ -152,7 +138,6 @@ class Growth:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has grown beyond its bound."""
         return self.last > self.bound
 
 

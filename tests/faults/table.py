@@ -23,6 +23,25 @@ BRING_UP, PROOF, WRITE, HEAVY, READ, TEAR_DOWN = MOMENTS = (
 SCENARIOS = (WRITE, HEAVY, READ)
 """The moments that are scenarios of the run, in its order."""
 
+# How a moment begins: the kind of an event, and which one of that kind.
+BEGINNINGS = {
+    BRING_UP: ("run_began", 1),
+    PROOF: ("hosts_up", 1),
+    WRITE: ("scenario_began", 1),
+    HEAVY: ("scenario_began", 2),
+    READ: ("scenario_began", 3),
+    TEAR_DOWN: ("tear_down_began", 1),
+}
+# What is over when it begins: a fault that comes later has missed its moment.
+ENDS = {
+    BRING_UP: ("network_proved", 1),
+    PROOF: ("network_proved", 1),
+    WRITE: ("scenario_ended", 1),
+    HEAVY: ("scenario_ended", 2),
+    READ: ("scenario_ended", 3),
+    TEAR_DOWN: ("run_ended", 1),
+}
+
 FINISHED = "-"
 """The Error of a row whose scenario was measured without one."""
 BRIEF_S = 3.0
@@ -68,208 +87,135 @@ class Cell:
         return f"{self.fault}-at-{self.moment}"
 
 
-Moments = Mapping[str, Promise | str]
+Moments = dict[str, Promise | str]
 """By moment: the promise, or why there is none."""
 
 
-def _rows(moment: str, running: str, rest: str | None, before: str = FINISHED) -> tuple[str | None, ...]:
+def _rows(moment: str, running: str, rest: str | None) -> tuple[str | None, ...]:
     """The rows of a run that is struck at a moment: ``running`` is the struck scenario's error."""
     if moment in (BRING_UP, PROOF):
         return (None,) * len(SCENARIOS)
     if moment == TEAR_DOWN:
-        return (before,) * len(SCENARIOS)
+        return (FINISHED,) * len(SCENARIOS)
     struck = SCENARIOS.index(moment)
-    return (before,) * struck + (running,) + (rest,) * (len(SCENARIOS) - struck - 1)
+    return (FINISHED,) * struck + (running,) + (rest,) * (len(SCENARIOS) - struck - 1)
 
 
-def _ends(words: str, status: int, running: str, rest: str | None, says: str = "") -> dict[str, Promise | str]:
+NOTHING_LEFT = Promise("every row is there and nothing is left", (0,))
+
+
+def _ends(words: str, running: str, rest: str | None, says: str = "", status: tuple[int, ...] = (1,)) -> Moments:
     """The run ends by the fault, at any moment but the tear-down, which is carried to its end."""
-    return {
-        moment: Promise(words, (status,), _rows(moment, running, rest), says)
-        for moment in MOMENTS
-        if moment != TEAR_DOWN
-    } | {TEAR_DOWN: Promise("every row is there and nothing is left", (0,))}
+    found: Moments = {moment: Promise(words, status, _rows(moment, running, rest), says) for moment in MOMENTS[:-1]}
+    return {**found, TEAR_DOWN: NOTHING_LEFT}
 
 
-def _goes_on(words: str, *moments: str, marked: str = "") -> dict[str, Promise | str]:
+def _in_scenarios(words: str, running: str, rest: str, status: tuple[int, ...] = (1,), marked: str = "") -> Moments:
+    """The run goes on after the scenario that is struck."""
+    return {moment: Promise(words, status, _rows(moment, running, rest), marked=marked) for moment in SCENARIOS}
+
+
+def _goes_on(words: str, *moments: str, marked: str = "") -> Moments:
     """The run goes on to its end, all rows finished; the struck scenario is ``marked``."""
     return {moment: Promise(words, (0,), marked=marked if moment in SCENARIOS else "") for moment in moments or MOMENTS}
-
-
-def _none(reason: str, *moments: str) -> dict[str, Promise | str]:
-    return dict.fromkeys(moments, reason)
-
-
-def _status(moments: Moments, moment: str, **changes: object) -> dict[str, Promise | str]:
-    """The same promises, that of one moment changed."""
-    found = moments[moment]
-    assert isinstance(found, Promise)
-    return {**moments, moment: replace(found, **changes)}  # type: ignore[arg-type]
 
 
 # --- the driver --------------------------------------------------------------------------------------------------
 
 
-def _signal(signum: signal.Signals) -> dict[str, Promise | str]:
+def _signal(signum: signal.Signals) -> Moments:
     status = 128 + signum
     words = f"exit {status}; the running scenario's row says interrupted, the others are not run"
-    ends = _ends(words, status, "^interrupted", "^not run: .*interrupted", "interrupted")
-    return _status(
-        ends, TEAR_DOWN, words=f"exit {status} once the tear-down is over; every row is there", status=(status,)
-    )
+    return {
+        **_ends(words, "^interrupted", "^not run: .*interrupted", "interrupted", (status,)),
+        TEAR_DOWN: Promise(f"exit {status} once the tear-down is over; every row is there", (status,)),
+    }
 
 
-_KILLED = {
-    moment: replace(promise, status=(-signal.SIGKILL,))
-    for moment, promise in _ends("what was measured is there; the next run cleans up", 0, "", None).items()
-    if isinstance(promise, Promise)
-}
-_DRIVER_KILLED: Moments = {
-    moment: replace(promise, rows=tuple(row if row == FINISHED else None for row in promise.rows))
-    for moment, promise in _KILLED.items()
-}
+def _driver_killed(words: str, at_tear_down: str) -> Moments:
+    return {
+        moment: Promise(
+            words if moment != TEAR_DOWN else at_tear_down,
+            (-signal.SIGKILL,),
+            tuple(row if row == FINISHED else None for row in _rows(moment, "", None)),
+        )
+        for moment in MOMENTS
+    }
+
 
 # --- what a run consists of --------------------------------------------------------------------------------------
 
 _BY_SIGNAL = r"(SIGKILL|signal 9|signal: killed|was killed|exit (code|status) 137)"
-_NO_LEADER = "no leader is known before the cluster is up: the follower's cell is the same"
-_NO_CLIENT = "the benchmark's client runs only while a scenario does"
 _SILENT = r"(silent|answer(s|ed)?\b|no progress)"
-
-_EMULATOR_KILLED = _ends(
-    "exit 1; the row and the others' 'not run' say that the link emulator was killed",
-    1,
-    rf"link emulator.*{_BY_SIGNAL}",
-    rf"^not run: .*link emulator.*{_BY_SIGNAL}",
-    rf"link emulator.*{_BY_SIGNAL}",
+_EARLY: Moments = dict.fromkeys(
+    (BRING_UP, PROOF), "no leader is known before the cluster is up: the follower's cell is the same"
 )
-_EMULATOR_SILENT = _ends(
-    "exit 1; the row names the link emulator as silent, the others are not run",
-    1,
-    rf"link emulator.*{_SILENT}",
-    rf"^not run: .*link emulator.*{_SILENT}",
-    rf"link emulator.*{_SILENT}",
+_NO_CLIENT: Moments = dict.fromkeys(
+    (BRING_UP, PROOF, TEAR_DOWN), "the benchmark's client runs only while a scenario does"
 )
-_MARKED = "the row is finished, and a finding says who paused"
-_SERVER_KILLED = _ends(
-    "exit 1; the row says that the benchmark host ended and how, the others are not run",
-    1,
-    rf"benchmark.*ended.*{_BY_SIGNAL}",
-    rf"^not run: .*benchmark.*ended.*{_BY_SIGNAL}",
-    rf"benchmark.*{_BY_SIGNAL}",
-)
-_SERVER_SILENT = _ends(
-    "exit 1; the row names the benchmark server as silent, the others are not run",
-    1,
-    rf"benchmark server.*{_SILENT}",
-    "^not run: .*benchmark",
-    rf"benchmark.*{_SILENT}",
-)
-
-
-def _in_scenarios(promise: Promise, running: str, rest: str) -> dict[str, Promise | str]:
-    return {moment: replace(promise, rows=_rows(moment, running, rest)) for moment in SCENARIOS}
-
-
-_CLIENT_KILLED: Moments = {
-    **_in_scenarios(
-        Promise("exit 1; the row says that the client was killed, the others are finished", (1,)),
-        rf"client.*{_BY_SIGNAL}",
-        FINISHED,
-    ),
-    **_none(_NO_CLIENT, BRING_UP, PROOF, TEAR_DOWN),
-}
-_CLIENT_SILENT: Moments = {
-    **_in_scenarios(
-        Promise("exit 1; the row names the benchmark client as silent, the others are finished", (1,)),
-        rf"client.*{_SILENT}",
-        FINISHED,
-    ),
-    **_none(_NO_CLIENT, BRING_UP, PROOF, TEAR_DOWN),
-}
-
-
-def _member_killed(who: str) -> dict[str, Promise | str]:
-    dead = rf"{who}.*{_BY_SIGNAL}"
-    words = "exit 1; the row and those after it name the member and its signal"
-    return {
-        **_ends(words, 1, dead, f"{dead}.*earlier", dead),
-        TEAR_DOWN: Promise("every row is there and nothing is left", (0,)),
-    }
-
-
-def _stopped_briefly(who: str) -> dict[str, Promise | str]:
-    """Requests may fail meanwhile: etcd's own deadlines are shorter than that of the load's."""
-    words = "a finding, or the row's error, names who answered nothing"
-    goes_on = _goes_on("the run goes on when what was stopped does", BRING_UP, PROOF, TEAR_DOWN)
-    struck = {moment: Promise(words, (0, 1), _rows(moment, ".*", FINISHED), marked=who) for moment in SCENARIOS}
-    return goes_on | struck
-
-
 _AT_GATE = "a member waits at its gate in the proof as in the bring-up: that cell shows it"
 
 
-def _member_silent(who: str) -> dict[str, Promise | str]:
+def _gone(words: str, what: str, rest: str = "", says: str = "") -> Moments:
+    """The run ends, and its rows and what it prints name ``what``."""
+    return _ends(words, what, rest or f"^not run: .*{what}", says or what)
+
+
+def _member_killed(who: str) -> Moments:
+    dead = rf"{who}.*{_BY_SIGNAL}"
+    return _gone("exit 1; the row and those after it name the member and its signal", dead, f"{dead}.*earlier")
+
+
+def _stopped_briefly(who: str) -> Moments:
+    """Requests may fail meanwhile: etcd's own deadlines are shorter than that of the load's."""
+    goes_on = _goes_on("the run goes on when what was stopped does", BRING_UP, PROOF, TEAR_DOWN)
+    words = "a finding, or the row's error, names who answered nothing"
+    return {**goes_on, **_in_scenarios(words, ".*", FINISHED, (0, 1), marked=who)}
+
+
+def _member_silent(who: str) -> Moments:
     """A minority is silent: its requests fail, the cluster goes on."""
-    promise = Promise("a row that it disturbs names the member that answered nothing", (0, 1), marked=who)
+    words = "a row that it disturbs names the member that answered nothing"
     return {
-        **{moment: replace(promise, rows=_rows(moment, ".*", ".*")) for moment in SCENARIOS},
+        **_in_scenarios(words, ".*", ".*", (0, 1), marked=who),
         BRING_UP: Promise("exit 1; the message names the member", (1,), _rows(BRING_UP, "", ""), who),
         PROOF: _AT_GATE,
-        TEAR_DOWN: Promise("every row is there and nothing is left", (0,)),
+        TEAR_DOWN: NOTHING_LEFT,
     }
 
 
+_TWO = "etcd[1-3].*etcd[1-3]"
 _TWO_SILENT: Moments = {
-    **{
-        moment: Promise(
-            "exit 1; the row names both members, the others are not run",
-            (1,),
-            _rows(moment, "etcd[1-3].*etcd[1-3]", "^not run: .*"),
-        )
-        for moment in SCENARIOS
-    },
+    **_in_scenarios("exit 1; the row names both members, the others are not run", _TWO, "^not run: .*"),
     BRING_UP: "a cluster waits for all its members: the follower's cell shows it",
     PROOF: _AT_GATE,
-    TEAR_DOWN: Promise("every row is there and nothing is left", (0,)),
+    TEAR_DOWN: NOTHING_LEFT,
 }
 _TWO_KILLED = _ends(
     "exit 1; the row names both members, the others are not run",
-    1,
     rf"etcd[1-3].*{_BY_SIGNAL}.*etcd[1-3].*{_BY_SIGNAL}",
-    "^not run: .*etcd[1-3].*etcd[1-3]",
+    f"^not run: .*{_TWO}",
     rf"etcd[1-3].*{_BY_SIGNAL}",
 )
 
 # --- the engine --------------------------------------------------------------------------------------------------
 
 _ENGINE_AND_REMEDY = r"(?s)engine.*(has ended|has stopped|does not answer|broke the connection).*containernet-env clean"
-_ENGINE_ENDED = _ends(
-    "exit 1 or 3; the engine is named first, with the remedy; `clean` removes the rest once it is up again",
-    1,
-    ".*engine",
-    "^not run: .*engine",
-    _ENGINE_AND_REMEDY,
-)
 _ENGINE_GONE: Moments = {
-    **{
-        moment: replace(promise, status=(1, 3), rows=promise.rows)
-        for moment, promise in _ENGINE_ENDED.items()
-        if isinstance(promise, Promise)
-    },
-    TEAR_DOWN: Promise(
-        "every row is there; the engine is named with the remedy",
+    **_ends(
+        "exit 1 or 3; the engine is named first, with the remedy; `clean` removes the rest once it is up again",
+        ".*engine",
+        "^not run: .*engine",
+        _ENGINE_AND_REMEDY,
         (1, 3),
-        says=_ENGINE_AND_REMEDY,
     ),
+    TEAR_DOWN: Promise("every row is there; the engine is named with the remedy", (1, 3), says=_ENGINE_AND_REMEDY),
 }
 # Without an engine containers run on: the run may go on until it needs the engine, which is for its tear-down at last.
 _ENGINE_KILLED: Moments = {
-    **_ENGINE_GONE,
-    **{
-        moment: replace(_ENGINE_GONE[moment], rows=_rows(moment, ".*", ".*"))  # type: ignore[type-var]
-        for moment in SCENARIOS
-    },
+    moment: replace(promise, rows=_rows(moment, ".*", ".*"))
+    for moment, promise in _ENGINE_GONE.items()
+    if isinstance(promise, Promise)
 }
 _CONTAINERD_KILLED: Moments = {
     **_goes_on("a whole run: containers run on, and are removed once the engine has another containerd"),
@@ -283,59 +229,38 @@ _CONTAINERD_KILLED: Moments = {
 
 # --- files -------------------------------------------------------------------------------------------------------
 
-_RESCUED = "OUT or OUT.rescued"
 
-
-def _out_lost(words: str, says: str, kept: Kept, *moments: str) -> dict[str, Promise | str]:
+def _out_lost(words: str, says: str, kept: Kept) -> Moments:
     """OUT takes no more rows: the run ends with 1 and says so; no row is lost."""
     return {
         moment: Promise(words, (1,), _rows(moment, ".*", ".*") if moment in SCENARIOS else (".*",) * 3, says, kept=kept)
-        for moment in moments or MOMENTS
+        for moment in MOMENTS
     }
 
 
-_NO_ROW_LEFT = _none("every row is written by then, and nothing of the fault meets it", TEAR_DOWN)
 _OUT_GONE = _out_lost(
-    "exit 1; says at once that OUT is gone and has every row in OUT.rescued", r"out\.csv\.rescued", _RESCUED
+    "exit 1; says at once that OUT is gone and has every row in OUT.rescued",
+    r"out\.csv\.rescued",
+    "OUT or OUT.rescued",
 )
-_OUT_FULL = {
-    **_out_lost(
-        "exit 1; one message with its remedy; OUT ends with a whole row, the rest is in the run directory",
-        r"(?i)no space left",
-        "run directory",
-        *MOMENTS[:-1],
-    ),
-    **_NO_ROW_LEFT,
+
+
+def _out_refused(says: str) -> Moments:
+    words = "exit 1; one message with its remedy; OUT ends with a whole row, the rest is in the run directory"
+    none = "every row is written by then, and nothing of the fault meets it"
+    return {**_out_lost(words, says, "run directory"), TEAR_DOWN: none}
+
+
+_FROM_START: Moments = {
+    **_goes_on("the same without output", BRING_UP),
+    **dict.fromkeys(MOMENTS[1:], "it holds from the start of the run, as the bring-up's cell shows"),
 }
-_OUT_IMMUTABLE = {
-    **_out_lost(
-        "exit 1; one message with its remedy; OUT ends with a whole row, the rest is in the run directory",
-        r"(?i)not permitted",
-        "run directory",
-        *MOMENTS[:-1],
-    ),
-    **_NO_ROW_LEFT,
-}
-_WHOLE_RUN = "it holds from the start of the run, as the bring-up's cell shows"
-_FROM_START = _none(_WHOLE_RUN, *MOMENTS[1:])
+_NO_SPACE = r"etcd[1-3].*no space left"
 _ETCD_FULL: Moments = {
-    BRING_UP: _AT_GATE.replace("in the proof as in the bring-up: that", "in the bring-up as in the proof: that"),
-    PROOF: Promise(
-        "exit 1; the message names the member and its last error",
-        (1,),
-        _rows(PROOF, "", ""),
-        r"etcd[1-3].*no space left",
-    ),
-    **{
-        moment: Promise(
-            "exit 1; the rows name the member and its last error",
-            (1,),
-            _rows(moment, r"etcd[1-3].*no space left", r"etcd[1-3].*earlier"),
-        )
-        for moment in (WRITE, HEAVY)
-    },
-    READ: Promise("nothing is written to the data: every row is finished", (0,)),
-    TEAR_DOWN: Promise("nothing is written to the data: every row is finished", (0,)),
+    BRING_UP: "a member waits at its gate in the bring-up as in the proof: that cell shows it",
+    PROOF: Promise("exit 1; the message names the member and its last error", (1,), _rows(PROOF, "", ""), _NO_SPACE),
+    **_in_scenarios("exit 1; the rows name the member and its last error", _NO_SPACE, r"etcd[1-3].*earlier"),
+    **_goes_on("nothing is written to the data: every row is finished", READ, TEAR_DOWN),
 }
 _NO_LIMIT: Moments = {
     moment: Promise(
@@ -354,44 +279,69 @@ CLOCK, MEMORY = "CONTAINERNET_ENV_TEST_CLOCK", "CONTAINERNET_ENV_TEST_MEMORY"
 GATES: Mapping[str, str] = {"clock-forward": CLOCK, "clock-back": CLOCK, "memory-pressure": MEMORY}
 """Faults that meet the whole machine, and what has to be set (to 1) to allow them."""
 
+USERS_STAYS = "the driver is killed, and the next run cleans up: what is the user's stays"
 FAULTS: Mapping[str, Moments] = {
     "driver-int": _signal(signal.SIGINT),
     "driver-term": _signal(signal.SIGTERM),
     "driver-hup": _signal(signal.SIGHUP),
     "driver-quit": _signal(signal.SIGQUIT),
-    "driver-kill": _DRIVER_KILLED,
-    "emulator-kill": _EMULATOR_KILLED,
+    "driver-kill": _driver_killed("what was measured is there; the next run cleans up", NOTHING_LEFT.words),
+    "emulator-kill": _gone(
+        "exit 1; the row and the others' 'not run' say that the link emulator was killed",
+        rf"link emulator.*{_BY_SIGNAL}",
+    ),
     "emulator-stop-briefly": _stopped_briefly("link emulator stood still"),
-    "emulator-stop": _EMULATOR_SILENT,
-    "server-kill": _SERVER_KILLED,
+    "emulator-stop": _gone(
+        "exit 1; the row names the link emulator as silent, the others are not run", rf"link emulator.*{_SILENT}"
+    ),
+    "server-kill": _gone(
+        "exit 1; the row says that the benchmark host ended and how, the others are not run",
+        rf"benchmark.*ended.*{_BY_SIGNAL}",
+        says=rf"benchmark.*{_BY_SIGNAL}",
+    ),
     "server-stop-briefly": _goes_on("the load is the client's: every row is finished"),
-    "server-stop": _SERVER_SILENT,
-    "client-kill": _CLIENT_KILLED,
-    "client-stop-briefly": {
-        **_goes_on(_MARKED, *SCENARIOS, marked="load generator itself stood still"),
-        **_none(_NO_CLIENT, BRING_UP, PROOF, TEAR_DOWN),
-    },
-    "client-stop": _CLIENT_SILENT,
+    "server-stop": _gone(
+        "exit 1; the row names the benchmark server as silent, the others are not run",
+        rf"benchmark server.*{_SILENT}",
+        "^not run: .*benchmark",
+        rf"benchmark.*{_SILENT}",
+    ),
+    "client-kill": _NO_CLIENT
+    | _in_scenarios(
+        "exit 1; the row says that the client was killed, the others are finished",
+        rf"client.*{_BY_SIGNAL}",
+        FINISHED,
+    ),
+    "client-stop-briefly": _NO_CLIENT
+    | _goes_on(
+        "the row is finished, and a finding says who paused", *SCENARIOS, marked="load generator itself stood still"
+    ),
+    "client-stop": _NO_CLIENT
+    | _in_scenarios(
+        "exit 1; the row names the benchmark client as silent, the others are finished",
+        rf"client.*{_SILENT}",
+        FINISHED,
+    ),
     "follower-kill": _member_killed("etcd[1-3]"),
     "follower-stop-briefly": _stopped_briefly("etcd[1-3]"),
     "follower-stop": _member_silent("etcd[1-3]"),
-    "leader-kill": {**_member_killed("etcd[1-3]"), **_none(_NO_LEADER, BRING_UP, PROOF)},
-    "leader-stop-briefly": {**_stopped_briefly("etcd[1-3]"), **_none(_NO_LEADER, BRING_UP, PROOF)},
-    "leader-stop": {**_member_silent("etcd[1-3]"), **_none(_NO_LEADER, BRING_UP, PROOF)},
+    "leader-kill": _member_killed("etcd[1-3]") | _EARLY,
+    "leader-stop-briefly": _stopped_briefly("etcd[1-3]") | _EARLY,
+    "leader-stop": _member_silent("etcd[1-3]") | _EARLY,
     "two-members-kill": _TWO_KILLED,
-    "two-members-stop-briefly": _stopped_briefly("etcd[1-3].*etcd[1-3]"),
+    "two-members-stop-briefly": _stopped_briefly(_TWO),
     "two-members-stop": _TWO_SILENT,
     "engine-term": _ENGINE_GONE,
     "engine-kill": _ENGINE_KILLED,
     "containerd-kill": _CONTAINERD_KILLED,
-    "out-full": _OUT_FULL,
+    "out-full": _out_refused(r"(?i)no space left"),
     "out-removed": _OUT_GONE,
-    "out-immutable": _OUT_IMMUTABLE,
+    "out-immutable": _out_refused(r"(?i)not permitted"),
     "out-folder-removed": _OUT_GONE,
     "record-is-a-file": _goes_on("every row is finished; the run says once that it keeps no record"),
     "etcd-full": _ETCD_FULL,
-    "stdout-closed": {**_goes_on("the same without output", BRING_UP), **_FROM_START},
-    "stdout-full": {**_goes_on("the same without output", BRING_UP), **_FROM_START},
+    "stdout-closed": _FROM_START,
+    "stdout-full": _FROM_START,
     "stdout-pipe-closed": _goes_on("only the output ends"),
     "terminal-lost": _goes_on("only the output ends"),
     "few-descriptors": _NO_LIMIT,
@@ -401,11 +351,9 @@ FAULTS: Mapping[str, Moments] = {
     "memory-pressure": _NO_LIMIT,
     "config-edited": _goes_on("the files are read once, at the start"),
     "second-run": _goes_on("the second one is refused and names the first; the first goes on"),
-    "names-like-ours": {
-        moment: replace(promise, words="the driver is killed, and the next run cleans up: what is the user's stays")
-        for moment, promise in _DRIVER_KILLED.items()
-        if isinstance(promise, Promise)
-    },
+    "names-like-ours": _driver_killed(
+        *["the driver is killed, and the next run cleans up: what is the user's stays"] * 2
+    ),
 }
 ON_OWN_ENGINE = ("engine-term", "engine-kill", "containerd-kill")
 """Faults of runs that use an engine of the tests' own."""

@@ -1,18 +1,29 @@
-"""The engine is silent, or was never there; and what it has of the user's stays. Its end is in the table of faults."""
+"""Faults beside the table, on an engine of the tests' own: it is silent, or was never there; what it has of the user's
+stays; what a killed driver has started in containers ends; and a sweep goes on whatever ended it."""
 
 from __future__ import annotations
 
 import os
+import select
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from containernet_env.hosts import engine
+from containernet_env.results.csv_file import rows_after
+from containernet_env.setup import images
+from tests.deadline import HANG_S, eventually
 from tests.docker.machine_state import left_over, snapshot
+from tests.docker.test_sweep import assert_each_cell_once, by, struck, words
 from tests.faults.files import MEMBERS
-from tests.faults.harness import Run, tool
+from tests.faults.harness import COMMAND, PROJECT, Run, tool
 from tests.faults.own_engine import OwnEngine
+from tests.faults.processes import below
 from tests.faults.table import FINISHED, SCENARIOS, TEAR_DOWN
 
 pytestmark = pytest.mark.docker
@@ -50,8 +61,8 @@ def test_a_silent_engine_bounds_the_tear_down(own_engine: OwnEngine, tmp_path: P
 
 def test_an_engine_that_is_not_there_is_named_and_no_other_one_is_used(tmp_path: Path) -> None:
     nowhere = f"unix://{tmp_path}/docker.sock"
-    for words in (["run", "3node-3ms", str(tmp_path / "out.csv")], ["clean"], ["setup"]):
-        status, said = tool(*words, environment={**os.environ, "DOCKER_HOST": nowhere})
+    for command in (["run", "3node-3ms", str(tmp_path / "out.csv")], ["clean"], ["setup"]):
+        status, said = tool(*command, environment={**os.environ, "DOCKER_HOST": nowhere})
         assert status == 3, said
         assert f"no Docker engine answers at DOCKER_HOST={nowhere}\n  Start that engine, or unset" in said
         assert "missing" not in said
@@ -59,15 +70,12 @@ def test_an_engine_that_is_not_there_is_named_and_no_other_one_is_used(tmp_path:
 
 def test_containers_that_only_look_like_ours_outlive_clean_and_a_run(own_engine: OwnEngine, tmp_path: Path) -> None:
     dead = {**engine.labels("a1b2c3", "etcd1"), "containernet-env.owner": f"{'0' * 8}-0000-0000-0000-{'0' * 12}/1/1"}
-    client = own_engine.client()
-    try:
+    with closing(own_engine.client()) as client:
         image = client.images.list()[0].id
         make = {"entrypoint": ["sleep", "600"], "network_mode": "none"}
         client.containers.create(image, name="my-database", labels=dead, **make).start()
         client.containers.create(image, name=f"cnenv-a1b2c3-{MEMBERS[1]}", **make).start()
         client.containers.create(image, name=f"cnenv-a1b2c3-{MEMBERS[0]}", labels=dead, **make)
-    finally:
-        client.close()
     assert tool("clean", environment=own_engine.environment)[1] == "removed container cnenv-a1b2c3-etcd1\n"
     run = Run(tmp_path, own_engine)
     run.files.only(1)
@@ -76,3 +84,55 @@ def test_containers_that_only_look_like_ours_outlive_clean_and_a_run(own_engine:
     run.close()
     assert status == 0, said
     assert own_engine.containers() == {"my-database", f"cnenv-a1b2c3-{MEMBERS[1]}"}
+
+
+DRIVER = """
+import sys, time
+from containernet_env.containernet.network import Containernet
+net = Containernet(controller=None)
+host = net.addDocker("h1", dimage=sys.argv[1], dcmd="sleep 600")
+stubborn = "trap '' HUP INT TERM; sleep 601; sleep 602"
+print(host.popen(["sh", "-c", stubborn]).pid, flush=True)
+host.sendCmd(stubborn)
+print(host.shell.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_programs_in_containers_end_with_a_killed_driver(own_engine: OwnEngine) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, images.required_images().member],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=own_engine.environment,
+        cwd=PROJECT,
+    )
+    assert driver.stdout is not None
+    with driver, driver.stdout as lines:
+        started = [int(lines.readline()), int(lines.readline())]
+        # sh and the sleep below it.
+        eventually(lambda: all(len(below(pid)) >= 2 for pid in started), "both programs run in the container")
+        held = [os.pidfd_open(one) for pid in started for one in (pid, *below(pid))]
+        driver.kill()
+    for process in held:
+        assert select.select([process], [], [], HANG_S)[0], "a program runs on without its driver"
+        os.close(process)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("unchanged_machine")
+def test_twelve_cells_are_measured_once_whatever_ends_the_sweep(own_engine: OwnEngine, tmp_path: Path) -> None:
+    """By SIGINT, by SIGKILL, and by an engine that is stopped, each in the middle of a testbed's cells."""
+    out, command = tmp_path / "out.csv", [*COMMAND, *words(tmp_path, ("link_delay=1ms,2ms,3ms", "clients=2,3,4,6"))]
+    place = {"env": own_engine.environment, "cwd": PROJECT}
+    assert struck(command, out, 2, by(signal.SIGINT), **place) == 128 + signal.SIGINT
+    first = rows_after(out)
+    assert struck(command, out, len(first) + 1, by(signal.SIGKILL), **place) == -signal.SIGKILL
+    assert struck(command, out, len(rows_after(out)) + 5, lambda sweep: own_engine.terminate(), **place) in (1, 3)
+    own_engine.start()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, **place)
+    assert "left behind by a killed run" in done.stdout, done.stdout
+    found = assert_each_cell_once(out, 12)
+    assert found[: len(first)] == first
+    assert all("the Docker engine" in row["Error"] for row in found if row["Error"] != "-")
+    assert own_engine.containers() == set()

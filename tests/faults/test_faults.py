@@ -14,9 +14,9 @@ import pytest
 from tests.deadline import eventually
 from tests.docker.machine_state import left_over, more_than, snapshot
 from tests.faults.faults import FAULTS
+from tests.faults.files import check_kept, check_next
 from tests.faults.harness import LOCK, Run, tool
 from tests.faults.own_engine import OwnEngine
-from tests.faults.promises import check_kept, check_next
 from tests.faults.table import BRING_UP, ON_OWN_ENGINE, REAL, TEAR_DOWN, Cell, cells
 
 pytestmark = pytest.mark.docker

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +18,11 @@ from tests.faults.simulated import FAULTS, carry_out, strike_anywhere
 from tests.faults.table import FINISHED, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells
 from tests.simulated_time import chosen
 
-SEEDS = 1
+LONG = os.environ.get("CONTAINERNET_ENV_SEEDS") == "long"
+SEEDS = 20 if LONG else 1
 """For each cell; ``CONTAINERNET_ENV_SEED`` takes others."""
 
-ANYWHERE = 1
+ANYWHERE = 200 if LONG else 1
 """Likewise, of each fault that strikes at any step."""
 STRIKE_ANYWHERE = [
     *(f"driver-{name}" for name in ("int", "term", "kill")),
@@ -47,26 +50,25 @@ BESIDES = [
 CELLS = [cell for cell in cells() if cell.promise is not None and cell.fault in FAULTS]
 
 
-@pytest.mark.parametrize("cell", [*CELLS, *BESIDES], ids=lambda cell: cell.name)
-def test_fault(cell: Cell, tmp_path: Path) -> None:
-    for seed in chosen(SEEDS):
+def for_each_seed(number: int, folder: Path, run: Callable[[Path, int], None]) -> None:
+    for seed in chosen(number):
         try:
-            carry_out(cell, tmp_path / str(seed), seed)
+            run(folder / str(seed), seed)
         except BaseException as error:
             error.add_note(f"seed {seed}: CONTAINERNET_ENV_SEED={seed} replays it")
             raise
+
+
+@pytest.mark.parametrize("cell", [*CELLS, *BESIDES], ids=lambda cell: cell.name)
+def test_fault(cell: Cell, tmp_path: Path) -> None:
+    for_each_seed(SEEDS, tmp_path, lambda folder, seed: carry_out(cell, folder, seed))
 
 
 @pytest.mark.parametrize(
     ("fault", "preempt"), [*((fault, 0.0) for fault in STRIKE_ANYWHERE), ("driver-int", 0.01), ("driver-kill", 0.01)]
 )
 def test_a_run_is_struck_anywhere(fault: str, preempt: float, tmp_path: Path) -> None:
-    for seed in chosen(ANYWHERE):
-        try:
-            strike_anywhere(fault, tmp_path / str(seed), seed, preempt)
-        except BaseException as error:
-            error.add_note(f"seed {seed}: CONTAINERNET_ENV_SEED={seed} replays it")
-            raise
+    for_each_seed(ANYWHERE, tmp_path, lambda folder, seed: strike_anywhere(fault, folder, seed, preempt))
 
 
 @pytest.mark.simulated
@@ -74,8 +76,10 @@ def test_a_driver_without_descriptors_takes_no_member_for_silent_while_the_clust
     def refused(*_: object, **__: object) -> None:
         raise NoAnswerError("POST on port 2379") from OSError(errno.EMFILE, "Too many open files")
 
-    place: Any = SimpleNamespace(ip="10.0.0.1", host=SimpleNamespace(name="etcd1"), connection=None, endpoint=None)
-    place.connection = SimpleNamespace(request_json=refused)
+    connection = SimpleNamespace(request_json=refused)
+    place: Any = SimpleNamespace(
+        ip="10.0.0.1", host=SimpleNamespace(name="etcd1"), connection=connection, endpoint=None
+    )
     cluster = EtcdCluster([Member(place)])
     assert list(cluster.statuses().values()) == [None]
     with pytest.raises(RunError, match="gives this process no more open files"):

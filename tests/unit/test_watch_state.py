@@ -16,8 +16,10 @@ from containernet_env.watch.page import page
 from containernet_env.watch.server import State
 from containernet_env.watch.state import Follower
 from containernet_env.watch.tail import Tail
-from tests.simulated_time import World, simulated
+from tests.simulated_time import World
 from tests.unit.watch_files import RUN, Machine, add, add_row, begin_sweep, event, moment
+
+pytestmark = pytest.mark.simulated
 
 
 @pytest.fixture
@@ -25,7 +27,6 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out.csv"
 
 
-@simulated()
 def test_a_run_is_followed_to_its_end(out: Path) -> None:
     machine = Machine()
     event(out, "run_began", "run x")
@@ -50,7 +51,6 @@ def test_a_run_is_followed_to_its_end(out: Path) -> None:
     assert follower.look()["told"].endswith("out.csv ended: 2 of 2 scenarios, 1 failed")
 
 
-@simulated()
 def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
     machine = Machine()
     begin_sweep(out, cells=2, repeat=2)
@@ -72,7 +72,6 @@ def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
     assert found["course"] == "ended" and "1 of 4 measurements have a row: the same command goes on" in found["told"]
 
 
-@simulated()
 def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
     machine = Machine()
     add_row(out, ConfigHash="c", ScenarioHash="s0", Timestamp=moment(-3600))
@@ -93,7 +92,6 @@ def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
     ],
     ids=["run", "sweep", "sweep between two testbeds"],
 )
-@simulated()
 def test_a_process_that_is_gone_without_an_end_was_killed(
     out: Path, sweep: bool, last: tuple[str, ...], other: bool
 ) -> None:
@@ -111,7 +109,6 @@ def test_a_process_that_is_gone_without_an_end_was_killed(
     assert ("the same command goes on" in found["told"]) == sweep
 
 
-@simulated()
 def test_what_an_earlier_process_left_is_none_of_the_one_that_measures_now(out: Path) -> None:
     machine = Machine()
     machine.holder = Holder(2, clock.time() + 60)
@@ -120,7 +117,6 @@ def test_what_an_earlier_process_left_is_none_of_the_one_that_measures_now(out: 
     assert Follower(out, machine).look()["course"] == "nothing"
 
 
-@simulated()
 def test_rows_that_are_put_right_take_their_places(out: Path, tmp_path: Path) -> None:
     machine = Machine()
     begin_sweep(out)
@@ -148,7 +144,6 @@ FOREIGN: list[Any] = [
 
 
 @pytest.mark.parametrize("sweep", [False, True], ids=["run", "sweep"])
-@simulated()
 def test_where_nothing_new_was_measured_nothing_new_is_told(out: Path, sweep: bool) -> None:
     """What is told is drawn: beside a measurement, on its machine."""
     if sweep:
@@ -169,7 +164,6 @@ def test_where_nothing_new_was_measured_nothing_new_is_told(out: Path, sweep: bo
     assert follower.look()["end_s"] is None
 
 
-@simulated()
 def test_a_look_does_not_go_through_all_runs_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long sweep has thousands, and is measured beside it."""
     folder, listed = out.with_suffix(".runs"), list[object]()
@@ -188,7 +182,6 @@ def test_a_look_does_not_go_through_all_runs_again(out: Path, monkeypatch: pytes
     assert follower.look()["step"] == "run began: run z", "also where both began within one tick of the file system"
 
 
-@simulated()
 def test_lines_that_are_none_of_ours_are_left_out(out: Path) -> None:
     """Of another version, or of another program."""
     begin_sweep(out)
@@ -197,12 +190,9 @@ def test_lines_that_are_none_of_ours_are_left_out(out: Path) -> None:
     add(out.with_suffix(".sweep.jsonl"), *FOREIGN)
     add(out.with_suffix(".runs") / RUN / "events.jsonl", *FOREIGN)
     found = follower.look()
-    assert {name: found[name] for name in ("course", "step", "all", "now")} == {
-        name: before[name] for name in ("course", "step", "all", "now")
-    }
+    assert all(found[name] == before[name] for name in ("course", "step", "all", "now"))
 
 
-@simulated()
 def test_rows_that_no_csv_has_are_left_out(out: Path) -> None:
     begin_sweep(out)
     add_row(out, ConfigHash="c", ScenarioHash="s0", Error="x" * 200_000)  # a field of a CSV has at most 128 KiB
@@ -214,7 +204,6 @@ def test_rows_that_no_csv_has_are_left_out(out: Path) -> None:
     assert (found["row_count"], found["done"], found["end_s"]) == (2, 2, None)
 
 
-@simulated()
 def test_a_line_that_has_no_end_yet_waits_for_it(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "a")
     assert tail.more() == ([], False)
@@ -227,8 +216,9 @@ def test_a_line_that_has_no_end_yet_waits_for_it(tmp_path: Path) -> None:
     assert tail.more() == ([b"x"], True)
 
 
-@simulated(seeds=5)
-def test_readers_have_each_state_once_and_know_the_last_one(world: World) -> None:
+@pytest.mark.simulated(seeds=5)
+def test_readers_have_each_state_once_and_know_the_last_one() -> None:
+    world = World.current
     state, began_ns = State(), world.now_ns
     assert state.after(0, 15.0) == (0, b"", False) and world.now_ns - began_ns == 15 * 10**9
 
