@@ -80,20 +80,6 @@ def ends(plan: GatePlan, stream: Stream) -> tuple[int, int]:
     return stream.start_ns, stream.start_ns + stream.count * max(slowest, stream.interval_ns, SEND_NS)
 
 
-@pytest.mark.parametrize(
-    "topology", [shipped("5node"), slow(10), IMPAIRED, star_of(*[LinkSpec.symmetric(MS, MBIT)] * 4)]
-)
-def test_no_two_trains_share_a_limited_direction_at_a_time(topology: Topology) -> None:
-    plan = plan_gate(topology)
-    trains = [train for group in plan.rates.values() for train in group]
-    assert len(trains) >= len(plan.hops)
-    for one, two in combinations(trains, 2):
-        limited = limited_of(plan, one) & limited_of(plan, two)
-        if limited:
-            first, second = sorted((span(plan, one), span(plan, two)))
-            assert first[1] <= second[0] + MS, (one, two)
-
-
 def limited_of(plan: GatePlan, train: Train) -> set[str]:
     paths = [plan.paths[plan.streams[index].sender, plan.streams[index].receiver] for index in train.streams]
     return {hop.name for path in paths for hop in path if hop.spec.rate_bps is not None}
@@ -104,18 +90,18 @@ def span(plan: GatePlan, train: Train) -> tuple[int, int]:
     return min(begin for begin, _ in both), max(end for _, end in both)
 
 
-@pytest.mark.parametrize("topology", [shipped("3node-3ms"), IMPAIRED, slow(10)])
-def test_trains_begin_when_the_frames_that_tell_delays_are_through(topology: Topology) -> None:
-    plan = plan_gate(topology)
-    paced = [plan.streams[index] for kept in (plan.delays, plan.losses) for index in kept.values()]
-    first = min(
-        plan.streams[index].start_ns for group in plan.rates.values() for train in group for index in train.streams
-    )
-    assert first >= max(stream.until_ns for stream in paced)
-
-
-@pytest.mark.parametrize("topology", [slow(10), slow(100), IMPAIRED])
-def test_a_train_for_a_rate_fits_into_every_queue_and_one_for_a_queue_does_not(topology: Topology) -> None:
+@pytest.mark.parametrize(
+    "topology",
+    [
+        shipped("3node-3ms"),
+        shipped("5node"),
+        slow(10),
+        slow(100),
+        IMPAIRED,
+        star_of(*[LinkSpec.symmetric(MS, MBIT)] * 4),
+    ],
+)
+def test_trains_fit_and_are_in_nobodys_way(topology: Topology) -> None:
     plan = plan_gate(topology)
     specs = {hop.name: hop.spec for hop in plan.hops}
 
@@ -124,8 +110,18 @@ def test_a_train_for_a_rate_fits_into_every_queue_and_one_for_a_queue_does_not(t
         frames = sum(plan.streams[index].count for index in train.streams)
         return (frames - 1) / (capacity_frames(specs[name], train.frame_bytes) or frames)
 
-    assert max(filled(name, train) for name, group in plan.rates.items() for train in group) <= 1
-    assert min(filled(name, train) for name, train in plan.queues.items()) > 1.5
+    named = [(name, train) for name, group in plan.rates.items() for train in group]
+    assert len(named) >= len(plan.hops)
+    assert max(filled(*train) for train in named) <= 1
+    assert min(filled(*train) for train in plan.queues.items()) > 1.5
+    for (_, one), (_, two) in combinations(named, 2):
+        if limited_of(plan, one) & limited_of(plan, two):
+            first, second = sorted((span(plan, one), span(plan, two)))
+            assert first[1] <= second[0] + MS, (one, two)
+    # They begin when the frames that tell delays are through.
+    paced = [plan.streams[index] for kept in (plan.delays, plan.losses) for index in kept.values()]
+    begins_ns = min(plan.streams[index].start_ns for _, train in named for index in train.streams)
+    assert begins_ns >= max(stream.until_ns for stream in paced)
 
 
 def test_delays_leave_the_slowest_direction_idle_for_nine_tenths_of_the_time() -> None:
