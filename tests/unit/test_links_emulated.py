@@ -16,6 +16,7 @@ import pytest
 
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError
 from containernet_env.hosts.netns import ProcessGoneError
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network import factory as factory_module
 from containernet_env.network.emulator.link import EmulatedLink
@@ -162,6 +163,12 @@ def test_what_a_host_sends_waits_at_the_host(kernel: Kernel) -> None:
     assert queue == "qdisc add dev e0 parent 1:1 handle 20: pfifo limit 2000"
     # What the switch sends waits in the network in any case.
     assert [side.uplink for side in (link.read_back().a_to_b, link.read_back().b_to_a)] == ["host", None]
+
+
+def test_chance_is_read_back_as_the_emulator_holds_it() -> None:
+    bursts = DirectionSpec(10**6, jitter=Jitter("uniform", 1000), loss=GilbertElliottLoss(0.1, 0.2, 0.0, 0.9), seed=1)
+    spec = LinkSpec(bursts, DirectionSpec(loss=IndependentLoss(0.1), seed=2))
+    assert link_of(spec)[0].read_back() == spec
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def test_the_median_is_of_the_samples() -> None:
 
 def test_the_table_shows_both_sides_and_the_verdict() -> None:
     tables = (probed(12_060_000), probed(60_000), probed(0, PROBES), probed(0, PROBES, lossy(0.5)))
-    lines = RttTable(tuple(table.pairs[0] for table in tables)).render().splitlines()
+    table = RttTable(tuple(table.pairs[0] for table in tables))
+    assert table.worst() is table.pairs[1]
+    lines = table.render().splitlines()
     assert [line.split()[3:] for line in lines[1:]] == [
         ["12.000", "12.060", "12.060", "12.060", "+0.060", "0/25", "ok"],
         ["12.000", "0.060", "0.060", "0.060", "-11.940", "0/25", "WRONG"],
