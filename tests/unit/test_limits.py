@@ -154,6 +154,10 @@ def test_limits_are_read(files: dict[str, str], held: Limits, cpus: float | None
     v1 = dict.fromkeys(("cpu", "memory", "cpuset"), tmp_path)
     cgroups = Cgroups({}, tmp_path) if files is OF_V2 else Cgroups(v1, None)
     assert (read_limits(cgroups), read_limits(cgroups).cpus, read_oom_kills(cgroups)) == (held, cpus, kills)
+    # Of a hierarchy that has no more than the cores, and of one without anything.
+    cores = Limits(None, None, None, None, (held.cpuset if cgroups.v1 else None))
+    assert read_limits(Cgroups({name: at for name, at in cgroups.v1.items() if name == "cpuset"}, None)) == cores
+    assert read_limits(Cgroups({}, tmp_path / "nothing")) == Limits(None, None, None, None)
 
 
 @pytest.mark.parametrize(
