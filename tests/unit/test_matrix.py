@@ -17,7 +17,15 @@ from containernet_env.load.server import Answer, Progress
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
-from containernet_env.runs.follow import END_TIMEOUT_S, HOST_NEWS_S, WATCH_INTERVAL_S
+from containernet_env.runs.follow import (
+    END_TIMEOUT_S,
+    HOST_NEWS_S,
+    WATCH_INTERVAL_S,
+    Course,
+    Look,
+    Patience,
+    who_is_silent,
+)
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
 from tests.unit.matrix_fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write
@@ -29,7 +37,7 @@ def failing(error: str, ok: int = 5) -> Answer:
     return Answer(result_of(ok, 1000 - ok), error)
 
 
-# --- rows and the data set --------------------------------------------------------------------------------------------
+# --- rows and the data set -------------------------------------------------------------------------------------------
 
 
 def test_every_scenario_leaves_a_row_with_its_settings_and_figures() -> None:
@@ -87,7 +95,7 @@ def test_the_time_of_a_schedule_is_not_counted_as_taking_too_long() -> None:
     assert [body["runTimeout"] for _, body in bench.server.asked] == [1800, 1800 + 7260, 1800 + 1100]
 
 
-# --- what goes wrong: the first benchmark is struck, and each scenario has its error ----------------------------------
+# --- what goes wrong: the first benchmark is struck, and each scenario has its error ---------------------------------
 
 EMULATOR = "the link emulator ended"
 GONE = "the Docker engine at unix:///var/run/docker.sock has ended"
@@ -95,14 +103,14 @@ LOAD = "not run: the data set could not be loaded: "
 KILLED_CLIENT = "benchmark-client ended without a report (signal: killed)"
 
 
-def settles(bench: Bench, why: str) -> None:
-    """The failure is known only after a while, when somebody waits for it."""
-    bench.target.settled_failure = lambda: bench.fail(why)
+def settles(why: str, *dead: str) -> Callable[[Bench], object]:
+    """The failure is known only after a while, when somebody waits for it; it takes members along."""
 
+    def strike(bench: Bench) -> None:
+        bench.target.settled_failure = lambda: bench.fail(why)
+        bench.cluster.kill(*dead)
 
-def ends_with_its_engine(bench: Bench) -> None:
-    settles(bench, GONE)
-    bench.cluster.kill("etcd1", how="ended with exit code 0")
+    return strike
 
 
 def fails_when_asked(bench: Bench) -> None:
@@ -114,59 +122,29 @@ def is_silent(bench: Bench) -> None:
     bench.cluster.answering = False
 
 
+def nothing(bench: Bench) -> None:
+    """Beside what is answered."""
+
+
 WRITES, READS = [write("w"), write("w2")], [read("r"), read("r2")]
+FAILED, DEAD, SILENT = "10 requests failed", "etcd2 was OOM-killed", "etcd1, etcd2 answer nothing"
+ENDED = f"{GONE}; {DEAD}; {FAILED}"
+NO_ANSWER = f"not run: the cluster did not answer within 9 s: {SILENT}"
 STRUCK: dict[str, tuple[list[Scenario], Callable[[Bench], object], Answer, list[str]]] = {
-    "requests fail": (WRITES, lambda bench: None, failing("10 requests failed"), ["10 requests failed", "-"]),
-    "the client is killed": (WRITES, lambda bench: None, Answer(None, KILLED_CLIENT), [KILLED_CLIENT, "-"]),
-    "the data set cannot be loaded": (READS, lambda bench: None, Answer(None, "no leader"), [f"{LOAD}no leader"] * 2),
-    "a member dies": (
-        WRITES,
-        lambda bench: bench.cluster.kill("etcd2"),
-        GOOD,
-        ["etcd2 was OOM-killed", "etcd2 was OOM-killed (earlier)"],
-    ),
-    "the emulator dies, though requests succeeded": (
-        WRITES,
-        lambda bench: bench.fail(EMULATOR),
-        GOOD,
-        [EMULATOR, f"not run: {EMULATOR}"],
-    ),
-    # An engine that ends is named before the deaths that it brings and what they break.
-    "the engine ends": (
-        WRITES,
-        ends_with_its_engine,
-        failing("cancelled"),
-        [f"{GONE}; etcd1 ended with exit code 0; cancelled", f"not run: {GONE}"],
-    ),
-    "the engine ends while the data set loads": (
-        READS,
-        ends_with_its_engine,
-        failing("cancelled"),
-        [f"{LOAD}{GONE}; etcd1 ended with exit code 0; cancelled"] * 2,
-    ),
+    "requests fail": (WRITES, nothing, failing(FAILED), [FAILED, "-"]),
+    "the client is killed": (WRITES, nothing, Answer(None, KILLED_CLIENT), [KILLED_CLIENT, "-"]),
+    "the data set cannot be loaded": (READS, nothing, Answer(None, FAILED), [f"{LOAD}{FAILED}"] * 2),
+    "a member dies": (WRITES, lambda bench: bench.cluster.kill("etcd2"), GOOD, [DEAD, f"{DEAD} (earlier)"]),
+    # Though requests succeeded.
+    "the emulator dies": (WRITES, lambda bench: bench.fail(EMULATOR), GOOD, [EMULATOR, f"not run: {EMULATOR}"]),
+    "it dies when the cluster is asked": (WRITES, fails_when_asked, failing(FAILED), [FAILED, f"not run: {EMULATOR}"]),
     # Requests with short deadlines fail long before the emulator is given up: the cluster was blamed.
-    "the emulator is silent": (
-        WRITES,
-        lambda bench: settles(bench, "the link emulator is silent"),
-        failing("no request succeeded"),
-        ["the link emulator is silent; no request succeeded", "not run: the link emulator is silent"],
-    ),
-    "the emulator dies while the cluster is asked for an answer": (
-        WRITES,
-        fails_when_asked,
-        failing("5 requests failed"),
-        ["5 requests failed", f"not run: {EMULATOR}"],
-    ),
+    "it is silent": (WRITES, settles(EMULATOR), failing(FAILED), [f"{EMULATOR}; {FAILED}", f"not run: {EMULATOR}"]),
+    # An engine that ends is named before the deaths that it brings and what they break.
+    "the engine ends": (WRITES, settles(GONE, "etcd2"), failing(FAILED), [ENDED, f"not run: {GONE}"]),
+    "it ends in the data set's load": (READS, settles(GONE, "etcd2"), failing(FAILED), [f"{LOAD}{ENDED}"] * 2),
     # A leader that was stopped: 'no put succeeded for 21s', and nothing of the leader.
-    "members answer nothing": (
-        WRITES,
-        is_silent,
-        failing("no put succeeded"),
-        [
-            "etcd1, etcd2 answer nothing; no put succeeded",
-            "not run: the cluster did not answer within 9 s: etcd1, etcd2 answer nothing",
-        ],
-    ),
+    "members answer nothing": (WRITES, is_silent, failing(FAILED), [f"{SILENT}; {FAILED}", NO_ANSWER]),
 }
 
 
@@ -190,7 +168,7 @@ def test_what_strikes_the_first_scenario_is_its_error_and_the_others_follow_from
 def test_living_members_alone_are_asked_and_one_that_is_to_be_asked_and_dead_leaves_a_row() -> None:
     bench = Bench(write("w"), replace(read("r"), target="etcd2"), replace(read("r3"), target="etcd3"))
     bench.cluster.kill("etcd2")
-    earlier = "etcd2 was OOM-killed (earlier)"
+    earlier = f"{DEAD} (earlier)"
     assert bench.run() == [earlier, f"{earlier}; there is no etcd2 to ask", earlier]
     assert [body["endpoints"] for _, body in bench.server.asked] == ["etcd1:2379,etcd3:2379"] * 3
     assert [body.get("targetMember") for _, body in bench.server.asked] == [None, None, "etcd3:2379"]
@@ -242,7 +220,7 @@ def test_a_benchmark_that_measures_nothing_any_more_is_ended_early(
     assert bench.progress.notes == ["the benchmark could not be ended early: the server is gone"] * refused
 
 
-# --- what is silent ---------------------------------------------------------------------------------------------------
+# --- what is silent --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.simulated(seeds=10)
@@ -310,7 +288,7 @@ def test_no_thread_outlives_a_matrix() -> None:
     assert World.current.threads == []
 
 
-# --- what generator and links tell ------------------------------------------------------------------------------------
+# --- what generator and links tell -----------------------------------------------------------------------------------
 
 
 def test_an_open_loop_that_fell_behind_is_no_error_but_is_told() -> None:
@@ -387,7 +365,7 @@ def test_a_target_without_a_network_and_hosts_of_ours_is_measured_too() -> None:
     assert [row["LinkLateness_99%_us"] for row in bench.rows()] == ["-", "-"]
 
 
-# --- attempts ---------------------------------------------------------------------------------------------------------
+# --- attempts --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -415,7 +393,7 @@ def test_a_scenario_that_is_not_certainly_valid_is_measured_again_and_each_attem
     assert [(row["Scenario"], row["Attempt"], row["Valid"]) for row in bench.rows()] == attempts
 
 
-# --- who leads --------------------------------------------------------------------------------------------------------
+# --- who leads -------------------------------------------------------------------------------------------------------
 
 
 def test_a_leader_change_is_told() -> None:
@@ -510,3 +488,88 @@ def test_nothing_goes_on_where_it_is_not_the_cluster_that_was_lost() -> None:
     bench.fail(GONE)
     assert not bench.matrix.run(1)
     assert bench.errors() == [f"not run: {GONE}"] * 3
+
+
+# --- how a running benchmark is followed, with a clock that is given --------------------------------------------------
+
+PATIENCE = Patience(first_s=42.0, later_s=32.0)
+
+
+def drive(course: Course, look: Look, seconds: float, from_s: float = 0.0, step_s: float = 0.25) -> tuple[str, float]:
+    """Look periodically until something is to be done: what, and when."""
+    now_s = from_s
+    while now_s < from_s + seconds:
+        now_s += step_s
+        if (action := course.look(now_s, look)) != "go on":
+            return action, now_s
+    return "go on", now_s
+
+
+@pytest.mark.parametrize(
+    ("load", "first_s", "later_s"),
+    [
+        (write("w"), 37.0, 27.0),
+        (replace(write("w"), request_timeout_ns=10**9), 18.0, 8.0),
+        (replace(write("w"), rate=Decimal("0.1")), 47.0, 37.0),
+        (replace(write("w"), rate=Decimal("0.5"), arrival="poisson"), 77.0, 67.0),
+        (replace(write("w"), warmup=Warmup(length_ns=3600 * 10**9)), 37.0, 27.0),  # its requests are counted
+    ],
+)
+def test_how_long_nothing_may_end_follows_from_the_deadlines(load: Any, first_s: float, later_s: float) -> None:
+    assert Patience.of(load) == Patience(first_s, later_s)
+
+
+def test_a_benchmark_in_which_nothing_ends_is_cancelled_once_and_then_given_up() -> None:
+    course = Course(PATIENCE, 0.0)
+    assert drive(course, Look(ended=0), 100) == ("cancel", 42.0)
+    assert course.stands_still
+    assert drive(course, Look(ended=0), 100, from_s=42.0) == ("abandon", 52.0)
+
+
+def test_the_report_of_many_requests_is_no_standstill_and_bounded() -> None:
+    assert PATIENCE.limit_s(1_000_000) == pytest.approx(42.0)
+    assert PATIENCE.limit_s(10_000_000_000) == pytest.approx(52.0)
+    course = Course(PATIENCE, 0.0)
+    assert drive(course, Look(ended=1_000_000), 100)[0] == "cancel"
+    cancelled_s = course.silent_s
+    drive(course, Look(ended=1_000_000), 100, from_s=cancelled_s)
+    assert course.silent_s - cancelled_s == pytest.approx(END_TIMEOUT_S + 10.0, abs=0.5)
+
+
+def test_what_is_no_standstill_and_what_is() -> None:
+    course = Course(PATIENCE, 0.0)
+    for turn in range(100):  # requests that end badly
+        assert drive(course, Look(ended=turn), 20, from_s=turn * 20.0)[0] == "go on"
+    # Ctrl-Z, and an hour later fg: each look after it is the first that anybody could take.
+    assert course.look(2000.25, Look(ended=5)) == course.look(5600.0, Look(ended=5)) == "go on"
+    assert course.silent_s == 1.0
+    # A server that tells nothing is as one where nothing ends.
+    course = Course(PATIENCE, 0.0)
+    assert course.look(1.0, Look(ended=700)) == "go on"
+    assert drive(course, Look(ended=None), 100, from_s=1.0)[1] == pytest.approx(33.0, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("look", "action"),
+    [
+        (Look(ended=5, failed=True), ("cancel", 0.25)),
+        (Look(ended=5, died=True), ("cancel", 2.25)),
+        (Look(ended=5, host_ended=True), ("abandon", 0.25)),
+    ],
+)
+def test_a_failure_gets_no_grace_and_a_death_two_seconds(look: Look, action: tuple[str, float]) -> None:
+    assert drive(Course(PATIENCE, 0.0), look, 10) == action
+
+
+@pytest.mark.parametrize(
+    ("server_s", "client_s", "members", "words"),
+    [
+        (12.0, 99.0, [], "the benchmark server answers nothing"),
+        (0.2, 12.0, [], "the benchmark client is silent (stopped?)"),
+        (0.2, 0.1, ["etcd1"], "etcd1 answers nothing"),
+        (9.0, 0.1, ["etcd1", "etcd2"], "the benchmark server answers nothing; etcd1, etcd2 answer nothing"),
+        (0.2, 0.1, [], "server, client and members answer"),
+    ],
+)
+def test_who_is_silent_is_named(server_s: float, client_s: float, members: list[str], words: str) -> None:
+    assert who_is_silent(server_s, client_s, members) == words

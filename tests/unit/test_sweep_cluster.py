@@ -14,51 +14,47 @@ from containernet_env.runs.measure import require_root
 from containernet_env.setup import extras
 from containernet_env.sweep import cluster
 from containernet_env.sweep.cluster import TlsFiles, scheduler_at, tls_files
-from tests.unit.run_fakes import CONFIG
+from tests.unit.run_fakes import CONFIG, raising
 from tests.unit.tls_files import certificates
 
 SWEEP = ("--set", "clients=5", "--quick", "--only", "write-leader-50x*-4B*")
 
 
+ROOT = r"is refused: whoever reaches it has workers do anything as root.*\n.*tls://"
+NONE = "as the address of a scheduler; allowed: HOST:PORT"
+
+
 @pytest.mark.parametrize(
-    ("text", "address"),
+    ("text", "address", "host"),
     [
-        ("127.0.0.1:8786", "tcp://127.0.0.1:8786"),
-        ("tcp://127.0.0.1", "tcp://127.0.0.1:8786"),
-        ("127.8.9.10:1", "tcp://127.8.9.10:1"),
-        ("[::1]:4711", "tcp://[::1]:4711"),
-        ("localhost:99", "tcp://localhost:99"),
+        ("127.0.0.1:8786", "tcp://127.0.0.1:8786", "127.0.0.1"),
+        ("tcp://127.0.0.1", "tcp://127.0.0.1:8786", "127.0.0.1"),
+        ("127.8.9.10:1", "tcp://127.8.9.10:1", "127.8.9.10"),
+        ("[::1]:4711", "tcp://[::1]:4711", "[::1]"),  # Dask wants brackets: a worker ended with a traceback
+        ("localhost:99", "tcp://localhost:99", "localhost"),
     ],
 )
-def test_the_loopback_interface_needs_no_certificate(text: str, address: str) -> None:
-    assert scheduler_at(text, None).address == address
+def test_the_loopback_interface_needs_no_certificate_and_workers_listen_there(
+    text: str, address: str, host: str
+) -> None:
+    found = scheduler_at(text, None)
+    assert (found.address, found.host) == (address, host)
 
 
-def test_a_worker_listens_where_its_scheduler_is() -> None:
-    """On [::1] a worker ended with a traceback: Dask wants brackets."""
-    for text, host in (("[::1]:1", "[::1]"), ("tcp://127.0.0.1", "127.0.0.1"), ("localhost:1", "localhost")):
-        assert scheduler_at(text, None).host == host
-
-
-@pytest.mark.parametrize("text", ["10.0.0.1:8786", "tcp://192.0.2.7:8786", "tcp://0.0.0.0:8786", "[2001:db8::1]:8786"])
-def test_another_address_without_tls_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is refused: whoever reaches it has workers do anything as root.*\n.*tls://"):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *((text, ROOT) for text in ("10.0.0.1:8786", "tcp://192.0.2.7:8786", "tcp://0.0.0.0:8786", "[2001:db8::1]:1")),
+        *((text, NONE) for text in ("", "tcp://", ":8786", "ucx://127.0.0.1:1", "127.0.0.1:99999", "127.0.0.1:1/x")),
+        ("nowhere.invalid:8786", r"nobody knows the host 'nowhere.invalid'"),
+    ],
+)
+def test_another_address_is_refused(text: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "nowhere" in text:
+        unknown = raising(OSError(-2, "Name or service not known"))
+        monkeypatch.setattr(cluster.socket, "getaddrinfo", unknown)
+    with pytest.raises(UsageError, match=words):
         scheduler_at(text, None)
-
-
-@pytest.mark.parametrize("text", ["", "tcp://", ":8786", "ucx://127.0.0.1:1", "127.0.0.1:99999", "127.0.0.1:8786/x"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="as the address of a scheduler; allowed: HOST:PORT"):
-        scheduler_at(text, None)
-
-
-def test_a_host_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: object, **__: object) -> None:
-        raise OSError(-2, "Name or service not known")
-
-    monkeypatch.setattr(cluster.socket, "getaddrinfo", unknown)
-    with pytest.raises(UsageError, match=r"nobody knows the host 'nowhere.invalid'"):
-        scheduler_at("nowhere.invalid:8786", None)
 
 
 def test_tls_needs_three_files_that_can_be_read_and_belong_together(tmp_path: Path) -> None:

@@ -1,22 +1,34 @@
-"""Cells, their identities and their order, and how well the median of their repetitions is known."""
+"""Sweeps: what files and settings expand to, what is refused, cells, their identities and their order."""
 
 from __future__ import annotations
 
 import json
 import random
+import shutil
+from collections.abc import Sequence
+from decimal import Decimal
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import ConfigError, UsageError
+from containernet_env.config.export import schema_of
 from containernet_env.config.load_schema import MAX_SCENARIOS
+from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
+from containernet_env.config.sweep_axes import AXES, Ratio, text_of_number
+from containernet_env.config.sweeps import SweepFile, load_sweep
+from containernet_env.config.topologies import load_config
 from containernet_env.model.findings import Kind
 from containernet_env.model.verdict import OF_THE_MACHINE, RULES
 from containernet_env.sweep import design as design_module
 from containernet_env.sweep.design import Design, design, link_seed
+from containernet_env.sweep.expand import Combination, expand
 from containernet_env.sweep.ledger import is_narrow, result_of
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -59,25 +71,22 @@ def shuffled(value: Any, random_: random.Random) -> Any:
     return [shuffled(item, random_) for item in value] if isinstance(value, list) else value
 
 
-def test_cells_that_differ_in_their_loads_alone_share_a_testbed(tmp_path: Path) -> None:
-    found = made(tmp_path)
-    assert (len(found.beds), len(found.cells), found.merged) == (2, 12, 0)
-    assert len(identities(found)) == 12
-    assert {len(bed.cells) for bed in found.beds} == {6}
-    assert {(cell.config_hash) for bed in found.beds for cell in bed.cells[:1]} == {
-        cell.config_hash for cell in found.cells
-    }
-
-
-def test_data_sets_that_differ_share_no_testbed(tmp_path: Path) -> None:
-    found = made(tmp_path, json.dumps(SWEEP | {"axes": [{"dataset.keys": [100, 200]}]}))
-    assert sorted(len(bed.cells) for bed in found.beds) == [1, 2, 2]  # writes read no data set
-
-
-def test_equal_combinations_are_one_cell(tmp_path: Path) -> None:
-    found = made(tmp_path, json.dumps(SWEEP | {"axes": [{"consistency": ["l", "s"]}]}))
-    assert len(found.cells) == len(identities(found)) == 3
-    assert found.merged == 3
+@pytest.mark.parametrize(
+    ("axes", "beds", "merged"),
+    [
+        (SWEEP["axes"], [6, 6], 0),  # loads alone share a testbed
+        ([{"dataset.keys": [100, 200]}], [1, 2, 2], 1),  # data sets do not, and writes read none
+        ([{"consistency": ["l", "s"]}], [3], 3),  # equal combinations are one cell
+    ],
+)
+def test_cells_that_differ_in_their_loads_alone_share_a_testbed(
+    tmp_path: Path, axes: list[Any], beds: list[int], merged: int
+) -> None:
+    found = made(tmp_path, json.dumps(SWEEP | {"axes": axes}))
+    assert (sorted(len(bed.cells) for bed in found.beds), found.merged) == (beds, merged)
+    assert len(identities(found)) == len(found.cells) == sum(beds)
+    by_bed = [{cell.config_hash for cell in bed.cells} for bed in found.beds]
+    assert {len(hashes) for hashes in by_bed} == {1}
 
 
 def test_more_loads_than_a_scenario_file_holds_have_several_testbeds(
@@ -91,7 +100,7 @@ def test_more_loads_than_a_scenario_file_holds_have_several_testbeds(
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(["1ms", "1000us", "0.001s", "1.0ms"]))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_how_a_file_is_written_is_no_other_experiment(
     tmp_path_factory: pytest.TempPathFactory, random_: random.Random, one: str
 ) -> None:
@@ -113,34 +122,26 @@ def test_how_a_file_is_written_is_no_other_experiment(
     assert identities(again) == before
 
 
+def with_load(**change: Any) -> dict[str, Any]:
+    return {"scenarios": [block | {"load": LOAD | change} for block in SCENARIOS["scenarios"]]}
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        ("topology", {"cpus": 0.5}),
-        ("topology", {"mem": "256m"}),
-        ("topology", {"bandwidth": 999}),
-        ("load", {"conns": 3}),
-        ("load", {"total": 51}),
-        ("load", {"rate": 100}),
-        ("load", {"timeout": "5s"}),
-        ("options", {"congestion_control": "reno"}),
-        ("options", {"links": "emulator"}),
-        ("options", {"links_cpu": 0}),
+        *({"topology": {"nodes": [TOPOLOGY["nodes"][0] | change, *TOPOLOGY["nodes"][1:]]}} for change in (
+            {"cpus": 0.5}, {"mem": "256m"}, {"bandwidth": 999},
+        )),
+        *({"scenarios": with_load(**change)} for change in (
+            {"conns": 3}, {"total": 51}, {"rate": 100}, {"timeout": "5s"},
+        )),
+        *({"congestion_control": "reno"}, {"links": "emulator"}, {"links_cpu": 0}),
     ],
     ids=str,
-)
-def test_whatever_is_configured_otherwise_is_another_cell(tmp_path: Path, change: tuple[str, dict[str, Any]]) -> None:
-    where, values = change
-    topology, scenarios, options = TOPOLOGY, SCENARIOS, {}
-    if where == "topology":
-        topology = {"nodes": [TOPOLOGY["nodes"][0] | values, *TOPOLOGY["nodes"][1:]]}
-    elif where == "load":
-        blocks = [block | {"load": LOAD | values} for block in SCENARIOS["scenarios"]]
-        scenarios = {"scenarios": blocks}
-    else:
-        options = values
+)  # fmt: skip
+def test_whatever_is_configured_otherwise_is_another_cell(tmp_path: Path, change: dict[str, Any]) -> None:
     before = identities(made(tmp_path))
-    assert not identities(made(tmp_path, None, topology, scenarios, **options)) & before
+    assert not identities(made(tmp_path, **change)) & before
 
 
 def test_seeds_and_repetitions_make_no_other_cell(tmp_path: Path) -> None:
@@ -244,11 +245,265 @@ def test_findings_of_the_machine_are_findings_that_make_rows_doubtful() -> None:
 
 def test_quick_measures_the_quick_form_of_a_file_else_the_quick_scenarios(tmp_path: Path) -> None:
     own = json.dumps(SWEEP | {"quick": {"axes": [{"clients": [5], "total": [20]}], "only": ["read"]}})
-    quick = made(tmp_path, own, quick=True)
-    assert [cell.scenario.name for cell in quick.cells] == [
-        "read-linearizable-20x5x2",
-        "read-serializable-20x5x2",
-    ]
+    names = [cell.scenario.name for cell in made(tmp_path, own, quick=True).cells]
+    assert names == ["read-linearizable-20x5x2", "read-serializable-20x5x2"]
     assert len(made(tmp_path, own).cells) == 12
     of_run = {cell.scenario.name for cell in design(THREE, ["clients=5,10"], quick=True).cells}
     assert {cell.scenario.name for cell in made(tmp_path, quick=True).cells} == of_run
+
+
+# --- what sweep files and settings expand to --------------------------------------------------------------------------
+
+QUICK = load_scenarios(QUICK_SCENARIOS)
+
+
+def expanded(path: Path, *words: str, kind: str = "write") -> list[Combination]:
+    sweep = load_sweep(path, words)
+    scenarios = [scenario for scenario in QUICK.scenarios if scenario.type == kind]
+    return expand(sweep, load_config(sweep.topology), QUICK, scenarios)
+
+
+def written(folder: Path, **keys: Any) -> Path:
+    path = folder / "sweep.json"
+    path.write_text(json.dumps({"topology": str(THREE), **keys}))
+    return path
+
+
+def test_settings_multiply_with_the_scenarios() -> None:
+    found = expanded(THREE, "link_delay=1ms,10ms", "bandwidth=10,1000,unlimited")
+    assert len(found) == 2 * 3 * 12
+    first, last = found[0], found[-1]
+    assert [(node.delay_ns, node.rate_bps) for node in first.config.nodes] == [(10**6, 10**7)] * 3
+    assert [(node.delay_ns, node.rate_bps) for node in last.config.nodes] == [(10**7, None)] * 3
+    assert first.coordinates == (("link_delay", "1ms"), ("bandwidth", "10"))
+    assert first.config.path == THREE
+
+
+@pytest.mark.parametrize(
+    ("setting", "seen"),
+    [
+        ("mem=1g", lambda one: {node.memory_bytes for node in one.config.nodes} == {1 << 30}),
+        ("cpus=0.5", lambda one: {node.cpus for node in one.config.nodes} == {Decimal("0.5")}),
+        ("etcd2.cpus=0.5", lambda one: [node.cpus for node in one.config.nodes] == [1, Decimal("0.5"), 1]),
+        ("client.cpus=0.5", lambda one: one.config.client.cpus == Decimal("0.5")),
+        ("loss=0.01", lambda one: one.config.nodes[2].link.b_to_a.loss.ratio == 0.01),
+        ("jitter=1ms", lambda one: one.config.nodes[0].link.a_to_b.jitter.ns == 10**6),
+        ("jitter=0ms", lambda one: one.config.nodes[0].link.a_to_b.jitter is None),
+        ("members=5", lambda one: [int(node.ip) & 255 for node in one.config.nodes] == [251, 252, 253, 250, 249]),
+        ("members=1", lambda one: [node.name for node in one.config.nodes] == ["etcd1"]),
+        ("heartbeat_interval=50ms", lambda one: one.config.etcd.heartbeat_ms == 50),
+        ("data=tmpfs", lambda one: one.config.etcd.data == "tmpfs"),
+        ("leader=etcd3", lambda one: one.config.etcd.leader == "etcd3"),
+        ("rate=500", lambda one: one.scenario.rate == 500 and one.scenario.is_open),
+        ("duration=20s", lambda one: one.scenario.duration_ns == 20 * 10**9 and one.scenario.total is None),
+        ("valSize=1000", lambda one: one.scenario.val_size == 1000),
+        ("target=etcd3", lambda one: one.scenario.target == "etcd3"),
+        ("conns=clients*1", lambda one: one.scenario.conns == one.scenario.clients),
+        ("election_timeout=link_delay*100", lambda one: one.config.etcd.election_ms == 300),
+    ],
+    ids=lambda item: item if isinstance(item, str) else "",
+)  # fmt: skip
+def test_each_kind_of_axis_sets_what_it_names(setting: str, seen: Any) -> None:
+    more = ["heartbeat_interval=20ms"] if setting.startswith("election") else []
+    found = expanded(THREE, setting, *more)
+    assert len(found) == 12
+    assert all(seen(one) for one in found)
+
+
+def test_an_axis_leaves_scenarios_that_do_not_have_it_as_they_are() -> None:
+    sweep = load_sweep(THREE, ["consistency=l,s"])
+    found = expand(sweep, load_config(THREE), QUICK, QUICK.scenarios)
+    writes = [one for one in found if one.scenario.type == "write"]
+    assert len(writes) == 24 and {one.coordinates for one in writes} == {()}
+    assert len({one.scenario for one in writes}) == 12
+    assert {one.coordinates for one in found if one.scenario.type == "read"} == {
+        (("consistency", "l"),),
+        (("consistency", "s"),),
+    }
+
+
+def test_the_size_of_values_is_that_of_the_data_set_where_reads_read_it() -> None:
+    (one, *_) = expanded(THREE, "valSize=64", "dataset.keys=500", kind="read")
+    assert (one.dataset.val_size, one.dataset.keys, one.scenario.val_size) == (64, 500, 64)
+    assert {one.dataset for one in expanded(THREE, "valSize=64,100")} == {QUICK.dataset}
+
+
+def test_a_file_zips_excludes_and_follows(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        axes=[
+            {"clients": [10, 50], "valSize": [100, 1000], "conns": "clients / 10"},
+            {"link_delay": ["1ms", "5ms"]},
+        ],
+        exclude=[{"link_delay": "1000us", "clients": 50}],
+    )
+    found = expanded(path)
+    values = dict.fromkeys(
+        (one.scenario.clients, one.scenario.conns, one.scenario.val_size, one.config.nodes[0].delay_ns) for one in found
+    )
+    assert list(values) == [(10, 1, 100, 10**6), (10, 1, 100, 5 * 10**6), (50, 5, 1000, 5 * 10**6)]
+    assert found[0].coordinates == (("clients", "10"), ("valSize", "100"), ("link_delay", "1ms"), ("conns", "1"))
+
+
+def test_a_setting_takes_the_place_of_the_files_axis(tmp_path: Path) -> None:
+    path = written(tmp_path, axes=[{"clients": [10, 20], "conns": [1, 2]}, {"cpus": [1, 2]}])
+    found = expanded(path, "cpus=0.5", "mem=1g")
+    assert {(one.scenario.clients, one.scenario.conns) for one in found} == {(10, 1), (20, 2)}
+    assert {(one.config.nodes[0].cpus, one.config.nodes[0].memory_bytes) for one in found} == {
+        (Decimal("0.5"), 1 << 30)
+    }
+
+
+SHARED = {
+    "link_delay": ["1ms", "2ms", "7ms"],
+    "bandwidth": ["10", "100.5", "unlimited"],
+    "cpus": ["0.5", "1", "2"],
+    "members": ["1", "2", "5"],
+    "clients": ["1", "7", "30"],
+    "valSize": ["10", "100", "1000"],
+    "target": ["leader", "cluster"],
+}
+
+
+@given(st.dictionaries(st.sampled_from(sorted(SHARED)), st.integers(1, 3), max_size=3))
+@settings(max_examples=12, deadline=None)
+def test_any_grid_has_every_combination_once(sizes: dict[str, int]) -> None:
+    chosen = {name: SHARED[name][:size] for name, size in sizes.items()}
+    found = expanded(THREE, *(f"{name}={','.join(values)}" for name, values in chosen.items()))
+    assert len(found) == 12 * prod(map(len, chosen.values()))
+    per_scenario = {tuple(value for _, value in one.coordinates) for one in found}
+    assert len(per_scenario) == prod(map(len, chosen.values()))
+
+
+@given(st.sampled_from(["count", "number", "duration", "milliseconds", "size"]), st.decimals(0, 10**9, places=3))
+def test_a_ratio_is_never_nothing(quantity: Any, number: Decimal) -> None:
+    text = text_of_number(quantity, number)
+    assert quantity == "number" or text not in (0, "0b", "0ms")
+
+
+def test_a_ratio_divides_and_multiplies() -> None:
+    found = [Ratio.parse(text) for text in ("clients / 10", "client.cpus*2.5", "leader")]
+    assert found == [Ratio("clients", Decimal("0.1")), Ratio("client.cpus", Decimal("2.5")), None]
+
+
+def test_the_schema_takes_what_is_taken(tmp_path: Path) -> None:
+    schema = Draft202012Validator(schema_of("sweep"))
+    schema.check_schema(schema_of("sweep"))
+    good: dict[str, Any] = {"topology": "t.json", "repeat": 3, "axes": [{"clients": [1, 2], "conns": "clients / 10"}]}
+    assert schema.is_valid(good | {"only": ["write"], "exclude": [{"clients": 1}], "seed": 1})
+    assert schema.is_valid(good | {"axes": [{"etcd1.cpus": [1]}, {"link_delay": ["1ms"]}, {"jitter": ["1ms"]}]})
+    refused: Sequence[dict[str, Any]] = (
+        {"topology": 3},
+        {"axes": [{"client": [1]}]},
+        {"axes": [{"clients": []}]},
+        {"axes": [{"clients": ["one"]}]},
+        {"axes": [{"target": "clients / 2"}]},
+        {"axes": [{}]},
+        {"repeat": 0},
+        {"other": 1},
+    )
+    for wrong in refused:
+        assert not schema.is_valid(good | wrong), wrong
+    assert set(schema_of("sweep")["properties"]["axes"]["items"]["properties"]) == set(AXES)
+
+
+QUICK_FORM = {
+    "axes": [{"link_delay": ["1ms", "5ms", "9ms"]}, {"clients": [10, 50]}],
+    "exclude": [{"link_delay": "9ms"}],
+    "only": ["write-leader-*"],
+    "repeat": 6,
+}
+
+
+def points(sweep: SweepFile) -> list[list[Any]]:
+    return [[dict(point) for point in dimension.points] for dimension in sweep.dimensions]
+
+
+def test_the_quick_form_takes_the_place_of_what_it_has(tmp_path: Path) -> None:
+    path = written(tmp_path, **QUICK_FORM, quick={"axes": [{"clients": [5]}, {"conns": [1]}], "repeat": 1})
+    quick, whole = load_sweep(path, quick=True), load_sweep(path)
+    assert points(quick) == [[{"clients": 5}], [{"conns": 1}]]
+    assert (quick.is_quick, quick.repeat, quick.only, quick.exclude) == (True, 1, ("write-leader-*",), ())
+    assert (whole.is_quick, whole.repeat, len(whole.exclude), len(whole.dimensions)) == (False, 6, 1, 2)
+    # A setting takes the place of an axis of either.
+    assert points(load_sweep(path, ["clients=7,8"], quick=True)) == [[{"clients": 7}, {"clients": 8}], [{"conns": 1}]]
+    assert points(load_sweep(path, ["clients=7"]))[1] == [{"clients": 7}]
+    alone = load_sweep(written(tmp_path, **QUICK_FORM, quick={"exclude": [{"clients": 50}]}), quick=True)
+    assert alone.exclude == ({"clients": 50},) and points(alone) == points(whole)
+    other = load_sweep(written(tmp_path, **QUICK_FORM, quick={"scenarios": "s.json"}), quick=True)
+    assert (other.scenarios, other.only, other.topology) == (tmp_path / "s.json", (), THREE)
+    without = (written(tmp_path, **QUICK_FORM), THREE)
+    assert not any(load_sweep(path, quick=True).is_quick for path in without)
+
+
+def test_axes_that_vary_together_may_repeat_values_but_not_combinations(tmp_path: Path) -> None:
+    axes: dict[str, Any] = {"clients": [10, 50, 50], "total": [100, 100, 200]}
+    found = expanded(written(tmp_path, axes=[axes]))
+    distinct = dict.fromkeys((one.scenario.clients, one.scenario.total) for one in found)
+    assert [*distinct] == [(10, 100), (50, 100), (50, 200)]
+
+
+# --- what is refused: the texts are in __snapshots__, `pytest --snapshot-update` takes new ones -----------------------
+
+MISTAKES = (
+    '{"topology": "TOPOLOGY", "repeet": 3,\n'
+    ' "axes": [{"link_dealy": ["1ms"]}, // a comment\n'
+    '  {"clients": [1, 1.0]}, {"conns": "clients / 0"},\n'
+    '  {"cpus": [1, 2], "mem": ["512m"]},\n'
+    '  {"target": "clients * 2"}],\n'
+    ' "exclude": [{"cpus": 3}, {"valSize": 5}]}'
+)
+QUICK_MISTAKES = (
+    '{"topology": "TOPOLOGY", "axes": [{"clients": [1, 2]}],\n'
+    ' "quick": {"axes": [{"clints": [1]}, {"conns": [1, 1]}], "topology": "x", "repeat": 0,\n'
+    '  "exclude": [{"clients": 1}]}}'
+)
+TENS = ",".join(map(str, range(1, 11)))
+REFUSED: dict[str, tuple[str | dict[str, Any], tuple[str, ...]]] = {
+    "every mistake at once": (MISTAKES, ()),
+    "settings that the schemas refuse": ({}, (
+        "clients=10,5000000", "cpus=0,1,x", "etcd9.cpus=1", "link_delay=3", "consistency=l,s", "members=300",
+        "conns=cpus*1",
+    )),
+    "values together": ({}, ("link_delay=1ms,5ms", "jitter=2ms")),
+    "more clients than requests": ({}, ("total=10,1000",)),
+    "a million cells": ({}, tuple(f"{axis}={TENS}" for axis in ("cpus", "conns", "clients", "seed", "bandwidth"))),
+    "a number that would fill memory": ({}, ("clients=1e999999999",)),
+    "no values": ({}, ("cpus", "mem=1g", "mem=2g")),
+    "nothing is left": ({"axes": [{"cpus": [1]}], "exclude": [{"cpus": 1.0}]}, ()),
+    "a combination twice": ({"axes": [{"clients": [10, 50, 50], "total": [100, 200, 200.0]}]}, ()),
+    **{f"axes in another form {number}{' with a setting' if more else ''}": ({"axes": axes}, more)
+       for more in ((), ("conns=1,2",)) for number, axes in enumerate((
+        {"link_delay": ["1ms"]}, None, [{"clients": [[1, 2]]}], [{"cpus": [None, 1]}],
+        [{"rate": [1000000000]}, {"bandwidth": "rate*999999999999999"}],
+    ))},
+    "the quick form's mistakes": (QUICK_MISTAKES, ()),
+    "the quick form excludes": ({"axes": [{"clients": [1, 2]}], "quick": {"exclude": [{"clients": 3}]}}, ()),
+    "the quick form's values": ({"quick": {"axes": [{"cpus": [1, 0]}]}}, ()),
+    "the quick form's axes": ({"axes": [{"conns": [1]}], "quick": {"axes": 5}}, ("cpus=1",)),
+    **{f"a quick form {value}": ({"quick": value}, ()) for value in ({}, [], None, 5)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_is_refused_is_told_all_at_once_with_its_place(
+    tmp_path: Path, quick: bool, snapshot: SnapshotAssertion
+) -> None:
+    """Mistakes of the quick form are told whichever form is taken, but for values that its schemas refuse."""
+    path, told = tmp_path / "sweep.json", {}
+    # So that columns do not depend on where the project lies.
+    shutil.copy(THREE, tmp_path / "topology.json")
+    writes = [scenario for scenario in QUICK.scenarios if scenario.type == "write"]
+    for name, (value, given_settings) in REFUSED.items():
+        text = value if isinstance(value, str) else json.dumps({"topology": "TOPOLOGY", **value})
+        path.write_text(text.replace("TOPOLOGY", "topology.json"))
+        try:
+            sweep = load_sweep(path, given_settings, quick=quick)
+            expand(sweep, load_config(sweep.topology), QUICK, writes)
+            told[name] = ["taken"]
+        except ConfigError as error:
+            told[name] = [str(problem).replace(str(CONFIGS), "CONFIGS") for problem in error.problems]
+    assert told == snapshot
+    assert [name for name, texts in told.items() if texts == ["taken"]] == (
+        [] if quick else ["the quick form's values"]
+    )
