@@ -76,22 +76,15 @@ def manifest(plan: Plan | None = None, **changes: Any) -> Manifest:
     topology, scenarios = (
         InputFile(file=name, sha256=hashlib.sha256(text.encode()).hexdigest()) for name, text in inputs_of(plan).items()
     )
-    flags = flags_of(plan.options, None, 8080)
+    began: dict[str, Any] = {"run_id": "run-1", "began": "2026-01-01T00:00:00.000Z", "began_ns": 1}
+    facts = {"program": PROGRAM, "machine": MACHINE, "images": IMAGES, "links": LINKS, "store": STORE}
     values: dict[str, Any] = {
-        "run_id": "run-1",
-        "began": "2026-01-01T00:00:00.000Z",
-        "began_ns": 1,
         "command": ["containernet-env", "run"],
-        "program": PROGRAM,
-        "machine": MACHINE,
-        "images": IMAGES,
-        "flags": flags,
+        "flags": flags_of(plan.options, None, 8080),
         "inputs": Inputs(topology=topology, scenarios=scenarios),
         "config_hash": config_hash(plan),
         "tolerances": tolerances(),
         "plan": plan_values(plan),
-        "links": LINKS,
         "hosts": {"etcd1": {"limits": {"memory_bytes": 512 << 20}}},
-        "store": STORE,
     }
-    return Manifest(**values | changes)
+    return Manifest(**began | facts | values | changes)

@@ -456,25 +456,13 @@ def test_a_run_directory_that_cannot_be_written_stops_nothing_and_is_told_once(
     ]
 
 
-@pytest.mark.parametrize("moment", ["in a scenario", "down", "up, which fails"])
-def test_a_file_that_was_removed_is_told_at_once_and_its_rows_are_beside_it(run: Run, moment: str) -> None:
+def test_a_file_that_was_removed_is_told_at_once_and_its_rows_are_beside_it(run: Run) -> None:
+    """``tests/faults`` removes the file, and its folder, at every moment."""
     run.out = run.out.parent / "folder" / "out.csv"
+    run.beds.special[2] = lambda: shutil.rmtree(run.out.parent)
+    result = run(repeat=3)
     rescued = run.out.with_name("out.csv.rescued")
     told = f"{run.out} was removed during the run: all rows, and those that follow, are in {rescued}"
-
-    def remove(*_: object) -> None:
-        shutil.rmtree(run.out.parent)
-        if moment.startswith("up"):
-            raise RunError("the network is gone")
-
-    if moment == "in a scenario":
-        run.beds.special[2] = remove
-    else:
-        run.beds.at[moment.partition(",")[0]] = remove
-    if moment.startswith("up"):
-        assert run.fails(RunError).__notes__ == [told]
-        return
-    result = run(repeat=3)
     assert (result.file, run.told.notes[-1], run.out.exists()) == (rescued, told, False)
     assert [row["Error"] for row in rows(rescued)] == run.kept == ["-"] * 3
     assert read_run(result.directory).manifest is not None

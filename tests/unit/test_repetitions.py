@@ -97,18 +97,14 @@ def test_rows_of_the_seeds_form_with_other_request_counts_are_not_merged(tmp_pat
     assert summarize(load(path))["rows"].tolist() == [2, 1, 1]
 
 
-def test_a_torn_number_is_in_no_median(tmp_path: Path) -> None:
+def test_a_torn_number_or_row_is_in_no_median(tmp_path: Path) -> None:
     """0.0345 that was cut to 0.0 makes the median 17.2 ms; the last line has no end, so its last value is unsure."""
-    path = tmp_path / "seed.csv"
+    path, notes = tmp_path / "seed.csv", list[str]()
     line = f"write,3,100{',1' * 16}"
     path.write_text(f"{SEED_HEADER}\n{line},0.0345\n{line},0.0")
-    notes: list[str] = []
     summary = summarize(load(path, notes.append))
     assert (summary["95%"].tolist(), summary["rows"].tolist()) == ([0.0345], [1])
     assert len(notes) == 1 and "line 3 is left out: it does not end" in notes[0]
-
-
-def test_a_torn_row_is_in_no_median_either(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     write(path, {"50%": "0.018"}, {"50%": "0.018"})
     content = path.read_bytes()
@@ -162,11 +158,18 @@ def test_repetitions_of_two_groups_are_shown_with_who_led_them(tmp_path: Path) -
     assert summarize(with_failed)["bimodal"].isna().all()
 
 
-def test_leaders_that_do_not_differ_are_no_reason(tmp_path: Path) -> None:
-    same = of_leaders(tmp_path / "out.csv", *(("near1", ms) for _, ms in FOUR_AND_TWO))
-    assert bimodal(same) == "4 rows at 3.4 ms; 2 rows at 22 ms"
-    mixed = of_leaders(tmp_path / "mixed.csv", ("a", 3.4), ("b", 22.0), ("b", 3.4), ("a", 22.0))
-    assert bimodal(mixed) == "2 rows led by a, b at 3.4 ms; 2 rows led by a, b at 22 ms"
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([("near1", ms) for _, ms in FOUR_AND_TWO], "4 rows at 3.4 ms; 2 rows at 22 ms"),
+        (
+            [("a", 3.4), ("b", 22.0), ("b", 3.4), ("a", 22.0)],
+            "2 rows led by a, b at 3.4 ms; 2 rows led by a, b at 22 ms",
+        ),
+    ],
+)
+def test_leaders_that_do_not_differ_are_no_reason(tmp_path: Path, rows: list[tuple[str, float]], told: str) -> None:
+    assert bimodal(of_leaders(tmp_path / "out.csv", *rows)) == told
 
 
 @pytest.mark.parametrize(

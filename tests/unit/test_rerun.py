@@ -157,25 +157,19 @@ def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(mad
         assert row["Reused"] == "nothing" and [row[key] for key in HASHES] == [before[key] for key in HASHES]
 
 
-def test_the_newest_run_of_a_results_file_is_repeated(made: Beds, first: Path, tmp_path: Path) -> None:
+def test_the_newest_run_of_a_results_file_is_repeated_and_its_rows_go_there(
+    made: Beds, first: Path, tmp_path: Path
+) -> None:
     assert prepare_rerun(tmp_path / "out.csv").repeats.run_id == first.name
     assert prepare_rerun(first.parent).out == tmp_path / "out.csv"
-
-
-@pytest.mark.parametrize(
-    ("folder", "out"), [("out.runs", "out.csv"), ("out.txt-runs", "out.txt"), ("runs", None), ("-runs", None)]
-)
-def test_the_rows_go_where_the_first_ones_went(tmp_path: Path, folder: str, out: str | None) -> None:
-    run = tmp_path / folder / "run-1"
-    assert results_file_of(run, run) == (out and tmp_path / out)
-
-
-def test_a_run_directory_beside_no_results_file_wants_out(made: Beds, first: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere" / "run"
     shutil.copytree(first, moved)
     with pytest.raises(UsageError, match=r"lies beside no results file.*\n  Name OUT"):
         prepare_rerun(moved)
     assert prepare_rerun(moved, tmp_path / "new.csv").out == tmp_path / "new.csv"
+    for folder, out in (("out.runs", "out.csv"), ("out.txt-runs", "out.txt"), ("runs", None), ("-runs", None)):
+        run = tmp_path / folder / "run-1"
+        assert results_file_of(run, run) == (out and tmp_path / out)
 
 
 # --- what differs -----------------------------------------------------------------------------------------------------
@@ -212,13 +206,10 @@ def test_each_fact_that_differs_is_named_with_what_was_and_what_is(fact: Any) ->
 
 
 def test_every_part_of_program_machine_and_links_is_compared_or_told() -> None:
-    places = {fact.place for fact in FACTS}
     kinds = {"program": ProgramFacts, "machine": MachineFacts, "links": LinkFacts}
-    left = {
-        f"{room}.{name}" for room, kind in kinds.items() for name in kind.model_fields if f"{room}.{name}" not in places
-    }
+    parts = {f"{room}.{name}" for room, kind in kinds.items() for name in kind.model_fields}
     # The former is an option, which is taken from the run itself; the latter is known only when it has started.
-    assert left == {"links.network", "links.link_emulator"}
+    assert parts - {fact.place for fact in FACTS} == {"links.network", "links.link_emulator"}
 
 
 def test_what_network_and_rows_are_judged_by_is_written_down(first: Path) -> None:
@@ -238,15 +229,8 @@ def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
     resolved = {"quick", "only"}  # into inputs/scenarios.json
     beside = {"rtt_tolerance", "port"}
     assert set(Flags.model_fields) == set(RunChoices.__optional_keys__) - resolved | beside
-    values: dict[str, Any] = {
-        "links": "emulator",
-        "switches": "auto",
-        "engine": "builtin",
-        "congestion_control": "vegas",
-        "repeat": 2,
-        "rtt_tolerance": {"absolute_ns": 7, "ratio": 0.25},
-        "port": 1234,
-    }
+    values: dict[str, Any] = {"links": "emulator", "switches": "auto", "engine": "builtin", "repeat": 2, "port": 1234}
+    values |= {"congestion_control": "vegas", "rtt_tolerance": {"absolute_ns": 7, "ratio": 0.25}}
     edit(first, lambda value: value["flags"].update(values))
     found = prepare_rerun(first, anyway=True)
     options = found.plan.options

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -61,12 +62,8 @@ def directory(tmp_path: Path) -> RunDirectory:
     made = RunDirectory(tmp_path / "out.csv", "run-1")
     made.write_manifest(manifest())
     made.add_proof(PROOF)
-    checks = [WRONG.to_json()]
-    made.add_proof(
-        Proof(
-            at="t", at_ns=9, moment="after", passed=False, problems=[WRONG.line], unproved=[], checks=checks, pairs=[]
-        )
-    )
+    wrong: dict[str, Any] = {"problems": [WRONG.line], "checks": [WRONG.to_json()], "unproved": [], "pairs": []}
+    made.add_proof(Proof(at="t", at_ns=9, moment="after", passed=False, **wrong))
     made.add_event("run_began", "run run-1")
     made.add_scenario(OUTCOME)
     made.add_scenario(replace(OUTCOME, load=None, error="not run: x"))
@@ -131,28 +128,17 @@ def test_the_committed_schemas_are_those_of_the_program(name: str, snapshot: Sna
 
 
 def test_a_line_that_was_cut_short_costs_no_other_line(directory: RunDirectory) -> None:
-    with (directory.path / "scenarios.jsonl").open("a") as file:
-        file.write('{"schema":1,"scenario":"w3"')
-    run = read_run(directory.path)
-    assert (len(run.scenarios), run.torn) == (2, 1)
-
-
-def test_each_line_is_on_disk_when_its_call_returns_and_the_ones_before_are_not_written_again(
-    directory: RunDirectory,
-) -> None:
+    """Nor one that is nested too deeply; a line is on disk when its call returns, and those before it stay."""
+    with (directory.path / "events.jsonl").open("a") as events:
+        events.write("[" * 100_000 + "\n")
     path = directory.path / "scenarios.jsonl"
-    before = path.read_bytes()
-    directory.add_scenario(OUTCOME)
-    after = path.read_bytes()
-    assert after.startswith(before) and after.count(b"\n") == 3
-
-
-def test_a_line_after_one_that_was_cut_short_does_not_join_it(directory: RunDirectory) -> None:
-    with (directory.path / "scenarios.jsonl").open("a") as file:
+    with path.open("a") as file:
         file.write('{"schema":1,"scenario":"w3"')
+    before, run = path.read_bytes(), read_run(directory.path)
+    assert (len(run.scenarios), len(run.events), run.torn) == (2, 1, 2)
     directory.add_scenario(OUTCOME)
     run = read_run(directory.path)
-    assert (len(run.scenarios), run.torn) == (3, 1)
+    assert (len(run.scenarios), run.torn) == (3, 2) and path.read_bytes().startswith(before)
 
 
 def test_a_line_that_finds_no_room_is_not_there_in_part_and_comes_with_the_next_one(directory: RunDirectory) -> None:
@@ -190,9 +176,3 @@ def test_of_a_long_log_the_end_is_kept(directory: RunDirectory) -> None:
     directory.write_log("etcd2", "x" * LOG_MAX_BYTES + "last words")
     kept = (directory.path / "logs" / "etcd2.log").read_bytes()
     assert len(kept) == LOG_MAX_BYTES and kept.endswith(b"last words")
-
-
-def test_an_event_that_is_nested_too_deeply_is_left_out(directory: RunDirectory) -> None:
-    with (directory.path / "events.jsonl").open("a") as file:
-        file.write("[" * 100_000 + "\n")
-    assert read_run(directory.path).torn == 1

@@ -116,15 +116,12 @@ HELLO |= {f"{name}_reason": "" for name in (*GOT, "stamps")}
     ],
 )
 def test_what_the_emulator_did_not_get_is_told(bed: Any, missing: str, value: Any, reason: str, note: str) -> None:
+    bed._prover._check_emulator()
+    assert bed.realtime is None and bed._progress.notes == [], "links of the kernel are nothing of an emulator"
     bed.net.hello = HELLO | ({missing: value, f"{missing}_reason": reason} if missing else {})
     bed._prover._check_emulator()
     assert bed.realtime is (missing != "realtime")
     assert bed._progress.notes == [f"{note}: {reason}"] * bool(missing)
-
-
-def test_links_of_the_kernel_are_nothing_of_an_emulator(bed: Any) -> None:
-    bed._prover._check_emulator()
-    assert bed.realtime is None and bed._progress.notes == []
 
 
 def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
@@ -135,13 +132,14 @@ def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
     assert bed.gate is None  # nothing was measured
 
 
-class EndedHost:
+class Host:
     """A host of the network's whose first process may have ended; `ended` is how."""
 
-    def __init__(self) -> None:
-        self.name, self.pid, self.log = "any", 4194304, ""  # above the kernel's largest pid
+    def __init__(self, name: str) -> None:
+        self.name, self.pid, self.log = name, 4194304, ""  # above the kernel's largest pid
         self.ended: str | None = None
         self.looked = self.ends_at_look = 0
+        self.limited: list[tuple[int | None, int]] = []
 
     @property
     def alive(self) -> bool:
@@ -154,19 +152,22 @@ class EndedHost:
         killed = "kill" in self.ended
         return with_words(self.ended, words(self.log, killed), killed)
 
+    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
+        self.limited.append((quota_us, period_us))
+
 
 DISK = '2026-11-22T02:18:19.63Z\tfatal\tbackend/batch_tx.go:282\tfailed to commit tx\t{"error": "no space left"}\n'
 
 
-def with_hosts(bed: Any) -> dict[str, EndedHost]:
+def with_hosts(bed: Any) -> dict[str, Host]:
     """Have the steps of a bring-up do nothing on hosts that live."""
-    bed.hosts |= {plan.name: EndedHost() for plan in bed.plan.hosts}
+    bed.hosts |= {plan.name: Host(plan.name) for plan in bed.plan.hosts}
     bed._start_hosts = bed._connect = bed._measure_sync = lambda: None
     return dict(bed.hosts)
 
 
 @pytest.fixture
-def hosts(bed: Any) -> dict[str, EndedHost]:
+def hosts(bed: Any) -> dict[str, Host]:
     return with_hosts(bed)
 
 
@@ -210,7 +211,7 @@ def test_a_bring_up_that_fails_says_what_has_ended_where_that_is_why(
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile", "just before its end"])
 def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say(
-    bed: Any, hosts: dict[str, EndedHost], monkeypatch: pytest.MonkeyPatch, moment: str
+    bed: Any, hosts: dict[str, Host], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     proofs: list[Proof] = bed.proofs
 
@@ -231,9 +232,7 @@ def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say
     assert [(proof.passed, proof.problems) for proof in proofs] == [(False, [why])]
 
 
-def test_members_that_end_while_the_cluster_starts_are_named_with_the_reason(
-    bed: Any, hosts: dict[str, EndedHost]
-) -> None:
+def test_members_that_end_while_the_cluster_starts_are_named_with_the_reason(bed: Any, hosts: dict[str, Host]) -> None:
     bed._prove_network = lambda: "proved"
 
     def start() -> None:
@@ -250,7 +249,7 @@ def test_members_that_end_while_the_cluster_starts_are_named_with_the_reason(
     )
 
 
-def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any, hosts: dict[str, EndedHost]) -> None:
+def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any, hosts: dict[str, Host]) -> None:
     bed._prove_network = lambda: "proved"
     bed._start_cluster = lambda: Leadership("etcd1", 2)
     bed._cluster = SimpleNamespace(size=3)
@@ -266,7 +265,7 @@ def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any
         bed.up()
 
 
-def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, EndedHost]) -> None:
+def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, Host]) -> None:
     hosts["etcd2"].ended = KILLED
     bed._during = "before the first scenario"
     with pytest.raises(RunError, match=rf"^etcd2 ended before the first scenario: {KILLED}"), bed.told_why():
@@ -383,23 +382,6 @@ def test_what_is_changed_while_a_testbed_stands(axes: list[str], more: dict[str,
     assert (found and found.reused) == reused
     if found is not None:
         assert bool(found.limits) == (reused == LIMITS) and len(found.links) == 4 * (reused == LINKS)
-
-
-class Host(SimpleNamespace):
-    """A host of the network that stands; ``ended`` is how."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name, pid=4194304, limited=[], ended=None)
-
-    @property
-    def alive(self) -> bool:
-        return self.ended is None
-
-    def ending(self, words: Any) -> str | None:
-        return str(self.ended) if self.ended else None
-
-    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
-        self.limited.append((quota_us, period_us))
 
 
 class Bed:
