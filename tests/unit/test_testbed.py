@@ -76,6 +76,15 @@ def test_a_port_that_goes_down_under_a_living_host_is_a_failure_of_the_network(
     assert bed.failure == (failure and failure + text)
 
 
+def test_the_end_of_the_engine_is_the_first_reason_with_the_containers_it_leaves(bed: Any) -> None:
+    bed.hosts = {name: SimpleNamespace(alive=name != "etcd2") for name in ("etcd1", "etcd2", "benchmark")}
+    bed._on_engine_end("has ended")
+    bed.net.hear("emulator_died", DIED)
+    (told,) = bed.told
+    assert told == bed.failure
+    assert re.match("the Docker engine at .* has ended; its containers etcd1, benchmark may still run. Start ", told)
+
+
 def test_a_silent_engine_is_asked_for_one_log_only(bed: Any) -> None:
     asked: list[int] = []
 
