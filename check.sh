@@ -199,8 +199,12 @@ root_lane() {
 }
 
 engine_lane() {
-    if chosen docker-all; then pytest_step tests/docker; elif chosen docker; then pytest_step tests/docker -m "not long"; fi
+    local marks=(-m "not long") verdicts=tests/docker/test_verdicts.py
+    ! chosen docker-all || marks=()
+    if chosen docker || chosen docker-all; then pytest_step tests/docker --ignore "$verdicts" "${marks[@]}"; fi
     if chosen faults-all; then pytest_step tests/faults; elif chosen faults; then pytest_step tests/faults -m "not long"; fi
+    # Last: beside other rings, their rows say that they share the machine.
+    if chosen docker || chosen docker-all; then pytest_step "$verdicts"; fi
     ! chosen soak || step "soak" .venv/bin/python -m tests.faults.soak --minutes 60
 }
 
