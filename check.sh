@@ -237,7 +237,8 @@ go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find()
 set -m
 for lane in "${LANES[@]}"; do
     {
-        [ "$lane" = engine_lane ] || renice -n 10 "$BASHPID" >/dev/null
+        trap 'exit 130' INT # once its step has ended: no other one begins
+        [ "$lane" = engine_lane ] || renice -n 5 "$BASHPID" >/dev/null
         "$lane"
         outcome ended "$lane"
     } &

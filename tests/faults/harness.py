@@ -19,7 +19,7 @@ from containernet_env.hosts import engine, owner
 from tests.deadline import HANG_S, eventually, let_pass
 from tests.faults.files import MEMBERS, Files
 from tests.faults.own_engine import OwnEngine
-from tests.faults.processes import below, children, program_of, words_of
+from tests.faults.processes import below, children, is_stopped, program_of, words_of
 from tests.faults.table import BEGINNINGS, BRING_UP, ENDS, PROOF, SCENARIOS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -124,7 +124,7 @@ class Run:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.said()}") from None
         if moment != BRING_UP:
-            os.kill(self.driver, signal.SIGSTOP)
+            self.send([self.driver], signal.SIGSTOP)
             self._frozen = True
         self.check_within(moment)
 
@@ -231,6 +231,8 @@ class Run:
     def send(self, pids: Sequence[int], signum: int) -> None:
         """Those that live still get a signal."""
         for pid in pids:
+            if signum == signal.SIGSTOP:  # A pause by tests/noise.py would end it.
+                eventually(lambda pid=pid: not is_stopped(pid), f"process {pid} runs")
             with suppress(ProcessLookupError):
                 os.kill(pid, signum)
 

@@ -25,16 +25,22 @@ def program_of(pid: int) -> str:
     return os.path.basename(words_of(pid).split(" ")[0])
 
 
-def _parent_of(pid: int) -> int | None:
+def _state_and_parent(pid: int) -> list[str]:
+    """Fields 3 and 4 of /proc/PID/stat (proc_pid_stat(5)); nothing where there is no such process."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
-        return None
+        return []
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal."""
+    return _state_and_parent(pid)[:1] == ["T"]
 
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started, from any of its threads."""
-    return [found for found in processes() if _parent_of(found) == pid]
+    return [found for found in processes() if _state_and_parent(found)[1:] == [str(pid)]]
 
 
 def below(pid: int) -> list[int]:
