@@ -468,6 +468,14 @@ def test_a_file_that_was_removed_is_told_at_once_and_its_rows_are_beside_it(run:
     assert read_run(result.directory).manifest is not None
 
 
+def test_a_file_that_is_removed_in_the_tear_down_is_told_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeTestbed, "down", lambda self: run.out.unlink())
+    rescued = run().file
+    assert (
+        run.told.notes[-1] == f"{run.out} was removed during the run: all rows, and those that follow, are in {rescued}"
+    )
+
+
 # --- `run --repeat N --fresh`: a cluster for each repetition ----------------------------------------------------------
 
 
