@@ -69,7 +69,7 @@ func start(t testing.TB, change func(*emulator.Options)) *session {
 	return s
 }
 
-// fakes are options for TAPs that are socket pairs; keep is told of each far end.
+// fakes are options for TAPs that are socket pairs; keep receives each far end.
 func fakes(server *Server, keep func(far io.Closer)) emulator.Options {
 	taken := map[string]bool{}
 	return emulator.Options{

@@ -51,7 +51,7 @@ def run(command: Path, cwd: Path, *arguments: str, user: int = 0) -> subprocess.
 
 
 def test_a_wheel_runs_away_from_the_clone_and_shares_its_programs_and_images(command: Path, tmp_path: Path) -> None:
-    """What else a wheel has, checks and is asked for, tests/local/test_packaging.py tells."""
+    """The contents of a wheel, and its answers without an engine, are tested in tests/local/test_package.py."""
     shutil.copy(assets.ROOT / "configs" / "3node-3ms.json", tmp_path / "own.json")
     done = run(command, tmp_path, "run", "own.json", "out.csv", "--quick", "--only", "write-leader-50x1x1-4B-64B")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -314,7 +314,7 @@ FAULTS: Mapping[str, Moments] = {
     ),
     "client-stop-briefly": _NO_CLIENT
     | _goes_on(
-        "the row is finished, and a finding says who paused", *SCENARIOS, marked="load generator itself stood still"
+        "the row is finished, and a finding names what paused", *SCENARIOS, marked="load generator itself stood still"
     ),
     "client-stop": _NO_CLIENT
     | _in_scenarios(

@@ -314,7 +314,7 @@ def test_a_watch_that_is_closed_says_nothing(fake: FakeEngine) -> None:
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_engine_killed_while_it_tells_an_event_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half an event is an error of the SDK's: the watch ended with a traceback, and nobody heard of the end."""
+    """Half an event is an error of the SDK's: the watch ended with a traceback and did not report the end."""
 
     def events(**_: Any) -> Iterator[Any]:
         yield from ()
@@ -372,7 +372,7 @@ def with_api(monkeypatch: pytest.MonkeyPatch, **calls: Callable[..., Any]) -> No
 
 
 def test_every_container_is_tried_and_each_refusal_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One refusal is of an engine whose containerd was killed: it is asked again."""
+    """An engine whose containerd was killed refuses once: the call is repeated."""
     refused: dict[str, Iterator[Exception]] = {
         "two": repeat(api_error(500, "device busy")),
         "three": repeat(api_error(404, "no such container")),

@@ -158,7 +158,7 @@ def test_a_handler_that_fails_costs_one_event_and_nothing_else(
     emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(event: Mapping[str, Any]) -> None:
-        raise LookupError(f"nobody knows {event['event']}")
+        raise LookupError(f"unknown: {event['event']}")
 
     def lose() -> None:
         emulator.lost.set()
@@ -176,7 +176,7 @@ def test_a_handler_that_fails_costs_one_event_and_nothing_else(
         emulator.client.call("hello")
     emulator.client.close()
     errors = [record.exc_info[1] for record in caplog.records if record.exc_info]
-    assert list(map(str, errors)) == ["nobody knows one", "nobody knows two", "nobody knows the end"]
+    assert list(map(str, errors)) == ["unknown: one", "unknown: two", "unknown: the end"]
 
 
 @pytest.mark.parametrize("junk", [b"junk\n", b"7\n", b"[]\n", b'{"id":[]}\n'])

@@ -187,8 +187,8 @@ def test_what_speaks_tls_is_known_without_its_trust(server: Server) -> None:
 
 
 def place_of(connection: Any) -> MemberPlace:
-    nobody: Any = FakeHost("etcd1", "")  # a profile is asked of the address alone
-    return MemberPlace(nobody, "10.0.0.1", connection)
+    unreachable: Any = FakeHost("etcd1", "")  # a profile is asked of the address alone
+    return MemberPlace(unreachable, "10.0.0.1", connection)
 
 
 def test_profiles_are_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:

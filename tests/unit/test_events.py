@@ -132,7 +132,7 @@ SEVERAL = {"rate": [10, 100], "total": 500, "clients": 1, "conns": 1}
     [
         (SEVERAL, "5s", "less than the load takes, 5s"),  # the fastest one
         (SEVERAL, "4.9s", None),
-        ({"total": 500, "clients": 1, "conns": 1}, "500s", None),  # nobody knows how long it takes
+        ({"total": 500, "clients": 1, "conns": 1}, "500s", None),  # unknown length
         ({"search": {"p99": "50ms"}, "clients": 1, "conns": 1}, "5s", "would spoil the probes of a search"),
     ],
 )

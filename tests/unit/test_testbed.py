@@ -56,7 +56,7 @@ def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(b
     """Killed, it answers nothing either: its row came 10 s later, when its silence would have been given up."""
     bed._links._answers = lambda timeout_s: pytest.fail("nobody waits for its answer")
     bed.net.hear("sunshine", "etcd1-eth0: warm")
-    assert bed.failure is None, "an event that nobody knows changes nothing"
+    assert bed.failure is None, "an unknown event changes nothing"
     bed.net.hear("emulator_died", DIED)
     bed.net.hear("emulator_died", "and again")
     assert bed.failure == bed.settled_failure() == DIED

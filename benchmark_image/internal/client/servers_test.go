@@ -37,7 +37,7 @@ type servers struct {
 	processes []*os.Process
 }
 
-// flags are what tells a load of these members.
+// flags are the flags of a load of these members.
 func (s *servers) flags() []string {
 	return []string{"--store=" + s.store, "--dial-timeout=30s", "--endpoints=" + strings.Join(s.endpoints, ",")}
 }

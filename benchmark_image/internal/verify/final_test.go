@@ -47,7 +47,7 @@ func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
 		{"a key that went", []op{put(1, 0, 1)}, gone(), lost, 0, 0},
 		{"a key that never was", []op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(failed)}, gone(), "", 0, 0},
 		{"what failed", []op{put(1, 0, 1), put(2, 2, 3).as(failed)}, held(id(2), 11), "had failed", 0, 0},
-		{"what nobody wrote", []op{put(1, 0, 1)}, held(id(2), 11), "never written", 0, 0},
+		{"a value without a put", []op{put(1, 0, 1)}, held(id(2), 11), "never written", 0, 0},
 		{"a write that ended last", []op{put(1, 5, 90), at(1, 10, 20).put(id(2), 0)}, held(id(1), 11), "", 0, 0},
 		{"a read that no longer fits", []op{put(1, 0, 1), put(2, 2, 9), at(1, 3, 4).get(id(2), 11, 0)}, held(id(1), 10),
 			lost, 0, 0},

@@ -145,7 +145,7 @@ func TestJudgements(t *testing.T) {
 			nil, "no order"},
 		{"a wrong answer counts", after(put(id(1), 10), get(dataset, 2, 3).as(wrong)), nil, "no order"},
 
-		{"a value of nobody", after(put(id(1), 10), get(id(2), 10, 11)), nil, "never written"},
+		{"a value without a put", after(put(id(1), 10), get(id(2), 10, 11)), nil, "never written"},
 		{"a value from the future", []op{at(0, 5, 6).put(id(1), 10), at(1, 2, 3).get(id(1), 10, 11)}, nil,
 			"before its write was invoked"},
 		{"a value that had failed", after(put(id(1), 0).as(failed), get(id(1), 10, 11)), nil, "had failed"},
@@ -176,7 +176,7 @@ func TestJudgements(t *testing.T) {
 		{"refused, and carried out", []op{at(0, 0, 1).put(id(1), 0).as(failed), at(0, 0, 1).put(id(2), 10)},
 			log(event(9, id(1)), event(10, id(2))), "had refused"},
 		{"at another revision", after(put(id(1), 10)), log(event(11, id(1))), "another revision"},
-		{"of nobody", after(put(id(1), 10)), log(event(10, id(1)), event(11, id(2))), "no client made"},
+		{"an event without a client", after(put(id(1), 10)), log(event(10, id(1)), event(11, id(2))), "no client made"},
 		{"of others", after(put(id(1), 10)), log(event(2, dataset), event(5, other(1)), event(10, id(1))), ""},
 		{"a transaction that was acked", after(txn(id(1), 10)), log(), "lost a write"},
 

@@ -176,7 +176,7 @@ func TestManyKeysAreGuessedByTheLastOnes(t *testing.T) {
 	}
 }
 
-// TestReads: a sync that finds no root is one, and the read decides; one that fails leaves an answer that nobody waits
+// TestReads: a sync that finds no root is one, and the read decides; one that fails leaves an answer that no call waits
 // for.
 func TestReads(t *testing.T) {
 	c, id := newClient(t, New("")), idOf("m:1")
