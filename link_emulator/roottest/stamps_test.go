@@ -150,8 +150,8 @@ func TestStampsOfAFullQueue(t *testing.T) {
 	}
 }
 
-// Several senders on several cores, which nothing keeps in order: every frame, of any length, finds the stamp of its own
-// sending.
+// Several senders on several cores, which nothing keeps in order: every frame, of any length, finds the stamp of its
+// own sending.
 func TestStampsOfConcurrentSenders(t *testing.T) {
 	const senders, each = 4, 20_000
 	tap, socket := stampedTAP(t)

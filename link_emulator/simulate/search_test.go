@@ -124,8 +124,8 @@ func (s scenario) quiet() Request {
 	return r
 }
 
-// TestWhateverTheMachineDoes tries seeds. A failure names its seed, which CONTAINERNET_ENV_SEED=n CONTAINERNET_ENV_SEEDS=1
-// repeat alone.
+// TestWhateverTheMachineDoes tries seeds. A failure names its seed, which CONTAINERNET_ENV_SEED=n and
+// CONTAINERNET_ENV_SEEDS=1 repeat alone.
 func TestWhateverTheMachineDoes(t *testing.T) {
 	lost, late, overtaken, failures := uint64(0), int64(0), 0, 0
 	first, count := seeds(t)
