@@ -81,12 +81,14 @@ def bounded() -> Iterator[None]:
 def answer(*words: str) -> Answer:
     """Run a command in this process, watched."""
     global _watched
+    # The interpreter writes the bytecode of each module that it imports; the command does not.
+    bytecode = sys.dont_write_bytecode
     with bounded():
-        _watched = True
+        _watched = sys.dont_write_bytecode = True
         try:
             result = run(*words)
         finally:
-            _watched = False
+            _watched, sys.dont_write_bytecode = False, bytecode
     assert isinstance(result.code, int), f"exit status {result.code!r}"
     return result
 
