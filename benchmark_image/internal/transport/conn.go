@@ -37,6 +37,8 @@ type conn struct {
 	failures int  // attempts since a member answered
 	failing  bool // the latest attempt failed: requests fail at once
 	waiting  list // of jobs that cannot start yet
+
+	deposed time.Duration // when the load moved away from its member; 0: it did not, or came back
 }
 
 // link is one TCP connection of a conn. There are two of one conn while the older one waits for its last answers.
@@ -191,18 +193,22 @@ func (c *conn) start(j *job) bool {
 // submit sends a job's request as soon as the member allows it. It returns false when there is no
 // connection and the latest attempt to open one failed.
 func (c *conn) submit(j *job, timeout time.Duration) bool {
-	ready := c.isReady.Load()
-	if !ready && c.failing {
+	if !c.isReady.Load() && c.failing {
 		return false
 	}
-	j.conn, j.renewed = c, false
+	j.renewed = false
 	c.loop.schedule(j, timeout)
-	if ready && c.waiting.first == nil && c.start(j) {
-		return true
-	}
-	j.queued = true
-	c.waiting.append(j)
+	c.take(j)
 	return true
+}
+
+// take starts a job, or lets it wait until the member allows it.
+func (c *conn) take(j *job) {
+	j.conn = c
+	if !c.isReady.Load() || c.waiting.first != nil || !c.start(j) {
+		j.queued = true
+		c.waiting.append(j)
+	}
 }
 
 // patience is how many connections in a row the member may close in order, before it answered anything,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -24,6 +25,10 @@ const (
 // leaderGrace is how long members may take to say more than the first one that named a leader: a member that hangs must
 // not hold up the others.
 const leaderGrace = 500 * time.Millisecond
+
+// deposedGrace is how long requests may wait for a member after the load has moved from it to another leader: one that
+// has only lost an election answers them meanwhile, one that hangs does not.
+const deposedGrace = 400 * time.Millisecond
 
 // sighting is what a member said when it was asked who leads.
 type sighting struct {
@@ -336,7 +341,8 @@ func (t *Transport) startMove(ctx context.Context, to seat) *move {
 // moveTo lets new requests go to the member. The connections to the old one stay open: requests may be under way on
 // them, and it may lead again. It returns false if the member cannot be reached.
 func (t *Transport) moveTo(ctx context.Context, member string) bool {
-	if (*t.current.Load())[0][0].member == member {
+	from := (*t.current.Load())[0]
+	if from[0].member == member {
 		t.leaderLost = nil
 		return true
 	}
@@ -368,7 +374,45 @@ func (t *Transport) moveTo(ctx context.Context, member string) bool {
 	t.leaderLost = nil
 	t.current.Store(&[][]*conn{to})
 	t.changes = append(t.changes, LeaderChange{At: t.options.World.Wall(), Leader: member})
+	t.loop.poller.post(func() { t.loop.depose(from, to) })
 	return true
+}
+
+// depose lets requests that are not sent yet go to the new leader too. Those that are under way at the old one have a
+// grace left.
+func (l *loop) depose(from, to []*conn) {
+	for _, c := range to {
+		c.deposed = 0
+	}
+	for _, c := range from {
+		c.deposed = l.now()
+	}
+	for c := range l.atDeposed(0) {
+		if c.job.queued {
+			c.job.queued = false
+			c.job.conn.waiting.remove(&c.job)
+			c.drive.transport.target(c.number, c.current.Number).take(&c.job)
+		}
+	}
+	l.after(deposedGrace, func() {
+		for c := range l.atDeposed(deposedGrace) {
+			c.fail(&store.Failure{Code: store.Canceled, Unknown: l.withdraw(&c.job),
+				Text: fmt.Sprintf("no answer within %v after the load had moved to another leader", deposedGrace)})
+		}
+	})
+}
+
+// atDeposed are the clients whose requests are at a member that was deposed so long ago.
+func (l *loop) atDeposed(since time.Duration) iter.Seq[*client] {
+	return func(yield func(*client) bool) {
+		for i := 0; l.drive != nil && i < len(l.drive.clients); i++ {
+			c := &l.drive.clients[i]
+			if c.state == busy && c.current != nil && c.job.conn.deposed != 0 && l.now()-c.job.conn.deposed >= since &&
+				!yield(c) {
+				return
+			}
+		}
+	}
 }
 
 // loseLeader notes that the load does not follow the leader. The end of the load is no reason; that the leader refuses

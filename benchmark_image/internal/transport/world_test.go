@@ -88,6 +88,54 @@ func TestASeedReplaysAWorld(t *testing.T) {
 	}
 }
 
+// TestAHungLeaderKeepsNoClient: all clients wait for a leader that hangs, some time later another one is elected, and
+// requests succeed again within a second, although they might wait for 20. Those at the deposed leader are unknown.
+func TestAHungLeaderKeepsNoClient(t *testing.T) {
+	first, many := seeds()
+	for seed := first; seed < first+max(many/20, 1) && !t.Failed(); seed++ {
+		worldtest.Run(t, seed, func(t *testing.T, w *worldtest.World) {
+			s := emptyTrial(t, w)
+			s.kind = kind(seed % uint64(httpStore))
+			s.makeMembers(3)
+			s.options = Options{Endpoints: s.options.Endpoints, Conns: 3, TargetLeader: true, DialTimeout: 5 * time.Second,
+				RequestTimeout: 20 * time.Second, World: w}
+			s.starts = load.Constant(200)
+			loop := load.NewOpenLoop(s.starts, math.MaxInt, 3*time.Second, math.MaxInt)
+			s.load = load.Options{Total: loop.Total, Clients: 50, Members: 1, ID: 7, Sink: s, World: w, Pacer: loop,
+				Targeter: &load.Puts{KeySize: 4, Values: s.values, Unique: true, Order: keys.NewOrder(loop.Total, true, 0)}}
+			var elected time.Duration
+			hung := s.ms(100, 400)
+			s.hangs, s.elected, s.leader, s.elections = true, hung+s.ms(300, 1500), 2+s.random.IntN(2), 1
+			s.note("the leader hangs at %v, and member %d is elected at %v", hung, s.leader, s.elected)
+			s.faults = []fault{{hung, s.members[0].hang}, {s.elected, func() {
+				elected = w.Now()
+				s.elect(s.leader)
+			}}, {hung + 5*time.Second, s.members[0].release}}
+			s.run()
+			ended, again := 0, time.Duration(math.MaxInt64)
+			for i, record := range s.records {
+				end := time.Duration(s.result.BeganNs) + record.End()
+				switch {
+				case record.OK() && end > elected:
+					again = min(again, end)
+				case record.OK():
+				case record.Code() != store.Canceled || end < elected+deposedGrace || end > elected+time.Second ||
+					record.Outcome() != load.Unknown && s.requests[i] != nil:
+					s.problem("request %d ended %v after the election: %v %v", i, end-elected, record.Outcome(), record.Code())
+				default:
+					ended++
+				}
+			}
+			if again > elected+time.Second || ended == 0 || ended > s.load.Clients {
+				s.problem("requests succeed again %v after the election; %d were ended", again-elected, ended)
+			}
+			if s.judge() > 0 {
+				fmt.Fprintf(os.Stderr, "seed %d: %s\n", seed, strings.Join(s.script, "; "))
+			}
+		})
+	}
+}
+
 // trial is a load in a simulated world.
 type trial struct {
 	t       *testing.T
@@ -172,14 +220,18 @@ type request struct {
 	answered   time.Duration // well; 0: it was not
 }
 
-func newTrial(t *testing.T, w *worldtest.World) *trial {
-	s := &trial{t: t, w: w, leads: 1, random: w.Random(0), values: keys.NewValues(64, 0), exact: true,
+func emptyTrial(t *testing.T, w *worldtest.World) *trial {
+	return &trial{t: t, w: w, leads: 1, random: w.Random(0), values: keys.NewValues(64, 0), exact: true,
 		requests: make(map[int]*request), steps: make(map[int]time.Duration)}
+}
+
+func newTrial(t *testing.T, w *worldtest.World) *trial {
+	s := emptyTrial(t, w)
 	s.kind = max(0, kind(s.random.IntN(6)-2)) // each second one is etcd
 	if s.kind == etcdStore && s.one(4) {
 		s.users = &etcdtest.Users{Name: "root", Password: "secret"}
 	}
-	s.makeMembers()
+	s.makeMembers(1 + s.random.IntN(3))
 	s.makeLoad()
 	if s.users != nil {
 		s.addExpiries(s.ms(0, 150))
@@ -205,8 +257,7 @@ func (s *trial) note(format string, arguments ...any) {
 	s.script = append(s.script, fmt.Sprintf(format, arguments...))
 }
 
-func (s *trial) makeMembers() {
-	members := 1 + s.random.IntN(3)
+func (s *trial) makeMembers(members int) {
 	s.latency = s.ms(0, 5) + time.Microsecond
 	jitters, pieces, narrow := s.one(5), s.one(5), s.one(8)
 	s.exact = !jitters && !pieces && !narrow
@@ -276,6 +327,9 @@ func (s *trial) makeLoad() {
 		World: s.w}
 	if s.one(3) {
 		o.LostTimeout = s.ms(200, 800)
+	}
+	if o.TargetLeader && s.one(2) {
+		o.RequestTimeout += time.Second // longer than what a deposed leader has
 	}
 	total, warm := 20+s.random.IntN(130), s.random.IntN(3)*10
 	s.load = load.Options{Total: total, Clients: 1 + s.random.IntN(12), Members: members, ID: 7, Sink: s, World: s.w}
@@ -653,6 +707,10 @@ func (s *trial) judgeRecord(i int, record load.Record) {
 func (s *trial) judgeAnswer(i int, record load.Record, came, end, deadline time.Duration) {
 	gaveUp := record.Code() == store.DeadlineExceeded
 	switch {
+	case record.Code() == store.Canceled:
+		if came < end {
+			s.problem("request %d was ended at its deposed leader at %v, and its answer was there at %v", i, end, came)
+		}
 	case gaveUp && came < deadline:
 		s.problem("request %d was given up at %v, and its answer was there at %v", i, end, came)
 	case !gaveUp && !s.happens(came, end):
