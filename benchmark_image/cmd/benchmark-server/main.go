@@ -36,14 +36,14 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := pflag.NewFlagSet("benchmark-server", pflag.ContinueOnError)
 	flags.SetOutput(stdout)
-	listen := flags.String("listen", ":8080", "address to serve HTTP on")
+	listen := flags.String("listen", "127.0.0.1:8080", "address to serve HTTP on; :8080 is all interfaces")
 	client := flags.String("client", "",
 		"path of benchmark-client; the one with TLS has this and -tls (default: beside this program)")
 	hosts := flags.StringSlice("host", nil,
 		"further names by which callers may call this server, comma-separated or given several times")
 	allowed := flags.String("allow", allow.Local,
 		"members that benchmarks may be sent to: host:port, subnets (10.0.0.0/24), and \"local\", "+
-			"which is loopback and the networks that this machine is connected to; comma-separated")
+			"which is the networks that this machine is connected to, without loopback; comma-separated")
 	results := flags.String("results", filepath.Join(os.TempDir(), fmt.Sprintf("benchmark-results-%d", os.Geteuid())),
 		"directory that keeps results until they are fetched")
 	credentials := flags.String("credentials", "",

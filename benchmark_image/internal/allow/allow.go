@@ -14,8 +14,8 @@ import (
 	"containernet-env/benchmark_image/internal/spec"
 )
 
-// Local is the entry that stands for loopback addresses and for the networks that this machine is connected to
-// directly. Where nothing is configured, it is the whole list.
+// Local is the entry that stands for the networks that this machine is connected to directly. Where nothing is
+// configured, it is the whole list.
 const Local = "local"
 
 // lookupTimeout bounds how long Check waits for the addresses of a name.
@@ -76,17 +76,17 @@ func (l *List) add(entry string) error {
 	return nil
 }
 
-// connectedNetworks leaves out link-local addresses: what answers there, such as a cloud's metadata service, is no
-// store.
+// connectedNetworks leaves out loopback, where services listen that callers from elsewhere must not reach, and
+// link-local addresses: what answers there, such as a cloud's metadata service, is no store.
 func connectedNetworks() ([]network, error) {
-	found := []network{{prefix: netip.MustParsePrefix("127.0.0.0/8")}, {prefix: netip.MustParsePrefix("::1/128")}}
+	var found []network
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("list the networks of this machine: %w", err)
 	}
 	for _, address := range addresses {
 		prefix, err := netip.ParsePrefix(address.String())
-		if err == nil && !prefix.Addr().IsLinkLocalUnicast() {
+		if err == nil && !prefix.Addr().IsLoopback() && !prefix.Addr().IsLinkLocalUnicast() {
 			found = append(found, network{prefix: prefix.Masked()})
 		}
 	}

@@ -19,7 +19,7 @@ import (
 const ownNameTimeout = time.Second
 
 // Hosts decides which requests the server takes, so that no web page in the browser of somebody who can reach the
-// server starts or cancels a benchmark. The browser tells the page's origin, which is refused where it is not the
+// server starts or cancels a benchmark, or fetches a result, which removes it. The browser tells the page's origin, which is refused where it is not the
 // server itself. A page can also have its own name point to the server's address after it was loaded (DNS rebinding),
 // and is of the same origin then; but the Host header has its name, which is none of the server's.
 type Hosts struct {
@@ -44,7 +44,10 @@ func (h *Hosts) refuse(r *http.Request) *spec.Problem {
 			Allowed: "localhost, an IP address, the server's own host name and container names, or a name given by --host",
 		}
 	}
-	if err := crossOrigin.Check(r); err != nil {
+	// A GET of another origin would pass: it is judged as a POST.
+	asked := *r
+	asked.Method = http.MethodPost
+	if err := crossOrigin.Check(&asked); err != nil {
 		return &spec.Problem{
 			Message: fmt.Sprintf("a web page of another origin sent this request (%v): "+
 				"call the server from a program, such as curl", err),

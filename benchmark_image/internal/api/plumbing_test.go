@@ -71,7 +71,7 @@ func start(t *testing.T) *server {
 func serve(t testing.TB, client string) *server {
 	t.Helper()
 	h := newHandler(t, nil)
-	h.Runner.Client, h.Runner.Start, h.Runner.Allow = client, new(Children).Start, ""
+	h.Runner.Client, h.Runner.Start, h.Runner.Allow = client, new(Children).Start, "127.0.0.0/8"
 	listening := httptest.NewServer(h)
 	t.Cleanup(listening.Close)
 	return &server{h, t, listening.Client(), listening.URL}
@@ -211,7 +211,7 @@ func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
 	member := etcdtest.Start(t, 1).Members[0]
-	s, end := whole(t, Options{Client: self})
+	s, end := whole(t, Options{Client: self, Allow: member.Endpoint})
 	_, answered := s.begin("/benchmark/write", `{"endpoints":"`+member.Endpoint+`","total":10000000}`)
 	hang.Until(t, "requests", func() bool { return member.Requests.Load() > 10 })
 	end()
@@ -310,7 +310,8 @@ func TestExamplesInTheDocs(t *testing.T) {
 	}
 	s := start(t)
 	cluster := etcdtest.Start(t, 3)
-	var toTest, toDocs []string
+	var toTest []string
+	toDocs := []string{"127.0.0.0/8", "local"}
 	for i, endpoint := range cluster.Endpoints() {
 		inDocs := fmt.Sprintf("10.0.0.%d:2379", 251+i)
 		toTest, toDocs = append(toTest, inDocs, endpoint), append(toDocs, endpoint, inDocs)
