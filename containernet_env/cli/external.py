@@ -17,7 +17,6 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 CONSENT = "--yes-load-this-cluster"
 _REFUSED = {
-    "port": "the benchmark server takes a free port",
     "rtt_tolerance": "its network is measured and nothing is expected of it",
     "strict": "nobody can say that its rows are certainly valid",
     "seed": "no links of ours draw losses or jitter; loads have seeds of their own in scenario files",

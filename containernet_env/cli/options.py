@@ -49,7 +49,7 @@ class KindsType(click.ParamType[tuple[str, ...]]):
 
 
 def testbed_options(command: _Command) -> _Command:
-    """Add --engine, --links, --switches, --seed, --rtt-tolerance, --congestion-control and --port."""
+    """Add --engine, --links, --switches, --seed, --rtt-tolerance and --congestion-control."""
     options = (
         click.option(
             "--engine",
@@ -93,13 +93,6 @@ def testbed_options(command: _Command) -> _Command:
             show_default=True,
             metavar="NAME",
             help="TCP congestion control of every host.",
-        ),
-        click.option(
-            "--port",
-            type=click.IntRange(1, 65535),
-            default=8080,
-            show_default=True,
-            help="Port of the benchmark server on 127.0.0.1; another one if taken.",
         ),
     )
     for option in reversed(options):

@@ -38,6 +38,4 @@ def command(run: Path, out: Path | None, anyway: bool, strict: bool, consent: bo
         console.print(f"{found.repeats.run_id} would be repeated, its rows in {found.out}", soft_wrap=True)
         return 0
     refuse_options(found.plan.config)
-    return carried_out(
-        found.plan, found.out, found.tolerance, found.port, console, began, found.repeats, strict, consent
-    )
+    return carried_out(found.plan, found.out, found.tolerance, console, began, found.repeats, strict, consent)

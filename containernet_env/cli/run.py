@@ -86,7 +86,6 @@ def command(
     seed: int | None,
     rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
-    port: int,
     consent: bool,
     dry_run: bool,
 ) -> int:
@@ -133,14 +132,13 @@ def command(
         return 0
     if out is None:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
-    return carried_out(plan, out, rtt_tolerance, port, console, began, strict=strict, consent=consent)
+    return carried_out(plan, out, rtt_tolerance, console, began, strict=strict, consent=consent)
 
 
 def carried_out(
     plan: Plan,
     out: Path,
     tolerance: Tolerance | None,
-    port: int,
     console: Console,
     began: float,
     repeats: Repeats | None = None,
@@ -164,7 +162,6 @@ def carried_out(
                 plan,
                 out,
                 tolerance=tolerance,
-                port=port,
                 progress=progress,
                 stop=stop,
                 repeats=repeats,

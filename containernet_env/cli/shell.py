@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 @click.option("-c", "commands", multiple=True, metavar="CMD", help="Run CMD instead of opening the command line; "
               "repeatable, stops at the first that fails and leaves with its exit status.")  # fmt: skip
 @testbed_options
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True,
+              help="Port of the benchmark server on 127.0.0.1; another one if taken.")  # fmt: skip
 def command(
     config: Path,
     commands: tuple[str, ...],
@@ -44,6 +46,7 @@ def command(
     `capture etcd1 FILE.pcap` records; `help delay` tells more. The benchmark server answers at 127.0.0.1:8080.
     """
     from containernet_env.containernet import select
+    from containernet_env.load.relay import Relay
     from containernet_env.runs import clean
     from containernet_env.runs.demands import require_root
     from containernet_env.runs.lock import refuse_while_measured
@@ -64,13 +67,16 @@ def command(
         clean.remove_leftovers()
         for note in plan.notes:
             progress.note(note)
-        testbed = Testbed(plan, images, progress, port=port, tolerance=rtt_tolerance, on_event=_tell_failure, stop=stop)
+        testbed = Testbed(plan, images, progress, tolerance=rtt_tolerance, on_event=_tell_failure, stop=stop)
+        relay: Relay | None = None
         status = 0
         try:
             try:
                 testbed.up()
-                assert testbed.relay is not None
-                progress.note(f"the benchmark server answers at http://127.0.0.1:{testbed.relay.port}")
+                relay = Relay(testbed.server_connection, port)
+                relay.start()
+                taken = f"port {port} is taken; " if relay.port_taken else ""
+                progress.note(f"{taken}the benchmark server answers at http://127.0.0.1:{relay.port}")
                 status = _run_commands(testbed, commands) if commands else _interact(testbed)
                 if status == 0 and testbed.failure is not None:
                     status = 1
@@ -78,7 +84,11 @@ def command(
                 stop.shield()
         finally:
             stop.shield()
-            take_down(testbed, progress)
+            try:
+                if relay is not None:
+                    relay.close()
+            finally:
+                take_down(testbed, progress)
     return 128 + stop.received if stop.received is not None and status == 0 else status
 
 

@@ -118,7 +118,6 @@ def command(
     seed: int | None,
     rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
-    port: int,
     dask: str | None,
     tls_ca_file: Path | None,
     tls_cert: Path | None,
@@ -158,7 +157,7 @@ def command(
     )
     until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
     refuse_options(made.beds[0].config, taken=("seed",))
-    request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, port, consent)
+    request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, consent)
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
     progress = JsonLines() if as_json else SweepLines(console)

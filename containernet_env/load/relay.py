@@ -1,8 +1,8 @@
-"""A small relay from 127.0.0.1 of the machine to a port inside another process's network namespace.
+"""A small relay from 127.0.0.1 of the machine to a server that only the driver can connect to.
 
 The benchmark host has no network of the machine (`network none`), so nothing can be published for it by the
-engine. The relay needs neither docker0 nor iptables: it accepts on the machine's loopback and connects with a
-socket that was made inside the host's namespace.
+engine. The relay needs neither docker0 nor iptables: it accepts on the machine's loopback and connects as the driver
+does.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from contextlib import suppress
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.hosts import netns
+from containernet_env.hosts.unix_http import UnixConnection
 
 MAX_CONNECTIONS = 64
 _CHUNK_BYTES = 64 * 1024
 
 
 class Relay:
-    """Listens on 127.0.0.1 and relays each connection to 127.0.0.1:`target_port` in the namespace of `pid`.
+    """Listens on 127.0.0.1 and relays each connection to one of its own to the server.
 
     `port` is the one requested, or another where that is taken (`port_taken` says so). Only loopback is ever
     bound. Two threads serve a connection, at most `MAX_CONNECTIONS` of them at once; more are closed at once.
     """
 
-    def __init__(self, pid: int, target_port: int, port: int) -> None:
-        self._pid = pid
-        self._target_port = target_port
+    def __init__(self, server: UnixConnection, port: int) -> None:
+        self._server = server
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.port_taken = False
@@ -92,8 +91,7 @@ class Relay:
                 self._threads.discard(clock.current_thread())
 
     def _relay(self, caller: socket.socket) -> None:
-        with netns.socket_in(self._pid, socket.AF_INET, socket.SOCK_STREAM) as inside:
-            inside.connect(("127.0.0.1", self._target_port))
+        with self._server.open(timeout_s=None) as inside:
             with self._lock:
                 if self._closing:
                     return

@@ -14,9 +14,11 @@ from containernet_env.model import load_contract as contract
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.stores.protocol import Broken, Connection
 
-SERVER_PORT = 8080
 SERVER_ENTRY_POINT = "benchmark-server"
 """The first process of the benchmark host."""
+SERVER_SOCKET = "benchmark-server"
+"""The abstract name of its socket, which exists in the network namespace of that host alone (unix(7))."""
+_ONLY_PORT = 0  # a socket has none
 # All requests but benchmarks are answered from memory; a longer wait means that the server is stuck.
 QUESTION_TIMEOUT_S = 5.0
 _POLL_S = 0.05
@@ -72,7 +74,7 @@ class BenchmarkServer:
         deadline = clock.monotonic() + timeout_s
         while True:
             try:
-                self._connection.request_json(SERVER_PORT, "GET", "/healthz", timeout_s=QUESTION_TIMEOUT_S)
+                self._connection.request_json(_ONLY_PORT, "GET", "/healthz", timeout_s=QUESTION_TIMEOUT_S)
                 return
             except RunError as error:
                 if (reason := broken()) is not None:
@@ -98,7 +100,7 @@ class BenchmarkServer:
     def _answer(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Answer:
         """What was measured; HttpError where nothing was."""
         try:
-            result = self._connection.request_json(SERVER_PORT, method, path, body, timeout_s=timeout_s)
+            result = self._connection.request_json(_ONLY_PORT, method, path, body, timeout_s=timeout_s)
         except HttpError as error:
             partial = error.body.get("result") if isinstance(error.body, dict) else None
             if partial is None:
@@ -125,7 +127,7 @@ class BenchmarkServer:
     def progress(self) -> Progress | None:
         """The progress of the benchmark; None where the server does not answer."""
         try:
-            answer = self._connection.request_json(SERVER_PORT, "GET", "/progress", timeout_s=QUESTION_TIMEOUT_S)
+            answer = self._connection.request_json(_ONLY_PORT, "GET", "/progress", timeout_s=QUESTION_TIMEOUT_S)
         except RunError:
             return None
         self._job = answer["job"] or self._job
@@ -142,7 +144,7 @@ class BenchmarkServer:
 
     def history(self) -> Iterator[bytes]:
         """The history of the last benchmark that kept one, compressed, in pieces. Raises RunError."""
-        connection = self._connection.open(SERVER_PORT, timeout_s=QUESTION_TIMEOUT_S)
+        connection = self._connection.open(_ONLY_PORT, timeout_s=QUESTION_TIMEOUT_S)
         with streamed(connection, "GET", _HISTORY_PATH) as answer:
             while piece := answer.read(_PIECE_BYTES):
                 yield piece
@@ -151,7 +153,7 @@ class BenchmarkServer:
 
     def cancel(self) -> None:
         """End the running benchmark early, with a report of what it has. Raises RunError where the server is gone."""
-        self._connection.request_json(SERVER_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
+        self._connection.request_json(_ONLY_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
 
 
 def _known(result: Any) -> LoadResult:

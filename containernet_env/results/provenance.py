@@ -107,7 +107,6 @@ class Flags(Part):
     profile: list[ProfileKind]
     profile_member: str | None
     rtt_tolerance: ToleranceFacts | None = Field(description="null: by the kind of link")
-    port: _Count
 
 
 class LinkFacts(Part):

@@ -1,19 +1,13 @@
-"""What a run asks for before it begins: a port, root, and that no other one is on."""
+"""What a run asks for before it begins: root, and that no other one is on."""
 
 from __future__ import annotations
 
 import os
 
 from containernet_env.base import cache
-from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.plan.plan import Plan
 from containernet_env.runs.lock import RunLock, holder
-
-
-def check_port(port: int) -> None:
-    """Raises UsageError for what is no port."""
-    if not 1 <= port <= 65_535:
-        raise UsageError(f"port={port}; allowed: 1 to 65535")
 
 
 def require_root() -> None:

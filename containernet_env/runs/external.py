@@ -157,7 +157,7 @@ class ExternalTestbed:
         self._local = LocalServer(programs, self._folder, self._external, password)
         self._local.start()
         self._server = BenchmarkServer(self._local.connection, self._local.request)
-        self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.ending)
+        self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.why_gone)
 
     def _refuse_foreign_keys(self) -> None:
         """Raise RunError where the prefix of this run holds keys: somebody else wrote them."""

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from containernet_env.base import clock, life
+from containernet_env.base import life
 from containernet_env.base.endings import LastWords, ending, last_words
-from containernet_env.base.errors import RunError
-from containernet_env.hosts.tcp_http import TcpConnection
+from containernet_env.hosts.unix_http import UnixConnection
 from containernet_env.load.server import SERVER_ENTRY_POINT
 from containernet_env.model.external import PASSWORD_VARIABLE, External
 from containernet_env.setup.commands import Ending, guarded
 
-LOOPBACK = "127.0.0.1"
-_START_TIMEOUT_S = 20.0
 _END_TIMEOUT_S = 10.0
-_POLL_S = 0.02
-_SERVING = re.compile(rf"serving on {re.escape(LOOPBACK)}:([0-9]+)$", re.MULTILINE)
+_SOCKET = "server.sock"
 # The server gives its client 5 s (endGrace in benchmark_image/internal/api/runner.go).
 _ENDING = Ending(signal.SIGTERM, leader_only=False, grace_s=8.0)
 _NAMES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem", "token": "token"}
 
 
 class LocalServer:
-    """`benchmark-server` on a free port of 127.0.0.1; it ends when this process has ended, however that did.
+    """`benchmark-server` on a Unix socket; it ends when this process has ended, however that did.
 
-    ``programs`` is the folder of its programs, ``folder`` one of its own, where it keeps its log, results, and links to
-    the user's certificates and token. The password is in its environment alone.
+    ``programs`` is the folder of its programs, ``folder`` one of its own, private to this user, where it keeps its
+    socket, log, results, and links to the user's certificates and token. The password is in its environment alone.
     """
 
     name = "benchmark server"
@@ -42,7 +37,6 @@ class LocalServer:
         self._external = external
         self._password = password
         self._process: subprocess.Popen[bytes] | None = None
-        self.port: int | None = None
 
     @property
     def _log(self) -> Path:
@@ -63,19 +57,18 @@ class LocalServer:
         return {kind: path for kind, path in found.items() if path is not None}
 
     @property
-    def connection(self) -> TcpConnection:
-        """To the server; only after ``start``."""
-        assert self.port is not None
-        return TcpConnection(LOOPBACK, self.port)
+    def connection(self) -> UnixConnection:
+        """To the server, once it serves."""
+        return UnixConnection(self.name, self._folder / _SOCKET)
 
     def start(self) -> None:
-        """Start it, and return once it serves. Raises RunError."""
+        """Start it; it serves later."""
         credentials = self._folder / "credentials"
         credentials.mkdir(mode=0o700)
         for kind, path in self._files.items():
             (credentials / _NAMES[kind]).symlink_to(os.path.abspath(path))
         allowed = ",".join(endpoint.address for endpoint in self._external.endpoints)
-        argv = [str(self._programs / SERVER_ENTRY_POINT), f"--listen={LOOPBACK}:0", f"--allow={allowed}"]
+        argv = [str(self._programs / SERVER_ENTRY_POINT), f"--listen=unix:{_SOCKET}", f"--allow={allowed}"]
         argv += [f"--credentials={credentials}", f"--results={self._folder / 'results'}"]
         environment = {"PATH": os.defpath}
         if self._password is not None:
@@ -87,17 +80,10 @@ class LocalServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
+                cwd=self._folder,
                 pass_fds=(life.descriptor(),),
                 start_new_session=True,
             )
-        deadline = clock.monotonic() + _START_TIMEOUT_S
-        while (serving := _SERVING.search(self.logs())) is None:
-            if (ending := self.ending()) is not None:
-                raise RunError(f"the benchmark server did not start: {ending}")
-            if clock.monotonic() > deadline:
-                raise RunError(f"the benchmark server did not start within {_START_TIMEOUT_S:g} s")
-            clock.sleep(_POLL_S)
-        self.port = int(serving[1])
 
     @property
     def alive(self) -> bool:
@@ -109,6 +95,11 @@ class LocalServer:
         if self._process is None or self._process.poll() is None:
             return None
         return ending(self._process.returncode, self.logs(), words)
+
+    def why_gone(self) -> str | None:
+        """That it has ended, and how; None while it runs."""
+        ending = self.ending()
+        return None if ending is None else f"the benchmark server did not start: {ending}"
 
     def logs(self) -> str:
         """What it has said; empty before it was started."""

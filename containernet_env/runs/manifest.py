@@ -42,7 +42,6 @@ def manifest_of(
     plan: Plan,
     tags: images.Images | None,
     tolerance: Tolerance | None,
-    port: int,
     *,
     run_id: str,
     began: Moment,
@@ -65,7 +64,7 @@ def manifest_of(
         program=program_facts(),
         machine=machine.facts() if tags is not None else machine.facts(with_engine=False),
         images={role: ImageFacts(tag=tag, digest=images.digest(tag)) for role, tag in roles.items()},
-        flags=flags_of(plan.options, tolerance, port),
+        flags=flags_of(plan.options, tolerance),
         inputs=Inputs(topology=topology, scenarios=scenarios),
         config_hash=config_hash(plan),
         tolerances=tolerances(),
@@ -82,7 +81,7 @@ def tolerances() -> dict[str, Any]:
     }
 
 
-def flags_of(options: PlanOptions, tolerance: Tolerance | None, port: int) -> Flags:
+def flags_of(options: PlanOptions, tolerance: Tolerance | None) -> Flags:
     """The options by the names that callers give them (``RunChoices``), and what `measure` takes beside them."""
     held = {
         **asdict(options),
@@ -95,7 +94,7 @@ def flags_of(options: PlanOptions, tolerance: Tolerance | None, port: int) -> Fl
     rtt_tolerance = None
     if tolerance is not None:
         rtt_tolerance = ToleranceFacts(absolute_ns=tolerance.absolute_ns, ratio=tolerance.ratio)
-    return Flags(**named, rtt_tolerance=rtt_tolerance, port=port)
+    return Flags(**named, rtt_tolerance=rtt_tolerance)
 
 
 def program_facts() -> ProgramFacts:

@@ -38,7 +38,7 @@ from containernet_env.runs import clean, labs, preflight, version
 from containernet_env.runs.change import change_between
 from containernet_env.runs.cores import kept_off
 from containernet_env.runs.costs import keep_costs
-from containernet_env.runs.demands import check_port, lock_for, require_root
+from containernet_env.runs.demands import lock_for, require_root
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import Keeper, was_measured
@@ -56,7 +56,6 @@ from containernet_env.usage.sampler import Sampler
 
 AnyTestbed = StandingTestbed | ExternalTestbed
 
-DEFAULT_PORT = 8080
 WRONG_AFTER = "after the last scenario the network was not the one that was configured"
 
 
@@ -66,7 +65,6 @@ def measure(
     out: Path | str,
     *,
     rtt_tolerance: str | Tolerance | None = None,
-    port: int = DEFAULT_PORT,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
     yes_load_this_cluster: bool = False,
@@ -83,7 +81,6 @@ def measure(
     Needs root; not where the topology names endpoints of a cluster that somebody else runs, which is loaded with
     ``yes_load_this_cluster`` alone.
     """
-    check_port(port)
     plan = prepare(topology, scenarios, **choices)
     preflight.check(plan, Path(out))
     tolerance = Tolerance.parse(rtt_tolerance) if isinstance(rtt_tolerance, str) else rtt_tolerance
@@ -91,7 +88,6 @@ def measure(
         plan,
         Path(out),
         tolerance=tolerance,
-        port=port,
         progress=progress,
         stop=stop,
         yes_load_this_cluster=yes_load_this_cluster,
@@ -103,7 +99,6 @@ def carry_out(
     out: Path,
     *,
     tolerance: Tolerance | None = None,
-    port: int = DEFAULT_PORT,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
     command: Sequence[str] | None = None,
@@ -134,7 +129,7 @@ def carry_out(
                 guarded.note(note)
             try:
                 caller = (list(command or sys.argv), repeats)
-                run = _Run(plan, results, tolerance, port, guarded, stop, caller, in_sweep, standing or Standing())
+                run = _Run(plan, results, tolerance, guarded, stop, caller, in_sweep, standing or Standing())
                 return run.carry_out()
             finally:
                 results.close()
@@ -150,7 +145,6 @@ class _Run:
         plan: Plan,
         results: ResultsFile,
         tolerance: Tolerance | None,
-        port: int,
         progress: Guarded,
         stop: Stop,
         caller: tuple[list[str], Repeats | None],
@@ -178,7 +172,7 @@ class _Run:
         self._facts = RunFacts(plan.config, self._run_id)
         self._labs = 0
         self._handled = sys.exception()
-        self._testbed_settings = (tolerance, port)
+        self._tolerance = tolerance
         self._network_after: NetworkProof | None = None
         self._judged: set[int] = set()  # the clusters whose network was measured after the last scenario
 
@@ -189,15 +183,13 @@ class _Run:
             images = ready_images(self._plan.store, self._progress, self._stop)
             for name in clean.remove_leftovers().removed:
                 self._progress.note(f"removed {name}, left behind by a killed run")
-        tolerance, port = self._testbed_settings
         command, repeats = self._caller
         for note in (*self._plan.notes, *(repeats.notes if repeats is not None else ())):
             self._progress.note(note)
         self._manifest = manifest_of(
             self._plan,
             images,
-            tolerance,
-            port,
+            self._tolerance,
             run_id=self._run_id,
             began=self._began,
             command=command,
@@ -268,13 +260,11 @@ class _Run:
     def _new_testbed(self, images: Images | None) -> AnyTestbed:
         if images is None:
             return ExternalTestbed(self._plan, self._progress, on_event=self._event, stop=self._stop)
-        tolerance, port = self._testbed_settings
         return StandingTestbed(
             self._plan,
             images,
             self._progress,
-            port=port,
-            tolerance=tolerance,
+            tolerance=self._tolerance,
             on_event=self._event,
             on_proof=self._keeper.proof,
             stop=self._stop,

@@ -36,7 +36,7 @@ from containernet_env.results.run_result import RunResult
 from containernet_env.results.run_shown import ShownManifest
 from containernet_env.results.whole_lines import reason
 from containernet_env.runs import preflight
-from containernet_env.runs.demands import check_port, require_root
+from containernet_env.runs.demands import require_root
 from containernet_env.runs.manifest import manifest_of
 from containernet_env.runs.measure import carry_out
 from containernet_env.runs.prepare import RunChoices, prepare
@@ -53,7 +53,6 @@ class Rerun:
     plan: Plan
     out: Path
     tolerance: Tolerance | None
-    port: int
     repeats: Repeats
 
 
@@ -77,7 +76,6 @@ def rerun(
         found.plan,
         found.out,
         tolerance=found.tolerance,
-        port=found.port,
         progress=progress,
         stop=stop,
         repeats=found.repeats,
@@ -92,7 +90,6 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
         raise UsageError(f"{run.path} cannot be repeated: it has no {MANIFEST}\n  The run ended before it was written.")
     was = Manifest.model_validate(run.manifest)
     plan = _plan(run.path, was)
-    check_port(was.flags.port)
     wanted = out or results_file_of(place, run.path)
     if wanted is None:
         raise UsageError(
@@ -112,7 +109,7 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
             "\n".join((f"{run.path} cannot be repeated as it was:", *lines))
             + "\n  With --anyway it is run all the same, and its manifest says what differs."
         )
-    return Rerun(plan, wanted, tolerance, was.flags.port, Repeats(run_id=was.run_id, differences=found))
+    return Rerun(plan, wanted, tolerance, Repeats(run_id=was.run_id, differences=found))
 
 
 def _plan(run: Path, was: Manifest) -> Plan:
@@ -146,7 +143,7 @@ def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
     same = build_plan(plan.config, plan.scenario_set, replace(plan.options, run_id=str(was.plan.get("run_id"))))
     is_external = plan.config.external is not None
     tags = None if is_external else required_images(plan.store)
-    now = manifest_of(same, tags, tolerance, was.flags.port, run_id=was.run_id, began=Moment.now(), command=())
+    now = manifest_of(same, tags, tolerance, run_id=was.run_id, began=Moment.now(), command=())
     told = was.store.version if was.store is not None else None  # where only the members tell
     version = told if is_external else plan.store.version
     return now.model_copy(

@@ -25,8 +25,8 @@ from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.hosts.secrets import put_secrets
-from containernet_env.load.relay import Relay
-from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
+from containernet_env.hosts.unix_http import UnixConnection
+from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof
@@ -83,7 +83,6 @@ class Testbed:
         images: Images,
         progress: Progress,
         *,
-        port: int,
         tolerance: Tolerance | None = None,
         logs: bool = True,
         on_event: OnEvent = ignore_event,
@@ -93,10 +92,8 @@ class Testbed:
         self.plan = plan
         self.images = {"member": images.member, "benchmark": images.benchmark}
         self._progress = progress
-        self._port = port
         self.net = select.create(plan)
         self.hosts: dict[str, TestbedHost] = {}
-        self.relay: Relay | None = None
         self._cluster: Cluster | None = None
         self._trust: Trust | None = None
         self._server: BenchmarkServer | None = None
@@ -141,6 +138,11 @@ class Testbed:
         """The benchmark server; only after `up`."""
         assert self._server is not None
         return self._server
+
+    @property
+    def server_connection(self) -> UnixConnection:
+        """The way to it, the only one; once its host is up."""
+        return UnixConnection(self.client_host.name, SERVER_SOCKET, self.client_host.pid)
 
     @property
     def network(self) -> TestbedNetwork:
@@ -244,7 +246,7 @@ class Testbed:
             self.led_at_start = self._start_cluster()
             text = f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}"
             self._done(stage, "cluster_up", text)
-        self._start_relay()
+        self._reach_server()
 
     def _done(self, stage: Stage, kind: str, text: str) -> None:
         stage.done(text)
@@ -257,8 +259,6 @@ class Testbed:
         steps: list[Callable[[], None]] = [self._engine_watch.close, self.net.stop]
         if self._cluster is not None:
             steps.insert(0, self._cluster.close)
-        if self.relay is not None:
-            steps.insert(0, self.relay.close)
         problems = []
         gone: EngineGoneError | None = None
         for step in steps:
@@ -275,7 +275,10 @@ class Testbed:
     def _start_hosts(self) -> None:
         self._engine_watch.start()
         for plan in self.plan.hosts:
-            program = [SERVER_ENTRY_POINT] if plan.role == "benchmark" else [GATE_SCRIPT, self.plan.store.program]
+            if plan.role == "benchmark":
+                program = [SERVER_ENTRY_POINT, f"--listen=unix:@{SERVER_SOCKET}"]
+            else:
+                program = [GATE_SCRIPT, self.plan.store.program]
             self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.role], [*program, *plan.command])
         for plan in self.plan.hosts:
             self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
@@ -376,16 +379,10 @@ class Testbed:
         if self._trust is not None and (files := self._trust.files.get(name)):
             put_secrets(self.hosts[name].pid, name, files)
 
-    def _start_relay(self) -> None:
+    def _reach_server(self) -> None:
         self._during = "before the first scenario"
-        pid = self.client_host.pid
-        request = self._trust.request if self._trust else {}
-        self._server = BenchmarkServer(NamespaceConnection(pid, self.client_host.name), request)
+        self._server = BenchmarkServer(self.server_connection, self._trust.request if self._trust else {})
         self._server.wait_ready(SERVER_TIMEOUT_S, self._broken)
-        self.relay = Relay(pid, SERVER_PORT, self._port)
-        self.relay.start()
-        if self.relay.port_taken:
-            self._progress.note(f"port {self._port} is taken; the benchmark server is at 127.0.0.1:{self.relay.port}")
 
     def _on_engine_end(self, state: str) -> None:
         names = ", ".join(name for name, host in list(self.hosts.items()) if host.alive)

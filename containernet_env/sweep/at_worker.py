@@ -70,7 +70,6 @@ class Task:
     scenario_set: ScenarioSet
     options: PlanOptions
     tolerance: Tolerance | None
-    port: int
     command: tuple[str, ...]
 
     @property
@@ -192,7 +191,6 @@ def _measured(task: Task, out: Path, tell: Callable[[Told], object], stop: Stop)
             on_this_machine(task.config, task.scenario_set, task.options),
             out,
             tolerance=task.tolerance,
-            port=task.port,
             progress=telling,
             stop=stop,
             command=task.command,

@@ -67,7 +67,6 @@ class Terms:
 
     out: Path
     tolerance: Tolerance | None
-    port: int
     command: tuple[str, ...]
 
 

@@ -19,10 +19,10 @@ from containernet_env.results.csv_file import rows_after
 from containernet_env.results.place import check_place, least_bytes
 from containernet_env.results.run_directory import runs_folder
 from containernet_env.runs import preflight
-from containernet_env.runs.demands import check_port, lock_for, require_root
+from containernet_env.runs.demands import lock_for, require_root
 from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
-from containernet_env.runs.measure import DEFAULT_PORT, carry_out
+from containernet_env.runs.measure import carry_out
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.standing import Standing
 from containernet_env.sweep.design import Design, link_seed
@@ -72,7 +72,6 @@ class Request:
     retry_failed: bool = False
     other_versions: bool = False
     tolerance: Tolerance | None = None
-    port: int = DEFAULT_PORT
     yes_load_this_cluster: bool = False
 
 
@@ -94,7 +93,6 @@ class Sweep:
     """
 
     def __init__(self, design: Design, out: Path | None, request: Request, placement: Placement | None = None) -> None:
-        check_port(request.port)
         if request.until is not None:
             request.until.check()
             if request.until.most < request.repeat:
@@ -214,7 +212,7 @@ class Sweep:
         journal.sweep_began(self.seed, self.repeat, len(self._cells), command)
         journal.cells([cell for cell in self.design.cells if cell.identity not in self._kept.cells])
         number, seconds = self.left()
-        terms = Terms(self.out, self._request.tolerance, self._request.port, tuple(command))
+        terms = Terms(self.out, self._request.tolerance, tuple(command))
         course = _Blocks(self, journal, progress, stop, Clock(seconds, number), self._placement, terms)
         last = self._request.until.most if self._request.until is not None else self.repeat
         certain = range(1, self.repeat + 1)
@@ -304,7 +302,6 @@ class Here:
                 begun.plan,
                 out,
                 tolerance=terms.tolerance,
-                port=terms.port,
                 progress=begun.course,
                 stop=stop,
                 command=terms.command,

@@ -247,7 +247,7 @@ class Workers:
             begun = begin(job)
             scenarios = job.bed.scenarios_of(job.cells)
             options = begun.plan.options
-            task = Task(self._sweep, job.bed.config, scenarios, options, terms.tolerance, terms.port, terms.command)
+            task = Task(self._sweep, job.bed.config, scenarios, options, terms.tolerance, terms.command)
             future = self._client.submit(
                 run_task, task, key=task.run, workers=[address], allow_other_workers=False, pure=False, retries=0
             )

@@ -7,19 +7,19 @@ import json
 import os
 import signal
 import subprocess
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import engine
+from containernet_env.hosts.unix_http import UnixConnection
+from containernet_env.load.server import SERVER_SOCKET
 from containernet_env.results.run_directory import find_run
 from tests.deadline import HANG_S, eventually
 
 PROJECT = Path(__file__).resolve().parents[2]
 COMMAND = PROJECT / ".venv" / "bin" / "containernet-env"
 CONFIG = PROJECT / "configs" / "3node-3ms.json"
-PORT = 18080
 END_S = 3 * HANG_S
 """A whole run that takes longer hangs."""
 
@@ -32,7 +32,7 @@ def call(*words: object, timeout_s: float = END_S) -> subprocess.CompletedProces
 
 def run(config: Path, out: Path, *options: object) -> subprocess.CompletedProcess[str]:
     """A run to its end."""
-    return call("run", config, out, "--port", PORT, *options)
+    return call("run", config, out, *options)
 
 
 def rows(out: Path) -> list[dict[str, str]]:
@@ -83,9 +83,9 @@ def _text(path: Path) -> str:
 def requests_are_answered() -> bool:
     """Whether the benchmark server of the run that is on is in the middle of a scenario."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/progress", timeout=HANG_S) as answer:
-            progress = json.load(answer)
-    except OSError:  # there is no server yet
+        server = UnixConnection("benchmark", SERVER_SOCKET, host_pid("benchmark"))
+        progress = server.request_json(0, "GET", "/progress", timeout_s=HANG_S)
+    except (ValueError, RunError):  # there is no host or no server yet
         return False
     return bool(progress["running"]) and progress["done"] > 0
 
@@ -97,7 +97,7 @@ class Run:
 
     def __init__(self, scenarios: Path, out: Path, *options: object, config: Path = CONFIG) -> None:
         self.out = out
-        words = ["run", config, out, "--scenarios", scenarios, "--port", PORT, *options]
+        words = ["run", config, out, "--scenarios", scenarios, *options]
         self.process = subprocess.Popen(
             [*self.command, *map(str, words)],
             stdout=subprocess.PIPE,

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.deadline import HANG_S, eventually
-from tests.docker.runs import CONFIG, PORT, PROJECT, call
+from tests.docker.runs import CONFIG, PROJECT, call
 
 pytestmark = pytest.mark.docker
 
@@ -34,7 +34,7 @@ SEED_WRITE = (
 
 
 def shell(*commands: str) -> subprocess.CompletedProcess[str]:
-    return call("shell", CONFIG, "--port", PORT, *(word for command in commands for word in ("-c", command)))
+    return call("shell", CONFIG, "--port", 18080, *(word for command in commands for word in ("-c", command)))
 
 
 def test_commands_run_in_their_hosts_and_measure_and_record_without_programs_there(tmp_path: Path) -> None:
@@ -42,6 +42,7 @@ def test_commands_run_in_their_hosts_and_measure_and_record_without_programs_the
     done = shell(
         "etcd1 etcdctl member list",
         "pingall",
+        "etcd1 bash -c '! (exec 3<>/dev/tcp/10.0.0.254/8080)'",  # no member reaches the benchmark server
         "iperf etcd1 etcd2 1",
         f"capture etcd1 {recording}",
         "etcd1 ping -c 3 -i 0.2 etcd2",

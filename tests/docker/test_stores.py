@@ -51,7 +51,7 @@ def measured(folder: Path, config: Path, *blocks: dict[str, Any], keys: int = KE
     """The run of these scenarios."""
     scenarios = folder / "scenarios.json"
     scenarios.write_text(json.dumps({"dataset": {**SIZE, "keys": keys}, "scenarios": blocks}))
-    return measure(config, scenarios, folder / "out.csv", port=18080)
+    return measure(config, scenarios, folder / "out.csv")
 
 
 def judgement_of(result: RunResult, folder: Path) -> Judgement:

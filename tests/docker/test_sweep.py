@@ -30,7 +30,7 @@ def words(folder: Path, axes: tuple[str, ...] = AXES) -> list[str]:
     """What follows the name of the command."""
     (folder / "one.json").write_text(json.dumps(SCENARIOS))
     sets = [word for axis in axes for word in ("--set", axis)]
-    options = ("--scenarios", folder / "one.json", "--port", 18080, "--tries", 1)
+    options = ("--scenarios", folder / "one.json", "--tries", 1)
     return ["sweep", str(CONFIG), str(folder / "out.csv"), *sets, *map(str, options)]
 
 

@@ -246,7 +246,7 @@ def sabotaged(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     ]
     scenarios.write_text(json.dumps({"scenarios": blocks}))
     saboteur = Saboteur(out)
-    result = measure(CONFIG, scenarios, out, port=18080, progress=saboteur)
+    result = measure(CONFIG, scenarios, out, progress=saboteur)
     assert not saboteur.failures and not saboteur.left, saboteur.failures
     return result
 

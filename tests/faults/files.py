@@ -66,7 +66,7 @@ class Files:
     @property
     def command(self) -> list[str]:
         """The words of the run."""
-        return ["run", str(self.config), str(self.out), "--scenarios", str(self.scenarios), "--port", "18080"]
+        return ["run", str(self.config), str(self.out), "--scenarios", str(self.scenarios)]
 
     @property
     def runs(self) -> Path:

@@ -498,7 +498,7 @@ _NO_PROGRESS = {
 
 
 class Socket:
-    """A TCP socket in the namespace of a process: HTTP requests one at a time, or pings that a selector waits for."""
+    """A socket in the namespace of a process: HTTP requests one at a time, or pings that a selector waits for."""
 
     def __init__(self, machine: Machine, process: Process) -> None:
         self._machine, self._process = machine, process
@@ -516,10 +516,10 @@ class Socket:
     def fileno(self) -> int:
         return self._ours.fileno()
 
-    def connect(self, address: tuple[str, int]) -> None:
+    def connect(self, address: tuple[str, int] | str) -> None:
         self._machine.takes(0.0005)
-        self._port = address[1]
-        if not self._machine.listens(self._process, self._port):
+        self._port = 0 if isinstance(address, str) else address[1]
+        if not self._machine.listens(self._process, address):
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
     def sendall(self, data: bytes) -> None:
@@ -701,7 +701,6 @@ class Machine:
         self.prober: Process | None = None
         self.load: Load | None = None
         self.connections: dict[int, Connection] = {}
-        self.relays = 0
         self.wall_offset_ns = 0
         self.no_threads = False
         self.dead_owners: set[str] = set()
@@ -738,7 +737,6 @@ class Machine:
             self.prober.exit(1)
         for events in self.engine.listeners:
             events.close()
-        self.relays = 0
 
     def host(self, name: str) -> Process | None:
         """The first process of a living host of the running driver."""
@@ -771,11 +769,15 @@ class Machine:
 
     # --- HTTP ----------------------------------------------------------------------------------------------------
 
-    def listens(self, process: Process, port: int) -> bool:
+    def listens(self, process: Process, address: tuple[str, int] | str) -> bool:
+        """A member does on its ports, the benchmark server on the abstract socket that it is started with."""
         if not process.alive:
             return False
         name = self.name_of(process)
-        return name not in self.store.members or self.now_s >= self.store.members[name].serving_s
+        if name not in self.store.members:
+            held = next(held for held in self.engine.held.values() if held.process is process)
+            return isinstance(address, str) and f"--listen=unix:@{address[1:]}" in held.command
+        return self.now_s >= self.store.members[name].serving_s
 
     def request(
         self, process: Process, port: int, method: str, path: str, body: Any, timeout_s: float | None
@@ -856,19 +858,7 @@ class Machine:
             "containers": sorted(held.name for held in self.engine.held.values() if held.id not in self.users),
             "processes": sorted(process.name for process in self.processes.values() if process.alive),
             "links": sorted(self.emulator.links) if self.emulator is not None else [],
-            "relays": self.relays,
         }
-
-    def relay(self, pid: int, target_port: int, port: int) -> Any:
-        """``load.relay.Relay``, which takes no connection here."""
-
-        def start() -> None:
-            self.relays += 1
-
-        def close() -> None:
-            self.relays = 0
-
-        return SimpleNamespace(port_taken=False, port=port, start=start, close=close)
 
     # --- what of the product it takes the place of ---------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from containernet_env.network.kernel import ovs
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import RunDirectory
-from containernet_env.runs import lock, manifest, measure, testbed
+from containernet_env.runs import lock, manifest, measure
 from containernet_env.setup.images import Images
 from tests import simulated_time
 from tests.faults.files import Files, check_kept, check_next, topology
@@ -467,7 +467,6 @@ def on_machine(run: Run) -> Iterator[None]:
         (manifest, {"program_facts": lambda: PROGRAM}),
         (manifest.machine, {"facts": lambda: MACHINE}),
         (manifest.images, {"digest": lambda tag: f"sha256:{tag}"}),
-        (testbed, {"Relay": machine.relay}),
         # What is worked out from the samples of a gate is the same each time.
         (gate, {"verdicts": _verdicts}),
         (RunDirectory, {"add_event": event}),

@@ -19,7 +19,7 @@ from containernet_env.containernet.network import Containernet
 from containernet_env.results.run_result import RunResult
 from containernet_env.runs.at_once import at_once
 from containernet_env.setup import missing
-from tests.docker.runs import CONFIG, END_S, PORT, Run, call, host_pid, topology
+from tests.docker.runs import CONFIG, END_S, Run, call, host_pid, topology
 from tests.measure import figure
 
 SIZE = {"keySize": 8, "valSize": 256}
@@ -37,7 +37,7 @@ def measured(config: Path, *blocks: Mapping[str, Any]) -> RunResult:
     with tempfile.TemporaryDirectory() as folder:
         scenarios = Path(folder) / "scenarios.json"
         scenarios.write_text(json.dumps({"dataset": {**SIZE, "keys": 100}, "scenarios": blocks}))
-        return measure(config, scenarios, Path(folder) / "out.csv", port=PORT)
+        return measure(config, scenarios, Path(folder) / "out.csv")
 
 
 @figure("run, median above its floor", "ms")
@@ -124,7 +124,7 @@ def look_whether_anything_is_missing() -> float:
 
 @figure("shell, RTT of ping over two links of 3 ms", "ms")
 def ping_in_the_shell() -> float:
-    done = call("shell", CONFIG, "--port", PORT, "-c", "etcd1 ping -c 10 -i 0.2 etcd2", timeout_s=END_S)
+    done = call("shell", CONFIG, "--port", 18080, "-c", "etcd1 ping -c 10 -i 0.2 etcd2", timeout_s=END_S)
     return statistics.median(float(found) for found in re.findall(r"time=([\d.]+) ms", done.stdout))
 
 

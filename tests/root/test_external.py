@@ -243,7 +243,7 @@ def test_tls_and_users_and_the_password_is_nowhere(secured: Secured, tmp_path: P
     seen = Watching()
     result = run(endpoints_file(tmp_path, secured), tmp_path, {**WRITE, "target": "cluster"}, MIXED, progress=seen)
     assert [row["Error"] for row in rows(tmp_path)] == ["-"] * 2
-    assert "benchmark-server" in seen.lines and PASSWORD not in seen.lines
+    assert "benchmark-server --listen=unix:" in seen.lines and PASSWORD not in seen.lines
     files = [path for path in result.directory.rglob("*") if path.is_file()]
     assert len(files) > 5
     assert all(PASSWORD.encode() not in path.read_bytes() for path in (*files, tmp_path / "out.csv"))

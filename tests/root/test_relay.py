@@ -1,19 +1,24 @@
-"""The relay and the HTTP client inside a namespace: this process's own serves as the inside."""
+"""The relay and the HTTP clients inside a namespace: this process's own serves as the inside of most."""
 
 from __future__ import annotations
 
 import http.server
 import os
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from containernet_env.hosts import netns
+from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.hosts.netns_http import HttpError, NamespaceConnection, NoAnswerError, request_json
+from containernet_env.hosts.unix_http import UnixConnection
 from containernet_env.load.relay import Relay
 from tests.deadline import HANG_S
 
@@ -54,9 +59,29 @@ def port() -> Iterator[int]:
         server.shutdown()
 
 
+class UnixServer(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+
 @contextmanager
-def relay_to(port: int) -> Iterator[Relay]:
-    relay = Relay(os.getpid(), port, 0)
+def listening(address: str) -> Iterator[None]:
+    """A server on a Unix socket, made in the namespace of the calling thread."""
+    with UnixServer(address, Answers) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        yield
+        server.shutdown()
+
+
+@pytest.fixture
+def server() -> Iterator[UnixConnection]:
+    name = f"containernet-env-test-{os.getpid()}"
+    with listening(f"\0{name}"):
+        yield UnixConnection("benchmark", name, os.getpid())
+
+
+@contextmanager
+def relay_to(server: UnixConnection, port: int = 0) -> Iterator[Relay]:
+    relay = Relay(server, port)
     relay.start()
     try:
         yield relay
@@ -76,37 +101,62 @@ def has_ended(caller: socket.socket) -> bool:
         return True
 
 
-def test_requests_and_their_answers_pass_whole_and_many_at_once(port: int) -> None:
-    with relay_to(port) as relay, ThreadPoolExecutor(32) as callers:
+def test_requests_and_their_answers_pass_whole_and_many_at_once(server: UnixConnection) -> None:
+    with relay_to(server) as relay, ThreadPoolExecutor(32) as callers:
         text = {"text": "x" * 1_000_000}
         assert asked(relay.port, text) == text
         assert list(callers.map(lambda number: asked(relay.port, number), range(1, 33))) == list(range(1, 33))
 
 
-def test_a_taken_port_is_replaced_by_another_on_loopback_only(port: int) -> None:
-    relay = Relay(os.getpid(), port, port)
-    try:
+def test_a_taken_port_is_replaced_by_another_on_loopback_only(server: UnixConnection, port: int) -> None:
+    with relay_to(server, port) as relay:
         assert relay.port_taken
         assert relay.port != port
         assert relay._listener.getsockname()[0] == "127.0.0.1"
-    finally:
-        relay.close()
 
 
 def test_where_nobody_listens_inside_the_caller_sees_a_closed_connection() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
-    with relay_to(free) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
+    nobody = UnixConnection("benchmark", "containernet-env-test-nobody", os.getpid())
+    with relay_to(nobody) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
         assert has_ended(caller)
 
 
-def test_close_ends_open_connections_and_frees_the_port(port: int) -> None:
-    with relay_to(port) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
+def test_close_ends_open_connections_and_frees_the_port(server: UnixConnection) -> None:
+    with relay_to(server) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
         relay.close()
         assert has_ended(caller)
         with pytest.raises(NoAnswerError):
             asked(relay.port, {})
+
+
+def test_a_server_on_an_abstract_socket_is_reached_in_its_own_namespace_alone() -> None:
+    """A run's benchmark server listened on the emulated network: any member could start and cancel loads."""
+    with ThrowawayNamespace() as client, ThrowawayNamespace() as member, ThreadPoolExecutor(1) as inside:
+        listener = netns.call_in(client.pid, lambda: UnixServer("\0server", Answers))
+        inside.submit(listener.serve_forever, 0.01)
+        reached = UnixConnection("benchmark", "server", client.pid)
+        assert reached.request_json(0, "POST", "/", {"x": 1}, timeout_s=HANG_S) == {"x": 1}
+        assert reached.request_bytes(0, "/bytes", timeout_s=HANG_S) == b"\x00\xff no text"
+        with relay_to(reached) as relay:
+            assert asked(relay.port, [2]) == [2]
+        for pid in (member.pid, os.getpid()):
+            with pytest.raises(NoAnswerError, match=r"POST /: .*Connection refused"):
+                UnixConnection("benchmark", "server", pid).request_json(0, "POST", "/", {}, timeout_s=HANG_S)
+        listener.shutdown()
+        listener.server_close()
+    with pytest.raises(NoAnswerError, match="GET /bytes: host benchmark has ended"):
+        reached.request_bytes(0, "/bytes", timeout_s=HANG_S)
+
+
+def test_a_socket_in_a_folder_of_any_length_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("x" * 200)
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with listening("server.sock"):
+        connection = UnixConnection("benchmark server", folder / "server.sock")
+        assert connection.request_json(0, "POST", "/", {"x": 1}, timeout_s=HANG_S) == {"x": 1}
+        with pytest.raises(NoAnswerError, match="benchmark server: No such file"):
+            UnixConnection("benchmark server", folder / "other.sock").open(timeout_s=HANG_S)
 
 
 def test_a_refusal_and_an_answer_that_is_no_json_are_told_apart(port: int) -> None:

@@ -53,7 +53,7 @@ def test_more_hosts_reach_each_other_than_the_kernel_resolves_neighbours_for(mon
     nodes = tuple(replace(member, name=f"etcd{n}", ip=IPv4Address(f"10.0.0.{n}")) for n in range(1, 34))
     kinds: Any = keywords_of("emulator", monkeypatch)
     plan = build_plan(replace(config, nodes=nodes), None, PlanOptions(machine_cores=2, run_id="tstbed", **kinds))
-    testbed = PlainHosts(plan, Images(member="none", benchmark="none"), Silent(), port=0)
+    testbed = PlainHosts(plan, Images(member="none", benchmark="none"), Silent())
     try:
         testbed._start_hosts()
         testbed._connect()

@@ -80,7 +80,7 @@ def manifest(plan: Plan | None = None, **changes: Any) -> Manifest:
     facts = {"program": PROGRAM, "machine": MACHINE, "images": IMAGES, "links": LINKS, "store": STORE}
     values: dict[str, Any] = {
         "command": ["containernet-env", "run"],
-        "flags": flags_of(plan.options, None, 8080),
+        "flags": flags_of(plan.options, None),
         "inputs": Inputs(topology=topology, scenarios=scenarios),
         "config_hash": config_hash(plan),
         "tolerances": tolerances(),

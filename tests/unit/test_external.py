@@ -93,7 +93,7 @@ def test_a_name_that_no_host_can_have_gives_no_answer(host: str) -> None:
     "words",
     [
         "--engine containernet", "--links emulator", "--links netem --switches bridge", "--congestion-control reno",
-        "--fresh", "--retry-invalid 1", "--profile cpu", "--port 8080", "--strict", "--seed 1", "--rtt-tolerance 1ms",
+        "--fresh", "--retry-invalid 1", "--profile cpu", "--strict", "--seed 1", "--rtt-tolerance 1ms",
     ],
 )  # fmt: skip
 def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path, words: str) -> None:

@@ -58,7 +58,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("left")
     with pytest.MonkeyPatch.context() as patch:
         on_fakes(patch)
-        run(folder / "out.csv", repeat=2, congestion_control="reno", rtt_tolerance="1ms,15%", port=9000)
+        run(folder / "out.csv", repeat=2, congestion_control="reno", rtt_tolerance="1ms,15%")
     return folder
 
 
@@ -227,15 +227,15 @@ def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
 ) -> None:
     """An option that is forgotten would be that of `run`'s default when the run is repeated."""
     resolved = {"quick", "only"}  # into inputs/scenarios.json
-    beside = {"rtt_tolerance", "port"}
+    beside = {"rtt_tolerance"}
     assert set(Flags.model_fields) == set(RunChoices.__optional_keys__) - resolved | beside
-    values: dict[str, Any] = {"links": "emulator", "switches": "auto", "engine": "builtin", "repeat": 2, "port": 1234}
+    values: dict[str, Any] = {"links": "emulator", "switches": "auto", "engine": "builtin", "repeat": 2}
     values |= {"congestion_control": "vegas", "rtt_tolerance": {"absolute_ns": 7, "ratio": 0.25}}
     edit(first, lambda value: value["flags"].update(values))
     found = prepare_rerun(first, anyway=True)
     options = found.plan.options
     assert (options.links, options.tcp_congestion_control, options.repeat) == ("emulator", "vegas", 2)
-    assert (found.tolerance, found.port) == (Tolerance(7, 0.25), 1234)
+    assert found.tolerance == Tolerance(7, 0.25)
 
 
 def test_the_readme_has_the_table_of_what_is_compared(snapshot: SnapshotAssertion) -> None:
@@ -365,7 +365,6 @@ def test_a_run_directory_without_a_file_is_a_message(made: Beds, first: Path, na
         (("flags", "repeat"), 10**9, "contradicts itself: flags.repeat is 1000000000"),
         (("flags", "repeat"), "2", "flags.repeat"),
         (("flags", "links"), "warp", "flags.links"),
-        (("flags", "port"), 70_000, "port=70000; allowed: 1 to 65535"),
         (("flags", "rtt_tolerance", "ratio"), -1, "flags.rtt_tolerance.ratio"),
         (("plan", "scenarios"), {}, "contradicts itself"),
         (("plan", "config"), [], "plan.config"),

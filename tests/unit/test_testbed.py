@@ -414,7 +414,7 @@ class Bed:
         monkeypatch.setattr(network_prover, "measure_gate", self.measure)
         self.wrong = False
         self.bed: Any = StandingTestbed(
-            plan, Images("e", "b"), Silent(), port=0, on_event=self.event, on_proof=self.proofs.append
+            plan, Images("e", "b"), Silent(), on_event=self.event, on_proof=self.proofs.append
         )
         self.bed.hosts = self.hosts = {host.name: Host(host.name) for host in plan.hosts}
         self.bed._prover = self.bed._make_prover()

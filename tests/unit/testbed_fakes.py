@@ -49,7 +49,6 @@ def make_bed(monkeypatch: pytest.MonkeyPatch) -> Any:
         plan,
         Images(member="e", benchmark="b"),
         Notes(),
-        port=0,
         on_proof=proofs.append,
         on_event=lambda kind, text, subject=None: told.append(text) if kind == "testbed_failed" else None,
     )

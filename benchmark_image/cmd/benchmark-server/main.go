@@ -36,7 +36,8 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := pflag.NewFlagSet("benchmark-server", pflag.ContinueOnError)
 	flags.SetOutput(stdout)
-	listen := flags.String("listen", "127.0.0.1:8080", "address to serve HTTP on; :8080 is all interfaces")
+	listen := flags.String("listen", "127.0.0.1:8080",
+		"address to serve HTTP on: host:port, :port (all interfaces), unix:PATH, or unix:@NAME (an abstract socket)")
 	client := flags.String("client", "",
 		"path of benchmark-client; the one with TLS has this and -tls (default: beside this program)")
 	hosts := flags.StringSlice("host", nil,
@@ -106,7 +107,11 @@ func serve(address string, options api.Options, results string, logger *log.Logg
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", address)
+	network := "tcp"
+	if place, is := strings.CutPrefix(address, "unix:"); is {
+		network, address = "unix", place
+	}
+	listener, err := net.Listen(network, address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
