@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import secrets
 import shlex
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 from mininet.log import debug, info
 
 from containernet_env.base import clock
+from containernet_env.base.container_files import copy_descriptor
 from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet.links import NoInterface
@@ -302,8 +304,14 @@ class Docker(ContainerPrograms):
         if not argv or (len(argv) == 1 and Path(argv[0]).name in ("sh", "bash", "ash")):
             return
         info(f"{self.name}: running {shlex.join(argv)}\n")
-        with open(f"/proc/{self.pid}/fd/1", "wb") as log:
+        try:
+            log = copy_descriptor(self.pid, 1)
+        except OSError as error:
+            raise RunError(f"host {self.name}: standard output of its first process: {error.strerror}") from error
+        try:
             self.popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        finally:
+            os.close(log)
 
     # --- the end ---------------------------------------------------------------------------------------------
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from statistics import median
 
 from containernet_env.base import clock
+from containernet_env.base.container_files import open_folder
 from containernet_env.base.errors import RunError
 
 WRITE_BYTES = 512
@@ -31,26 +32,36 @@ class SyncTimes:
     slowest_ns: int
 
 
-def measure_sync(pid: int, directory: str, budget_s: float = BUDGET_S) -> SyncTimes:
-    """Append to a file in ``directory`` as the process ``pid`` sees it, in its nearest parent that exists.
+def measure_sync(root: Path, directory: str, budget_s: float = BUDGET_S) -> SyncTimes:
+    """Append to a file in ``directory`` of a host whose files are below ``root``, in its nearest parent that exists.
 
     The file has no name any more before the first byte is written, so nothing stays. It is this process that writes:
     limits of the host's cgroup do not slow it down. Raises ``RunError`` where nothing can be written there.
     """
-    # Not resolved: a link inside the host would lead out of it.
-    place = Path("/proc", str(pid), "root", directory.lstrip("/"))
-    while not place.is_dir() and place.name != "root":
-        place = place.parent
+    name = f".containernet-env-{secrets.token_hex(8)}"
     try:
-        descriptor, name = tempfile.mkstemp(prefix=".containernet-env-", dir=place)
+        folder = _nearest_folder(root, PurePosixPath("/", directory))
         try:
-            os.unlink(name)
+            descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
+        try:
             os.posix_fallocate(descriptor, 0, _ROOM_BYTES)
             return _appended(descriptor, budget_s)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise RunError(f"no fdatasync could be measured in {directory}: {error.strerror}") from error
+
+
+def _nearest_folder(root: Path, path: PurePosixPath) -> int:
+    try:
+        return open_folder(root, str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        if path == path.parent:
+            raise
+        return _nearest_folder(root, path.parent)
 
 
 def _appended(descriptor: int, budget_s: float) -> SyncTimes:

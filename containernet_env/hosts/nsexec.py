@@ -22,6 +22,7 @@ import select
 import signal
 import sys
 import termios
+import warnings  # noqa: F401 - os.execvpe imports it, inside the container
 
 # linux/sched.h
 _NAMESPACES = {
@@ -168,7 +169,10 @@ def main(arguments: list[str]) -> int:
     try:
         status = _status(options.pid)
         joined = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in options.join]
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         _copy_resource_limits(options.pid)
+        # From here on all paths are the container's, also those that modules would be imported from.
+        sys.meta_path.clear()
         _enter(options.pid)
     except OSError as error:
         print(f"cannot enter the container: {error}", file=sys.stderr)
@@ -193,12 +197,8 @@ def main(arguments: list[str]) -> int:
     for _, source in options.fd:
         os.close(source)
     # Only the program may hold the other ends of its caller's pipes: its end must be seen as their end.
-    null = os.open(os.devnull, os.O_RDWR) if os.path.exists(os.devnull) else None
     for descriptor in (0, 1, 2):
-        if null is None:
-            os.close(descriptor)
-        else:
-            os.dup2(null, descriptor)
+        os.dup2(null, descriptor)
     _wait(child, options.life)
     _, result = os.waitpid(child, 0)
     return os.WEXITSTATUS(result) if os.WIFEXITED(result) else 128 + os.WTERMSIG(result)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base import clock, life
+from containernet_env.base.container_files import open_file, root_of
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.limits import cgroups_of
 
@@ -28,6 +29,8 @@ _HELPER = Path(__file__).with_name("nsexec.py")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _START_TIMEOUT_S = 10.0
 _END_TIMEOUT_S = 2.0
+# Of /etc/passwd and /etc/group.
+_ACCOUNTS_MAX = 1 << 20
 
 # Ends the output of each command; the same character as in Mininet, whose CLI looks for it.
 SENTINEL = "\x7f"
@@ -116,8 +119,8 @@ class ContainerProcesses:
         self._pid = pid
         self._name = name
         self._directory = config.get("WorkingDir") or "/"
-        root = Path(f"/proc/{pid}/root")
-        self._user = find_user(config.get("User") or "", _text(root / "etc/passwd"), _text(root / "etc/group"))
+        passwd, group = (account_text(root_of(pid), name, path) for path in ("/etc/passwd", "/etc/group"))
+        self._user = find_user(config.get("User") or "", passwd, group)
         self._environment = {
             "PATH": _DEFAULT_PATH,
             "HOME": self._user.home,
@@ -164,11 +167,21 @@ class ContainerProcesses:
         return subprocess.Popen(command, env={}, pass_fds=passed, **options)
 
 
-def _text(path: Path) -> str:
+def account_text(root: Path, host: str, path: str) -> str:
+    """A file of accounts of ``host``, whose files are below ``root``; empty where the image has none.
+
+    Raises ``RunError`` where it cannot be read.
+    """
     try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""  # an image need not have the file
+        with open(open_file(root, path, os.O_RDONLY), errors="replace") as file:
+            text = file.read(_ACCOUNTS_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise RunError(f"host {host}: {path} of its image could not be read: {error.strerror}") from error
+    if len(text) > _ACCOUNTS_MAX:
+        raise RunError(f"host {host}: {path} of its image has more than {_ACCOUNTS_MAX} characters")
+    return text
 
 
 class Shell:

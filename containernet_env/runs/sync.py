@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from containernet_env.base.container_files import root_of
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.data_sync import BUDGET_S, SyncTimes, measure_sync
 from containernet_env.plan.plan import Plan
@@ -26,7 +27,7 @@ def measure_syncs(
         check()
         try:
             budget_s = min(BUDGET_S, ALL_BUDGET_S / len(members))
-            measured[host.name] = measure_sync(hosts[host.name].pid, host.data[0], budget_s)
+            measured[host.name] = measure_sync(root_of(hosts[host.name].pid), host.data[0], budget_s)
         except RunError as error:
             check()
             note(f"{host.name}: {error}; writes have no floor")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from containernet_env.analysis.capacity import capacity_of
 from containernet_env.analysis.floor import Floor
 from containernet_env.base import clock
+from containernet_env.base.container_files import root_of
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.exhausted import ReservedFiles, told
@@ -377,7 +378,7 @@ class Testbed:
     def _put_secrets(self, name: str) -> None:
         """Give a host that was just started its certificates, where there are any."""
         if self._trust is not None and (files := self._trust.files.get(name)):
-            put_secrets(self.hosts[name].pid, name, files)
+            put_secrets(root_of(self.hosts[name].pid), name, files)
 
     def _reach_server(self) -> None:
         self._during = "before the first scenario"

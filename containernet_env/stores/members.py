@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from containernet_env.base import clock
+from containernet_env.base import clock, container_files
 from containernet_env.base.errors import RunError
 from containernet_env.base.exhausted import shortage
 from containernet_env.base.side_by_side import answers_within
@@ -117,21 +117,22 @@ class Member(ABC):
 
     def start(self, deadline: float) -> None:
         """Open the gate: PID 1 of the host then becomes the store. `deadline` is on the monotonic clock, seconds."""
-        path = Path("/proc", str(self.host.pid), "root", GATE)
+        root = container_files.root_of(self.host.pid)
         while True:
             if not self.expected and (death := self.death()) is not None:
                 raise RunError(f"the cluster did not start: {death}")
             try:
-                gate = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                gate = container_files.open_file(root, GATE, os.O_WRONLY | os.O_NONBLOCK, stat.S_IFIFO)
+                try:
+                    os.write(gate, b"go\n")
+                finally:
+                    os.close(gate)
+                return
             except OSError as error:
                 # ENXIO: nobody reads yet; ENOENT: the script has not made the FIFO yet.
                 if error.errno not in (errno.ENXIO, errno.ENOENT) or clock.monotonic() > deadline:
                     raise RunError(f"{self.name} did not wait at its gate: {error.strerror}\n{self.tail()}") from error
                 clock.sleep(POLL_S / 5)
-                continue
-            os.write(gate, b"go\n")
-            os.close(gate)
-            return
 
     def knows_a_leader(self) -> bool:
         """Whether this member answers, and knows who leads."""

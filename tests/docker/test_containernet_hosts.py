@@ -7,19 +7,25 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from containernet_env.base import clock, container_files
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet.network import Containernet, Docker
 from containernet_env.fidelity.rtt import ProbeHost, measure
-from containernet_env.hosts import engine, netns
+from containernet_env.hosts import engine, netns, processes
+from containernet_env.hosts.data_sync import measure_sync
+from containernet_env.hosts.secrets import put_secrets
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.etcd.cluster import Member
+from containernet_env.stores.protocol import MemberPlace
 from tests.deadline import HANG_S, eventually
 from tests.root.network import never_early
 
@@ -149,6 +155,50 @@ def test_commands_count_against_the_limits_and_get_no_more_capabilities(shared: 
     assert host.run("tail /dev/zero")[0] == 137
     assert host.oom_kills() == 1
     assert host.alive
+
+
+def test_what_a_container_links_to_is_looked_for_in_the_container(
+    shared: Containernet, image: str, tmp_path: Path
+) -> None:
+    """Each of its files that the driver opens is a link to one of this machine, by its name or through /proc."""
+    host = shared.addDocker("links", dimage=image, tmpfs=["/secrets:size=64k"])
+    root = container_files.root_of(host.pid)
+    member = Member(MemberPlace(host, "10.0.0.1", SimpleNamespace()))  # type: ignore[arg-type]
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "passwd").write_text("root:x:7:7::/:/bin/sh\n")
+    acts: list[Callable[[], Any]] = [
+        lambda: member.start(deadline=0.0),
+        lambda: put_secrets(root, "links", {"/secrets/new/key.pem": b"secret"}),
+        lambda: processes.account_text(root, "links", "/etc/passwd"),
+        lambda: measure_sync(root, "/data", budget_s=0.0),
+    ]
+    # Where the file is not in the container, the last two do without it.
+    for to, refused, why in (
+        (mine, acts[:2], "No such file or directory"),
+        (f"/proc/1/root{mine}", acts, "Too many levels of symbolic links"),
+    ):
+        host.run("rm -rf /data /etc/passwd /run/gate /secrets/new")
+        host.run(
+            f"ln -s {to} /data; ln -s {to} /secrets/new; ln -s {to}/passwd /etc/passwd; ln -s {to}/passwd /run/gate"
+        )
+        for act in acts:
+            with pytest.raises(RunError, match=why) if act in refused else nullcontext():
+                assert act() != (mine / "passwd").read_text()
+    put_secrets(root, "links", {"/secrets/key.pem": b"secret"})
+    assert host.run("cat /secrets/key.pem") == (0, "secret")
+    assert [entry.name for entry in mine.iterdir()] == ["passwd"]
+    # With a gate of its own it starts, also through a link.
+    host.run("rm /run/gate; mkfifo /run/real; ln -s /run/real /run/gate")
+    with host.popen("cat /run/gate", text=True) as opened:
+        member.start(clock.monotonic() + HANG_S)
+        assert opened.communicate(timeout=HANG_S)[0] == "go\n"
+    # The process outside that waits for a program inside holds this machine's /dev/null, not the container's.
+    host.run("rm /dev/null; mkfifo /dev/null")
+    with host.popen("cat", stdin=subprocess.PIPE) as waiting:
+        null = os.stat("/dev/null")
+        eventually(lambda: os.path.samestat(os.stat(f"/proc/{waiting.pid}/fd/1"), null), "its outputs are let go of")
+        waiting.communicate(timeout=HANG_S)
 
 
 def test_limits_change_while_it_runs_and_are_read_back(shared: Containernet, image: str) -> None:

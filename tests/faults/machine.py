@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,7 @@ from containernet_env.hosts.limits import Limits
 from containernet_env.model import load_contract as contract
 from containernet_env.model.topology import Topology
 from containernet_env.model.usage import Consumers, Consumption
+from containernet_env.stores.members import GATE
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
 
@@ -888,16 +890,13 @@ class Machine:
         memory, swap = config.get("mem_limit"), config.get("memswap_limit")
         return Limits(config.get("cpu_quota"), period, memory, swap, config.get("cpuset_cpus"))
 
-    def open(self, real: Callable[..., int], path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
-        """``os.open``, where the gate of a member opens; all else is the system's."""
-        parts = str(path).split("/")
-        if parts[1:2] != ["proc"] or not parts[2].isdecimal() or int(parts[2]) < _FIRST_PID:
-            return real(path, flags, mode, **options)
-        process = self.living(int(parts[2]))
-        if parts[3:] != ["root", "run", "gate"]:
+    def open_file(self, root: Path, path: str, *_: Any) -> int:
+        """``container_files.open_file``, which opens the gate of a member."""
+        process = self.living(int(root.parts[2]))
+        if path != GATE:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         self.store.started(self.name_of(process))
-        return real(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
     def socketpair(self) -> tuple[Connection, Any]:
         ours, theirs = Connection(self), Connection(self)

@@ -27,7 +27,7 @@ from unittest import mock
 
 import docker
 
-from containernet_env.base import clock, life
+from containernet_env.base import clock, container_files, life
 from containernet_env.cli import _status_of, output
 from containernet_env.config import load_config
 from containernet_env.containernet import network as containernet
@@ -430,7 +430,7 @@ def on_machine(run: Run) -> Iterator[None]:
     """The product on the simulated machine: what it asks the system for is the machine's."""
     machine, stack = run.machine, ExitStack()
     client = SimpleNamespace(api=machine.engine, info=dict, close=lambda: None)
-    add_event, real_open = RunDirectory.add_event, os.open
+    add_event = RunDirectory.add_event
 
     def event(directory: RunDirectory, kind: str, text: str, subject: str | None = None) -> None:
         add_event(directory, kind, text, subject)
@@ -438,7 +438,8 @@ def on_machine(run: Run) -> Iterator[None]:
 
     places: list[tuple[Any, dict[str, Any]]] = [
         # The system.
-        (os, {"pidfd_open": machine.pidfd_open, "geteuid": lambda: 0, "open": partial(machine.open, real_open)}),
+        (os, {"pidfd_open": machine.pidfd_open, "geteuid": lambda: 0}),
+        (container_files, {"open_file": machine.open_file}),
         (os, {"fsync": lambda fd: None, "fdatasync": lambda fd: None}),
         (signal, {"pidfd_send_signal": machine.pidfd_send_signal, "signal": run.handlers.__setitem__}),
         (signal, {"getsignal": lambda signum: signal.SIG_DFL}),

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env.base.container_files import root_of
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import data_sync
 from containernet_env.hosts.data_sync import SAMPLES, measure_sync
 
 
 def test_it_is_measured_in_the_directory_or_the_nearest_parent_that_exists(tmp_path: Path) -> None:
-    times = measure_sync(os.getpid(), str(tmp_path / "var" / "lib" / "etcd"), budget_s=5.0)
+    times = measure_sync(tmp_path, "/var/lib/etcd", budget_s=5.0)
     assert times.samples == SAMPLES
     assert 0 < times.median_ns <= times.slowest_ns
     assert list(tmp_path.iterdir()) == []
@@ -34,14 +35,14 @@ def test_a_disk_that_takes_longer_is_measured_as_often_as_there_is_time(
     monkeypatch.setattr(data_sync.os, "fdatasync", sync)
     monkeypatch.setattr(data_sync.clock, "perf_counter_ns", lambda: now_ns)
     monkeypatch.setattr(data_sync.clock, "monotonic", lambda: now_ns / 1e9)
-    times = measure_sync(os.getpid(), str(tmp_path), budget_s=0.1)
+    times = measure_sync(tmp_path, "/", budget_s=0.1)
     assert (times.samples, times.median_ns, times.slowest_ns) == (4, 30_000_000, 30_000_000)
-    assert measure_sync(os.getpid(), str(tmp_path), budget_s=0.0).samples == 1
+    assert measure_sync(tmp_path, "/", budget_s=0.0).samples == 1
     assert set(written) == {0}, "a run that is killed here leaves a file behind"
 
 
 def test_a_place_that_cannot_be_written_is_named() -> None:
-    with pytest.raises(RunError, match=r"^no fdatasync could be measured in /proc/self: "):
-        measure_sync(os.getpid(), "/proc/self")
+    with pytest.raises(RunError, match=r"^no fdatasync could be measured in /self: "):
+        measure_sync(Path("/proc"), "/self")
     with pytest.raises(RunError, match=r"^no fdatasync could be measured in /var/lib/etcd: "):
-        measure_sync(4194304, "/var/lib/etcd")  # above the kernel's largest pid
+        measure_sync(root_of(4194304), "/var/lib/etcd")  # above the kernel's largest pid

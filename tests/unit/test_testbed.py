@@ -16,6 +16,7 @@ import pytest
 
 from containernet_env.analysis.capacity import capacity_of
 from containernet_env.base import clock
+from containernet_env.base.container_files import root_of
 from containernet_env.base.endings import with_words
 from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
@@ -320,12 +321,12 @@ def test_an_end_whose_moment_is_not_known_is_judged_by_the_engines_flag(monkeypa
 def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its_data(
     bed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured: list[tuple[int, str]] = []
+    measured: list[tuple[Path, str]] = []
     no_sync = "no fdatasync could be measured in /var/lib/etcd: Read-only file system"
 
-    def measure(pid: int, directory: str, budget_s: float) -> SyncTimes:
-        measured.append((pid, directory))
-        if pid == 3:
+    def measure(root: Path, directory: str, budget_s: float) -> SyncTimes:
+        measured.append((root, directory))
+        if root == root_of(3):
             raise RunError(no_sync)
         return SyncTimes(9, 2_000_000, 3_000_000)
 
@@ -335,7 +336,7 @@ def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its
     scenario = write("w")
     assert bed.least_median_s(scenario, "etcd1", names) is None
     bed._measure_sync()
-    assert measured == [(pid, "/var/lib/etcd") for pid in (1, 2, 3)]
+    assert measured == [(root_of(pid), "/var/lib/etcd") for pid in (1, 2, 3)]
     assert bed._progress.notes == [f"etcd3: {no_sync}; writes have no floor"]
     assert bed.least_median_s(scenario, "etcd1", names) is None
     assert bed.least_median_s(scenario, "etcd1", names[:2]) == pytest.approx(0.018 + 0.002, abs=0.0001)

@@ -79,9 +79,9 @@ def test_every_request_says_with_which_files_the_load_is_let_in(trust: Trust) ->
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A folder of its own on another file system than this process' root, as a host's mounts are."""
+    """A folder of its own on another file system than /dev, the root of a host here, as a host's mounts are."""
     folder = Path("/dev/shm") / f"containernet-env-test-{os.getpid()}"
-    if Path("/dev/shm").stat().st_dev == Path("/").stat().st_dev:
+    if Path("/dev/shm").stat().st_dev == Path("/dev").stat().st_dev:
         pytest.skip("/dev/shm is no file system of its own")
     folder.mkdir()
     yield folder
@@ -89,21 +89,22 @@ def memory() -> Iterator[Path]:
 
 
 def test_secrets_are_put_into_memory_for_root_alone(memory: Path) -> None:
-    put_secrets(os.getpid(), "etcd1", {f"{memory}/key.pem": b"secret"})
+    put_secrets(Path("/dev"), "etcd1", {f"/shm/{memory.name}/key.pem": b"secret"})
     assert (memory / "key.pem").read_bytes() == b"secret"
     assert (memory / "key.pem").stat().st_mode & 0o777 == 0o600
     with pytest.raises(RunError, match=r"etcd1: .*/key.pem could not be written: File exists") as raised:
-        put_secrets(os.getpid(), "etcd1", {f"{memory}/key.pem": b"other"})
+        put_secrets(Path("/dev"), "etcd1", {f"/shm/{memory.name}/key.pem": b"other"})
     assert "other" not in str(raised.value)
-    (memory / "link").symlink_to(memory / "elsewhere")
+    (memory / "link").symlink_to(f"/shm/{memory.name}/elsewhere")
     with pytest.raises(RunError, match="could not be written"):
-        put_secrets(os.getpid(), "etcd1", {f"{memory}/link": b"other"})
+        put_secrets(Path("/dev"), "etcd1", {f"/shm/{memory.name}/link": b"other"})
     assert not (memory / "elsewhere").exists()
 
 
-def test_secrets_are_not_put_on_a_disk() -> None:
+def test_secrets_are_not_put_on_a_disk(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
     with pytest.raises(RunError, match=r"etcd1: /etc/key.pem would not be in memory"):
-        put_secrets(os.getpid(), "etcd1", {"/etc/key.pem": b"secret"})
-    assert not Path("/etc/key.pem").exists()
+        put_secrets(tmp_path, "etcd1", {"/etc/key.pem": b"secret"})
+    assert not (tmp_path / "etc/key.pem").exists()
     with pytest.raises(RunError, match="No such file or directory"):
-        put_secrets(os.getpid(), "etcd1", {"/nowhere/key.pem": b"secret"})
+        put_secrets(tmp_path, "etcd1", {"/nowhere/key.pem": b"secret"})
