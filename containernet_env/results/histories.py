@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base.file_name import file_name
+
 HISTORIES = "history"
 CLIENT_SUFFIX, STORE_SUFFIX = ".jsonl.gz", ".store.jsonl.gz"
 
 
 def history_name(number: int, scenario: str, repetition: int) -> str:
-    """What the files of the history of a run's ``number``-th scenario are called."""
-    return f"{number:02}-{_without_number(scenario, repetition)}"
+    """What the files of the history, and the folder of the profiles, of a run's ``number``-th scenario are called."""
+    return f"{number:02}-{file_name(_without_number(scenario, repetition))}"
 
 
 def _without_number(scenario: str, repetition: int) -> str:
@@ -47,7 +49,7 @@ def missing_histories(scenarios: Iterable[Mapping[str, Any]], kept: Iterable[Kep
     """
     asked = Counter(_without_number(line["scenario"], line["repetition"]) for line in scenarios if _keeps(line))
     there = Counter(history.name.partition("-")[2] for history in kept)
-    return list((asked - there).elements())
+    return [name for name, count in asked.items() for _ in range(count - there[file_name(name)])]
 
 
 def _keeps(line: Mapping[str, Any]) -> bool:

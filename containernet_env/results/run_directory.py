@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
+from containernet_env.base.file_name import file_name
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.search import Probe
 from containernet_env.model.usage import Consumers, Consumption
@@ -191,10 +192,10 @@ class RunDirectory:
                 self._append(name)
 
     def write_log(self, name: str, text: str) -> None:
-        """Keep the end of a log as logs/``name``.log."""
+        """Keep the end of the log of host ``name`` in logs."""
         content = text.encode(errors="replace")[-LOG_MAX_BYTES:]
         make_folders(self.path / LOGS)
-        path = self.path / LOGS / f"{name}.log"
+        path = self.path / LOGS / f"{file_name(name)}.log"
         path.write_bytes(content)
         give_to_caller(path)
 

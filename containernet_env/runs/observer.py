@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 
+from containernet_env.base.file_name import file_name
 from containernet_env.model.outcome import ClientRtt, ScenarioOutcome
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
@@ -129,7 +130,7 @@ class Observer:
             if profile.problem is not None:
                 self._progress.note(f"{name}: no {profile.kind} profile of {self._profiled}: {profile.problem}")
                 continue
-            stem = f"{self._profiled}-{profile.kind}"
+            stem = f"{file_name(self._profiled)}-{profile.kind}"
             self._keep_profile(folder, f"{stem}.pb.gz", profile.data)
             if profile.before is not None:
                 self._keep_profile(folder, f"{stem}-before.pb.gz", profile.before)
