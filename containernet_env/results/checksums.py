@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from containernet_env.results.ownership import PARTIAL
+
 CHECKSUMS = "checksums.sha256"
 # What `sha256sum` prints, and `sha256sum --binary`; none of our files has a name that it would escape.
 _LINE = re.compile(r"([0-9a-f]{64}) [ *]([^\0\\]+)")
 _MAX_BYTES = 10_000_000
-PARTIAL = ".part"
-"""What a file ends with that is still being written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,16 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
-from containernet_env.results.checksums import CHECKSUMS, PARTIAL, digest_of, files_of
+from containernet_env.results.checksums import CHECKSUMS, digest_of, files_of
 from containernet_env.results.column import NOT_APPLICABLE
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import rows_of_run
-from containernet_env.results.ownership import give_to_caller
+from containernet_env.results.ownership import PARTIAL, replacing
 from containernet_env.results.run_directory import (
     EVENTS,
     LOGS,
@@ -261,25 +260,17 @@ def _add_action(crate: Any, run: ReadRun, manifest: Manifest, parts: Iterable[An
 
 
 def _write(crate: Any, file: Path) -> None:
-    partial = file.with_name(f"{file.name}{PARTIAL}")
     refused: OSError | None = None
-    try:
-        with partial.open("wb") as target:
-            for part in crate.stream_zip(chunk_size=1 << 16):
-                # Read to its end all the same: an archive that the library has to break off complains when it goes.
-                if refused is None:
-                    try:
-                        target.write(part)
-                    except OSError as error:
-                        refused = error
+    with replacing(file) as target:
+        for part in crate.stream_zip(chunk_size=1 << 16):
+            # Read to its end all the same: an archive that the library has to break off complains when it goes.
+            if refused is None:
+                try:
+                    target.write(part)
+                except OSError as error:
+                    refused = error
         if refused is not None:
             raise refused
-        give_to_caller(partial)
-        partial.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
 
 
 def _json(value: Any) -> bytes:

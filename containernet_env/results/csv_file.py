@@ -90,7 +90,7 @@ class ResultsFile:
         try:
             folders = [folder for folder in self.path.parents if not folder.exists()]
             created = not self.path.exists()
-            self._fd = open_to_append(self.path)
+            self._fd = open_to_append(self.path, through_link=True)
             mended = self._adopt(content_of(self._fd))
             os.fsync(self._fd)
         except OSError as error:

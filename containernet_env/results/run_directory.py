@@ -12,7 +12,6 @@ import os
 import reprlib
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,9 @@ from containernet_env.base.file_name import file_name
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.search import Probe
 from containernet_env.model.usage import Consumers, Consumption
-from containernet_env.results.checksums import CHECKSUMS, PARTIAL, Checked, check, checksums_of
+from containernet_env.results.checksums import CHECKSUMS, Checked, check, checksums_of
 from containernet_env.results.histories import HISTORIES
-from containernet_env.results.ownership import give_to_caller, make_folders
+from containernet_env.results.ownership import make_folders, replacing
 from containernet_env.results.run_files import (
     DisruptionLine,
     EventLine,
@@ -162,25 +161,11 @@ class RunDirectory:
 
     def write_profile(self, folder: str, name: str, content: bytes) -> None:
         """Keep a profile as profiles/``folder``/``name``."""
-        make_folders(self.path / PROFILES / folder)
-        path = self.path / PROFILES / folder / name
-        path.write_bytes(content)
-        give_to_caller(path)
+        self._write(self.path / PROFILES / folder / name, [content])
 
     def write_history(self, name: str, content: Iterable[bytes]) -> None:
         """Keep a history as history/``name``; it comes in pieces, and is not there until it is whole."""
-        make_folders(self.path / HISTORIES)
-        path = self.path / HISTORIES / name
-        partial = path.with_name(name + PARTIAL)
-        try:
-            with partial.open("wb") as file:
-                file.writelines(content)
-            give_to_caller(partial)
-            partial.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink()
-            raise
+        self._write(self.path / HISTORIES / name, content)
 
     def restore(self) -> None:
         """Write what is missing: what could not be written before, and all of it where it was removed."""
@@ -194,10 +179,7 @@ class RunDirectory:
     def write_log(self, name: str, text: str) -> None:
         """Keep the end of the log of host ``name`` in logs."""
         content = text.encode(errors="replace")[-LOG_MAX_BYTES:]
-        make_folders(self.path / LOGS)
-        path = self.path / LOGS / f"{file_name(name)}.log"
-        path.write_bytes(content)
-        give_to_caller(path)
+        self._write(self.path / LOGS / f"{file_name(name)}.log", [content])
 
     def seal(self) -> None:
         """Write the checksums of all files, last of all; a line that comes later has them written again."""
@@ -207,21 +189,17 @@ class RunDirectory:
         self._wholes[name] = content
         self._put(self.path / name, content if isinstance(content, str) else _indented(content))
 
+    def _put(self, path: Path, text: str) -> None:
+        self._write(path, [text.encode()], sync=True)
+
     @staticmethod
-    def _put(path: Path, text: str) -> None:
+    def _write(path: Path, content: Iterable[bytes], *, sync: bool = False) -> None:
         make_folders(path.parent)
-        partial = path.with_suffix(PARTIAL)
-        try:
-            with partial.open("w", encoding="utf-8") as file:
-                file.write(text)
+        with replacing(path) as file:
+            file.writelines(content)
+            if sync:
                 file.flush()
                 os.fsync(file.fileno())
-            give_to_caller(partial)
-            partial.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink()
-            raise
 
     def _append(self, name: str) -> None:
         """Append the lines that are not in the file yet: the last one, or all where the file is no longer there."""

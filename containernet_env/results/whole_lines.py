@@ -39,20 +39,28 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def open_to_append(path: Path, *, new: bool = False) -> int:
+def open_to_append(path: Path, *, new: bool = False, through_link: bool = False) -> int:
     """A descriptor of a regular file, to read and to append; what is missing, folders too, is made for the caller.
 
-    Never waits for the other end of a FIFO. Raises OSError; FileExistsError where it has to be ``new`` and is not.
+    Never waits for the other end of a FIFO. ``through_link``: the path may be a symbolic link, as users make them.
+    Raises OSError; FileExistsError where it has to be ``new`` and is not.
     """
     make_folders(path.parent)
-    created = not path.exists()
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-    fd = os.open(path, flags | (os.O_EXCL if new else 0), 0o644)
+    place = os.path.realpath(path) if through_link else path
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
+    created = True
+    try:
+        fd = os.open(place, flags | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        if new:
+            raise
+        created = False
+        fd = os.open(place, flags)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if created:
-            give_to_caller(path)
+            give_to_caller(fd)
             _sync_folder(path.parent)
     except BaseException:
         os.close(fd)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from containernet_env.base import programs
 from containernet_env.results.histories import KeptHistory
+from containernet_env.results.ownership import replacing
 
 CHECKER = "history-checker"
 # Beside its own limit: reading a history, and making the violation small and its picture.
@@ -65,5 +66,6 @@ def judge(history: KeptHistory, folder: Path, *, time_s: int, memory_bytes: int)
         judgement = Judgement(history.name, values["verdict"], values["reason"], values)
     except (ValueError, KeyError):
         return Judgement(history.name, None, f"{CHECKER} printed no judgement: {done.stdout[:80]!r}", {})
-    values_file.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    with replacing(values_file) as file:
+        file.write(f"{json.dumps(values, indent=1)}\n".encode())
     return judgement

@@ -23,7 +23,7 @@ from containernet_env.model.scenario import ScenarioSet
 from containernet_env.plan.plan import PlannedScenario, PlanOptions
 from containernet_env.results.checksums import CHECKSUMS, check, files_of
 from containernet_env.results.csv_file import rows_after
-from containernet_env.results.ownership import give_to_caller, make_folders
+from containernet_env.results.ownership import make_folders, replacing
 from containernet_env.results.run_directory import runs_folder
 from containernet_env.runs import version
 from containernet_env.runs.keeper import was_measured
@@ -111,11 +111,10 @@ class Directory:
             if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute() or "\0" in name:
                 return f"{folder}: a file of the name {name!r} was left out"
             make_folders(path.parent)
-            with path.open("wb") as file:
+            with replacing(path) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            give_to_caller(path)
         checked = check(folder)
         if checked is None:
             return f"{folder} has no checksums"

@@ -21,8 +21,10 @@ from containernet_env.results import csv_file as results
 from containernet_env.results import place, whole_lines
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, as_markdown
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
+from containernet_env.results.ownership import make_folders
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Proof
+from containernet_env.results.whole_lines import open_to_append
 from containernet_env.runs.keeper import RowsNotWrittenError
 from tests.unit.commands import check_block
 from tests.unit.disk import file_limit
@@ -451,14 +453,14 @@ def test_a_name_that_is_no_text_costs_no_row(tmp_path: Path) -> None:
 def test_under_sudo_files_and_folders_belong_to_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Path] = []
 
-    def chown(path: Path, uid: int, gid: int) -> None:
+    def fchown(descriptor: int, uid: int, gid: int) -> None:
         assert (uid, gid) == (1234, 567)
-        given.append(path)
+        given.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
 
     monkeypatch.setenv("SUDO_UID", "1234")
     monkeypatch.setenv("SUDO_GID", "567")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("os.chown", chown)
+    monkeypatch.setattr("os.fchown", fchown)
     path = tmp_path / "a" / "b" / "out.csv"
     file = opened(path)
     assert sorted(given) == [tmp_path / "a", tmp_path / "a" / "b", path]
@@ -470,3 +472,29 @@ def test_under_sudo_files_and_folders_belong_to_the_caller(tmp_path: Path, monke
     RunDirectory(path, "r").add_event("run_began", "x")
     runs = tmp_path / "a" / "b" / "out.runs"
     assert sorted(given) == [runs, runs / "r", runs / "r" / "events.jsonl"]
+
+
+def test_a_file_that_comes_between_is_not_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what was made is: neither a link that another user has put there, nor what it leads to."""
+    monkeypatch.setenv("SUDO_UID", "1234")
+    monkeypatch.setenv("SUDO_GID", "567")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    given: list[int] = []
+    monkeypatch.setattr("os.fchown", lambda descriptor, uid, gid: given.append(os.fstat(descriptor).st_ino))
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").write_text("")
+    real = Path.mkdir
+
+    def mkdir(path: Path, *arguments: Any, **options: Any) -> None:
+        if path.name == "folder":
+            path.symlink_to(theirs)
+        else:
+            real(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(OSError):
+        make_folders(tmp_path / "folder")
+    (tmp_path / "out.csv").symlink_to(theirs / "file")
+    os.close(open_to_append(tmp_path / "out.csv", through_link=True))
+    assert given == []

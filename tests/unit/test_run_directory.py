@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -176,3 +178,31 @@ def test_of_a_long_log_the_end_is_kept(directory: RunDirectory) -> None:
     directory.write_log("etcd2", "x" * LOG_MAX_BYTES + "last words")
     kept = (directory.path / "logs" / "etcd2.log").read_bytes()
     assert len(kept) == LOG_MAX_BYTES and kept.endswith(b"last words")
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+@pytest.mark.parametrize("ending", ["", ".part"])
+def test_links_that_lie_where_files_are_to_be_are_not_followed(tmp_path: Path, link: str, ending: str) -> None:
+    """Another user may write to OUT's folder."""
+    theirs = tmp_path / "theirs"
+    theirs.write_text("theirs")
+    made = RunDirectory(tmp_path / "out.csv", "run-1")
+    acts: dict[str, Callable[[], None]] = {
+        "manifest.json": lambda: made.write_manifest(manifest()),
+        "inputs/topology.json": lambda: made.write_input("inputs/topology.json", "{}"),
+        "profiles/01-a/etcd1-cpu.pb.gz": lambda: made.write_profile("01-a", "etcd1-cpu.pb.gz", b"profile"),
+        "history/01-a.jsonl.gz": lambda: made.write_history("01-a.jsonl.gz", [b"history"]),
+        "logs/etcd1.log": lambda: made.write_log("etcd1", "log"),
+        "checksums.sha256": made.seal,
+    }
+    for name, act in acts.items():
+        place = made.path / f"{name}{ending}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(theirs) if link == "symbolic" else place.hardlink_to(theirs)
+        act()
+        assert (made.path / name).stat().st_nlink == 1 and not (made.path / name).is_symlink()
+        assert not os.path.lexists(made.path / f"{name}.part")
+    (made.path / "events.jsonl").symlink_to(theirs)
+    with pytest.raises(OSError, match="symbolic link"):
+        made.add_event("run_began", "x")
+    assert theirs.read_text() == "theirs"
