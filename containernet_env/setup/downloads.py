@@ -19,7 +19,6 @@ from containernet_env.stores.protocol import Download
 _FOLDER = "downloads"
 _SILENCE_S = 30.0
 _MOST_BYTES = 200 << 20
-_CHECKSUM_BYTES = 4096
 _PIECE_BYTES = 1 << 16
 
 
@@ -27,19 +26,19 @@ def find(download: Download) -> Path | None:
     """The file in the cache, where it is there."""
     for cached in cache.trusted():
         path = cached / _FOLDER / _name(download)
-        if path.is_file() and (download.sha256 is None or sources.hash_file(path) == download.sha256):
+        if path.is_file() and sources.hash_file(path) == download.sha256:
             return path
     return None
 
 
 def fetch(download: Download, stopping: clock.Event) -> Path:
-    """Fetch a file into the cache. What has no checksum of its own is compared with the one that lies beside it there.
+    """Fetch a file into the cache.
 
     Raises ``MissingRequirementError`` where it cannot be had or is another one, and ``Stopped`` once ``stopping`` is
     set; nothing is left of it then.
     """
-    if (found := find(download)) is not None:
-        return found
+    if (cached := find(download)) is not None:
+        return cached
     home = cache.make() / _FOLDER
     home.mkdir(mode=0o755, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=home)
@@ -47,7 +46,8 @@ def fetch(download: Download, stopping: clock.Event) -> Path:
     try:
         with os.fdopen(descriptor, "wb") as file:
             _receive(download.url, file, stopping)
-        _check(download, partial)
+        if (found := sources.hash_file(partial)) != download.sha256:
+            raise ValueError(f"its SHA-256 is {found[:16]}..., not {download.sha256[:16]}...")
         partial.chmod(0o644)
         return partial.rename(home / _name(download))
     except (OSError, ValueError) as error:
@@ -76,16 +76,3 @@ def _receive(url: str, file: IO[bytes], stopping: clock.Event) -> None:
             if received > _MOST_BYTES:
                 raise ValueError(f"it has more than {_MOST_BYTES} bytes")
             file.write(piece)
-
-
-def _check(download: Download, path: Path) -> None:
-    """Raises ``ValueError`` where the file is not the one that is wanted."""
-    if download.sha256 is not None:
-        wanted, found = download.sha256, sources.hash_file(path)
-    else:
-        with urllib.request.urlopen(f"{download.url}.sha1", timeout=_SILENCE_S) as answer:
-            wanted = answer.read(_CHECKSUM_BYTES).decode(errors="replace").split()[0].lower()
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha1").hexdigest()
-    if wanted != found:
-        raise ValueError(f"its checksum is {found[:16]}..., not {wanted[:16]}...")

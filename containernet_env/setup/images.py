@@ -85,7 +85,7 @@ def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Reci
             f"{error.filename} is missing: this clone or installation is not complete", sources.RESTORE
         ) from error
     programs_hash = module.source_hash(go_version) if module is not None else ""
-    fetched = [item for file in parts.files for item in (file.name, file.url, file.sha256 or "")]
+    fetched = [item for file in parts.files for item in (file.name, file.url, file.sha256)]
     base = base_image.source_hash(parts.packages)
     users = [parts.binary.sha256] if parts.binary is not None else []
     source = sources.combine(parts.name, base, programs_hash, *hashes, *fetched, *users)

@@ -67,14 +67,11 @@ class LoadTerms:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file that is fetched; ``name`` is what it is called in an image.
-
-    ``sha256`` in hex; ``None``: what lies beside it at ``url`` with ``.sha1`` after its name is compared.
-    """
+    """A file that is fetched; ``name`` is what it is called in an image, ``sha256`` in hex."""
 
     name: str
     url: str
-    sha256: str | None
+    sha256: str
 
 
 USER_PROGRAM = "user-program"

@@ -6,6 +6,7 @@ Command lines are in ``__snapshots__``: ``pytest tests/unit/test_store_plans.py 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from containernet_env.plan.identity import config_hash
 from containernet_env.runs.change import standing_key
 from containernet_env.setup import binaries
 from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
+from containernet_env.stores.zookeeper.jars import VERSIONS
 from containernet_env.stores.zookeeper.store import ZooKeeper
 from containernet_env.sweep import versions
 from tests.unit.store_files import OPTIONS, planned, topology
@@ -142,16 +144,15 @@ def test_flags_count_by_what_they_mean_and_modules_by_their_version(tmp_path: Pa
     assert KINDS["zetcd"].make(StoreChoice("zetcd")).version == f"etcd {ETCD}", "before its program is known"
 
 
-def test_files_of_zookeeper_are_pinned_where_the_documentation_names_the_version() -> None:
-    def files(version: str | None) -> dict[str, bool]:
-        image = ZooKeeper(replace(ZooKeeper().choice, version=version)).image
-        return {file.name: file.sha256 is not None for file in image.files}
-
-    assert all(files("3.9.4").values()) and files(None) == {}
-    assert [name for name, is_pinned in files("3.8.4").items() if not is_pinned] == [
-        "zookeeper.jar", "zookeeper-jute.jar",
-    ]  # fmt: skip
-    assert "libzookeeper-java" in ZooKeeper().image.packages
+def test_every_file_of_every_version_of_zookeeper_is_known_by_its_sha256() -> None:
+    seen: list[str] = []
+    for version in VERSIONS:
+        files = ZooKeeper(replace(ZooKeeper().choice, version=version)).image.files
+        assert {"zookeeper.jar", "zookeeper-jute.jar", "snappy-java.jar"} < {file.name for file in files}
+        assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in files)
+        seen += [file.sha256 for file in files if version in file.url]
+    assert len(set(seen)) == 2 * len(VERSIONS)
+    assert not ZooKeeper().image.files and "libzookeeper-java" in ZooKeeper().image.packages
 
 
 def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Path) -> None:

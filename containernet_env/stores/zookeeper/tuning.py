@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from containernet_env.stores.flags import Flag, milliseconds, one_of, whole
+from containernet_env.stores.zookeeper.jars import VERSIONS
 
 PACKAGED = "3.8.0"
 """The version of the package in Debian 12, which is what is measured unless a topology names another one."""
-# The oldest that logs through a library that is fetched with it.
-_OLDEST = (3, 8, 0)
-_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})", re.ASCII)
 TICK_MS, INIT_TICKS, SYNC_TICKS = 2000, 10, 5
 """Those of ZooKeeper's own conf/zoo_sample.cfg."""
 
 
 def _parse_version(value: object) -> str:
-    found = _VERSION.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError("is not a version")
-    if tuple(map(int, found.groups())) < _OLDEST:
-        raise ValueError("is too old")
-    return found[0]
+    if not isinstance(value, str) or (value != PACKAGED and value not in VERSIONS):
+        raise ValueError("is no version whose files are known by their SHA-256")
+    return value
 
 
-VERSION = Flag(f'a version of at least {".".join(map(str, _OLDEST))} such as "3.9.4"', _parse_version)
+VERSION = Flag(f"one of {', '.join((PACKAGED, *VERSIONS))}", _parse_version)
 
 _TICK = milliseconds(1, 60_000)
 FLAGS: Mapping[str, Flag] = {
