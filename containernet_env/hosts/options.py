@@ -13,6 +13,9 @@ from containernet_env.base.units import parse_cpus
 DEFAULT_CPU_PERIOD_US = 100_000
 # Linux kernel/sched/core.c: a quota below 1 ms is refused.
 MIN_CPU_QUOTA_US = 1_000
+NO_NEW_PRIVILEGES = ("no-new-privileges",)
+PIDS_LIMIT = 4096
+"""Processes and threads of a host: far more than stores have, and far fewer than a machine."""
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)b?", re.IGNORECASE)
 _MEMORY_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -91,7 +94,8 @@ class ContainerOptions:
     devices: Sequence[str] = ()
     cap_add: Sequence[str] = ()
     cap_drop: Sequence[str] = ()
-    security_opt: Sequence[str] = ()
+    security_opt: Sequence[str] = NO_NEW_PRIVILEGES
+    pids_limit: int = PIDS_LIMIT
     storage_opt: Mapping[str, str] | None = None
     sysctls: Mapping[str, str] = field(default_factory=dict)
     shm_size: int | str = "64mb"
@@ -176,6 +180,7 @@ class ContainerOptions:
             "cap_add": list(self.cap_add),
             "cap_drop": list(self.cap_drop),
             "security_opt": list(self.security_opt),
+            "pids_limit": self.pids_limit,
             "sysctls": {name: str(value) for name, value in self.sysctls.items()},
             "storage_opt": dict(self.storage_opt) if self.storage_opt else None,
             "shm_size": self.shm_size,

@@ -83,6 +83,9 @@ def test_bring_up_gives_what_was_asked_and_nothing_more(shared: Containernet, im
     assert state["HostConfig"]["CapAdd"] is None
     assert not state["HostConfig"]["Privileged"]
     assert not state["HostConfig"]["PublishAllPorts"]
+    assert state["HostConfig"]["PidsLimit"] == 4096
+    # Also for what is started beside the first process.
+    assert "NoNewPrivs:\t1" in host.run("cat /proc/self/status")[1]
     assert state["HostConfig"]["LogConfig"]["Type"] == "none"
     limits = host.limits()
     assert (limits.cpu_quota_us, limits.cpu_period_us) == (50_000, 100_000)

@@ -12,7 +12,9 @@ from containernet_env.hosts.options import ContainerOptions, CpuLimit, check_nam
 
 def test_nothing_is_given_unless_asked_for() -> None:
     log = {"type": "none", "config": {}}
-    assert ContainerOptions().host_config() == {"network_mode": "none", "shm_size": "64mb", "log_config": log}
+    bounds = {"security_opt": ["no-new-privileges"], "pids_limit": 4096}
+    assert ContainerOptions().host_config() == {"network_mode": "none", "shm_size": "64mb", "log_config": log, **bounds}
+    assert not ContainerOptions(security_opt=[], pids_limit=0).host_config().keys() & bounds.keys()
     assert ContainerOptions().command() == ["sh"]
     log = ContainerOptions(logs=True).host_config()["log_config"]
     assert log["type"] == "json-file" and "max-size" in log["config"]

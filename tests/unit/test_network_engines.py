@@ -217,6 +217,7 @@ def bring_up(net: Any) -> None:
 def test_the_engine_is_asked_for_no_more_than_a_host_needs(net: Any) -> None:
     host, asked, created = add_host(net), FakeDocker.api.host_config, FakeDocker.api.created
     assert (asked["network_mode"], asked["publish_all_ports"], asked["cap_drop"]) == ("none", False, ["ALL"])
+    assert (asked["security_opt"], asked["pids_limit"]) == (["no-new-privileges"], 4096)
     assert not {"cap_add", "cgroup_parent"} & set(asked)
     assert asked["log_config"]["config"]["max-size"]
     assert asked["mem_limit"] == 512 << 20

@@ -18,7 +18,7 @@ from containernet_env.hosts import engine
 from containernet_env.hosts.container import Container
 from containernet_env.hosts.engine import ExitState
 from containernet_env.hosts.limits import Limits
-from containernet_env.hosts.options import ContainerOptions, log_config
+from containernet_env.hosts.options import NO_NEW_PRIVILEGES, PIDS_LIMIT, ContainerOptions, log_config
 from containernet_env.hosts.processes import SENTINEL
 from containernet_env.plan.plan import HostPlan
 
@@ -41,9 +41,10 @@ class EngineClient:
         return getattr(self._api, name)
 
     def create_host_config(self, **asked: Any) -> Any:
-        """Without capabilities and with bounded logs."""
+        """Without capabilities or a way to new ones, with bounded logs and processes."""
         wanted = {key: value for key, value in asked.items() if key not in ("cap_add", "cgroup_parent")}
-        return self._api.create_host_config(**wanted, cap_drop=["ALL"], log_config=log_config(True))
+        wanted |= {"cap_drop": ["ALL"], "security_opt": [*NO_NEW_PRIVILEGES], "pids_limit": PIDS_LIMIT}
+        return self._api.create_host_config(**wanted, log_config=log_config(True))
 
     def create_container(self, **asked: Any) -> Any:
         """With our labels, by which `clean` finds it."""
