@@ -171,6 +171,14 @@ class _Api(docker.APIClient):  # type: ignore[misc]
         self._silent = False
         return answer
 
+    def create_container(self, *args: Any, **options: Any) -> Any:
+        """See the SDK, without the proxies of the user's ~/.docker/config.json, as ``build``."""
+        return super().create_container(*args, **{"use_config_proxy": False, **options})
+
+    def build(self, *args: Any, **options: Any) -> Any:
+        """See the SDK; ``use_config_proxy`` has to be given where those proxies are wanted."""
+        return super().build(*args, **{"use_config_proxy": False, **options})
+
 
 class _Client(docker.DockerClient):  # type: ignore[misc]
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -125,7 +125,7 @@ class ContainerProcesses:
             "PATH": _DEFAULT_PATH,
             "HOME": self._user.home,
             "HOSTNAME": config.get("Hostname") or name,
-            "TERM": os.environ.get("TERM", "dumb"),
+            "TERM": "xterm",  # as in containers with a terminal; the driver's own would be the caller's
         }
         for entry in config.get("Env") or ():
             key, _, value = entry.partition("=")

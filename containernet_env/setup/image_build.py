@@ -71,10 +71,11 @@ def build(
 ) -> None:
     """Build ``tag`` from ``build_context`` (closed here) on ``base``; the tag appears when all is done.
 
-    ``network`` is the one that RUN lines see. Raises ``BuildError`` with the builder's last
+    ``network`` is the one that RUN lines see; where there is one, they have the proxies of the environment, which the
+    image does not keep. Raises ``BuildError`` with the builder's last
     lines, ``Stopped`` once ``stopping`` is set (the engine ends a build whose caller is gone).
     """
-    proxies = {key: os.environ[key] for key in _PROXIES if key in os.environ}
+    proxies = {key: os.environ[key] for key in _PROXIES if key in os.environ and network != "none"}
     lines: list[str] = []
     with build_context:
         events = client.api.build(

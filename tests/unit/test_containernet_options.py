@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from containernet_env.base.errors import UsageError
+from containernet_env.hosts import engine, processes
 from containernet_env.hosts.options import ContainerOptions, CpuLimit, check_name, cpu_limit, hostname, memory_bytes
 
 
@@ -94,3 +100,34 @@ def test_names() -> None:
             check_name(name)
     check_name("a-host-with-a-name-that-is-much-longer-than-any-interface-name-could-ever-be")
     assert len(hostname("x" * 100)) == 63
+
+
+class Sent(Exception):
+    """A request to the engine that is not carried out."""
+
+
+def test_nothing_of_the_callers_environment_reaches_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a proxy in the user's Docker configuration members sent their messages to it: no cluster came up."""
+    proxy = "http://proxy.example:3128"
+    (tmp_path / "config.json").write_text(json.dumps({"proxies": {"default": {"httpProxy": proxy}}}))
+    for name, value in {"DOCKER_CONFIG": str(tmp_path), "http_proxy": proxy, "TERM": "callers"}.items():
+        monkeypatch.setenv(name, value)
+
+    def send(self: Any, request: Any, **options: Any) -> Any:
+        raise Sent(f"{request.url} {request.body!r}")
+
+    monkeypatch.setattr(engine._Api, "send", send)
+    api = engine._Api(base_url="tcp://127.0.0.1:1", version="1.41")
+    for ask in (
+        lambda: api.create_container(image="i", environment={"MINE": "1"}, host_config=api.create_host_config()),
+        lambda: api.build(fileobj=io.BytesIO(b""), custom_context=True, buildargs={"MINE": "1"}),
+    ):
+        with pytest.raises(Sent) as sent:
+            ask()
+        assert "MINE" in str(sent.value)
+        assert "proxy" not in str(sent.value)
+    monkeypatch.setattr(processes, "cgroups_of", lambda pid: SimpleNamespace(procs_files=list))
+    inside = processes.ContainerProcesses(os.getpid(), {"Env": ["MINE=1"]}, "d1").argv(["env"])
+    given = dict(word[len("--env=") :].split("=", 1) for word in inside if word.startswith("--env="))
+    assert given.keys() == {"PATH", "HOME", "HOSTNAME", "TERM", "MINE"}
+    assert given["TERM"] == "xterm"

@@ -223,6 +223,7 @@ def test_the_engine_is_asked_for_no_more_than_a_host_needs(net: Any) -> None:
     assert asked["mem_limit"] == 512 << 20
     assert (created["name"], created["labels"]) == ("cnenv-abc123.etcd1", engine.labels("abc123", "etcd1"))
     assert created["command"] == ["wait-at-gate", "--name=x"]
+    assert created["use_config_proxy"] is False
     # Given to the engine when the host is there; its own way of changing them fails silently on cgroup v2.
     assert (host.params["cpu_quota"], host.params["cpu_period"]) == (100_000, 100_000)
     assert host.params["memswap_limit"] == 512 << 20

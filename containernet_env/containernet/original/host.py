@@ -47,8 +47,8 @@ class EngineClient:
         return self._api.create_host_config(**wanted, log_config=log_config(True))
 
     def create_container(self, **asked: Any) -> Any:
-        """With our labels, by which `clean` finds it."""
-        return self._api.create_container(**{**asked, "labels": self._labels})
+        """With our labels, by which `clean` finds it, and without the proxies of the user's ~/.docker/config.json."""
+        return self._api.create_container(**{**asked, "labels": self._labels, "use_config_proxy": False})
 
 
 class OriginalHost(ContainernetDocker):  # type: ignore[misc]
