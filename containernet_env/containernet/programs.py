@@ -10,7 +10,7 @@ from typing import Any
 from mininet.node import Host
 
 from containernet_env.base.errors import RunError
-from containernet_env.hosts.processes import SENTINEL, ContainerProcesses, Shell
+from containernet_env.hosts.processes import SENTINEL, ContainerProcesses, Shell, shell_argv
 
 CANNOT_RUN = 126
 """The status of a command that could not be started, as in sh."""
@@ -163,7 +163,7 @@ class ContainerPrograms(Host):  # type: ignore[misc]
         argv = words.split() if isinstance(words, str) and not shell else [words] if isinstance(words, str) else words
         argv = list(map(str, argv))
         if shell:
-            argv = ["sh", "-c", " ".join(argv)]
+            argv = shell_argv(" ".join(argv))
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         process = self.processes.popen(argv, **options)

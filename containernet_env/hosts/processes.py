@@ -40,28 +40,42 @@ SENTINEL = "\x7f"
 # the top of the loop. `command` keeps sh alive after a syntax error. Ctrl-C reaches sh and the program it waits for:
 # the trap then leaves whatever loops and lists the command line consists of, as an interactive shell would. (break
 # does not cross a function, which is why the loop is one; in busybox it leaves loops only, also those of callers,
-# which is why none calls it.) Programs do not inherit the trap. An interrupt between commands is answered too, since
-# it may have lost one that was being read. The counter ends the shell when nobody holds descriptor 3.
+# which is why none calls it; a `read` of bash goes on, and so meets the end of /dev/null.) Programs do not inherit
+# the trap. An interrupt between commands is answered too, since
+# it may have lost one that was being read. The counter ends the shell when nobody holds descriptor 3. Where it is bash
+# it is interactive, as Mininet's: it reports no ended jobs, and an error of an expansion does not end it.
 _LOOP = r"""
+if [ -n "$BASH_VERSION" ]; then
+  set +m
+  unset HISTFILE
+  eval 'exit() { builtin exit "$@" 2>/dev/null; }'
+fi
+exec 5<&0
 _cn_answer() { printf '%d\n' "$1" >&4; printf '\177'; }
 _cn_status() { return "$_cn_s"; }
 _cn_loop() {
   while :; do
-    if [ $_cn_int = 1 ]; then _cn_s=130 _cn_int=0; fi
+    if [ $_cn_int = 1 ]; then _cn_s=130 _cn_int=0; exec <&5; fi
     _cn_answer $_cn_s
     _cn_busy=0 _cn_n=0
     until IFS= read -r _cn_c <&3; do _cn_n=$((_cn_n + 1)); [ $_cn_n -lt 16 ] || exit 0; done
     _cn_busy=1
     _cn_status
-    command eval "$_cn_c" 3<&- 4>&-
+    command eval "$_cn_c" 3<&- 4>&- 5<&-
     _cn_s=$?
   done
 }
 _cn_s=0 _cn_int=0 _cn_busy=1
-trap 'if [ $_cn_busy = 1 ]; then _cn_int=1; break 99; else _cn_n=0; _cn_answer 130; fi' INT
+trap 'if [ $_cn_busy = 1 ]; then _cn_int=1; exec </dev/null; break 99; else _cn_n=0; _cn_answer 130; fi' INT
 _cn_main() { _cn_loop; _cn_main; }
 _cn_main
 """
+
+
+def shell_argv(script: str, options: str = "") -> list[str]:
+    """What runs a script in a container: its bash with those ``options``, as in Mininet, or sh where it has none."""
+    choose = f'command -v bash >/dev/null 2>&1 && exec bash {options} -c "$1" bash; exec sh -c "$1" sh'
+    return ["sh", "-c", choose, "sh", script]
 
 
 def one_line(command: str) -> str:
@@ -185,7 +199,7 @@ def account_text(root: Path, host: str, path: str) -> str:
 
 
 class Shell:
-    """One sh inside a container, on a terminal of its own, that takes a command at a time.
+    """One bash, or sh where there is none, inside a container, on a terminal of its own: a command at a time.
 
     ``terminal`` is our end of its terminal: what commands print is read there (ended by ``SENTINEL``), what is
     written goes to the running command. Raises ``RunError`` where the container has no sh.
@@ -198,8 +212,9 @@ class Shell:
         self._statuses, statuses = os.pipe()
         _no_echo(theirs)
         try:
+            argv = shell_argv(_LOOP, "--norc --noprofile -i")
             self.process = subprocess.Popen(
-                processes.argv(["sh", "-c", _LOOP, "sh"], tty=True, descriptors={3: commands, 4: statuses}),
+                processes.argv(argv, tty=True, descriptors={3: commands, 4: statuses}),
                 env={},
                 stdin=theirs,
                 stdout=theirs,

@@ -108,6 +108,7 @@ def test_the_shell_and_what_it_gives_back(shared: Containernet, image: str) -> N
     assert host.run("echo $GREETING; false") == (1, "hello there\n")
     assert host.run("hostname") == (0, "shell\n")
     assert host.cmd("echo one;", "echo two") == "one\r\ntwo\r\n"
+    assert host.run("for i in {1..3}; do echo -n $i; done") == (0, "123")
     assert host.run("exit 9") == (9, "")
     assert host.run("echo a new one") == (0, "a new one\n")
     host.cmd("sleep 60 &")
@@ -142,8 +143,8 @@ def test_programs_beside_the_shell(shared: Containernet, image: str) -> None:
     assert process.wait(HANG_S) == 128 + signal.SIGTERM
     with host.popen("cat", stdin=subprocess.PIPE, text=True) as cat:
         assert cat.communicate("through\n", timeout=HANG_S)[0] == "through\n"
-    shell = host.popen("echo $X; pwd", shell=True, env={"X": "5"}, cwd="/tmp", text=True)
-    assert shell.communicate(timeout=HANG_S)[0] == "5\n/tmp\n"
+    shell = host.popen("echo $X {1..3}; pwd", shell=True, env={"X": "5"}, cwd="/tmp", text=True)
+    assert shell.communicate(timeout=HANG_S)[0] == "5 1 2 3\n/tmp\n"
 
 
 def test_commands_count_against_the_limits_and_get_no_more_capabilities(shared: Containernet, image: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import signal
@@ -29,7 +30,8 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 commands, statuses = (fcntl.fcntl(int(number), fcntl.F_DUPFD_CLOEXEC, 64) for number in sys.argv[1:3])
 os.dup2(commands, 3)
 os.dup2(statuses, 4)
-os.execvp(sys.argv[3], sys.argv[3:])
+os.environ["PATH"] = sys.argv[3]
+os.execvp(sys.argv[4], sys.argv[4:])
 """
 
 AGAIN_S = 0.1
@@ -37,25 +39,30 @@ AGAIN_S = 0.1
 
 
 class LocalProcesses:
-    """Runs the shell on this machine; ``program`` takes the place of sh."""
+    """Runs the shell on this machine, with the programs of ``folder`` alone."""
 
-    def __init__(self, program: str) -> None:
-        self.program = program
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def argv(self, argv: Sequence[str], *, tty: bool, descriptors: Mapping[int, int]) -> list[str]:
         assert tty
-        numbers = [str(descriptors[3]), str(descriptors[4])]
-        applet = ["sh"] if self.program == "busybox" else []
-        program = shutil.which(self.program) or self.program
-        return [sys.executable, "-c", _STARTER, *numbers, program, *applet, *argv[1:]]
+        return [sys.executable, "-c", _STARTER, str(descriptors[3]), str(descriptors[4]), str(self.folder), *argv]
+
+
+def programs_of(folder: Path, shell: str) -> LocalProcesses:
+    """An image whose sh is dash, with or without bash besides, or busybox."""
+    wanted = {"sleep": "sleep", "cat": "cat", "sh": "dash", **({"sh": shell} if shell == "busybox" else {shell: shell})}
+    for name, program in wanted.items():
+        if (found := shutil.which(program)) is None:
+            pytest.skip(f"{program} is not on this machine")
+        (folder / name).symlink_to(found)
+    return LocalProcesses(folder)
 
 
 @pytest.fixture(params=["dash", "bash", "busybox"])
-def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
-    if shutil.which(request.param) is None:
-        pytest.skip(f"{request.param} is not on this machine")
-    processes: Any = LocalProcesses(request.param)
-    started = Shell(processes, "local")
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
+    processes: Any = programs_of(tmp_path, request.param)
+    started = Shell(processes, request.param)
     yield started
     started.close()
 
@@ -102,6 +109,30 @@ def test_output_status_and_state_from_command_to_command(shell: Shell) -> None:
     assert run(shell, "echo alive") == (0, "alive\n")
 
 
+BASH = (
+    ("for i in {1..3}; do echo -n $i; done", (0, "123")),
+    ("[[ $RANDOM =~ ^[0-9]+$ ]] && a=(x y) && echo ${a[1]} <<<here", (0, "y\n")),
+    ("alias hi='echo hi'", (0, "")),
+    ("hi", (0, "hi\n")),
+    ("sleep 60 & echo begun >&2", (0, "[1] N\nbegun\n")),
+    ("jobs", (0, "[1]+  Running                 sleep 60 &\n")),
+    ("kill %1", (0, "")),
+    ("wait %1", (143, "")),
+    # What ends in the background is not reported in a later command's output.
+    ("sleep 60 & kill -9 %1", (0, "[1] N\n")),
+    ("wait; sleep 0.01; echo after", (0, "after\n")),
+    ("echo ${unset:?no value}", (1, "bash: unset: no value\n")),
+)
+
+
+@pytest.mark.parametrize("shell", ["bash"], indirect=True)
+def test_it_is_bash_with_jobs_where_there_is_one(shell: Shell) -> None:
+    """Brace expansion printed {1..3}, $RANDOM was empty, and `kill %1` ended nothing: it was the image's sh."""
+    for command, (status, said) in BASH:
+        found, printed = run(shell, command)
+        assert (found, re.sub(r"^\[1\] \d+$", "[1] N", printed, flags=re.M)) == (status, said), command
+
+
 def test_what_is_typed_goes_to_the_running_command(shell: Shell) -> None:
     said = until_ready(shell, "read line; echo got $line")
     os.write(shell.terminal, b"hello\n")
@@ -115,6 +146,8 @@ def test_what_is_typed_goes_to_the_running_command(shell: Shell) -> None:
         "sleep 60; echo not reached",
         "for x in 1 2 3; do while :; do sleep 60; done; done; echo not reached",
         "{ sleep 60; echo not reached; } && echo not reached",
+        "sleep 60\necho not reached",
+        "read line; echo not reached",
     ],
 )
 def test_an_interrupt_leaves_lists_and_loops_too(shell: Shell, command: str) -> None:
@@ -132,7 +165,7 @@ def test_an_interrupt_leaves_lists_and_loops_too(shell: Shell, command: str) -> 
     finished.set()
     thread.join()
     assert status == 130
-    if not shell.process.args[5].endswith("busybox"):
+    if shell._name != "busybox":
         assert "not reached" not in said
     assert run(shell, "echo alive; (exit 5)") == (5, "alive\n")
     assert run(shell, "echo $?") == (0, "5\n")
@@ -157,7 +190,7 @@ class LocalPrograms(ContainerPrograms):
 
     @property
     def processes(self) -> Any:
-        return LocalProcesses("sh")
+        return LocalProcesses(Path("/bin"))
 
 
 def test_monitor_returns_when_its_time_is_over_though_nothing_was_printed() -> None:
@@ -202,7 +235,7 @@ def test_its_end_reads_as_the_end_of_the_command(shell: Shell) -> None:
 
 
 def test_no_shell_is_an_error_that_says_why() -> None:
-    processes: Any = LocalProcesses("/nonexistent/sh")
+    processes: Any = LocalProcesses(Path("/nonexistent"))
     with pytest.raises(RunError, match="no shell could be started"):
         Shell(processes, "local")
 
