@@ -1,6 +1,6 @@
 """All that knows Mininet: Containernet's two classes on stock Mininet, their shell, and the original Containernet.
 
-``from containernet_env.containernet import Containernet, Docker`` is what scripts write (docs/containernet.md).
+``from containernet_env.containernet import CLI, Containernet, Docker`` is what scripts write (docs/containernet.md).
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from containernet_env.containernet.command_line import CommandLine as CLI
     from containernet_env.containernet.docker import Docker
     from containernet_env.containernet.network import Containernet
 
-__all__ = ["Containernet", "Docker"]
+__all__ = ["CLI", "Containernet", "Docker"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +21,10 @@ def __getattr__(name: str) -> Any:
         from containernet_env.containernet.network import Containernet
 
         return Containernet
+    if name == "CLI":
+        from containernet_env.containernet.command_line import CommandLine
+
+        return CommandLine
     if name == "Docker":
         from containernet_env.containernet.docker import Docker
 

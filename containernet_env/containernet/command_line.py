@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from cmd import Cmd
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,24 @@ class OneLine(CommandLine):
             raise problem
         super().fail(problem)
         self.status = 1
+
+
+def guard_stock_command_line(network: type) -> None:
+    """Have Mininet's own ``CLI`` go on, too, after a command that fails on such a network.
+
+    Scripts make one, and the network would end with them: Mininet catches Ctrl-C alone. ``SystemExit`` is the user's.
+    """
+
+    def onecmd(self: CLI, line: str) -> Any:
+        try:
+            return Cmd.onecmd(self, line)
+        except Exception as problem:
+            if not isinstance(self.mn, network):
+                raise
+            error(f"*** {_describe(problem)}\n")
+            return False
+
+    CLI.onecmd = onecmd
 
 
 def _describe(problem: BaseException) -> str:

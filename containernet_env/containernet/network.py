@@ -15,17 +15,19 @@ from typing import Any
 
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import Intf, Link, OVSLink, TCIntf, TCLink, TCULink
-from mininet.log import error, info, output
+from mininet.log import error, info
 from mininet.net import Mininet
 from mininet.node import Controller, Host, NullController, Switch
 
 from containernet_env.base import clock, system_path
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.base.side_by_side import side_by_side
+from containernet_env.containernet.command_line import CommandLine, guard_stock_command_line
 from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
 from containernet_env.containernet.keywords import link_spec, split
 from containernet_env.containernet.links import NetworkLink, wrap
 from containernet_env.containernet.live_links import LiveLinks
+from containernet_env.containernet.measurements import Measurements
 from containernet_env.containernet.reconnect import reconnect
 from containernet_env.containernet.switches import NetworkSwitch, StandInController, check_keywords
 from containernet_env.containernet.tear_down import CONTAINERS, attempt, tear_down_error
@@ -43,7 +45,7 @@ _LINK_CLASSES = (None, Link, TCLink, TCULink, OVSLink)
 _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 
 
-class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
+class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
     """The network. Also a context manager that stops it.
 
     ``links`` chooses what carries delay and bandwidth (see ``network.select.choose``), ``switches`` what joins links by
@@ -307,32 +309,11 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         super().start()
         self._started = True
 
-    def ping(self, hosts: Any = None, timeout: Any = None, manualdestip: str | None = None) -> float:
-        """Ping between all given hosts, or from each to one address; the share of lost packets in percent.
-
-        A host whose container has ended counts as one that answers nothing.
-        """
-        sent = lost = 0
-        for node in hosts or self.hosts:
-            output(f"{node.name} -> ")
-            others = [other for other in hosts or self.hosts if other is not node and other.intfs]
-            targets = [(manualdestip, manualdestip)] if manualdestip else [(other.name, other.IP()) for other in others]
-            for name, address in targets:
-                answered = _ping_once(node, address, timeout)
-                sent, lost = sent + 1, lost + (not answered)
-                output(f"{name if answered else 'X'} ")
-            output("\n")
-        if not sent:
-            output("*** Warning: No packets sent\n")
-            return 0.0
-        ratio = 100.0 * lost / sent
-        output(f"*** Results: {ratio:.0f}% dropped ({sent - lost}/{sent} received)\n")
-        return ratio
-
-    def pingAll(self, timeout: Any = None) -> float:
-        """See Mininet."""
-        output("*** Ping: testing ping reachability\n")
-        return self.ping(timeout=timeout)
+    def interact(self) -> None:
+        """See Mininet; the command line is the one that has the commands of docs/containernet.md."""
+        self.start()
+        CommandLine(self)
+        self.stop()
 
     def on_event(self, handler: EventHandler) -> None:
         """Have ``handler`` called, from another thread, when a port went down or the link emulator died."""
@@ -440,10 +421,4 @@ def _configure(host: Any, addresses: bool) -> None:
     host.config(**{**host.params, **left_out})
 
 
-def _ping_once(node: Any, address: str, timeout: Any) -> bool:
-    words = ["ping", "-c1", *(["-W", str(timeout)] if timeout else []), address]
-    try:
-        _, received = Mininet._parsePing(node.cmd(*words))
-    except RunError:
-        return False
-    return bool(received)
+guard_stock_command_line(Containernet)

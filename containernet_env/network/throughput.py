@@ -30,8 +30,8 @@ class Throughput:
         return self.received_bytes * 8 / self.seconds
 
 
-def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float) -> Throughput:
-    """Send from the namespace of one process to ``address`` in that of another, as much as fits.
+def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float, port: int = 0) -> Throughput:
+    """Send from the namespace of one process to ``address`` in that of another, as much as fits; port 0 is any.
 
     The time counts from the first arrival on. The sockets belong to this process: the hosts' limits do not hold for
     them, while links, addresses and congestion control are the hosts'. Raises ``RunError`` where no connection comes
@@ -40,7 +40,8 @@ def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float) ->
     listener, sender = netns.socket_in(receiver_pid), netns.socket_in(sender_pid)
     with listener, sender:
         try:
-            listener.bind((address, 0))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address, port))
             listener.listen(1)
             for end in (listener, sender):
                 end.settimeout(_CONNECT_DEADLINE_S)

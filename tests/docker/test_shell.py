@@ -193,12 +193,14 @@ def commands_that_end_nothing(session: Session) -> None:
 
 SCRIPT = Path(__file__).with_name("containernet_script.py")
 COMMANDS = (
-    "nodes", "net", "dump", "links", "pingall", "d1 ping -c 5 -i 0.3 d2", "link d1 s1 down", "pingall 1",
-    "link d1 s1 up", "pingall", "link d1 s2 up", "s1 echo from the switch", "d1 exit 3", "d1 echo a new shell",
+    "nodes", "net", "dump", "links", "pingall", "pingallfull", "iperf d1 d2", "iperfudp 1M d1 d2",
+    "d1 ping -c 5 -i 0.3 d2", "link d1 s1 down", "pingall 1", "link d1 s1 up",
+    "pingall", "link d1 s2 up", "s1 echo from the switch", "d1 exit 3", "d1 echo a new shell",
     "c0 echo from the controller", "nosuch", "exit",
 )  # fmt: skip
 SAID = (
-    "c0 d1 d2 s1 s2", "<Docker d1: ", "10.0.0.251 pid=", "there is no link between d1 and s2", "from the switch",
+    "c0 d1 d2 s1 s2", "<Docker d1: ", " d1->d2: 1/1, rtt ", "*** iperf by UDP is not offered",
+    "10.0.0.251 pid=", "there is no link between d1 and s2", "from the switch",
     "a new shell", "from the controller", "Unknown command: nosuch",
 )  # fmt: skip
 
@@ -216,6 +218,7 @@ def test_a_script_runs_and_leaves_nothing(image: str) -> None:
     assert done.returncode == 0 and all(words in said for words in SAID), said
     assert re.search(r"\bd1 [0-9a-f]{6}e\d+:[0-9a-f]{6}e\d+$", said, re.MULTILINE), said
     assert said.count("(OK OK)") == 3
+    assert re.search(r"^\*\*\* Results: \['[\d.]+ [KM]bits/sec', ", said, re.MULTILINE), said
     assert said.count("0% dropped (2/2 received)") == 3
     assert said.count("100% dropped (0/2 received)") == 1
     # Each way crosses the slow link once: 100 ms and 0.784 ms of sending 98 bytes at 1 Mbit/s, and never sooner.

@@ -70,6 +70,21 @@ def test_iperf_finds_the_links_bandwidth_and_fails_where_it_is_down(
         run_command(net, "iperf h1 h2 1")
 
 
+def test_mininets_own_measurements_take_nothing_of_a_host(net: Containernet) -> None:
+    """Each host's shell, from which Mininet would ping, is busy; iperf need not be installed."""
+    for host in net.hosts:
+        host.sendCmd("sleep 600")
+    assert net.pingAll() == 0
+    assert [numbers[:2] for _, _, numbers in net.pingAllFull()] == [(1, 1), (1, 1)]
+    sent, received = net.iperf(None, "TCP", None, None, 0.2)
+    assert sent == received and sent.endswith("bits/sec")
+    net.link_down("h1", "s1")
+    assert net.pingPair() == net.pingAll("0.2") == 100
+    for host in net.hosts:
+        host.sendInt()
+        host.waitOutput()
+
+
 def test_a_recording_holds_every_frame_whole_and_in_time(
     net: Containernet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,18 +13,22 @@ from unittest import mock
 import pytest
 from mininet.cli import CLI
 from mininet.log import lg
+from mininet.net import Mininet
 from mininet.node import Host
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.cli import shell
-from containernet_env.containernet import command_line, live_links, tools
+from containernet_env.containernet import command_line, live_links, measurements, tools
 from containernet_env.containernet.changes import change
 from containernet_env.containernet.command_line import CommandLine, run_command
+from containernet_env.containernet.measurements import Measurements
+from containernet_env.containernet.network import Containernet
 from containernet_env.containernet.testbed_network import LiveChanges
+from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.network import throughput
+from containernet_env.network import echo, throughput
 from containernet_env.network.throughput import Throughput
 
 MS, MBIT = 10**6, 10**6
@@ -101,6 +105,120 @@ def test_no_command_ends_the_session(net: FakeNet, said: io.StringIO, monkeypatc
     assert "*** LookupError: nobody foresaw pingAll" in complaints
     assert "*** 'nobody' is no host; hosts: etcd1, etcd2" in complaints
     assert lines[-1] == "etcd1: 7 frames in x.pcap"  # recordings end with the shell
+
+
+def test_a_failed_command_ends_no_session_of_mininets_own_command_line(
+    net: FakeNet, said: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`iperf h1 h2` ended the script, and the network with it ("Could not find telnet")."""
+    monkeypatch.setattr(CLI, "onecmd", CLI.onecmd)  # as it was before, afterwards
+    monkeypatch.setattr(CLI, "run", lambda self: None)
+    monkeypatch.setattr(CLI, "initReadline", classmethod(lambda cls: None))
+    with open("/dev/null") as null:
+        stock = CLI(net, stdin=null)
+        command_line.guard_stock_command_line(FakeNet)
+        assert not stock.onecmd("iperf etcd1 etcd2") and stock.onecmd("exit")
+        assert "*** LookupError: nobody foresaw iperf" in said.getvalue()
+        with pytest.raises(SystemExit):
+            stock.onecmd("px import sys; sys.exit(3)")
+        stock.mn = SimpleNamespace()  # a network of Mininet's own
+        with pytest.raises(AttributeError):
+            stock.onecmd("pingpair")
+
+
+# --- Mininet's measurements, from outside -----------------------------------------------------------------------------
+
+
+class Measured(Measurements, Mininet):  # type: ignore[misc]
+    """Three hosts, of which the last has ended."""
+
+    def __init__(self) -> None:
+        self.hosts = [FakeHost(f"h{n}", n, f"10.0.0.{n}") for n in (1, 2, 3)]
+        self.hosts[2].alive = False
+
+    def _node(self, node: Any) -> Any:
+        return node
+
+
+def test_pings_are_sent_from_outside_and_counted(said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ping in another language, or an image without ping or shell, was "100% dropped" on a working network."""
+    echo = mock.Mock(side_effect=[1_234_567, None, 2_000_000, None, 1_000_000, ProcessGoneError("gone")])
+    monkeypatch.setattr(measurements.echo, "round_trip_ns", echo)
+    net = Measured()
+    assert round(net.pingAll("2")) == 67
+    assert [call.args for call in echo.call_args_list] == [
+        *((1, "10.0.0.2", 2.0), (1, "10.0.0.3", 2.0), (2, "10.0.0.1", 2.0), (2, "10.0.0.3", 2.0))
+    ]
+    assert said.getvalue().splitlines() == [
+        *("*** Ping: testing ping reachability", "h1 -> h2 X ", "h2 -> h1 X ", "h3 -> X X "),
+        "*** Results: 67% dropped (2/6 received)",
+    ]
+    figures = [numbers for _, _, numbers in net.pingPairFull()]
+    assert figures == [(1, 1, 1.0, 1.0, 1.0, 0.0), (1, 0, 0, 0, 0, 0)]
+    assert said.getvalue().endswith(
+        " h1->h2: 1/1, rtt min/avg/max/mdev 1.000/1.000/1.000/0.000 ms\n"
+        " h2->h1: 1/0, rtt min/avg/max/mdev 0.000/0.000/0.000/0.000 ms\n"
+    )
+
+
+def test_a_host_that_cannot_ping_is_an_error_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Measured()
+    monkeypatch.setattr(measurements.echo, "round_trip_ns", mock.Mock(side_effect=RunError("cannot enter")))
+    with pytest.raises(RunError, match="cannot enter"):
+        net.pingAll()
+    monkeypatch.setattr(net.hosts[1], "_address", None)
+    with pytest.raises(UsageError, match="h2 has no IPv4 address"):
+        net.pingAll()
+    for timeout in ("soon", -1, [1]):
+        with pytest.raises(UsageError, match="timeout"):
+            net.pingAll(timeout)
+
+
+def test_iperf_is_measured_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hung for UDP without iperf in the image, and for TCP with Debian 12's iperf."""
+    net = Measured()
+    measure = mock.Mock(return_value=Throughput(59_312_500, 5.0, "cubic"))
+    monkeypatch.setattr(throughput, "measure", measure)
+    assert net.iperf() == ["94.9 Mbits/sec"] * 2
+    assert net.iperf(net.hosts[:2], "TCP", None, "K", 2, 7) == ["11584 KBytes/sec"] * 2
+    assert [call.args for call in measure.call_args_list] == [(1, 3, "10.0.0.3", 5, 5001), (1, 2, "10.0.0.2", 2, 7)]
+    refused: tuple[Any, ...] = (
+        partial(net.iperf, l4Type="UDP"),
+        partial(net.iperf, l4Type="SCTP"),
+        partial(net.iperf, fmt="x"),
+        partial(net.iperf, net.hosts),
+        partial(net.runCpuLimitTest, 0.5),
+    )
+    for call in refused:
+        with pytest.raises(UsageError):
+            call()
+    rates = [measurements.format_rate(rate) for rate in (7, 9_996, 1.5e6, 99.96e6, 9.45e9)]
+    assert rates == ["7.00 bits/sec", "10.0 Kbits/sec", "1.50 Mbits/sec", "100 Mbits/sec", "9.45 Gbits/sec"]
+
+
+def test_every_measurement_of_mininets_that_reads_programs_in_hosts_is_our_own() -> None:
+    reads = ("ping", "pingFull", "iperf", "runCpuLimitTest")
+    assert all(getattr(Containernet, name) is getattr(Measurements, name) for name in reads)
+    own = [name for name, call in vars(Mininet).items() if callable(call) and {"cmd", "sendCmd"} & _names_in(call)]
+    assert sorted(own) == sorted(reads)
+
+
+def _names_in(call: Any) -> set[str]:
+    return set(call.__code__.co_names) if hasattr(call, "__code__") else set()
+
+
+def test_an_echo_is_answered_by_its_own_reply() -> None:
+    request = echo._request()
+    assert echo.checksum(request) == 0
+    header = b"\x46" + bytes(23)  # with an option
+
+    def packet(kind: int, message: bytes) -> bytes:
+        return header + bytes([kind]) + message[1:]
+
+    assert echo._answers(packet(0, request), request)
+    assert not echo._answers(packet(8, request), request)  # the request itself, on loopback
+    assert not echo._answers(packet(0, echo._request()), request)
+    assert not echo._answers(header, request)
 
 
 @pytest.mark.parametrize("line", ["pingall", "pingpair", "dump_nothing", "delay etcd1 s1 1ms", "links"])

@@ -23,6 +23,7 @@ from containernet_env.base import clock, system_path
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks
+from containernet_env.containernet.measurements import Measurements
 from containernet_env.containernet.original.host import OriginalHost
 from containernet_env.containernet.original.links import CheckedInterface, OriginalLink, keywords
 from containernet_env.containernet.original.origin import commit_of
@@ -44,7 +45,7 @@ def commit() -> str | None:
     return commit_of(Path(mininet.net.__file__).parent)
 
 
-class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
+class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet):  # type: ignore[misc]
     """See ``TestbedNetwork``. ``switches``: "ovs" is its OVSBridge, "bridge" its LinuxBridge. Needs root."""
 
     backend_name = "containernet"
