@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
+# mininet.node before mininet.link, which cannot be imported first where it is Containernet's.
+from mininet.node import Switch  # isort: split
+
 from mininet.link import Intf, Link
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet import keywords
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.network.interface import Interface, Port
+from containernet_env.network.interface import Interface, Port, parse_mtu
 from containernet_env.network.link import ShapedLink
 
 
@@ -48,6 +50,12 @@ class NetworkLink(Link):  # type: ignore[misc]
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``."""
         return self.held.set_up(up)
+
+    def set_mtu(self, sender: Any, size_bytes: int) -> None:
+        """Replace the MTU of what is behind ``sender``; the port of a switch at the other end follows it."""
+        for intf, end in zip((self.intf1, self.intf2), self.held.ends, strict=True):
+            if isinstance(end, Interface) and (intf is sender or isinstance(intf.node, Switch)):
+                self.held.set_mtu(end, size_bytes)
 
     def change_directions(self, changes: Mapping[str, Mapping[str, Any]]) -> int:
         """See ``ShapedLink``."""
@@ -125,7 +133,7 @@ class NodeInterface(Intf):  # type: ignore[misc]
             case ["up" | "down" as state]:
                 self.held.set_up(state == "up")
             case ["mtu", size]:
-                self.held.set_mtu(size)
+                self.link.set_mtu(self, parse_mtu(size))
             case ["hw", "ether", mac]:
                 self.setMAC(mac)
             case [address] | [address, "up"]:
@@ -211,11 +219,15 @@ class EmulatedPort(NodeInterface):
 
     def ifconfig(self, *args: Any) -> str:
         """Ports of such a switch follow their link."""
-        if not args:
-            return f"{self.name}: a port inside the link emulator\n"
-        if args[0] not in ("up", "down"):
-            self._refuse()
-        self.link.set_up(args[0] == "up")
+        match " ".join(map(str, args)).split():
+            case []:
+                return f"{self.name}: a port inside the link emulator\n"
+            case ["up" | "down" as state]:
+                self.link.set_up(state == "up")
+            case ["mtu", size]:  # it passes whatever hosts send
+                parse_mtu(size)
+            case _:
+                self._refuse()
         return ""
 
     def updateIP(self) -> None:

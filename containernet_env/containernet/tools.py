@@ -14,6 +14,7 @@ from containernet_env.model.chance import GilbertElliottLoss
 from containernet_env.model.link import DirectionSpec
 from containernet_env.network import throughput
 from containernet_env.network.capture import check_path
+from containernet_env.network.interface import MTU_BYTES
 
 _SECONDS = 5.0
 _SECONDS_MAX = 600.0
@@ -88,11 +89,23 @@ def links(net: Any, words: list[str]) -> str:
 def _describe_link(link: Any) -> str:
     held = link.read_back()
     ends = f"{_end(link.intf1)} <-> {_end(link.intf2)}"
-    state = "up" if link.statistics()["up"] else "down"
+    seen = link.statistics()
+    state = "up" if seen["up"] else "down"
     there, back = describe(held.a_to_b), describe(held.b_to_a)
-    if there == back:
-        return f"{ends}  {state}  both ways: {there}"
-    return f"{ends}  {state}  from {link.intf1.node.name}: {there}; from {link.intf2.node.name}: {back}"
+    both = f"from {link.intf1.node.name}: {there}; from {link.intf2.node.name}: {back}"
+    return f"{ends}  {state}  {f'both ways: {there}' if there == back else both}{_mtu(link, seen)}"
+
+
+def _mtu(link: Any, seen: Mapping[str, Any]) -> str:
+    """The MTU of hosts where it is not the usual one, and what was lost since it is too short."""
+    said = [
+        f"; mtu of {intf.node.name}: {size}"
+        for intf in (link.intf1, link.intf2)
+        if (size := getattr(getattr(intf, "held", None), "mtu_bytes", MTU_BYTES)) != MTU_BYTES
+    ]
+    if lost := sum(seen[side].get("drops", {}).get("oversize", 0) for side in ("a_to_b", "b_to_a")):
+        said.append(f"; {lost} frames lost that were longer than the MTU")
+    return "".join(said)
 
 
 def _end(intf: Any) -> str:

@@ -13,6 +13,8 @@ from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import netns
 
 MTU_BYTES = 1500
+MTU_MIN_BYTES, MTU_MAX_BYTES = 68, 65_521
+"""What a TAP can have: the minimum of IPv4 (RFC 791), and the maximum of the tun driver."""
 NAME_MAX = 15
 """Longest interface name (IFNAMSIZ in linux/if.h, less its final NUL)."""
 
@@ -31,6 +33,14 @@ def parse_address(address: str, prefix_length: int | None = None) -> tuple[str, 
     except ValueError as error:
         raise UsageError(f"{address!r} is not an IPv4 address with a prefix length: {error}") from error
     return str(interface.ip), interface.network.prefixlen
+
+
+def parse_mtu(size_bytes: int | str) -> int:
+    """An MTU in bytes; raises ``UsageError`` for what no interface of a link can have."""
+    text = str(size_bytes)
+    if text.isdecimal() and MTU_MIN_BYTES <= int(text) <= MTU_MAX_BYTES:
+        return int(text)
+    raise UsageError(f"mtu {text!r}; allowed: {MTU_MIN_BYTES} to {MTU_MAX_BYTES} bytes")
 
 
 def enter_neighbours(pid: int, interface: str, others: Iterable[tuple[str, str]]) -> None:
@@ -66,6 +76,7 @@ class Interface:
 
     def __init__(self, pid: int, name: str, mac: str | None = None, alias: str | None = None) -> None:
         self.pid, self.name, self.mac, self.alias = pid, name, mac, alias
+        self.mtu_bytes = MTU_BYTES
         self.ip: str | None = None
         self.prefix_length: int | None = None
 
@@ -103,9 +114,10 @@ class Interface:
         """Set it up or down."""
         self._ip(f"link set dev {self.name} {'up' if up else 'down'}")
 
-    def set_mtu(self, size_bytes: int | str) -> None:
-        """Replace the MTU."""
+    def set_mtu(self, size_bytes: int) -> None:
+        """Replace the MTU; see ``ShapedLink.set_mtu``."""
         self._ip(f"link set dev {self.name} mtu {size_bytes}")
+        self.mtu_bytes = size_bytes
 
     def describe(self) -> str:
         """What ``ip address`` says of it, for people."""

@@ -11,7 +11,7 @@ from typing import Any
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.chance import IndependentLoss, Jitter, Loss
 from containernet_env.model.link import LinkSpec
-from containernet_env.network.interface import Port
+from containernet_env.network.interface import Interface, Port
 
 EventHandler = Callable[[str, str], None]
 """Called with the kind of an event ("port_down", "emulator_died") and one line of text, from any thread."""
@@ -116,6 +116,10 @@ class ShapedLink(ABC):
 
         When it took effect (monotonic, ns).
         """
+
+    def set_mtu(self, end: Interface, size_bytes: int) -> None:
+        """Replace the MTU of an end: longer frames are neither sent nor received there."""
+        end.set_mtu(size_bytes)
 
     def change(self, sender: Port, **values: Any) -> int:
         """Change fields of the direction that ``sender`` (one of ``ends``) sends on; the others stay.

@@ -76,6 +76,7 @@ func FuzzServe(f *testing.F) {
 	f.Add([]byte("{\"id\":1,\"op\":\"hello\"}\n\n\r\n  \nnot JSON\n"))
 	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"s\"}\n" +
 		"{\"id\":2,\"op\":\"add_port\",\"name\":\"p\",\"pid\":1,\"ifname\":\"e\"}\n" +
+		"{\"id\":7,\"op\":\"set_port\",\"name\":\"p\",\"mtu\":9000}\n" +
 		"{\"id\":3,\"op\":\"add_link\",\"name\":\"l\",\"a\":{\"port\":\"p\"},\"b\":{\"switch\":\"s\"}," +
 		"\"a_to_b\":{\"delay_ns\":1},\"b_to_a\":{\"delay_ns\":1}}\n" +
 		"{\"id\":4,\"op\":\"set_link\",\"name\":\"l\",\"a_to_b\":{\"rate_bps\":1000,\"queue_bytes\":1,\"seed\":9}}\n" +

@@ -28,6 +28,7 @@ var operations = map[string]operation{
 	"hello":         decoded((*Server).hello),
 	"add_switch":    decoded((*Server).addSwitch),
 	"add_port":      decoded((*Server).addPort),
+	"set_port":      decoded((*Server).setPort),
 	"add_link":      decoded((*Server).addLink),
 	"read_link":     decoded((*Server).readLink),
 	"set_link":      decoded((*Server).setLink),
@@ -120,8 +121,8 @@ func (r *addPort) spec() (emulator.PortSpec, error) {
 	if r.MTU != nil {
 		spec.MTU = *r.MTU
 	}
-	if spec.MTU < device.MinMTU || spec.MTU > device.MaxMTU {
-		return spec, fmt.Errorf("mtu: got %d, allowed: %d to %d", spec.MTU, device.MinMTU, device.MaxMTU)
+	if err := checkMTU(spec.MTU); err != nil {
+		return spec, err
 	}
 	if r.MAC == nil {
 		return spec, nil
@@ -132,6 +133,21 @@ func (r *addPort) spec() (emulator.PortSpec, error) {
 	}
 	spec.MAC = mac
 	return spec, nil
+}
+
+func (s *Server) setPort(request setPort) (any, int64, error) {
+	if err := checkMTU(request.MTU); err != nil {
+		return nil, 0, err
+	}
+	atNS, err := s.emulator.SetMTU(request.Name, request.MTU)
+	return empty{}, atNS, err
+}
+
+func checkMTU(mtu int) error {
+	if mtu < device.MinMTU || mtu > device.MaxMTU {
+		return fmt.Errorf("mtu: got %d, allowed: %d to %d", mtu, device.MinMTU, device.MaxMTU)
+	}
+	return nil
 }
 
 func (s *Server) addLink(request addLink) (any, int64, error) {

@@ -29,6 +29,11 @@ type addPort struct {
 	MTU    *int    `json:"mtu"`
 }
 
+type setPort struct {
+	named
+	MTU int `json:"mtu"`
+}
+
 type addLink struct {
 	named
 	A    end       `json:"a"`

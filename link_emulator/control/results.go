@@ -166,7 +166,6 @@ type portStatsResult struct {
 
 type portDrops struct {
 	Malformed uint64 `json:"malformed"`
-	Oversize  uint64 `json:"oversize"`
 	NoLink    uint64 `json:"no_link"`
 }
 

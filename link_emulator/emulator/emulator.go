@@ -195,6 +195,15 @@ func (e *Emulator) AddPort(spec PortSpec) (PortSpec, int64, error) {
 	return spec, atNS, nil
 }
 
+// SetMTU changes which frames a port takes and passes on. The interface's own MTU is set inside its namespace.
+func (e *Emulator) SetMTU(name string, mtu int) (atNS int64, err error) {
+	atNS = e.loop.Do(func(int64) { err = e.fabric.SetMTU(name, mtu) })
+	if err == nil {
+		e.ports[name].MTU = mtu
+	}
+	return atNS, err
+}
+
 // RemovePort removes a port that has no link and waits until the kernel has removed its interface.
 func (e *Emulator) RemovePort(name string) (atNS int64, err error) {
 	p, ok := e.ports[name]

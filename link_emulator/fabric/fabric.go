@@ -13,10 +13,10 @@ import (
 	"containernet-env/link_emulator/model"
 )
 
-// The size of an Ethernet header, and what a frame may have on top of the MTU: the header and one VLAN tag.
+// The size of an Ethernet header, and what a frame may have on top of the MTU: the header and two VLAN tags (802.1ad).
 const (
 	headerBytes   = 14
-	frameOverhead = headerBytes + 4
+	frameOverhead = headerBytes + 2*4
 )
 
 // Outcome is the result of Deliver.
@@ -64,10 +64,11 @@ func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
 	switch {
 	case len(frame) < headerBytes:
 		port.dropped.Malformed++
-	case len(frame) > port.maxFrame:
-		port.dropped.Oversize++
 	case port.out == nil:
 		port.dropped.NoLink++
+	case len(frame) > port.maxFrame:
+		port.out.offered++
+		port.out.drop(DropOversize)
 	default:
 		f.offerNew(port, frame, arrivedNS)
 	}

@@ -63,12 +63,10 @@ func (n *network) must(err error) {
 	}
 }
 
-func (n *network) addPort(name string) *Port { return n.addPortOf(name, 1500) }
-
-func (n *network) addPortOf(name string, mtu int) *Port {
+func (n *network) addPort(name string) *Port {
 	n.t.Helper()
 	n.sinks[name] = &fakeSink{}
-	port, err := n.AddPort(name, mtu, n.sinks[name])
+	port, err := n.AddPort(name, 1500, n.sinks[name])
 	n.must(err)
 	return port
 }
@@ -190,13 +188,14 @@ func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {
 	group := frame(1, 0, "x")
 	group[6] |= 1
 	for _, f := range [][]byte{nil, make([]byte, headerBytes-1), group,
-		frame(1, 0, strings.Repeat("x", 1504)), frame(1, 0, strings.Repeat("x", 1505))} { // MTU and a VLAN tag
+		frame(1, 0, strings.Repeat("x", 1508)), frame(1, 0, strings.Repeat("x", 1509))} { // MTU and two VLAN tags
 		n.send("h0", f, 0)
 	}
 	n.Advance(0)
 	n.Ingress(n.addPort("lone"), frame(1, 0, "x"), 0)
 	got := n.State()
-	if want := (PortDrops{Malformed: 2, Oversize: 1}); got.Ports["h0"].Dropped != want || len(n.sinks["h1"].frames) != 1 ||
+	if want := (PortDrops{Malformed: 2}); got.Ports["h0"].Dropped != want || len(n.sinks["h1"].frames) != 1 ||
+		got.Links["l0"].AToB.Drops["oversize"] != 1 ||
 		got.Switches["s1"].InvalidSource != 1 || got.Ports["lone"].Dropped.NoLink != 1 {
 		t.Errorf("%d frames arrived, want the one that fits; %+v", len(n.sinks["h1"].frames), got)
 	}
@@ -389,7 +388,8 @@ func TestJumboFramesPassBetweenPortsThatAllowThem(t *testing.T) {
 	n.must(n.AddSwitch("s1"))
 	for i, mtu := range []int{9000, 9000, 65521, 1500} {
 		name := fmt.Sprint("h", i)
-		n.addPortOf(name, mtu)
+		n.addPort(name)
+		n.must(n.SetMTU(name, mtu))
 		n.addLink(name, port(name), sw("s1"), model.Params{RateBPS: 1e9})
 	}
 	n.send("h0", frame(255, 0, strings.Repeat("j", 9000)), 0)

@@ -38,6 +38,16 @@ func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
 	return port, nil
 }
 
+// SetMTU changes what a port takes from its host and passes to it. Frames that are under way are judged as they arrive.
+func (f *Fabric) SetMTU(name string, mtu int) error {
+	port, ok := f.ports[name]
+	if !ok {
+		return fmt.Errorf("there is no port %q", name)
+	}
+	port.maxFrame = mtu + frameOverhead
+	return nil
+}
+
 // AddLink connects a and b. aToB and bToA must have passed Check. Refused: unknown ends, a port that has a link
 // already, and a link that would close a loop (there is no spanning tree, so frames would circulate forever).
 func (f *Fabric) AddLink(name string, a, b End, aToB, bToA model.Params, nowNS int64) error {

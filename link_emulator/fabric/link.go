@@ -12,7 +12,7 @@ const (
 	DropLoss                  // lost on the wire, as configured
 	DropPartition             // a partition separates its sender from the port
 	DropBuffers               // no frame memory left
-	DropOversize              // longer than the far port's MTU allows
+	DropOversize              // longer than the MTU of the sender's port or the far one allows
 	DropDevice                // the kernel had no room for it at the far port
 	DropError                 // the kernel refused it for another reason
 	dropCauses

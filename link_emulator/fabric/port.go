@@ -17,7 +17,6 @@ type Port struct {
 // PortDrops counts frames from the host that were dropped before a link.
 type PortDrops struct {
 	Malformed uint64 // shorter than an Ethernet header
-	Oversize  uint64 // longer than the MTU allows
 	NoLink    uint64 // no link was attached
 }
 

@@ -27,6 +27,7 @@ from tests.deadline import eventually
 ADDRESSES = ("10.9.0.1", "10.9.0.2")
 INTERFACES = ("tst0e0", "tst0e1")
 _TRY_S = 0.05
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO = 10, 2  # linux/in.h
 MACS = ("02:00:00:00:09:01", "02:00:00:00:09:02")
 
 # Set where the processor is emulated (the vm ring): what this machine does takes 20 times as long there, so that
@@ -138,10 +139,15 @@ def machine_interfaces() -> set[str]:
     return {entry.name for entry in Path("/sys/class/net").iterdir()}
 
 
-def answers(sender_pid: int, receiver_pid: int, address: str) -> bool:
-    """True once a datagram from one namespace has reached ``address`` in the other, and its answer has come back."""
+def answers(sender_pid: int, receiver_pid: int, address: str, payload: bytes = b"ask") -> bool:
+    """True once a datagram from one namespace has reached ``address`` in the other, and its answer has come back.
+
+    Each is one frame.
+    """
     with _pair(sender_pid, receiver_pid, address) as (here, there):
-        return eventually(lambda: _answered(here, there), f"an answer of {address}")
+        for side in (here, there):
+            side.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        return eventually(lambda: _answered(here, there, payload), f"an answer of {address}")
 
 
 def silent(sender_pid: int, receiver_pid: int, address: str) -> bool:
@@ -178,11 +184,10 @@ def _pair(sender_pid: int, receiver_pid: int, address: str) -> Iterator[tuple[so
         yield here, there
 
 
-def _answered(here: socket.socket, there: socket.socket) -> bool:
+def _answered(here: socket.socket, there: socket.socket, payload: bytes = b"ask") -> bool:
     with suppress(OSError):  # no route yet, or lost
-        here.send(b"ask")
-        _, asker = there.recvfrom(10)
-        there.sendto(b"answer", asker)
-        here.recv(10)
-        return True
+        here.send(payload)
+        received, asker = there.recvfrom(65_535)
+        there.sendto(received, asker)
+        return here.recv(65_535) == payload
     return False

@@ -17,7 +17,16 @@ from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.chance import IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec
 from containernet_env.network.kernel.partition import part_lines
-from tests.root.network import NETWORKS, apart, keywords_of, machine_interfaces, needs_emulator, needs_root, reach
+from tests.root.network import (
+    NETWORKS,
+    answers,
+    apart,
+    keywords_of,
+    machine_interfaces,
+    needs_emulator,
+    needs_root,
+    reach,
+)
 
 pytestmark = [
     pytest.mark.root,
@@ -160,6 +169,18 @@ def test_what_the_links_saw(net: Containernet) -> None:
     assert seen["links"]["h2-s1"]["a_to_b"]["frames"] >= 2
     # Not what came before; but the kernel may look for a neighbour or a router just then.
     assert seen["links"]["h1-s1"]["a_to_b"]["frames"] < 5
+
+
+def test_the_mtu_of_hosts_holds_on_the_way_too(net: Containernet, capsys: pytest.CaptureFixture[str]) -> None:
+    """`ifconfig("mtu 9000")` was accepted, and frames above 1518 bytes vanished."""
+    h1, h2, _ = net.hosts
+    for host in (h1, h2):
+        host.intf().ifconfig("mtu 9000")
+    assert answers(h1.pid, h2.pid, h2.IP(), bytes(9000 - 28))
+    assert run_command(net, "links") == 0
+    assert "mtu of h1: 9000" in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"mtu '9'; allowed: 68 to 65521"):
+        h1.intf().ifconfig("mtu 9")
 
 
 @needs_emulator

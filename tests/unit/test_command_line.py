@@ -292,25 +292,27 @@ def test_a_direction_in_words(direction: DirectionSpec, words: str) -> None:
 def test_links_are_shown_as_the_system_holds_them(net: FakeNet, capsys: pytest.CaptureFixture[str]) -> None:
     both, other = DirectionSpec(3 * MS), DirectionSpec(10 * MS)
 
-    def link(name: str, up: bool, spec: LinkSpec, **alias: str) -> Any:
+    def link(name: str, up: bool, spec: LinkSpec, mtu: int = 1500, lost: int = 0, **alias: str) -> Any:
         ends = [
-            SimpleNamespace(name="abce0", node=SimpleNamespace(name=name), **alias),
+            SimpleNamespace(
+                name="abce0", node=SimpleNamespace(name=name), held=SimpleNamespace(mtu_bytes=mtu), **alias
+            ),
             SimpleNamespace(name="abce1", node=SimpleNamespace(name="s1"), alias="s1-eth1"),
         ]
-        return SimpleNamespace(
-            intf1=ends[0], intf2=ends[1], read_back=lambda: spec, statistics=lambda: {"up": up, "a_to_b": {}}
-        )
+        seen = {"up": up, "a_to_b": {"drops": {"oversize": lost}}, "b_to_a": {"drops": {"queue_or_loss": 1}}}
+        return SimpleNamespace(intf1=ends[0], intf2=ends[1], read_back=lambda: spec, statistics=lambda: seen)
 
     net.links = [
         link("etcd1", True, LinkSpec(both, both), alias="etcd1-eth0"),
         link("etcd2", False, LinkSpec(both, other), alias="etcd2-eth0"),
-        link("etcd3", True, LinkSpec(both, both)),
+        link("etcd3", True, LinkSpec(both, both), mtu=9000, lost=3),
     ]
     assert run_command(net, "links") == 0
     assert capsys.readouterr().out.splitlines() == [
         "etcd1-eth0 <-> s1-eth1  up  both ways: delay 3ms",
         "etcd2-eth0 <-> s1-eth1  down  from etcd2: delay 3ms; from s1: delay 10ms",
-        "etcd3 (abce0) <-> s1-eth1  up  both ways: delay 3ms",
+        "etcd3 (abce0) <-> s1-eth1  up  both ways: delay 3ms; mtu of etcd3: 9000; "
+        "3 frames lost that were longer than the MTU",
     ]
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError
+from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
+from containernet_env.containernet.links import wrap
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
@@ -42,7 +43,7 @@ class Kernel:
         self.told: list[str] = []
         self.rate: str | None = None
         self.queue: tuple[str, int] = ("pfifo", 0)
-        self.dropped = self.waiting = self.segments = 0
+        self.dropped = self.waiting = self.segments = self.mtu = 0
         self.refused = "nothing"
 
     def run(self, pid: int, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -51,8 +52,8 @@ class Kernel:
     def _answer(self, argv: list[str], batch: str) -> str:
         match argv:
             case ["ip", *_]:
-                (segments,) = re.findall(r"^link set dev e0 gso_max_segs (\d+)\n$", batch)
-                self.segments = int(segments)
+                for name, value in re.findall(r"^link set dev e0 (gso_max_segs|mtu) (\d+)$", batch, re.MULTILINE):
+                    setattr(self, {"gso_max_segs": "segments"}.get(name, name), int(value))
             case ["tc", "-batch", "-"]:
                 for line in batch.splitlines():
                     if self.refused in line:
@@ -106,6 +107,10 @@ class Emulator:
     def _add_port(self, name: str, **fields: Any) -> None:
         self.ports.add(name)
 
+    def _set_port(self, name: str, mtu: int) -> None:
+        if name not in self.ports:
+            raise RunError("there is no such port")
+
     def _add_link(self, name: str, a: Any, b: Any, **sides: Any) -> None:
         self.links[name] = {"up": True, "port": a["port"], **{side: sides[side] | COUNTERS for side in sides}}
 
@@ -149,6 +154,23 @@ def link_of(spec: LinkSpec = SYMMETRIC) -> tuple[EmulatedLink, Emulator]:
     link.make()
     link.apply(spec)
     return link, emulator
+
+
+def test_an_mtu_is_that_of_the_hosts_port_too_and_stays(kernel: Kernel) -> None:
+    """`ifconfig("mtu 9000")` was accepted, and frames above 1518 bytes vanished."""
+    link, emulator = link_of()
+    nodes = [SimpleNamespace(name=name, nameToIntf={}, addIntf=lambda *_, **__: None) for name in ("d1", "s1")]
+    wrapped = wrap(link, (nodes[0], nodes[1]), (0, 1), ("d1-eth0", "s1-eth1"))
+    wrapped.intf1.ifconfig("mtu 9000")
+    wrapped.intf2.ifconfig("mtu", 9000)  # what scripts do to the ports of switches
+    assert (kernel.mtu, emulator.asked[-1]) == (9000, ("set_port", {"name": "d1", "mtu": 9000}))
+    for size in ("9", "65522", "9k", "-1"):
+        for intf in (wrapped.intf1, wrapped.intf2):
+            with pytest.raises(UsageError, match=f"mtu '{size}'; allowed: 68 to 65521 bytes"):
+                intf.ifconfig("mtu", size)
+    link.clear()  # as where its host is started again
+    link.make()
+    assert emulator.asked[-1][1]["mtu"] == 9000
 
 
 # --- what is held back at the host ------------------------------------------------------------------------------------

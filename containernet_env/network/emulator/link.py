@@ -14,7 +14,7 @@ from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.link_statistics import link_counters
 from containernet_env.network.emulator.control import Answer
 from containernet_env.network.emulator.process import LinkEmulator
-from containernet_env.network.interface import MTU_BYTES, Interface, Port
+from containernet_env.network.interface import Interface, Port
 from containernet_env.network.link import ShapedLink, check_held
 from containernet_env.network.uplink import Uplink
 
@@ -95,7 +95,7 @@ class EmulatedLink(ShapedLink):
         for end in self.ends:
             if isinstance(end, Interface):
                 tap = port_name(end)
-                self._create("port", name=tap, pid=end.pid, ifname=end.name, mac=end.mac, mtu=MTU_BYTES)
+                self._create("port", name=tap, pid=end.pid, ifname=end.name, mac=end.mac, mtu=end.mtu_bytes)
 
     def _create(self, what: str, name: str, **fields: Any) -> Answer:
         self._undo.append((f"remove_{what}", name))
@@ -191,6 +191,11 @@ class EmulatedLink(ShapedLink):
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``."""
         return self._emulator.ask("link_state", name=self.name, up=up).at_ns
+
+    def set_mtu(self, end: Interface, size_bytes: int) -> None:
+        """See ``ShapedLink``."""
+        super().set_mtu(end, size_bytes)
+        self._emulator.call("set_port", name=port_name(end), mtu=size_bytes)
 
     def clear(self) -> None:
         """See ``ShapedLink``. Nothing is asked of an emulator that has ended: all of it is gone then."""

@@ -20,7 +20,7 @@ from containernet_env.model import netem_rules
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.link_statistics import since, veth_counters
 from containernet_env.model.queues import queue_frames
-from containernet_env.network.interface import MTU_BYTES, Interface, delete_interface
+from containernet_env.network.interface import Interface, delete_interface
 from containernet_env.network.kernel import netem
 from containernet_env.network.link import ShapedLink, check_held
 
@@ -209,8 +209,8 @@ class VethLink(ShapedLink):
         netns.ip_batch(
             one.pid,
             [
-                f"link add name {one.name} address {one.mac} mtu {MTU_BYTES} gso_max_segs 1 type veth "
-                f"peer name {two.name} address {two.mac} mtu {MTU_BYTES} gso_max_segs 1 netns {two.pid}"
+                f"link add name {one.name} address {one.mac} mtu {one.mtu_bytes} gso_max_segs 1 type veth "
+                f"peer name {two.name} address {two.mac} mtu {two.mtu_bytes} gso_max_segs 1 netns {two.pid}"
             ],
         )
 
