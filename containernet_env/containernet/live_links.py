@@ -7,7 +7,10 @@ kernel carries the links, directions and hosts follow each other within millisec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from ipaddress import IPv4Interface
+from itertools import permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +20,11 @@ from mininet.node import Host
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
 from containernet_env.containernet.links import NetworkLink
+from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.chance import Distribution, IndependentLoss, Jitter, Loss
 from containernet_env.network.capture import Capture
 from containernet_env.network.fabric import Fabric
-from containernet_env.network.interface import Interface
+from containernet_env.network.interface import Interface, read_addresses, read_gateway
 
 
 class LiveLinks:
@@ -32,6 +36,7 @@ class LiveLinks:
 
     if TYPE_CHECKING:
         links: list[Any]
+        hosts: list[Any]
         nameToNode: dict[str, Any]
         fabric: Fabric
         links_kind: Any
@@ -140,11 +145,14 @@ class LiveLinks:
 
     # --- the whole network -------------------------------------------------------------------------------------
 
+    parted: tuple[tuple[str, ...], ...] = ()
+    """The sets of hosts that a partition keeps apart, by name."""
+
     def partition(self, sets: Sequence[Iterable[Any]]) -> int:
         """Keep hosts of different sets apart, in place of an earlier partition; hosts in no set reach everybody.
 
         ``sets``: two or more, none empty, no host twice. Judged as a frame reaches a host, so what is under way between
-        two sets is lost; links stay up and carry the load of all.
+        two sets is lost; links stay up and carry the load of all. Refused where a host in no set forwards between two.
         """
         groups = [[self._node(node) for node in group] for group in sets]
         if len(groups) < 2 or not all(groups):
@@ -157,11 +165,21 @@ class LiveLinks:
                 raise UsageError(f"{node.name} stands in the partition twice")
             if not self._ends_of(node):
                 raise UsageError(f"{node.name} has no link")
-        return self.fabric.partition([[end for node in group for end in self._ends_of(node)] for group in groups])
+        for one, other, router in routed(groups, self.hosts):
+            if router not in [node.name for node in nodes]:
+                raise UsageError(
+                    f"{one.name} reaches {other.name} through {router}, which is in no set, so they would not be "
+                    f"parted: add {router} to one of the sets"
+                )
+        at_ns = self.fabric.partition([[end for node in group for end in self._ends_of(node)] for group in groups])
+        self.parted = tuple(tuple(node.name for node in group) for group in groups)
+        return at_ns
 
     def heal(self) -> int:
         """End the partition; without one, nothing changes."""
-        return self.fabric.heal()
+        at_ns = self.fabric.heal()
+        self.parted = ()
+        return at_ns
 
     def _ends_of(self, node: Any) -> list[Interface]:
         ends = [link.end_of(intf) for link in self.links for intf in (link.intf1, link.intf2) if intf.node is node]
@@ -200,3 +218,31 @@ class LiveLinks:
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         """What every link saw since the network came up; see ``Fabric.statistics``."""
         return self.fabric.statistics([link.held for link in self.links], reset=reset, buckets=buckets)
+
+
+def routed(groups: Sequence[Sequence[Any]], hosts: Iterable[Any]) -> Iterator[tuple[Any, Any, str]]:
+    """Hosts of different groups that reach each other through a router, with its name, or address if it is no host.
+
+    Asked from the hosts' own routes, unless both have an address in one network. Hosts that have ended have none.
+    """
+    pairs = [pair for one, other in permutations(groups, 2) for pair in product(one, other)]
+    pairs = [(one, other) for one, other in pairs if not _shared_network(one, other)]
+    if not pairs:
+        return
+    held = {}
+    for host in hosts:
+        with suppress(ProcessGoneError):
+            held[host] = read_addresses(host.pid)
+    owners = {str(address.ip): host.name for host, addresses in held.items() for address in addresses}
+    for one, other in pairs:
+        for address in held.get(other, ()):
+            if one in held and (gateway := read_gateway(one.pid, str(address.ip))) is not None:
+                yield one, other, owners.get(gateway, gateway)
+
+
+def _shared_network(one: Any, other: Any) -> bool:
+    networks, others = (
+        {IPv4Interface(f"{intf.ip}/{intf.prefixLen}").network for intf in host.intfs.values() if intf.ip}
+        for host in (one, other)
+    )
+    return bool(networks & others)

@@ -83,7 +83,10 @@ def links(net: Any, words: list[str]) -> str:
     """Every link with what it does to frames, as the system holds it."""
     if words:
         raise UsageError("usage: links")
-    return "\n".join(_describe_link(link) for link in net.links) or "there are no links"
+    lines = [_describe_link(link) for link in net.links] or ["there are no links"]
+    if net.parted:
+        lines.append(f"partition: {' | '.join(' '.join(names) for names in net.parted)}; `heal` ends it")
+    return "\n".join(lines)
 
 
 def _describe_link(link: Any) -> str:

@@ -55,6 +55,22 @@ def read_neighbours(pid: int, interface: str) -> dict[str, str]:
     return {entry["dst"]: entry["lladdr"] for entry in json.loads(shown or "[]") if "lladdr" in entry}
 
 
+def read_addresses(pid: int) -> list[ipaddress.IPv4Interface]:
+    """The IPv4 addresses in the namespace of ``pid``, but for those of loopback."""
+    shown = json.loads(netns.run(pid, ["ip", "-j", "-4", "address", "show", "scope", "global"]).stdout or "[]")
+    return [
+        ipaddress.IPv4Interface(f"{held['local']}/{held['prefixlen']}")
+        for entry in shown
+        for held in entry.get("addr_info", ())
+    ]
+
+
+def read_gateway(pid: int, address: str) -> str | None:
+    """The router to which the namespace of ``pid`` sends what is for ``address``; ``None`` where it needs none."""
+    shown = netns.run(pid, ["ip", "-j", "route", "get", address], check=False).stdout
+    return json.loads(shown)[0].get("gateway") if shown.strip() else None
+
+
 def delete_interface(pid: int, name: str) -> bool:
     """Remove an interface from the namespace of ``pid``; false where it has gone, with its other end for instance."""
     try:

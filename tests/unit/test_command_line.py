@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from functools import partial
+from ipaddress import IPv4Interface
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import pytest
@@ -58,6 +59,7 @@ class FakeNet(dict[str, Any]):
         super().__init__(self.nameToNode)
         self.links: list[Any] = []
         self.captures: tuple[Any, ...] = ()
+        self.parted: tuple[tuple[str, ...], ...] = ()
         self.stopped: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -307,12 +309,14 @@ def test_links_are_shown_as_the_system_holds_them(net: FakeNet, capsys: pytest.C
         link("etcd2", False, LinkSpec(both, other), alias="etcd2-eth0"),
         link("etcd3", True, LinkSpec(both, both), mtu=9000, lost=3),
     ]
+    net.parted = (("etcd1",), ("etcd2", "etcd3"))
     assert run_command(net, "links") == 0
     assert capsys.readouterr().out.splitlines() == [
         "etcd1-eth0 <-> s1-eth1  up  both ways: delay 3ms",
         "etcd2-eth0 <-> s1-eth1  down  from etcd2: delay 3ms; from s1: delay 10ms",
         "etcd3 (abce0) <-> s1-eth1  up  both ways: delay 3ms; mtu of etcd3: 9000; "
         "3 frames lost that were longer than the MTU",
+        "partition: etcd1 | etcd2 etcd3; `heal` ends it",
     ]
 
 
@@ -399,6 +403,67 @@ def test_lines_that_make_no_sense_are_refused_and_do_nothing(snapshot: SnapshotA
         assert not net.method_calls
         told[line] = str(refused.value)
     assert told == snapshot
+
+
+class Routed(live_links.LiveLinks):
+    """a and b in one network, c and d in others: a and c each have a router, which reach each other."""
+
+    ADDRESSES: ClassVar = {"a": "10.0.1.2", "b": "10.0.1.3", "c": "10.0.3.2", "d": "10.0.4.2"}
+    ROUTERS: ClassVar = {"r1": ("10.0.1.1", "10.0.2.1"), "r2": ("10.0.3.1", "10.0.2.2")}
+    GATEWAYS: ClassVar = {"a": "10.0.1.1", "b": "10.0.1.1", "c": "10.0.3.1", "r1": "10.0.2.2", "r2": "10.0.2.1"}
+
+    def __init__(self) -> None:
+        self.at = {name: [address] for name, address in self.ADDRESSES.items()} | self.ROUTERS
+        self.hosts = [FakeHost(name, number, "") for number, name in enumerate(self.at)]
+        for host in self.hosts:
+            host.intfs = {n: SimpleNamespace(ip=address, prefixLen=24) for n, address in enumerate(self.at[host.name])}
+        self.nameToNode = {host.name: host for host in self.hosts}
+        self.links = []
+        self.fabric = mock.Mock(**{"partition.return_value": 5, "heal.return_value": 6})
+
+    def addresses(self, pid: int) -> list[IPv4Interface]:
+        if (name := self.hosts[pid].name) == "d":
+            raise ProcessGoneError("its process has ended")
+        return [IPv4Interface(f"{address}/24") for address in self.at[name]]
+
+    def gateway(self, pid: int, address: str) -> str | None:
+        own = [held.network for held in self.addresses(pid)]
+        near = any(IPv4Interface(address) in network for network in own)
+        return None if near else self.GATEWAYS.get(self.hosts[pid].name)
+
+    def _ends_of(self, node: Any) -> list[Any]:
+        return [node.name]
+
+
+@pytest.mark.parametrize(
+    ("sets", "router"),
+    [
+        ("a|b", None),
+        ("a|b c", "a reaches c through r1"),
+        ("a r1|c", "r1 reaches c through r2"),
+        ("a r1|r2 c", None),
+        ("a|r1 r2 c", None),
+        ("r1|c", "r1 reaches c through r2"),
+        ("a|d", None),  # its container has ended
+    ],
+)
+def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
+    sets: str, router: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`partition h1 | h2` printed "parted", and they went on to reach each other through their router."""
+    net = Routed()
+    monkeypatch.setattr(live_links, "read_addresses", net.addresses)
+    monkeypatch.setattr(live_links, "read_gateway", net.gateway)
+    groups = [group.split() for group in sets.split("|")]
+    if router is not None:
+        with pytest.raises(UsageError, match=f"{router}, which is in no set"):
+            net.partition(groups)
+        assert not net.fabric.partition.called  # type: ignore[attr-defined]
+        return
+    assert net.partition(groups) == 5
+    assert net.parted == tuple(map(tuple, groups))
+    assert net.heal() == 6
+    assert net.parted == ()
 
 
 # --- a network that dies ----------------------------------------------------------------------------------------------
