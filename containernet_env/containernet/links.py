@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 # mininet.node before mininet.link, which cannot be imported first where it is Containernet's.
@@ -18,11 +18,16 @@ from containernet_env.network.link import ShapedLink
 
 
 class NetworkLink(Link):  # type: ignore[misc]
-    """A link of Mininet's that is ``held``, one of the network's; ``intf1`` belongs to the first of its ends."""
+    """A link of Mininet's that is ``held``, one of the network's; ``intf1`` belongs to the first of its ends.
 
-    def __init__(self, held: ShapedLink, intf1: Any = None, intf2: Any = None) -> None:
+    ``announce`` is called with interfaces that come up, or whose address has changed.
+    """
+
+    def __init__(
+        self, held: ShapedLink, intf1: Any = None, intf2: Any = None, announce: Callable[..., None] = lambda *_: None
+    ) -> None:
         # Mininet's own constructor would create interfaces in its own way.
-        self.held = held
+        self.held, self.announce = held, announce
         self.intf1, self.intf2 = intf1, intf2
 
     @property
@@ -49,7 +54,10 @@ class NetworkLink(Link):  # type: ignore[misc]
 
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``."""
-        return self.held.set_up(up)
+        at_ns = self.held.set_up(up)
+        if up:
+            self.announce(self.intf1, self.intf2)
+        return at_ns
 
     def set_mtu(self, sender: Any, size_bytes: int) -> None:
         """Replace the MTU of what is behind ``sender``; the port of a switch at the other end follows it."""
@@ -119,10 +127,12 @@ class NodeInterface(Intf):  # type: ignore[misc]
     def setIP(self, ipstr: str, prefixLen: int | None = None) -> None:
         """Replace the IPv4 address, "10.0.0.1/24" or address and length; the interface is set up."""
         self.held.set_address(ipstr, prefixLen)
+        self.link.announce(self)
 
     def setMAC(self, macstr: str) -> None:
         """Replace the Ethernet address."""
         self.held.set_mac(macstr)
+        self.link.announce(self)
 
     def ifconfig(self, *args: Any) -> str:
         """The uses that scripts make of it: "up", "down", an address (with "up"), "hw ether MAC", "mtu N"."""
@@ -260,9 +270,15 @@ class NoInterface:
     updateIP = MAC = IP
 
 
-def wrap(held: ShapedLink, nodes: tuple[Any, Any], numbers: tuple[int, int], aliases: tuple[str, str]) -> NetworkLink:
-    """A link of the network as Mininet's, whose interfaces its nodes know from now on."""
-    link = NetworkLink(held)
+def wrap(
+    held: ShapedLink,
+    nodes: tuple[Any, Any],
+    numbers: tuple[int, int],
+    aliases: tuple[str, str],
+    announce: Callable[..., None],
+) -> NetworkLink:
+    """A link of the network as Mininet's, whose interfaces its nodes know from now on; see ``NetworkLink``."""
+    link = NetworkLink(held, announce=announce)
     link.intf1, link.intf2 = (
         (NodeInterface if isinstance(end, Interface) else EmulatedPort)(end, node, link, number, alias)
         for end, node, number, alias in zip(held.ends, nodes, numbers, aliases, strict=True)

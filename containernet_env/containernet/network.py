@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,10 +33,11 @@ from containernet_env.containernet.reconnect import reconnect
 from containernet_env.containernet.switches import NetworkSwitch, StandInController, check_keywords
 from containernet_env.containernet.tear_down import CONTAINERS, attempt, tear_down_error
 from containernet_env.hosts import engine
+from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec, draw_seed
 from containernet_env.network.factory import LinkFactory, Place
-from containernet_env.network.interface import enter_neighbours
+from containernet_env.network.interface import Interface, enter_neighbours
 from containernet_env.network.link import EventHandler
 from containernet_env.network.select import choose, choose_switches
 
@@ -87,6 +89,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self._stopped = False
         self._problems: list[tuple[str, Exception]] = []
         self._started = False
+        # What `staticArp` has entered: addresses of hosts, and of their interfaces.
+        self._entered: set[tuple[str | None, str | None]] | None = None
         # For a script that ends without stop(), by an exception for instance.
         atexit.register(self._stop_at_exit)
         self._had_containers = False
@@ -229,12 +233,17 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             for node, port, end, alias in zip(nodes, numbers, wanted, aliases, strict=True)
         ]
         held = self.factory.make_link(places[0], places[1], spec)
-        link = wrap(held, nodes, (numbers[0], numbers[1]), (places[0].known_as, places[1].known_as))
+        link = wrap(held, nodes, (numbers[0], numbers[1]), (places[0].known_as, places[1].known_as), self._announce)
         self.links.append(link)
         if self._started:
-            # Mininet configures hosts at start; this one's first interface has come later.
-            for node in fresh:
-                _configure(node, addresses=False)
+            try:
+                # Mininet configures hosts at start; this one's first interface has come later.
+                for node in fresh:
+                    _configure(node, addresses=False)
+            except BaseException:
+                self.delLink(link)
+                raise
+            self._announce(link.intf1, link.intf2)
         return link
 
     def _check_no_loop(self, one: Any, two: Any) -> None:
@@ -297,7 +306,22 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             others = [(end.ip, end.mac) for end in ends if end is not own and end.ip is not None]
             enter_neighbours(own.node.pid, own.name, others)
 
+        self._entered = self._addresses()
         list(self._pool.map(enter, ends))
+
+    def _addresses(self) -> set[tuple[str | None, str | None]]:
+        return {(end.ip, end.mac) for end in (host.defaultIntf() for host in self.hosts if host.intfs)}
+
+    def _announce(self, *interfaces: Any) -> None:
+        """Let the other hosts find interfaces that came up, or have another address, while the network runs."""
+        if not self._started:
+            return
+        if self._entered is not None and self._entered != self._addresses():
+            with suppress(ProcessGoneError):  # of a host that has ended
+                self.staticArp()
+        for intf in interfaces:
+            if isinstance(intf.held, Interface):
+                intf.held.announce()
 
     def reconnect(self, name: str) -> None:
         """Make the links of a host again whose container was started again; see ``reconnect.reconnect``."""

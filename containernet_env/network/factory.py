@@ -64,9 +64,8 @@ class LinkFactory:
         self._kind = kind
         self._run_id = run_id
         self._numbers = itertools.count()
-        self._macs: set[str] = set()
-        self._link_names: set[str] = set()
-        self._places: dict[str, tuple[Place, Place]] = {}
+        # By name; those that were cleared since hold neither their name nor their Ethernet addresses.
+        self._links: dict[str, tuple[ShapedLink, tuple[Place, Place]]] = {}
         self._seed = seed
         self._emulator = partial(LinkEmulator, emulator_binary, on_event, emulator_core)
         self.emulator = self._emulator()
@@ -96,24 +95,24 @@ class LinkFactory:
             return bridge
         return BridgeSwitch(name, self._switch_namespace(), self._name("b"))
 
-    def _mac(self, place: Place) -> str:
+    def _mac(self, place: Place, other: Port | None) -> str:
+        ends = [end for link, _ in self._links.values() if link.made for end in link.ends]
+        taken = {end.mac.lower() for end in (*ends, other) if isinstance(end, Interface) and end.mac is not None}
         attempt = 0
         mac = place.mac or derive_mac(place.node, place.port)
-        while place.mac is None and mac in self._macs:
+        while place.mac is None and mac in taken:
             attempt += 1
             mac = derive_mac(place.node, place.port, attempt)
-        if mac in self._macs:
+        if mac.lower() in taken:
             raise UsageError(f"{place.node}: the Ethernet address {mac} is in use already")
-        self._macs.add(mac)
         return mac
 
     def _link_name(self, one: str, two: str) -> str:
         base = name = f"{one}-{two}"
         number = 1
-        while name in self._link_names:
+        while name in self._links and self._links[name][0].made:
             number += 1
             name = f"{base}-{number}"
-        self._link_names.add(name)
         return name
 
     def make_link(self, one: Place, two: Place, spec: LinkSpec) -> ShapedLink:
@@ -125,7 +124,8 @@ class LinkFactory:
                 raise UsageError(
                     f"{place.node} is in the machine's own network namespace: links are only made into others"
                 )
-        first, second = (self._port(place) for place in places)
+        first = self._port(one, None)
+        second = self._port(two, first)
         name = self._link_name(one.node, two.node)
         link: ShapedLink
         if isinstance(first, Interface) and isinstance(second, Interface) and self._kind != "emulator":
@@ -134,7 +134,7 @@ class LinkFactory:
             self._start_emulator()
             link = EmulatedLink(self.emulator, name, (first, second), spec, self._seed)
         self._build(link, places, spec)
-        self._places[name] = places
+        self._links[name] = link, places
         return link
 
     @staticmethod
@@ -160,17 +160,18 @@ class LinkFactory:
 
         The link is as it was last, up, with the same names and addresses; nothing is left of one that fails.
         """
-        first, second = self._places[link.name]
+        first, second = self._links[link.name][1]
         address = None if end.ip is None else f"{end.ip}/{end.prefix_length}"
         link.clear()
         end.pid = pid
         moved = first if link.ends[0] is end else second
         moved = replace(moved, at=pid, address=address)
-        self._places[link.name] = places = (moved, second) if link.ends[0] is end else (first, moved)
+        places = (moved, second) if link.ends[0] is end else (first, moved)
+        self._links[link.name] = link, places
         self._build(link, places, link.spec)
 
-    def _port(self, place: Place) -> Port:
-        mac = self._mac(place)
+    def _port(self, place: Place, other: Port | None) -> Port:
+        mac = self._mac(place, other)
         if isinstance(place.at, int):
             return Interface(place.at, self._name("e"), mac, place.known_as)
         if isinstance(place.at, BridgeSwitch):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,10 +123,26 @@ class Interface:
 
     def set_mac(self, mac: str) -> None:
         """Replace the Ethernet address; the interface is set up."""
-        self.mac = mac
         self._ip(
             f"link set dev {self.name} down", f"link set dev {self.name} address {mac}", f"link set dev {self.name} up"
         )
+        self.mac = mac
+
+    def announce(self) -> None:
+        """Send a gratuitous ARP request (RFC 5227, section 3): switches and neighbours then know where it is now.
+
+        The kernel lets it replace what a neighbour knows at once. Nothing where it has no address or is down.
+        """
+        if self.ip is None or self.mac is None:
+            return
+        mac, ip = bytes(int(part, 16) for part in self.mac.split(":")), ipaddress.IPv4Address(self.ip).packed
+        frame = b"\xff" * 6 + mac + bytes.fromhex("0806 0001 0800 06 04 0001") + mac + ip + bytes(6) + ip
+        with (
+            suppress(OSError, netns.ProcessGoneError),
+            netns.socket_in(self.pid, socket.AF_PACKET, socket.SOCK_RAW) as out,
+        ):
+            out.bind((self.name, 0))
+            out.send(frame)
 
     def set_up(self, up: bool) -> None:
         """Set it up or down."""

@@ -75,13 +75,14 @@ class ShapedLink(ABC):
 
     An implementation carries out every part of a spec or refuses it; nothing is approximated or left out in
     silence. All calls are made by one thread at a time. They raise ``RunError``. ``spec`` is what was last applied,
-    seen from the first of ``ends``.
+    seen from the first of ``ends``; ``made``: whether there is something of it to be cleared.
     """
 
     def __init__(self, name: str, ends: tuple[Port, Port], spec: LinkSpec) -> None:
         self.name = name
         self.ends = ends
         self.spec = spec
+        self.made = False
 
     @abstractmethod
     def make(self) -> None:

@@ -17,6 +17,7 @@ from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.chance import IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec
 from containernet_env.network.kernel.partition import part_lines
+from tests.deadline import eventually
 from tests.root.network import (
     NETWORKS,
     answers,
@@ -111,6 +112,29 @@ def test_a_partition_and_its_end(net: Containernet) -> None:
     assert net.heal() > parted_ns
     assert reach(*net.hosts)
     net.heal()
+
+
+def test_neighbours_find_an_address_that_moved_though_it_sends_nothing(net: Containernet) -> None:
+    """They needed 9 to 49 s: until the kernel had doubts about an entry, asked for it and got no answer."""
+    h1, h2, _ = net.hosts
+    assert reach(h1, h2)
+
+    def known(mac: str) -> bool:
+        shown = netns.run(h2.pid, ["ip", "neighbour", "show", h1.IP()]).stdout
+        return f"lladdr {mac} " in shown
+
+    h1.setMAC("02:00:00:00:00:42")
+    eventually(lambda: known("02:00:00:00:00:42"), "h2 knows the new address of h1")
+    net.removeLink(node1="h1", node2="s1")
+    net.addSwitch("s2")
+    net.addLink("s1", "s2")
+    link = net.addLink("h1", "s2", addr1="02:00:00:00:00:43")
+    assert link.name == "h1-s2"
+    eventually(lambda: known("02:00:00:00:00:43"), "h2 knows where h1 is now")
+    assert reach(*net.hosts)
+    net.removeHost("h1")
+    net.addLink(net.addHost("h1", ip=h1.params["ip"]), "s1", addr1="02:00:00:00:00:43")
+    assert reach(*net.hosts)
 
 
 @needs_emulator

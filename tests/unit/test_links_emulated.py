@@ -160,7 +160,7 @@ def test_an_mtu_is_that_of_the_hosts_port_too_and_stays(kernel: Kernel) -> None:
     """`ifconfig("mtu 9000")` was accepted, and frames above 1518 bytes vanished."""
     link, emulator = link_of()
     nodes = [SimpleNamespace(name=name, nameToIntf={}, addIntf=lambda *_, **__: None) for name in ("d1", "s1")]
-    wrapped = wrap(link, (nodes[0], nodes[1]), (0, 1), ("d1-eth0", "s1-eth1"))
+    wrapped = wrap(link, (nodes[0], nodes[1]), (0, 1), ("d1-eth0", "s1-eth1"), lambda *_: None)
     wrapped.intf1.ifconfig("mtu 9000")
     wrapped.intf2.ifconfig("mtu", 9000)  # what scripts do to the ports of switches
     assert (kernel.mtu, emulator.asked[-1]) == (9000, ("set_port", {"name": "d1", "mtu": 9000}))
@@ -342,6 +342,37 @@ def test_what_the_emulator_has_and_does_not_take_back_is_told() -> None:
     emulator.fail = ("remove_port", False, RunError("it has ended"))
     with pytest.raises(RunError, match="it has ended"):
         link.clear()
+
+
+def test_a_link_that_was_removed_or_failed_gives_its_name_and_addresses_back(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`addLink(addr1=...)` after `removeLink`: "the Ethernet address is in use already"; the name became d1-d2-2."""
+    held: Any = Emulator()
+    monkeypatch.setattr(factory_module, "LinkEmulator", lambda *_: held)
+    monkeypatch.setattr(factory_module.netns, "is_own", lambda pid: False)
+    factory = LinkFactory("emulator", "abc123", None, lambda kind, text: None)
+
+    def make(port: int = 0, mac: str = "02:00:00:00:00:0a") -> Any:
+        one = Place("d1", 1, port, mac, "10.0.0.1/24")
+        return factory.make_link(one, Place("d2", 2, alias=f"d2-{port}"), LinkSpec())
+
+    held.fail = ("add_link", False, RunError("no"))
+    with pytest.raises(RunError):
+        make()
+    held.fail = None
+    first = make()
+    with pytest.raises(UsageError, match="d1: the Ethernet address 02:00:00:00:00:0A is in use already"):
+        make(1, mac="02:00:00:00:00:0A")
+    second = make(1, mac="02:00:00:00:00:0b")
+    assert [link.name for link in (first, second)] == ["d1-d2", "d1-d2-2"]
+    derived = first.ends[1].mac
+    assert second.ends[1].mac != derived
+    first.clear()
+    again = make()
+    assert (again.name, [end.mac for end in again.ends]) == ("d1-d2", ["02:00:00:00:00:0a", derived])
+    again.ends[0].set_mac("02:00:00:00:00:0c")
+    assert make(2).name == "d1-d2-3"
 
 
 # --- starts of the emulator -------------------------------------------------------------------------------------------

@@ -79,7 +79,6 @@ class EmulatedLink(ShapedLink):
         super().__init__(name, ends, spec)
         self._seed = seed
         self._emulator = emulator
-        self._made = False
         self._uplinks = self._no_uplinks()
         # What takes back each request that was sent, in their order, and how many of these are known to have been done.
         self._undo: list[tuple[str, str]] = []
@@ -112,7 +111,7 @@ class EmulatedLink(ShapedLink):
 
     def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
         """See ``ShapedLink``: naming a seed restarts the draws of that direction, the same seed too."""
-        held = self.spec if self._made else None
+        held = self.spec if self.made else None
         if held is not None:
             answer = self._set(held, spec, changes)
         else:
@@ -124,7 +123,7 @@ class EmulatedLink(ShapedLink):
                 a_to_b=direction_to_json(spec.a_to_b, self._seed),
                 b_to_a=direction_to_json(spec.b_to_a, self._seed),
             )
-            self._made = True
+            self.made = True
         try:
             self._hold_at_hosts(spec)
         except ContainernetEnvError:
@@ -207,7 +206,7 @@ class EmulatedLink(ShapedLink):
                     if number < self._done:
                         raise
                     # It was refused, or nobody waited for the answer: there may be nothing to take back.
-        self._made = False
+        self.made = False
         self._uplinks = self._no_uplinks()
         self._undo.clear()
         self._done = 0

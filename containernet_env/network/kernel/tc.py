@@ -195,7 +195,6 @@ class VethLink(ShapedLink):
     def __init__(self, name: str, ends: tuple[Interface, Interface], spec: LinkSpec) -> None:
         super().__init__(name, ends, spec)
         self._interfaces = ends
-        self._made = False
         self._applied = False
         self._counted_from: dict[str, dict[str, Any]] = {}
 
@@ -205,7 +204,7 @@ class VethLink(ShapedLink):
         One segment at a time goes over it: netem would delay, lose and count up to 64 KiB of a flow as one frame.
         """
         one, two = self._interfaces
-        self._made = True
+        self.made = True
         netns.ip_batch(
             one.pid,
             [
@@ -277,9 +276,9 @@ class VethLink(ShapedLink):
 
     def clear(self) -> None:
         """See ``ShapedLink``: one end takes the other with it."""
-        if not self._made:
+        if not self.made:
             return
-        self._made = self._applied = False
+        self.made = self._applied = False
         for end in self._interfaces:
             try:
                 if delete_interface(end.pid, end.name):
