@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
+from functools import wraps
 from typing import TYPE_CHECKING
 
 from containernet_env.base.errors import UsageError
@@ -15,7 +16,20 @@ if TYPE_CHECKING:
 _ONE_WAY = "one-way"
 
 
+def _timed(change: Callable[[LiveChanges, list[str]], tuple[str, int]]) -> Callable[[LiveChanges, list[str]], str]:
+    """A change that says what holds now, and since when."""
+
+    @wraps(change)
+    def timed(net: LiveChanges, words: list[str]) -> str:
+        said, at_ns = change(net, words)
+        return f"{said} (at {at_ns / 1e9:.6f} s of the monotonic clock)"
+
+    return timed
+
+
+@_timed
 def _link(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """link NODE NODE up|down: plug the cable between two nodes in, or pull it: link etcd1 s1 down"""
     if len(words) != 3 or words[2] not in ("up", "down"):
         raise UsageError("usage: link NODE NODE up|down")
     one, two, status = words
@@ -32,12 +46,18 @@ def _value(verb: str, form: str, words: list[str]) -> tuple[str, str, str, bool,
     return one, two, value, one_way, f"from {one} to {two}" if one_way else f"between {one} and {two}, both ways"
 
 
+@_timed
 def _delay(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """delay NODE NODE TIME [one-way]: a link's delay, both ways or as the first sends: delay etcd1 s1 10ms"""
     one, two, value, one_way, where = _value("delay", "TIME", words)
     return f"delay {value} {where}", net.set_delay(one, two, value, one_way=one_way)
 
 
+@_timed
 def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """jitter NODE NODE TIME|0 [uniform|normal] [one-way]: let a link's delay vary: jitter etcd1 s1 1ms
+    uniform: by up to TIME either way; normal: with that standard deviation, cut at four of them. The delay must be
+    as long as that reaches. With the link emulator frames keep their order, with netem they overtake each other."""
     one_way = words[-1:] == [_ONE_WAY]
     rest = words[:-1] if one_way else words
     distribution: Distribution = "normal" if rest[-1:] == ["normal"] else "uniform"
@@ -51,14 +71,18 @@ def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     return f"jitter {value}{kind} {where}", at_ns
 
 
+@_timed
 def _rate(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """rate NODE NODE MBIT|unlimited [one-way]: change a link's bandwidth, in Mbit/s: rate etcd1 s1 100"""
     one, two, value, one_way, where = _value("rate", "MBIT|unlimited", words)
     mbps = None if value == "unlimited" else _number(value, "a number of Mbit/s such as 100, or unlimited")
     unit = "" if mbps is None else " Mbit/s"
     return f"rate {value}{unit} {where}", net.set_rate(one, two, mbps, one_way=one_way)
 
 
+@_timed
 def _loss(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """loss NODE NODE PERCENT% [one-way]: let a link lose a share of its frames: loss etcd1 s1 1%"""
     one, two, value, one_way, where = _value("loss", "PERCENT%", words)
     allowed = "a percentage from 0% to 100%, such as 1%"
     percent = _number(value.removesuffix("%"), allowed) if value.endswith("%") else None
@@ -77,7 +101,9 @@ def _number(text: str, allowed: str) -> Decimal:
     return number
 
 
+@_timed
 def _partition(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """partition HOST... | HOST...: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3"""
     sets = [part.split() for part in " ".join(words).split("|")]
     if len(sets) < 2 or not all(sets):
         raise UsageError("usage: partition HOST... | HOST... [| HOST...]")
@@ -85,13 +111,15 @@ def _partition(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     return f"parted: {' | '.join(' '.join(names) for names in sets)}", at_ns
 
 
+@_timed
 def _heal(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """heal: end the partition."""
     if words:
         raise UsageError("usage: heal")
     return "healed", net.heal()
 
 
-CHANGES: Mapping[str, Callable[[LiveChanges, list[str]], tuple[str, int]]] = {
+CHANGES: Mapping[str, Callable[[LiveChanges, list[str]], str]] = {
     "link": _link,
     "delay": _delay,
     "jitter": _jitter,
@@ -100,12 +128,3 @@ CHANGES: Mapping[str, Callable[[LiveChanges, list[str]], tuple[str, int]]] = {
     "partition": _partition,
     "heal": _heal,
 }
-
-
-def change(net: LiveChanges, verb: str, line: str) -> str:
-    """Carry out one of ``CHANGES``; a line that says what holds now and since when.
-
-    Raises ``UsageError`` for words that make no sense, and what the change raises.
-    """
-    said, at_ns = CHANGES[verb](net, line.split())
-    return f"{said} (at {at_ns / 1e9:.6f} s of the monotonic clock)"

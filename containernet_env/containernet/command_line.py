@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from cmd import Cmd
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ from mininet.cli import CLI
 from mininet.log import error, lg, output
 
 from containernet_env.base.errors import ContainernetEnvError, UsageError
-from containernet_env.containernet.changes import CHANGES, change
+from containernet_env.config.hints import closest
+from containernet_env.containernet.changes import CHANGES
 from containernet_env.containernet.tools import TOOLS
+
+COMMANDS: Mapping[str, Callable[[Any, list[str]], str]] = {**CHANGES, **TOOLS}
+"""The commands of ours, beside those of Mininet's; their docstrings are their help."""
 
 
 def show_on_standard_output() -> None:
@@ -32,65 +37,30 @@ class CommandLine(CLI):  # type: ignore[misc]
 
     prompt = "containernet> "
 
-    def do_link(self, line: str) -> None:
-        """link NODE NODE up|down: plug the cable between two nodes in, or pull it: link etcd1 s1 down"""
-        self._change("link", line)
+    def _say(self, text: str) -> None:
+        """Write a command's result where that of all others goes, in their order."""
+        self.stdout.write(text)
+        self.stdout.flush()
 
-    def do_delay(self, line: str) -> None:
-        """delay NODE NODE TIME [one-way]: a link's delay, both ways or as the first sends: delay etcd1 s1 10ms"""
-        self._change("delay", line)
-
-    def do_jitter(self, line: str) -> None:
-        """jitter NODE NODE TIME|0 [uniform|normal] [one-way]: let a link's delay vary: jitter etcd1 s1 1ms
-        uniform: by up to TIME either way; normal: with that standard deviation, cut at four of them. The delay must be
-        as long as that reaches. With the link emulator frames keep their order, with netem they overtake each other."""
-        self._change("jitter", line)
-
-    def do_rate(self, line: str) -> None:
-        """rate NODE NODE MBIT|unlimited [one-way]: change a link's bandwidth, in Mbit/s: rate etcd1 s1 100"""
-        self._change("rate", line)
-
-    def do_loss(self, line: str) -> None:
-        """loss NODE NODE PERCENT% [one-way]: let a link lose a share of its frames: loss etcd1 s1 1%"""
-        self._change("loss", line)
-
-    def do_partition(self, line: str) -> None:
-        """partition HOST... | HOST...: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3"""
-        self._change("partition", line)
-
-    def do_heal(self, line: str) -> None:
-        """heal: end the partition."""
-        self._change("heal", line)
-
-    def do_links(self, line: str) -> None:
-        """links: every link, up or down, with the delay, jitter, rate, queue and loss in force."""
-        self._tool("links", line)
-
-    def do_iperf(self, line: str) -> None:
-        """iperf [HOST HOST] [SECONDS]: what one TCP flow carries from the first to the second: iperf etcd1 etcd2 5
-        Measured from outside: nothing has to be installed in the hosts, and their CPU limits do not hold for it."""
-        self._tool("iperf", line)
-
-    def do_iperfudp(self, line: str) -> None:
-        """iperfudp: not offered; see iperf."""
-        self._tool("iperfudp", line)
-
-    def do_capture(self, line: str) -> None:
-        """capture HOST FILE.pcap [SECONDS]: record the frames of a host's interface: capture etcd1 etcd1.pcap 10
-        Without SECONDS it goes on until `capture stop`, or until the shell ends. `capture` alone says what is recorded.
-        A file holds 256 MiB at the most."""
-        self._tool("capture", line)
-
-    def _change(self, verb: str, line: str) -> None:
-        output(f"{change(self.mn, verb, line)}\n")
-
-    def _tool(self, verb: str, line: str) -> None:
-        output(f"{TOOLS[verb](self.mn, line.split())}\n")
+    def precmd(self, line: str) -> str:
+        """Mininet would cut a line at its first "#", wherever that is."""
+        return line
 
     def onecmd(self, line: str) -> bool:
-        """See ``cmd.Cmd``: carry out one line; whether it was the last."""
+        """See ``cmd.Cmd``: carry out one line; whether it was the last.
+
+        What begins with a node's name and goes on runs there, also where a command has that name.
+        """
+        verb, _, rest = line.strip().partition(" ")
+        if not verb or verb.startswith("#"):
+            return False
+        if verb.startswith("?"):
+            verb, rest = "help", f"{verb[1:]} {rest}"
+        command = getattr(self, f"do_{verb}", None)
+        if command is None or (verb in self.mn and rest.strip()):
+            command, rest = self.default, line
         try:
-            return bool(super().onecmd(line))
+            return bool(command(rest.strip()))
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever it is, network and session go on
             self.fail(problem)
             return False
@@ -103,6 +73,36 @@ class CommandLine(CLI):  # type: ignore[misc]
             raise UsageError(f"{line.strip() or 'source'} cannot be read: {problem}; give a file of commands") from None
         for command in commands:
             self.onecmd(command)
+
+    def default(self, line: str) -> None:
+        """See Mininet: run a command in a node, every later word that names a node replaced by its address."""
+        name, _, rest = line.strip().partition(" ")
+        if name not in self.mn:
+            known = [*self.mn, *(verb.removeprefix("do_") for verb in dir(self) if verb.startswith("do_"))]
+            near = closest(name, known)
+            hint = f"; did you mean {near}?" if near else ""
+            hosts = ", ".join(host.name for host in self.mn.hosts)
+            raise UsageError(f"unknown command {name!r}: neither a host ({hosts}) nor a command, see `help`{hint}")
+        if not rest.strip():
+            raise UsageError(f"usage: {name} COMMAND, which runs there: {name} ip address")
+        words = [(self.mn[word].IP() or word) if word in self.mn else word for word in rest.split(" ")]
+        self.run_in(self.mn[name], " ".join(words))
+
+    def run_in(self, node: Any, command: str) -> None:
+        """Run a command in a node and show what it prints until it ends."""
+        node.sendCmd(command)
+        self.waitForNode(node)
+
+    def do_sh(self, line: str) -> None:
+        """sh COMMAND: run a command on this machine."""
+        self.status = subprocess.run(["sh", "-c", line], check=False).returncode
+
+    def do_pingall(self, line: str) -> None:
+        """pingall [SECONDS]: ping between all hosts, and wait so long for each answer."""
+        self.status = 1 if self.mn.pingAll(line.strip() or None) else 0
+
+    status = 0
+    """The exit status of the last of the commands that have one."""
 
     def fail(self, problem: BaseException) -> None:
         """What becomes of the error of a command."""
@@ -129,26 +129,46 @@ class CommandLine(CLI):  # type: ignore[misc]
                 node.sendInt()
 
 
-class OneLine(CommandLine):
-    """The same commands without the loop: making one returns at once, `onecmd` carries out a line.
+def _command(carry_out: Callable[[Any, list[str]], str]) -> Callable[[CommandLine, str], None]:
+    def do(self: CommandLine, line: str) -> None:
+        self._say(f"{carry_out(self.mn, line.split())}\n")
 
-    ``status`` is 1 once a command has failed for a reason that nobody foresaw; errors of ours are raised.
+    do.__doc__ = carry_out.__doc__
+    return do
+
+
+for _verb, _carry_out in COMMANDS.items():
+    setattr(CommandLine, f"do_{_verb}", _command(_carry_out))
+
+
+class OneLine(CommandLine):
+    """The same commands without the loop: ``onecmd`` carries out a line, ``status`` is its exit status.
+
+    The status is 1 of a command that failed for a reason that nobody foresaw; errors of ours are raised.
     """
 
-    status = 0
+    def __init__(self, net: Any) -> None:
+        # Mininet's constructor opens the command line.
+        Cmd.__init__(self)
+        self.mn, self.locals, self.inputFile = net, {"net": net}, None
 
-    @classmethod
-    def initReadline(cls) -> None:
-        """No history for lines that nobody typed here."""
+    def isatty(self) -> bool:
+        """Nobody types."""
+        return False
 
-    def run(self) -> None:
-        """No loop."""
+    def run_in(self, node: Any, command: str) -> None:
+        """See ``CommandLine``."""
+        if not hasattr(node, "run"):  # no container
+            super().run_in(node, command)
+            return
+        self.status, said = node.run(command)
+        self._say(said)
 
     def fail(self, problem: BaseException) -> None:
         """See ``CommandLine``."""
         if isinstance(problem, ContainernetEnvError):
             raise problem
-        super().fail(problem)
+        self._say(f"*** {_describe(problem)}\n")
         self.status = 1
 
 
@@ -177,48 +197,12 @@ def _describe(problem: BaseException) -> str:
 def run_command(net: Any, line: str) -> int:
     """Carry out one line on a network (`testbed_network.TestbedNetwork`); its exit status.
 
-    A line that begins with a Docker host's name runs there, with its own status and every later word that names a
-    node replaced by its address; `sh CMD` runs on this machine; `pingall` fails on any lost packet; every other
-    command of the command line counts as done, unless it fails. Raises UsageError for a word that is none of these, and
-    what our own commands raise (see `changes.change`, `tools`); any other exception is printed, and the status is 1.
+    A line that begins with a node's name runs there, in a Docker host with its own status; `sh CMD` runs on this
+    machine; `pingall` fails on any lost packet; every other command of the command line counts as done, unless it
+    fails. Raises UsageError for a word that is none of these, and what our own commands raise (see `changes.change`,
+    `tools`); any other exception is printed, and the status is 1.
     """
-    try:
-        return _run_command(net, line)
-    except ContainernetEnvError:
-        raise
-    except Exception as problem:  # noqa: BLE001 - see CommandLine.onecmd
-        _say(f"*** {_describe(problem)}\n")
-        return 1
-
-
-def _run_command(net: Any, line: str) -> int:
-    verb, _, rest = line.strip().partition(" ")
-    node = net.nameToNode.get(verb)
-    if node is not None and node in net.hosts:
-        words = [(net[word].IP() or word) if word in net else word for word in rest.split(" ")]
-        status, said = node.run(" ".join(words))
-        _say(said)
-        return int(status)
-    if verb == "sh":
-        return subprocess.run(["sh", "-c", rest], check=False).returncode
-    if verb in CHANGES:
-        _say(f"{change(net, verb, rest)}\n")
-        return 0
-    if verb in TOOLS:
-        _say(f"{TOOLS[verb](net, rest.split())}\n")
-        return 0
-    if verb == "pingall":
-        return 1 if net.pingAll() else 0
-    if node is None and not hasattr(CLI, f"do_{verb}"):
-        hosts = ", ".join(host.name for host in net.hosts)
-        raise UsageError(f"unknown command {verb!r}: neither a host ({hosts}) nor a command of the command line")
     sys.stdout.flush()
     shell = OneLine(net)
     shell.onecmd(line)
     return shell.status
-
-
-def _say(text: str) -> None:
-    """Write a command's result where that of all others goes, in their order."""
-    sys.stdout.write(text)
-    sys.stdout.flush()

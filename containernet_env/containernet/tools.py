@@ -40,7 +40,8 @@ def _seconds(text: str) -> float:
 
 
 def iperf(net: Any, words: list[str]) -> str:
-    """One TCP flow, as much as fits."""
+    """iperf [HOST HOST] [SECONDS]: what one TCP flow carries from the first to the second: iperf etcd1 etcd2 5
+    Measured from outside: nothing has to be installed in the hosts, and their CPU limits do not hold for it."""
     seconds = _seconds(words.pop()) if len(words) in (1, 3) else _SECONDS
     names = words or [net.hosts[0].name, net.hosts[-1].name]
     if len(names) != 2 or names[0] == names[1]:
@@ -52,12 +53,14 @@ def iperf(net: Any, words: list[str]) -> str:
 
 
 def iperfudp(net: Any, words: list[str]) -> str:
-    """Mininet's, which would wait for ever for a program that is missing in the hosts."""
+    """iperfudp: not offered; see iperf."""
     raise UsageError("iperfudp is not offered: `iperf` measures TCP, and needs nothing inside the hosts")
 
 
 def capture(net: Any, words: list[str]) -> str:
-    """Frames of a host into a file."""
+    """capture HOST FILE.pcap [SECONDS]: record the frames of a host's interface: capture etcd1 etcd1.pcap 10
+    Without SECONDS it goes on until `capture stop`, or until the shell ends. `capture` alone says what is recorded.
+    A file holds 256 MiB at the most."""
     match words:
         case []:
             running = [f"{one.name}: {one.frames} frames so far in {one.path}" for one in net.captures]
@@ -80,7 +83,7 @@ def capture(net: Any, words: list[str]) -> str:
 
 
 def links(net: Any, words: list[str]) -> str:
-    """Every link with what it does to frames, as the system holds it."""
+    """links: every link, up or down, with the delay, jitter, rate, queue and loss in force."""
     if words:
         raise UsageError("usage: links")
     lines = [_describe_link(link) for link in net.links] or ["there are no links"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -217,5 +218,8 @@ def log_config(keep: bool) -> dict[str, Any]:
 
 
 def hostname(name: str) -> str:
-    """The name the container gives itself; the kernel allows 63 characters and DNS no underscore at the end."""
-    return name[:_HOSTNAME_MAX]
+    """The name the container gives itself, of its own: a label of DNS has 63 characters at most (RFC 1035)."""
+    if len(name) <= _HOSTNAME_MAX:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _HOSTNAME_MAX - 9]}-{digest}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from functools import partial
 from ipaddress import IPv4Interface
@@ -21,7 +22,7 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.cli import shell
 from containernet_env.containernet import command_line, live_links, measurements, tools
-from containernet_env.containernet.changes import change
+from containernet_env.containernet.changes import CHANGES
 from containernet_env.containernet.command_line import CommandLine, run_command
 from containernet_env.containernet.measurements import Measurements
 from containernet_env.containernet.network import Containernet
@@ -231,12 +232,8 @@ def test_what_nobody_foresaw_is_a_status_of_one(
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(CLI, "do_dump_nothing", fail, raising=False)
-    # Standard input is pytest's here, which nobody can wait for.
-    null = open("/dev/null")  # noqa: SIM115 - closed below
-    monkeypatch.setattr(command_line, "OneLine", partial(command_line.OneLine, stdin=null))
     net.links = [object()]
     assert run_command(net, line) == 1
-    null.close()
     printed = capsys.readouterr().out + said.getvalue()
     assert printed.startswith("*** "), printed
     assert "Error: " in printed
@@ -347,6 +344,50 @@ def test_recordings_begin_end_and_are_listed(net: FakeNet, capsys: pytest.Captur
             run_command(net, f"capture {wrong}")
 
 
+@pytest.mark.parametrize(
+    ("line", "ran"),
+    [
+        ("us-east-1 etcdctl member list", ("us-east-1", "etcdctl member list")),
+        ("us-east-1   ping  -c 1 db.eu", ("us-east-1", "  ping  -c 1 10.0.0.2")),
+        ("db.eu echo '#' us-east us-east-1", ("db.eu", "echo '#' us-east 10.0.0.1")),
+        ("links ip route", ("links", "ip route")),
+        ("links", "there are no links"),
+        ("# a remark", ""),
+        ("us-east-1", "usage: us-east-1 COMMAND"),
+        ("us-east ls", "unknown command 'us-east'.*did you mean us-east-1"),
+        ("pingal", "unknown command 'pingal'.*did you mean pingall"),
+        ("link-s1 down", "unknown command 'link-s1'"),
+    ],
+)
+@pytest.mark.parametrize("interactive", [True, False])
+def test_one_parser_for_all_lines(
+    interactive: bool, line: str, ran: Any, capsys: pytest.CaptureFixture[str], said: io.StringIO
+) -> None:
+    """`us-east-1 ls` worked with -c, and was "Unknown command" in the interactive shell."""
+    net: Any = FakeNet()
+    names = ("us-east-1", "db.eu", "links")
+    net.hosts = [FakeHost(name, n, f"10.0.0.{n}") for n, name in enumerate(names, 1)]
+    net.nameToNode = {host.name: host for host in net.hosts}
+    net.update(net.nameToNode)
+    runs: list[tuple[str, str]] = []
+
+    class Silent(command_line.OneLine):
+        def run_in(self, node: Any, command: str) -> None:
+            runs.append((node.name, command))
+
+        if interactive:
+            fail = CommandLine.fail
+
+    shell = Silent(net)
+    try:
+        shell.onecmd(shell.precmd(line) if interactive else line)
+        text = capsys.readouterr().out + said.getvalue()
+    except UsageError as problem:
+        assert not interactive
+        text = str(problem)
+    assert (runs == [ran] and not text) if isinstance(ran, tuple) else (not runs and re.search(ran, text)), text
+
+
 def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both write over each other: `capture stop` showed 370 frames, and the file could be read up to the fifth."""
     node = SimpleNamespace(name="etcd1", pid=1, defaultIntf=lambda: SimpleNamespace(name="e"))
@@ -360,7 +401,7 @@ def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: p
 
 
 def test_every_command_of_ours_has_help() -> None:
-    for verb in (*command_line.CHANGES, *command_line.TOOLS):
+    for verb in command_line.COMMANDS:
         assert (getattr(CommandLine, f"do_{verb}").__doc__ or "").startswith(verb)
 
 
@@ -387,7 +428,7 @@ def test_what_a_line_calls_and_prints(snapshot: SnapshotAssertion) -> None:
         net = mock.Mock(**{f"{name}.return_value": 12_345_678_901 for name in dir(LiveChanges) if name[0] != "_"})
         verb, _, rest = line.partition(" ")
         told[line] = [
-            change(net, verb, rest),
+            CHANGES[verb](net, rest.split()),
             *((name, *args, *options.items()) for name, args, options in net.method_calls),
         ]
     assert told == snapshot
@@ -399,7 +440,7 @@ def test_lines_that_make_no_sense_are_refused_and_do_nothing(snapshot: SnapshotA
         net = mock.Mock()
         verb, _, rest = line.partition(" ")
         with pytest.raises(UsageError) as refused:
-            change(net, verb, rest)
+            CHANGES[verb](net, rest.split())
         assert not net.method_calls
         told[line] = str(refused.value)
     assert told == snapshot

@@ -100,6 +100,8 @@ def test_names() -> None:
             check_name(name)
     check_name("a-host-with-a-name-that-is-much-longer-than-any-interface-name-could-ever-be")
     assert len(hostname("x" * 100)) == 63
+    assert hostname("x" * 63) == "x" * 63
+    assert hostname("x" * 70 + "1") != hostname("x" * 70 + "2")
 
 
 class Sent(Exception):
@@ -127,6 +129,7 @@ def test_nothing_of_the_callers_environment_reaches_a_host(tmp_path: Path, monke
         assert "MINE" in str(sent.value)
         assert "proxy" not in str(sent.value)
     monkeypatch.setattr(processes, "cgroups_of", lambda pid: SimpleNamespace(procs_files=list))
+    monkeypatch.setattr(processes, "root_of", lambda pid: tmp_path)
     inside = processes.ContainerProcesses(os.getpid(), {"Env": ["MINE=1"]}, "d1").argv(["env"])
     given = dict(word[len("--env=") :].split("=", 1) for word in inside if word.startswith("--env="))
     assert given.keys() == {"PATH", "HOME", "HOSTNAME", "TERM", "MINE"}
