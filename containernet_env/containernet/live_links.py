@@ -185,6 +185,13 @@ class LiveLinks:
         ends = [link.end_of(intf) for link in self.links for intf in (link.intf1, link.intf2) if intf.node is node]
         return [end for end in ends if isinstance(end, Interface)]
 
+    def write_names(self) -> None:
+        """Have every container know all hosts by their names: in /etc/hosts, with the addresses that they have now."""
+        addresses = {host.name: host.IP() for host in self.hosts if host.intfs and host.IP()}
+        for host in self.hosts:
+            if (container := getattr(host, "container", None)) is not None:
+                container.write_names(addresses)
+
     # --- recordings --------------------------------------------------------------------------------------------
 
     _captures: tuple[Capture, ...] = ()

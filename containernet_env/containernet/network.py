@@ -246,6 +246,11 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             self._announce(link.intf1, link.intf2)
         return link
 
+    def delLink(self, link: Any) -> None:
+        """See Mininet; a host whose first link it was goes by another address, or by none."""
+        super().delLink(link)
+        self._announce()
+
     def _check_no_loop(self, one: Any, two: Any) -> None:
         if one is two:
             raise UsageError(f"{one.name} cannot be linked to itself")
@@ -313,9 +318,10 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         return {(end.ip, end.mac) for end in (host.defaultIntf() for host in self.hosts if host.intfs)}
 
     def _announce(self, *interfaces: Any) -> None:
-        """Let the other hosts find interfaces that came up, or have another address, while the network runs."""
+        """While the network runs, let hosts know each other's names, and find interfaces that came up or changed."""
         if not self._started:
             return
+        self.write_names()
         if self._entered is not None and self._entered != self._addresses():
             with suppress(ProcessGoneError):  # of a host that has ended
                 self.staticArp()
@@ -326,12 +332,14 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
     def reconnect(self, name: str) -> None:
         """Make the links of a host again whose container was started again; see ``reconnect.reconnect``."""
         reconnect(self[name], self.links, self.hosts, self.factory)
+        self._announce()
 
     def start(self) -> None:
         """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""
         self.wait_up()
         super().start()
         self._started = True
+        self.write_names()
 
     def interact(self) -> None:
         """See Mininet; the command line is the one that has the commands of docs/containernet.md."""

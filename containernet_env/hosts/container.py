@@ -17,7 +17,7 @@ from docker.errors import BuildError, ImageNotFound
 from containernet_env.base import clock
 from containernet_env.base.endings import LastWords, last_words, one_line
 from containernet_env.base.errors import ContainernetEnvError, RunError
-from containernet_env.hosts import engine
+from containernet_env.hosts import engine, names
 from containernet_env.hosts.ending import ended_by_oom, ending_of
 from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.hosts.limits import (
@@ -59,6 +59,7 @@ class Container:
         self._shim: Shim | None = None
         self._config: dict[str, Any] = {}
         self._processes: ContainerProcesses | None = None
+        self._hosts_file: str | None = None
         self._removed = False
 
     # --- bringing it up ----------------------------------------------------------------------------------------
@@ -91,6 +92,7 @@ class Container:
             api = engine.client().api
             api.start(self.id)
             state = api.inspect_container(self.id)
+        self._begin_names(state)
         self.adopt(state["State"]["Pid"], state["Config"])
 
     def adopt(self, pid: int, config: Mapping[str, Any] | None = None) -> None:
@@ -113,6 +115,30 @@ class Container:
             hint = "" if self.options.logs else " (logs=True keeps what it says)"
             raise RunError(f"its first process ended at once: {self._how_ended(last_words)}{hint}")
         self._pid = pid
+
+    def write_names(self, addresses: Mapping[str, str]) -> None:
+        """Have its /etc/hosts name the hosts of its network (name -> address), and itself; nothing once it has ended.
+
+        Raises ``RunError``.
+        """
+        if not self.alive:
+            return
+        if self._hosts_file is None:
+            with engine.refusals(f"host {self.host}: the engine does not describe it"):
+                self._begin_names(engine.client().api.inspect_container(self.id))
+        if self._hosts_file:  # else it is a volume's
+            names.write_hosts(self._hosts_file, {self.host: "127.0.0.1", **addresses})
+
+    def _begin_names(self, state: Mapping[str, Any]) -> None:
+        """Let it know its own name, and no servers of the machine's that it cannot reach.
+
+        ``state`` is the engine's description, which writes both files at each start.
+        """
+        self._hosts_file = state.get("HostsPath") or ""
+        if self._hosts_file:
+            names.write_hosts(self._hosts_file, {self.host: "127.0.0.1"})
+        if self.options.network == "none" and (resolver := state.get("ResolvConfPath")):
+            names.write_resolver(resolver, self.options.dns)
 
     def restart(self) -> None:
         """Start its first process again once that has ended: with its files, within its limits, on no network.

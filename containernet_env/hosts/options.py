@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,6 +92,7 @@ class ContainerOptions:
     port_bindings: Mapping[Any, Any] = field(default_factory=dict)
     ports: Sequence[Any] = ()
     dns: Sequence[str] = ()
+    extra_hosts: Mapping[str, str] | Sequence[str] = ()
     ipc_mode: str | None = None
     devices: Sequence[str] = ()
     cap_add: Sequence[str] = ()
@@ -118,6 +120,13 @@ class ContainerOptions:
                 'ask for network_mode="bridge", or reach the host over its emulated links'
             )
         cpu_limit(self.cpus, self.cpu_quota, self.cpu_period)
+        for entry in self.host_entries():
+            name, _, address = entry.partition(":")
+            if not name or not (_is_address(address) or (address == "host-gateway" and self.network != "none")):
+                raise UsageError(
+                    f'extra_hosts: got {entry!r}, allowed: names with IP addresses, such as {{"db": "10.0.0.9"}} or '
+                    '["db:10.0.0.9"]'
+                )
         memory, memswap = self.memory_limits
         if memory is None and memswap is not None:
             raise UsageError("memswap_limit needs mem_limit")
@@ -176,6 +185,7 @@ class ContainerOptions:
             "cpu_shares": self.cpu_shares,
             "cpuset_cpus": self.cpuset_cpus,
             "dns": list(self.dns),
+            "extra_hosts": self.host_entries(),
             "ipc_mode": self.ipc_mode,
             "devices": list(self.devices),
             "cap_add": list(self.cap_add),
@@ -198,6 +208,11 @@ class ContainerOptions:
             return [entry["bind"] for entry in self.volumes.values()]
         return [parts[1] for volume in self.volumes if len(parts := volume.split(":")) >= 2]
 
+    def host_entries(self) -> list[str]:
+        """``extra_hosts`` as the engine takes them, "name:address"."""
+        given = self.extra_hosts
+        return [f"{name}:{address}" for name, address in given.items()] if isinstance(given, Mapping) else list(given)
+
     def exposed_ports(self) -> list[Any]:
         """The container's ports the engine must know of: those asked for and those that are bound."""
         found: list[Any] = list(self.ports)
@@ -207,6 +222,14 @@ class ContainerOptions:
             if entry not in found:
                 found.append(entry)
         return found
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def log_config(keep: bool) -> dict[str, Any]:

@@ -365,17 +365,29 @@ def test_unknown_keywords_and_impossible_ones_are_refused_before_anything_is_mad
 
 
 def test_removing_a_host_while_it_runs(net: Containernet, image: str) -> None:
-    hosts = [net.addDocker(f"d{number}", dimage=image) for number in (1, 2)]
+    hosts = [net.addDocker(f"d{number}", dimage=image, extra_hosts={"db": "10.0.0.9"}) for number in (1, 2)]
     net.addSwitch("s1")
     for host in hosts:
         net.addLink(host, "s1")
     net.start()
+    assert names_of(hosts[1]) == {"db": "10.0.0.9", "d1": "10.0.0.1", "d2": "10.0.0.2"}
+    assert hosts[1].run("cat /etc/resolv.conf") == (0, "")
     net.removeDocker("d1")
+    assert names_of(hosts[1]) == {"db": "10.0.0.9", "d2": "10.0.0.2"}
     assert [container.host for container in engine.list_ours(net.run_id)] == ["d2"]
     assert len(net.links) == 1
     again = net.addDocker("d1", dimage=image)
     net.addLink(again, "s1")
     assert net.ping([again, hosts[1]], timeout="2") == 0
+    again.setIP("10.0.0.77/24")
+    assert names_of(hosts[1]) == {"db": "10.0.0.9", "d1": "10.0.0.77", "d2": "10.0.0.2"}
+    assert names_of(again) == {"d1": "10.0.0.77", "d2": "10.0.0.2"}
+
+
+def names_of(host: Docker) -> dict[str, str]:
+    """What a host looks up for itself and others."""
+    lines = (line.split() for line in host.run("cat /etc/hosts")[1].splitlines())
+    return {words[1]: words[0] for words in lines if words[0].startswith("10.")}
 
 
 def test_the_images_own_command_is_run_by_start(shared: Containernet, image: str) -> None:

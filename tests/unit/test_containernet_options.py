@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
-from containernet_env.hosts import engine, processes
+from containernet_env.hosts import engine, names, processes
 from containernet_env.hosts.options import ContainerOptions, CpuLimit, check_name, cpu_limit, hostname, memory_bytes
 
 
@@ -72,6 +72,9 @@ def test_cpus_are_a_quota(given: tuple[Any, Any, Any], limit: CpuLimit) -> None:
         ({"ports": [80]}, "published"),
         ({"port_bindings": {80: 8080}}, "published"),
         ({"publish_all_ports": True}, "published"),
+        ({"extra_hosts": {"db": "10.0.0"}}, "extra_hosts: got 'db:10.0.0'"),
+        ({"extra_hosts": ["10.0.0.9"]}, "extra_hosts"),
+        ({"extra_hosts": {"db": "host-gateway"}}, "extra_hosts"),
     ],
 )
 def test_what_cannot_work_is_refused(options: dict[str, Any], words: str) -> None:
@@ -87,6 +90,27 @@ def test_published_ports_are_on_loopback_unless_an_address_is_given() -> None:
     assert options.exposed_ports() == [9000, 80, (53, "udp"), 81]
     everything = ContainerOptions(network_mode="bridge", publish_all_ports=True, ports=[9000])
     assert everything.bindings(("22/tcp",)) == {"22/tcp": ("127.0.0.1",), "9000": ("127.0.0.1",)}
+
+
+def test_extra_hosts_are_the_engines() -> None:
+    given = ContainerOptions(extra_hosts={"db": "10.0.0.9", "six": "fd00::9"})
+    assert given.host_config()["extra_hosts"] == ["db:10.0.0.9", "six:fd00::9"]
+    assert ContainerOptions(extra_hosts=["db:10.0.0.9"]).host_config()["extra_hosts"] == ["db:10.0.0.9"]
+    bridge = ContainerOptions(network_mode="bridge", extra_hosts={"up": "host-gateway"})
+    assert bridge.host_config()["extra_hosts"] == ["up:host-gateway"]
+
+
+def test_the_hosts_of_a_network_stand_in_a_part_of_their_own() -> None:
+    """Hosts knew neither their own names nor each other's."""
+    first = names.hosts_text("127.0.0.1\tlocalhost", {"d1": "10.0.0.1", "d2": "10.0.0.2"})
+    part = "# hosts of the emulated network\n10.0.0.1\td1\n10.0.0.2\td2\n# end of these hosts\n"
+    assert first == f"127.0.0.1\tlocalhost\n{part}"
+    # What a program in the host has written stays, wherever it is.
+    assert names.hosts_text(f"{first}10.9.9.9\tmine\n", {"d1": "10.0.0.7"}) == (
+        "127.0.0.1\tlocalhost\n# hosts of the emulated network\n10.0.0.7\td1\n# end of these hosts\n10.9.9.9\tmine\n"
+    )
+    assert names.hosts_text("", {}) == "# hosts of the emulated network\n# end of these hosts\n"
+    assert names.hosts_text(first, {"d1": "10.0.0.1", "d2": "10.0.0.2"}) == first
 
 
 def test_mount_points() -> None:

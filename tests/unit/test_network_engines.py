@@ -161,6 +161,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
 
 
 swap_limits: list[tuple[int, int]] = []
+named: list[tuple[str, dict[str, str]]] = []
 
 
 @pytest.fixture
@@ -188,6 +189,8 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Ca
     monkeypatch.setattr(container, "read_limits", lambda groups: held)
     monkeypatch.setattr(container, "limit_swap", lambda groups, *limits: swap_limits.append(limits))
     swap_limits.clear()
+    monkeypatch.setattr(container.Container, "write_names", lambda self, given: named.append((self.host, dict(given))))
+    named.clear()
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
     monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
     made = []
@@ -247,6 +250,7 @@ def test_its_links_are_shaped_at_both_ends_and_read_back(net: Any, kernel: FakeK
         assert [line.split()[1] for line in shaped] == ["qdisc", "class", "qdisc"]
         assert "rate 1000.000000Mbit" in shaped[1]
         assert shaped[2].endswith("netem delay 3000.000us limit 8250")
+    assert named == [("etcd1", {"etcd1": "10.0.0.251"})]
     (link,) = net.links
     assert link.read_back().a_to_b.delay_ns == 3_000_000
     assert any("10.0.0.251/24" in line and "abc123e0" in line for line in kernel.ran)

@@ -146,6 +146,7 @@ class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet):  # type: i
             switch.check(intf.name for intf in switch.intfList() if intf.link is not None)
         for link in self.links:
             link.held.check()
+        self.write_names()
 
     def _carry_out(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return self._worker.submit(call, *args, **options).result()
