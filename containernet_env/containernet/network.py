@@ -37,7 +37,7 @@ from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec, draw_seed
 from containernet_env.network.factory import LinkFactory, Place
-from containernet_env.network.interface import Interface, enter_neighbours
+from containernet_env.network.interface import Interface, enter_neighbours, too_many_neighbours
 from containernet_env.network.link import EventHandler
 from containernet_env.network.select import choose, choose_switches
 
@@ -314,6 +314,15 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self._entered = self._addresses()
         list(self._pool.map(enter, ends))
 
+    def _keep_neighbours(self) -> None:
+        """Enter neighbours that have changed, and all of them where hosts could not resolve each other any more."""
+        held = self._addresses()
+        if self._entered is None and not too_many_neighbours(len(held)):
+            return
+        if self._entered != held:
+            with suppress(ProcessGoneError):  # of a host that has ended
+                self.staticArp()
+
     def _addresses(self) -> set[tuple[str | None, str | None]]:
         return {(end.ip, end.mac) for end in (host.defaultIntf() for host in self.hosts if host.intfs)}
 
@@ -322,9 +331,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         if not self._started:
             return
         self.write_names()
-        if self._entered is not None and self._entered != self._addresses():
-            with suppress(ProcessGoneError):  # of a host that has ended
-                self.staticArp()
+        self._keep_neighbours()
         for intf in interfaces:
             if isinstance(intf.held, Interface):
                 intf.held.announce()
@@ -339,7 +346,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self.wait_up()
         super().start()
         self._started = True
-        self.write_names()
+        self._announce()
 
     def interact(self) -> None:
         """See Mininet; the command line is the one that has the commands of docs/containernet.md."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import os
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from containernet_env.hosts import netns
 MTU_BYTES = 1500
 MTU_MIN_BYTES, MTU_MAX_BYTES = 68, 65_521
 """What a TAP can have: the minimum of IPv4 (RFC 791), and the maximum of the tun driver."""
+_RESOLVED_MAX = 1024  # the kernel's default
 NAME_MAX = 15
 """Longest interface name (IFNAMSIZ in linux/if.h, less its final NUL)."""
 
@@ -49,6 +51,18 @@ def enter_neighbours(pid: int, interface: str, others: Iterable[tuple[str, str]]
     """Make others (IPv4 and Ethernet address) permanent neighbours over an interface in the namespace of ``pid``."""
     lines = [f"neighbour replace {ip} lladdr {mac} nud permanent dev {interface}" for ip, mac in others]
     netns.ip_batch(pid, lines)
+
+
+def too_many_neighbours(hosts: int) -> bool:
+    """Whether so many hosts that all talk to each other come near what the kernel resolves, over all namespaces.
+
+    Beyond it (``gc_thresh3``) frames are lost without a word. Half of it is left to other networks of this machine.
+    """
+    try:
+        limit = int(netns.read_sysctl(os.getpid(), "net.ipv4.neigh.default.gc_thresh3"))
+    except RunError:  # only the machine's first namespace shows it
+        limit = _RESOLVED_MAX
+    return hosts * (hosts - 1) > limit // 2
 
 
 def read_neighbours(pid: int, interface: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns_http import NamespaceConnection, NoAnswerError
+from containernet_env.network.interface import too_many_neighbours
 
 
 @pytest.mark.parametrize("name", ["kernel.hostname", "net..ipv4", "net/../kernel/x", "", "../net.ipv4"])
@@ -37,3 +38,18 @@ def test_a_process_that_is_gone_is_an_error() -> None:
 
 def test_nothing_is_run_for_no_lines() -> None:
     netns.ip_batch(4194304, [])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "limit", "too_many"), [(23, "1024", False), (24, "1024", True), (40, "16384", False), (24, None, True)]
+)
+def test_hosts_that_come_near_the_kernels_table_of_neighbours(
+    hosts: int, limit: str | None, too_many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(pid: int, name: str) -> str:
+        if limit is None:
+            raise RunError("no such sysctl in this namespace")
+        return limit
+
+    monkeypatch.setattr(netns, "read_sysctl", read)
+    assert too_many_neighbours(hosts) is too_many
