@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from containernet_env.base import clock
+from containernet_env.base.errors import RunError
+
+_RETRY_S, _RETRY_MAX_S = 0.05, 0.5
+"""The first pause before an unanswered query is sent again, which doubles, and the longest."""
 
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
@@ -51,8 +56,24 @@ def side_by_side(action: Callable[[_T], _R], items: Sequence[_T], workers: int) 
     return [results[number] for number in range(len(items))]
 
 
+def persistently(ask: Callable[[], _R], timeout_s: float) -> _R:
+    """What ``ask`` returns; as a client does, it is called again after a RunError, until ``timeout_s`` are over.
+
+    Raises the last RunError then.
+    """
+    deadline_s, pause_s = clock.monotonic() + timeout_s, _RETRY_S
+    while True:
+        try:
+            return ask()
+        except RunError:
+            if clock.monotonic() + pause_s >= deadline_s:
+                raise
+        clock.sleep(pause_s)
+        pause_s = min(2 * pause_s, _RETRY_MAX_S)
+
+
 def answers_within(timeout_s: float, ask: Callable[[_K], _R], items: Iterable[_K]) -> dict[_K, _R]:
-    """What ``ask`` returns for each item, of those for which it does so in time and without an exception.
+    """What ``ask`` returns ``persistently`` for each item, of those for which it does so in time.
 
     Nobody waits for the others: their threads end by themselves, and hold up no end of the program.
     """
@@ -60,7 +81,7 @@ def answers_within(timeout_s: float, ask: Callable[[_K], _R], items: Iterable[_K
 
     def work(item: _K) -> None:
         with suppress(Exception):
-            answers[item] = ask(item)
+            answers[item] = persistently(partial(ask, item), timeout_s)
 
     threads = [clock.Thread(target=work, args=(item,), name="ask", daemon=True) for item in items]
     deadline_s = clock.monotonic() + timeout_s

@@ -264,9 +264,9 @@ def leader_findings(
 
     Also where the same member leads again: nobody did meanwhile. Where the leader's own memory limit has ended it
     (``deaths``: dead members, by name with the reason), or configured events did (``explained``), the election follows
-    from what was configured.
+    from what was configured. None in a store without a leader.
     """
-    if before == after and before is not None:
+    if before is not None and (before == after or before.term is None):
         return
     if before is None:
         text = "who led at the start is not known, so there may have been an election"
@@ -276,7 +276,7 @@ def leader_findings(
     effect: Effect = "told" if explained else "invalid"
     text = f"{before.leader} led at the start (term {before.term}), "
     if after is None:
-        yield Finding("leader_changed", effect, f"{text}nobody at the end", None, 0)
+        yield Finding("leader_changed", effect, f"{text}no leader that a majority names at the end", None, 0)
         return
     text += f"{after.leader}{' again' if after.leader == before.leader else ''} at the end (term {after.term})"
-    yield Finding("leader_changed", effect, text, after.term - before.term, 0, after.leader)
+    yield Finding("leader_changed", effect, text, (after.term or 0) - (before.term or 0), 0, after.leader)

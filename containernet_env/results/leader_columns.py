@@ -25,7 +25,7 @@ LEADER_COLUMNS = (
         "TermAtStart",
         "",
         "measured",
-        "the term of that leadership: every election begins a new one",
+        "the term of that leadership: every election begins a new one; '-' where the store has no leader",
         lambda facts, outcome: outcome.term_at_start,
     ),
     Column(

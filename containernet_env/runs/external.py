@@ -16,19 +16,19 @@ from containernet_env.analysis.capacity import capacity_of
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.exhausted import told
 from containernet_env.base.progress import Progress
-from containernet_env.base.side_by_side import side_by_side
+from containernet_env.base.side_by_side import persistently, side_by_side
 from containernet_env.base.stop import Stop
 from containernet_env.fidelity.gate import Gate
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.load.server import BenchmarkServer
-from containernet_env.model.leadership import Leadership
+from containernet_env.model.leadership import Leadership, leader_words
 from containernet_env.model.outcome import Reused
 from containernet_env.model.scenario import Scenario
 from containernet_env.plan.external import keys_of
 from containernet_env.plan.plan import Plan
 from containernet_env.runs import external_left
-from containernet_env.runs.external_access import cluster_of, connections_to, external_of, login_of, usable
+from containernet_env.runs.external_access import AGAIN_S, cluster_of, connections_to, external_of, login_of, usable
 from containernet_env.runs.external_left import CleanedUp, Told
 from containernet_env.runs.faults import Faults
 from containernet_env.runs.local_server import LocalServer
@@ -143,16 +143,15 @@ class ExternalTestbed:
             self.led_at_start = look.leadership
             external_left.clean_up(self.plan.config, look.identity, self._tell_cleaned, self._progress.note)
             self._refuse_foreign_keys()
-            if (reason := self._cluster.may_load()) is not None:
-                raise RunError(reason)
-            leader = f"leader {self.leader_at_start or 'not among them'}"
-            text = f"{len(look.members)} endpoints answer, {'nobody leads' if self.load_terms.leaderless else leader}"
+            persistently(lambda: _refused(self.cluster.may_load()), AGAIN_S)
+            leader = leader_words(self.led_at_start) or "leader not among them"
+            text = f"{len(look.members)} endpoints answer, {leader}"
             stage.done(text)
             self._on_event("cluster_up", text)
         self._stop.check()
         self._folder = external_left.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
-        if (reason := self._cluster.try_write()) is not None:
-            raise RunError(f"the cluster of {self.plan.config.path} cannot be measured: {reason}")
+        unusable = f"the cluster of {self.plan.config.path} cannot be measured: "
+        persistently(lambda: _refused(self.cluster.try_write(), unusable), AGAIN_S)
         password = login.password if login is not None and login.user is not None else None
         self._local = LocalServer(programs, self._folder, self._external, password)
         self._local.start()
@@ -161,7 +160,7 @@ class ExternalTestbed:
 
     def _refuse_foreign_keys(self) -> None:
         """Raise RunError where the prefix of this run holds keys: somebody else wrote them."""
-        if count := self.cluster.keys():
+        if count := persistently(self.cluster.keys, AGAIN_S):
             raise RunError(
                 f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
                 '  Nothing was written. Remove them, or name another "prefix".'
@@ -221,6 +220,12 @@ class ExternalTestbed:
         """What the benchmark server has said."""
         if self._local is not None:
             yield "benchmark", self._local.logs()
+
+
+def _refused(reason: str | None, before: str = "") -> None:
+    """Raise ``RunError`` where there is a reason."""
+    if reason is not None:
+        raise RunError(before + reason)
 
 
 def _rtts_ns(connection: TcpConnection) -> list[int]:

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.side_by_side import persistently
 from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.model.config import Config
 from containernet_env.model.external import PASSWORD_VARIABLE, External, TlsFiles
@@ -15,6 +16,8 @@ from containernet_env.stores.external import ClusterLook, ExternalCluster, Login
 from containernet_env.stores.kinds import external_store_of
 
 LOOK_TIMEOUT_S = 5.0
+# What a member refuses (HTTP 503, a lost connection) is tried again for so long.
+AGAIN_S = 0.5
 CONSENT = "--yes-load-this-cluster"
 _PASSWORD_BYTES = 4096
 
@@ -72,9 +75,13 @@ def cluster_of(config: Config, own: OwnKeys) -> ExternalCluster:
 
 def usable(cluster: ExternalCluster, config: Config) -> ClusterLook:
     """Look at a cluster that is to be measured. Raises ``RunError`` with everything that keeps it from that."""
-    look = cluster.look(LOOK_TIMEOUT_S)
-    require_usable(look, config)
-    return look
+
+    def look() -> ClusterLook:
+        found = cluster.look(LOOK_TIMEOUT_S)
+        require_usable(found, config)
+        return found
+
+    return persistently(look, AGAIN_S)
 
 
 def require_usable(look: ClusterLook, config: Config) -> None:

@@ -474,9 +474,9 @@ class Matrix:
     def _led_by(self, found: Leadership | None, moved: bool = False) -> Leadership | None:
         """Take note of who leads, and tell of it where that is news."""
         before, self._leader = self._leader, found.leader if found is not None else None
-        if before is not None and before != self._leader:
+        if before is not None and before != self._leader and (found is None or found.term is not None):
             kind = "leader_moved" if moved else "leader_changed"
-            self._on_event(kind, f"{before} led, now {self._leader or 'nobody'} does", self._leader)
+            self._on_event(kind, f"{before} led, now {self._leader or 'no member'} does", self._leader)
         return found
 
     def _remember_dataset(self, outcome: ScenarioOutcome) -> None:

@@ -28,7 +28,7 @@ from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.hosts.secrets import put_secrets
 from containernet_env.hosts.unix_http import UnixConnection
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
-from containernet_env.model.leadership import Leadership
+from containernet_env.model.leadership import Leadership, leader_words
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
@@ -245,7 +245,7 @@ class Testbed:
             self._during = "while the cluster started"
             self._measure_sync()
             self.led_at_start = self._start_cluster()
-            text = f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}"
+            text = f"{self.cluster.size} members, {leader_words(self.led_at_start)}, {self.plan.timing.short}"
             self._done(stage, "cluster_up", text)
         self._reach_server()
 

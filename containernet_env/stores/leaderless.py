@@ -1,8 +1,8 @@
-"""What clusters have in common in which nobody leads, and whose members count nothing."""
+"""What clusters without a leader have in common, whose members count nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Generic
 
 from containernet_env.model.leadership import Leadership
@@ -24,7 +24,7 @@ class NothingCounted:
 
 
 class LeaderlessCluster(MemberCluster[M], Generic[M]):
-    """See ``stores.protocol.Cluster``: the first member that answers is the one called the leader."""
+    """See ``stores.protocol.Cluster``: loads for the leader go to the first living member of the topology."""
 
     lacks = "no answer to a read from every member"
 
@@ -33,9 +33,16 @@ class LeaderlessCluster(MemberCluster[M], Generic[M]):
         self.quorum = quorum
 
     def _leadership(self, statuses: Mapping[M, MemberStatus | None], required: int) -> Leadership | None:
-        # In the topology's order, whoever answered first.
-        answering = [member for member in self.members if statuses.get(member) is not None]
-        return Leadership(answering[0].name, 0) if len(answering) >= max(required, 1) else None
+        return self.leadership() if sum(map(bool, statuses.values())) >= required else None
+
+    def leadership(self) -> Leadership | None:
+        """See ``stores.protocol.Cluster``; no query decides it, so one without an answer changes nothing."""
+        name = self.leader_now(0.0, ())
+        return None if name is None else Leadership(name, None)
+
+    def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
+        """See ``stores.protocol.Cluster``."""
+        return next((member.name for member in self.living() if member.name not in without), None)
 
     def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
         # Each may answer by itself before it reaches the others.

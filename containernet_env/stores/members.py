@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, TypeVar
 from containernet_env.base import clock, container_files
 from containernet_env.base.errors import RunError
 from containernet_env.base.exhausted import shortage
-from containernet_env.base.side_by_side import answers_within
+from containernet_env.base.side_by_side import answers_within, persistently
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory, Ping, Profiling, Written
@@ -28,6 +28,8 @@ POLL_S = 0.05
 _GATE_S = 20.0
 # The leader answers when the other one leads; one that takes longer is looked after and asked again.
 _HAND_OVER_S = 2.0
+# For so long queries are repeated where a member does not answer (HTTP 503, a lost connection) or knows no leader.
+PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,19 @@ class MemberCluster(Generic[M]):
 
     def leadership(self) -> Leadership | None:
         """See ``stores.protocol.Cluster``."""
-        return self._leadership(self.statuses(), required=self.quorum)
+
+        def named() -> Leadership | None:
+            statuses = self.statuses()
+            found = self._leadership(statuses, required=self.quorum)
+            leaders = {None if status is None else status.leader_id for status in statuses.values()}
+            if found is None and (None in leaders or len(leaders) > 1):
+                raise RunError(self.lacks)
+            return found
+
+        try:
+            return persistently(named, PATIENCE_S if self.has_quorum() else 0.0)
+        except RunError:
+            return None
 
     def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
         """See ``stores.protocol.Cluster``."""
@@ -321,6 +335,9 @@ class MemberCluster(Generic[M]):
 
     def version(self) -> str:
         """The version the first living member reports. Raises RunError where none answers."""
+        return persistently(self._version, PATIENCE_S)
+
+    def _version(self) -> str:
         for status in self.statuses().values():
             if status is not None:
                 return status.version

@@ -184,7 +184,8 @@ class HttpServer(Server):
 class Service(HttpServer):
     """A small key-value service: ``values`` by key; ``statuses``: one by method in place of what it would do.
 
-    What has ``refused`` in its target is answered 503. An answer takes ``takes_s``.
+    What has ``refused`` in its target is answered 503, and so are as many requests as ``refusals``. An answer takes
+    ``takes_s``.
     """
 
     def __init__(self, address: str = "10.8.0.1:80") -> None:
@@ -192,13 +193,15 @@ class Service(HttpServer):
         self.values: dict[str, bytes] = {}
         self.statuses: dict[str, int] = {}
         self.refused: str | None = None
+        self.refusals = 0
         self.takes_s = 0.0
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         key = parse_qs(urlsplit(target).query).get("id", [""])[0]
         if self.takes_s:
             clock.sleep(self.takes_s)
-        if self.refused is not None and self.refused in target:
+        if self.refusals or (self.refused is not None and self.refused in target):
+            self.refusals = max(0, self.refusals - 1)
             return 503, b""
         if method in self.statuses:
             return self.statuses[method], b""

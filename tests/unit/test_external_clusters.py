@@ -25,6 +25,7 @@ from containernet_env.model.config import Config
 from containernet_env.model.keys import ALPHABET, Keys
 from containernet_env.model.leadership import Leadership
 from containernet_env.runs import external_left
+from containernet_env.runs.external_access import usable
 from containernet_env.runs.local_server import LocalServer
 from containernet_env.stores.external import ExternalCluster, OwnKeys
 from containernet_env.stores.zookeeper.external import MARK
@@ -95,7 +96,7 @@ def test_zookeeper_is_looked_at_and_nothing_is_written(network: Network, tmp_pat
 def test_a_service_is_looked_at_and_nothing_is_written(network: Network, tmp_path: Path) -> None:
     (one,) = services(network, 1)
     look = service(tmp_path, one.url).look(2)
-    assert look.problems == [] and look.leadership == Leadership("http1", 0)
+    assert look.problems == [] and look.leadership == Leadership("http1", None)
     assert all(request.startswith("GET ") for request in one.requests)
 
 
@@ -172,6 +173,17 @@ def test_a_member_that_answers_nothing_is_given_up_and_named(
     ):
         told[name] = cluster.look(5).problems
     assert told == snapshot and world.now_ns - began_ns == 3 * 5 * 10**9
+
+
+@simulated()
+def test_one_refusal_does_not_end_a_run_before_its_load(network: Network, tmp_path: Path) -> None:
+    (one,) = services(network, 1)
+    held = service(tmp_path, one.url)
+    one.refusals = 1
+    assert usable(held, config_of(tmp_path, SERVICE, [one.url])).problems == []
+    one.statuses["GET"] = 503
+    with pytest.raises(RunError, match="answers with a status neither of a get"):
+        usable(held, config_of(tmp_path, SERVICE, [one.url]))
 
 
 # --- the write that is tried ------------------------------------------------------------------------------------------

@@ -15,10 +15,12 @@ from containernet_env.model.findings import (
     Finding,
     Kind,
     floor_findings,
+    leader_findings,
     load_findings,
     member_findings,
     network_findings,
 )
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.machine_findings import Capacity, machine_findings, store_findings
@@ -417,6 +419,11 @@ LEAVES_IT = {
 @pytest.mark.parametrize("name", ENDS_A_LEAD | LEAVES_IT)
 def test_an_election_is_explained_by_what_ends_a_lead_alone(name: str) -> None:
     assert explained(*(ENDS_A_LEAD | LEAVES_IT)[name]) is (name in ENDS_A_LEAD)
+
+
+def test_a_store_without_a_leader_has_no_election() -> None:
+    first, second = Leadership("http1", None), Leadership("http2", None)
+    assert [list(leader_findings(first, after, {})) for after in (first, second, None)] == [[], [], []]
 
 
 def test_a_leader_of_many_needs_a_majority_only() -> None:

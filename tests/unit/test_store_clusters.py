@@ -198,18 +198,18 @@ def replicas_of(living: set[int], ack: int, read: int) -> tuple[LeaderlessCluste
 
 
 @simulated()
-def test_the_first_replica_that_answers_stands_for_a_leader() -> None:
+def test_the_first_replica_that_lives_stands_for_a_leader() -> None:
     living = {1, 2, 3}
     cluster, hosts = replicas_of(living, 1, 1)
-    assert cluster.leadership() == Leadership("replica1", 0)
+    assert cluster.leadership() == Leadership("replica1", None)
     assert cluster.version() == sources.replicas_version()
     # However soon each of them answers.
     statuses = dict(reversed(cluster.statuses().items()))
-    assert cluster._leadership(statuses, required=1) == Leadership("replica1", 0)
+    assert cluster._leadership(statuses, required=1) == Leadership("replica1", None)
     cluster.expect_death("replica1")
     living.discard(1)
     hosts[0].ended = "killed by SIGKILL"
-    assert cluster.leadership() == Leadership("replica2", 0)
+    assert cluster.leadership() == Leadership("replica2", None)
     assert cluster.leader_now(1.0, {"replica2"}) == "replica3"
     assert cluster.deaths() == {} and list(cluster.endpoints) == ["replica2", "replica3"]
     assert set(cluster.observe().end().members) == {"replica2", "replica3"}
@@ -242,7 +242,69 @@ def test_one_of_three_answers_where_one_is_enough(quorum: int, answers: bool) ->
     for host in hosts[:2]:
         host.ended = "killed by SIGKILL"
     assert cluster.answers(0.1) is answers
-    assert (cluster.leadership() is not None) is answers
+    assert cluster.leadership() == Leadership("replica3", None)
+
+
+# --- queries that are not answered once -------------------------------------------------------------------------------
+
+
+@dataclass
+class Refusing:
+    """A connection whose first requests, as many as ``left``, are refused."""
+
+    connection: Any
+    left: int = 2
+
+    def request_json(self, *arguments: Any, **options: Any) -> Any:
+        return self._ask("request_json", arguments, options)
+
+    def request_bytes(self, *arguments: Any, **options: Any) -> Any:
+        return self._ask("request_bytes", arguments, options)
+
+    def _ask(self, name: str, arguments: Any, options: Any) -> Any:
+        if self.left:
+            self.left -= 1
+            raise HttpError(503, None, "the service is unavailable")
+        return getattr(self.connection, name)(*arguments, **options)
+
+
+def etcd_members() -> etcd.FakeMembers:
+    members = etcd.FakeMembers()
+    members.views = {number: (100 + number, 101, 2) for number in (1, 2, 3)}
+    return members
+
+
+REFUSING: dict[str, tuple[Callable[[int], Any], Callable[[list[MemberPlace]], Any], str]] = {
+    "etcd": (
+        lambda number: etcd.FakeConnection(etcd_members(), number),
+        lambda places: etcd.EtcdCluster([etcd.Member(place) for place in places]),
+        "etcd1",
+    ),
+    "consul": (
+        lambda number: ServersConnection(FakeServers(dict.fromkeys((1, 2, 3), (2, 5)), {}), number),
+        lambda places: consul.ConsulCluster([consul.Member(place) for place in places]),
+        "consul2",
+    ),
+    "replica": (
+        lambda number: ReplicaConnection({1, 2, 3}, number),
+        lambda places: LeaderlessCluster([Replica(place, 2) for place in places], 2),
+        "replica1",
+    ),
+}
+
+
+@pytest.mark.parametrize("store", REFUSING)
+@simulated()
+def test_a_query_that_is_refused_once_is_repeated(store: str) -> None:
+    connection, made, leader = REFUSING[store]
+    for query in ("version", "leadership", "leader_now"):
+        places, _ = places_of(store, lambda number: Refusing(connection(number)))
+        cluster = made(places)
+        if query == "version":
+            assert cluster.version()
+        else:
+            found = cluster.leadership() if query == "leadership" else cluster.leader_now(1.0, ())
+            assert getattr(found, "leader", found) == leader
 
 
 # --- proxies ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from containernet_env.stores.consul.settings import HTTP_PORT
 from containernet_env.stores.protocol import MemberPlace
 
 # As for etcd's members (stores/etcd/observation.py).
-_ASK_S, _LOG_S, _LOG_LINES = 2.0, 2.0, 10_000
+_TRY_S, _ASK_S, _LOG_S, _LOG_LINES = 1.0, 2.0, 2.0, 10_000
 
 
 class ConsulObservation:
@@ -41,7 +41,7 @@ class ConsulObservation:
         """Of each member that answers."""
 
         def ask(name: str) -> Mapping[str, float]:
-            answer = self._places[name].connection.request_bytes(HTTP_PORT, metrics.PATH, timeout_s=_ASK_S)
+            answer = self._places[name].connection.request_bytes(HTTP_PORT, metrics.PATH, timeout_s=_TRY_S)
             return metrics.parse(answer.decode(errors="replace"))
 
         return answers_within(_ASK_S, ask, self._places)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
+from containernet_env.base.side_by_side import persistently
 from containernet_env.model.choices import ProfileKind
 from containernet_env.stores import members
 from containernet_env.stores.etcd import history
@@ -14,7 +15,7 @@ from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling
-from containernet_env.stores.members import POLL_S, MemberCluster, MemberStatus
+from containernet_env.stores.members import PATIENCE_S, POLL_S, MemberCluster, MemberStatus
 from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory
 
 # A key under which nothing is ever written: the linearizable read that proves a quorum answers.
@@ -107,11 +108,12 @@ class EtcdCluster(MemberCluster[Member]):
 
     def revision(self) -> int:
         """See ``stores.protocol.Cluster``."""
-        return history.revision(self._answering().connection)
+        return persistently(lambda: history.revision(self._answering().connection), PATIENCE_S)
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
         """See ``stores.protocol.Cluster``."""
-        return OwnHistory(history.events(self._answering().connection, prefix, since, timeout_s))
+        answering = persistently(self._answering, PATIENCE_S)
+        return OwnHistory(history.events(answering.connection, prefix, since, timeout_s))
 
     def _answering(self) -> Member:
         """A member that answers. Raises RunError where none does."""

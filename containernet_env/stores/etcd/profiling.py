@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from containernet_env.base.errors import RunError
+from containernet_env.base.side_by_side import persistently
 from containernet_env.model.choices import ProfileKind
 from containernet_env.stores.etcd.flags import CLIENT_PORT
 from containernet_env.stores.protocol import MemberPlace, Profile
@@ -86,8 +87,12 @@ class EtcdProfiling:
 
     def _fetch(self, kind: ProfileKind) -> bytes | str:
         """The profile, or why there is none."""
-        try:
+
+        def fetch() -> bytes:
             return self._connection.request_bytes(CLIENT_PORT, f"{_PATH}/{kind}", timeout_s=_ANSWER_S)
+
+        try:
+            return persistently(fetch, _ANSWER_S)
         except RunError as error:
             return str(error)
 

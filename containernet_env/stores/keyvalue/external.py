@@ -13,7 +13,6 @@ from containernet_env.base.side_by_side import side_by_side
 from containernet_env.model.config import HttpService
 from containernet_env.model.external import Endpoint, External
 from containernet_env.model.keys import Keys
-from containernet_env.model.leadership import Leadership
 from containernet_env.stores.external import (
     SPEAKS_TLS,
     ClusterLook,
@@ -62,7 +61,7 @@ class ExternalService(LeaderlessCluster[_Member]):
         """See ``ExternalCluster``; who else it consists of, nobody tells."""
         looks = side_by_side(lambda member: self._look_at(member, timeout_s), self.members, len(self.members))
         found = ClusterLook(tuple(looks))
-        return found if found.problems else replace(found, leadership=Leadership(self.members[0].name, 0))
+        return found if found.problems else replace(found, leadership=self.leadership())
 
     def _look_at(self, member: _Member, timeout_s: float) -> MemberLook:
         url, problem = self._external.urls[self.members.index(member)], None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from containernet_env.base.clock import utc_now
+from containernet_env.base.errors import RunError
 from containernet_env.base.side_by_side import answers_within
 from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
 from containernet_env.stores.protocol import MemberPlace
@@ -13,7 +14,7 @@ from containernet_env.stores.zookeeper.words import ask, parse_mntr
 
 Counts = Mapping[str, float]
 # As for etcd's members (stores/etcd/observation.py).
-_ASK_S, _LOG_S, _LOG_LINES = 2.0, 2.0, 10_000
+_TRY_S, _ASK_S, _LOG_S, _LOG_LINES = 1.0, 2.0, 2.0, 10_000
 
 
 class ZooKeeperObservation:
@@ -35,10 +36,13 @@ class ZooKeeperObservation:
 
     def _counts(self) -> Mapping[str, Counts]:
         """Of each member that serves."""
-        asked = answers_within(
-            _ASK_S, lambda name: parse_mntr(ask(self._places[name].connection, "mntr", _ASK_S)), self._places
-        )
-        return {name: counts for name, counts in asked.items() if counts}
+
+        def counts(name: str) -> Counts:
+            if not (found := parse_mntr(ask(self._places[name].connection, "mntr", _TRY_S))):
+                raise RunError(f"{name} serves no requests")
+            return found
+
+        return answers_within(_ASK_S, counts, self._places)
 
 
 def activity(before: Counts | None, after: Counts | None, warnings: Mapping[str, int] | None) -> MemberActivity:
