@@ -72,6 +72,8 @@ class Matrix:
     A further target may follow the first one: ``move_to``. ``cluster`` is the number of the current one, from 1.
     ``seed`` is what the random members of events are drawn from. ``reused`` is what the next scenario finds from before
     it, ``loaded`` whether the store holds the data set; the caller says so where the target comes with that.
+    ``damaged`` is why the target may no longer be what it was, once a request has failed on it; with ``alone`` nothing
+    more runs on it then.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Matrix:
         retries: int = 0,
         keep_probe: KeepProbe = lambda probe, outcome: None,
         seed: int = 0,
+        alone: bool = False,
     ) -> None:
         self._planned = tuple(scenarios)
         self._dataset = dataset
@@ -97,6 +100,7 @@ class Matrix:
         self._retries = retries
         self._keep_probe = keep_probe
         self._seed = seed
+        self._alone = alone
         self._left = 0
         self._passed = 0
         self._last: ScenarioOutcome | None = None
@@ -112,6 +116,7 @@ class Matrix:
         self._members = MemberWatch(target.cluster.pings)
         self._follower = Follower(target, self._progress, self._stop, self._on_event, self._silent_members)
         self.loaded = False
+        self.damaged: str | None = None
         self._leader = target.leader_at_start
         self.reused: Reused = "nothing"
 
@@ -131,7 +136,8 @@ class Matrix:
                 self._members.start()
                 self._observer.start()
                 for planned in self._planned[self._passed : until]:
-                    reason = self._target.failure or self._until_valid(planned)
+                    reason = self._target.failure or (self.damaged if self._alone else None)
+                    reason = reason or self._until_valid(planned)
                     if reason is not None:
                         self.leave_rest(reason, until)
                         break
@@ -361,6 +367,8 @@ class Matrix:
         problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
         problems += [self._silence(answer.error, failure), answer.error]
         error = "; ".join(filter(None, problems)) or None
+        if error is not None or (answer.load is not None and (answer.load.failed or answer.load.unknown)):
+            self.damaged = f"requests of {scenario.name} failed on this testbed"
         # Of a member that died before, this scenario is not the reason.
         of_testbed = failure is not None or self._follower.lost is not None or bool(dead_before)
         return replace(outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=of_testbed)

@@ -298,8 +298,7 @@ class _Run:
             return False
         if not self._standing.is_wanted or self._error() is not None or self._matrix is None:
             return False
-        failed = next((outcome.error for outcome in self._keeper.outcomes if outcome.error is not None), None)
-        if (reason := failed or testbed.why_unfit) is not None:
+        if (reason := self._matrix.damaged or testbed.why_unfit) is not None:
             self._event("testbed_not_left", reason)
             return False
         self._keeper.logs(lambda: _numbered(testbed.logs(), number))
@@ -329,6 +328,7 @@ class _Run:
                 plan.options.retry_invalid,
                 self._keeper.probe,
                 plan.options.seed,
+                alone=self._in_sweep,
             )
             self._matrix.reused, self._matrix.loaded = testbed.reused, testbed.loaded
         else:

@@ -132,6 +132,10 @@ class Ledger:
             return False
         return all(item.result == "machine" for item in tried) and len(tried) < tries
 
+    def tried(self, cell: str, repetition: int) -> bool:
+        """Whether it was measured, however that ended."""
+        return (cell, repetition) in self._tried
+
     def figures(self, cell: str, column: str) -> list[float]:
         """One for each repetition that counts."""
         found = [self.last(cell, repetition) for repetition in self._repetitions.get(cell, ())]

@@ -357,9 +357,13 @@ class _Blocks:
         again = False
         while wanted := {number: cells for number in numbers if (cells := sweep.wanted(number))}:
             if again:
-                count = sum(map(len, wanted.values()))
-                told = "1 measurement is" if count == 1 else f"{count} measurements are"
-                self._progress.note(f"{told} tried again: the machine spoiled what was measured of them")
+                tried = [sweep.ledger.tried(cell, number) for number, cells in wanted.items() for cell in cells]
+                if spoiled := sum(tried):
+                    told = "1 measurement is" if spoiled == 1 else f"{spoiled} measurements are"
+                    self._progress.note(f"{told} tried again: the machine spoiled what was measured of them")
+                if first := len(tried) - spoiled:
+                    told = "1 measurement gets" if first == 1 else f"{first} measurements get"
+                    self._progress.note(f"{told} a new testbed: requests of another cell failed on the one before")
             again = True
             self._clock.wants(*sweep.left_from(numbers[0]))
             self._round(wanted)

@@ -22,6 +22,7 @@ from containernet_env.model.proof import NetworkProof
 from containernet_env.results import csv_file
 from containernet_env.results.run_directory import read_run
 from containernet_env.runs import manifest as manifest_module
+from containernet_env.runs import matrix
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.setup import extras
@@ -268,11 +269,21 @@ def test_a_testbed_that_cannot_be_ends_nothing_but_itself(sweep: Sweeping) -> No
         assert sweep.run(repeat=2) == Counts(CELLS, 0, CELLS)
 
 
-def test_a_cell_is_not_charged_with_a_member_that_another_one_killed(sweep: Sweeping) -> None:
-    sweep.beds.special[2] = lambda: sweep.beds[0].cluster.kill("etcd2") or FAILED
-    assert sweep.run() == Counts(CELLS - 1, 1, 0)
-    assert sum("(earlier)" in error for error in values(sweep, "Error")) == 2
-    assert sweep.of().counts() == Counts(CELLS - 1, 1, 0)
+@pytest.mark.parametrize("damage", ["failed", "explained", "died"])
+def test_a_cell_inherits_no_damage_of_another_one(
+    sweep: Sweeping, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that has exhausted its quota fails every cell after that, until it gets new data."""
+    beds, axes = sweep.beds, ("clients=1,2,3,4,5,6,7,8",)
+    if damage == "explained":  # by a configured event, so the row has no error
+        monkeypatch.setattr(matrix, "failures_explained", lambda *_: True)
+    beds.special[2] = lambda: (damage == "died" and beds[0].cluster.kill("etcd2")) or FAILED
+    beds.special[3] = lambda: FAILED if len(beds) == 1 else GOOD
+    expected = ALL if damage == "explained" else Counts(CELLS - 1, 1, 0)
+    assert sweep.run(*axes) == expected and sweep.of(*axes).counts() == expected
+    assert (len(beds), beds.asked) == (2, CELLS) and values(sweep, "Reused")[2:3] == ["nothing"]
+    note = sweep.notes.notes[-1]
+    assert note == "6 measurements get a new testbed: requests of another cell failed on the one before"
 
 
 def test_what_was_tried_last_decides_after_a_resume_too(sweep: Sweeping) -> None:
