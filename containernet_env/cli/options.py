@@ -103,6 +103,12 @@ def testbed_options(command: _Command) -> _Command:
 testbed_options.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name begins with
 
 
+def strict_option(command: _Command) -> _Command:
+    """Add --strict."""
+    text = "Exit status 1 also where the figures of a row are not certainly valid."
+    return click.option("--strict", is_flag=True, help=text)(command)
+
+
 def tls_options(command: _Command) -> _Command:
     """Add the certificates of a Dask cluster, with the names that `dask scheduler` has for them."""
     options = (

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from containernet_env.base import clock
 from containernet_env.cli.external import consent_option, refuse_options
+from containernet_env.cli.options import strict_option
 from containernet_env.cli.run import carried_out
 
 
@@ -16,7 +17,7 @@ from containernet_env.cli.run import carried_out
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option("--anyway", is_flag=True, help="Also where something that matters differs: the new manifest says what.")
-@click.option("--strict", is_flag=True, help="Exit status 1 also where the figures of a row are not certainly valid.")
+@strict_option
 @consent_option
 @click.option("--dry-run", is_flag=True, help="Say what differs and create nothing.")
 def command(run: Path, out: Path | None, anyway: bool, strict: bool, consent: bool, dry_run: bool) -> int:

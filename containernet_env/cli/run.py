@@ -11,7 +11,7 @@ from rich.console import Console
 from containernet_env.base import clock
 from containernet_env.cli.external import consent_option, refuse_options, render_external_plan
 from containernet_env.cli.files import CONFIG, SCENARIOS, complete_scenarios
-from containernet_env.cli.options import KindsType, testbed_options
+from containernet_env.cli.options import KindsType, strict_option, testbed_options
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.progress import TerminalProgress, result_table, seconds_text
 from containernet_env.cli.signals import StopSignals
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Measure a scenario again, up to N times, where its figures are not certainly valid.",
 )
-@click.option("--strict", is_flag=True, help="Exit status 1 also where the figures of a row are not certainly valid.")
+@strict_option
 @click.option(
     "--links-cpu",
     type=click.IntRange(0),
@@ -135,6 +135,14 @@ def command(
     return carried_out(plan, out, rtt_tolerance, console, began, strict=strict, consent=consent)
 
 
+def _resume(out: Path) -> str:
+    """How to go on after a run was interrupted."""
+    return (
+        f"The rows of what was measured are in {out}. A run does not resume: `run` with --only NAME measures the\n"
+        "scenarios whose rows say `interrupted` or `not run`, and a `sweep` goes on where it was interrupted."
+    )
+
+
 def carried_out(
     plan: Plan,
     out: Path,
@@ -150,12 +158,13 @@ def carried_out(
     ``strict``: it is 1 also where a row is not certainly valid. ``consent``: a cluster that somebody else runs may be
     loaded.
     """
+    from containernet_env.model.verdict import is_failure, states_text
     from containernet_env.runs.measure import WRONG_AFTER, carry_out
 
     progress = TerminalProgress(console)
     with (
         unblocked(),
-        StopSignals(on_ignored=lambda _: console.print("  already tearing down, a moment please")) as stop,
+        StopSignals(lambda _: console.print("  already tearing down, a moment please"), lambda: _resume(out)) as stop,
     ):
         try:
             result = carry_out(
@@ -172,17 +181,13 @@ def carried_out(
     console.print()
     console.print(result_table(result.outcomes))
     console.print()
-    verdict = "no errors" if not result.failed else f"{result.failed} failed"
-    if invalid := result.valid("no"):
-        verdict += f", {invalid} NOT VALID"
-    if unknown := result.valid("unknown"):
-        verdict += f", {unknown} of unknown validity"
+    states = [outcome.state for outcome in result.outcomes]
     total = seconds_text(clock.monotonic() - began)
     moved = "" if result.file == out else f" ({out} was lost during the run)"
-    console.print(f"{len(result.outcomes)} rows in {result.file}{moved}, {verdict}; total time {total}", soft_wrap=True)
+    rows = f"{len(states)} row{'s' * (len(states) != 1)} in {result.file}{moved}: {states_text(states)}"
+    console.print(f"{rows}; total time {total}", soft_wrap=True)
     if stop.received is not None:
         return 128 + stop.received
     if not result.network_held:
         console.print(f"{WRONG_AFTER}: its rows say so, see network.json in {result.directory}", soft_wrap=True)
-    doubtful = strict and (invalid or unknown)
-    return 1 if result.failed or moved or doubtful or not result.network_held else 0
+    return 1 if is_failure(states, strict) or moved or not result.network_held else 0

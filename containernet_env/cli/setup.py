@@ -31,7 +31,7 @@ def command(then: tuple[str, ...]) -> int:
     began = clock.monotonic()
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     report = ConsoleReport(console)
-    with StopSignals():
+    with StopSignals(resume=lambda: "The same command goes on where the set-up was interrupted."):
         # Imported here, under the signal handlers: it brings the Docker SDK.
         from containernet_env.setup import set_up
 

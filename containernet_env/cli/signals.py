@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from containernet_env.base.errors import Interrupted
-from containernet_env.base.stop import Stop
+from containernet_env.base.errors import ContainernetEnvError, Interrupted
+from containernet_env.base.stop import Stop, stop_behind
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -47,8 +47,8 @@ class StopSignals(Stop):
     """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
 
     Every later one, and every one after `shield`, is only recorded (and told through `on_ignored`), so that
-    a tear-down that has begun is carried to its end. Under nohup a SIGHUP stays ignored; the handlers found at entry
-    are put back at exit.
+    a tear-down that has begun is carried to its end. ``resume`` says how to go on: the stop has that as a note.
+    Under nohup a SIGHUP stays ignored; the handlers found at entry are put back at exit.
 
     Use it so, since a signal may strike between two lines::
 
@@ -63,10 +63,13 @@ class StopSignals(Stop):
                 tear_down()
     """
 
-    def __init__(self, on_ignored: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, on_ignored: Callable[[int], None] | None = None, resume: Callable[[], str] | None = None
+    ) -> None:
         super().__init__()
         self._deferring = False
         self._on_ignored = on_ignored
+        self._resume = resume
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> StopSignals:
@@ -84,6 +87,9 @@ class StopSignals(Stop):
     ) -> None:
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)  # type: ignore[arg-type]
+        if error is not None and self._resume is not None and (stop := stop_behind(error)) is not None:
+            with suppress(ContainernetEnvError):
+                stop.add_note(self._resume())
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from containernet_env.base import clock
 from containernet_env.cli.external import consent_option, refuse_options
 from containernet_env.cli.files import SCENARIOS, SWEEP
-from containernet_env.cli.options import testbed_options, tls_options
+from containernet_env.cli.options import strict_option, testbed_options, tls_options
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.progress import seconds_text
 from containernet_env.cli.signals import StopSignals
@@ -88,6 +88,7 @@ class PercentType(click.ParamType[float]):
 @click.option(
     "--other-versions", is_flag=True, help="Count rows that another version of the program or the store measured, too."
 )
+@strict_option
 @click.option("--links-cpu", type=click.IntRange(0), metavar="N", help="Keep core N for the link emulator.")
 @testbed_options
 @click.option(
@@ -111,6 +112,7 @@ def command(
     tries: int,
     retry_failed: bool,
     other_versions: bool,
+    strict: bool,
     links_cpu: int | None,
     engine: EngineChoice,
     links: LinksChoice,
@@ -172,7 +174,7 @@ def command(
         render_sweep(found, console)
         console.print(left_open, soft_wrap=True)
         return 0
-    return _carried_out(found, console, began, progress)
+    return _carried_out(found, console, began, progress, strict)
 
 
 def _workers(
@@ -188,15 +190,17 @@ def _workers(
     return Workers(scheduler_at(address, tls_files(*files)), design, note)
 
 
-def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLines | SweepLines) -> int:
+def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLines | SweepLines, strict: bool) -> int:
     """Carry a sweep out in front of the user, who called at ``began`` (monotonic, s); the exit status."""
+    from containernet_env.model.verdict import is_failure
+
     as_json = isinstance(progress, JsonLines)
 
     def ignored(_: object) -> None:
         if not as_json:
             console.print("  already ending, a moment please")
 
-    with unblocked(), StopSignals(on_ignored=ignored) as stop:
+    with unblocked(), StopSignals(ignored, sweep.resume) as stop:
         try:
             counts = sweep.carry_out(progress, stop)
         finally:
@@ -204,21 +208,19 @@ def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLin
     took_s = clock.monotonic() - began
     if as_json:
         values = {"measured": counts.measured, "store": counts.store, "machine": counts.machine, "wide": counts.wide}
-        json_line("sweep_ended", **values, out=str(sweep.out), seconds=round(took_s, 1))
+        json_line("sweep_ended", **values, states=counts.states, out=str(sweep.out), seconds=round(took_s, 1))
     else:
         console.print()
         console.print(f"{_told(counts)}; rows in {sweep.out}; total time {seconds_text(took_s)}", soft_wrap=True)
     if stop.received is not None:
         return 128 + stop.received
-    return 1 if counts.store or counts.machine else 0
+    return 1 if is_failure(counts.states, strict) or counts.network_off else 0
 
 
 def _told(counts: Counts) -> str:
-    parts = [f"{counts.measured} measurements"]
-    if counts.store:
-        parts.append(f"{counts.store} failed because of the store")
+    parts = [counts.text]
     if counts.machine:
-        parts.append(f"{counts.machine} failed because of the machine: the same command tries them again")
+        parts.append("the same command measures again what the machine spoiled")
     if counts.wide:
         parts.append(f"{counts.wide} cells are not known as well as --until-ci asks")
-    return ", ".join(parts)
+    return "; ".join(parts)

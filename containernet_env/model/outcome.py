@@ -14,7 +14,7 @@ from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.model.search import SearchResult
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
-from containernet_env.model.verdict import Verdict, verdict
+from containernet_env.model.verdict import State, Verdict, state_of, verdict
 
 Reused = Literal["nothing", "cluster", "cluster;new-limits", "cluster;new-links", "cluster;new-limits;new-links"]
 """What a scenario found from before it: nothing, or hosts, links and the members with their data, on which CPU limits,
@@ -78,6 +78,11 @@ class ScenarioOutcome:
     def verdict(self) -> Verdict | None:
         """Whether its figures are the store's under what was configured; ``None`` where there are no figures."""
         return verdict(self.findings) if self.load is not None and self.load.ok else None
+
+    @property
+    def state(self) -> State:
+        """What it counts as in summaries."""
+        return state_of(self.error is not None, self.verdict and self.verdict.valid)
 
     @property
     def above_floor_s(self) -> float | None:

@@ -6,13 +6,16 @@ docs/fidelity.md has the table as text, between its markers; `pytest tests/unit 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from containernet_env.model.findings import Effect, Finding, Kind
 
 Valid = Literal["yes", "no", "unknown"]
+State = Literal["valid", "not valid", "of unknown validity", "failed"]
+"""What a row counts as in summaries: one with an error has failed, whatever its figures are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,27 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
     invalid, unknown = by_effect["invalid"], by_effect["unknown"]
     reasons = (*invalid, *(kind for kind in unknown if kind not in invalid))
     return Verdict("no" if invalid else "unknown" if unknown else "yes", reasons)
+
+
+def state_of(failed: bool, valid: object) -> State:
+    """What a row counts as, by whether it has an error and by its column ``Valid``."""
+    if failed:
+        return "failed"
+    return "valid" if valid == "yes" else "not valid" if valid == "no" else "of unknown validity"
+
+
+def states_text(states: Iterable[State]) -> str:
+    """How many rows are in each state, those that none is in left out: "3 valid, 2 not valid"; "none" without rows."""
+    found = Counter(states)
+    return ", ".join(f"{found[state]:,} {state}" for state in get_args(State) if found[state]) or "none"
+
+
+def is_failure(states: Iterable[State], strict: bool) -> bool:
+    """Whether what left rows in these states ends with exit status 1: `run` and `sweep` alike.
+
+    Rows that were measured and are not valid are no failure, unless ``strict`` is configured.
+    """
+    return any(state == "failed" or (strict and state != "valid") for state in states)
 
 
 def counts(valid: object, reasons: object) -> bool:

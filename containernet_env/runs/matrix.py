@@ -193,9 +193,8 @@ class Matrix:
                         self._observer.prepare(leader, planned.scheduled.scenario)
                         outcome = self._outcome(planned.scheduled, INTERRUPTED, start.leadership)
                         self._progress.scenario_started(planned)
-                        self._on_event(
-                            "scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name
-                        )
+                        name, attempt = planned.scheduled.scenario.name, planned.scheduled.attempt
+                        self._on_event("scenario_began", f"{name}, attempt {attempt}" if attempt > 1 else name, name)
                         if planned.scheduled.scenario.search is not None:
                             search = self._search(planned.scheduled)
                             outcome = replace(outcome, error=search.run())

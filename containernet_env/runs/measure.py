@@ -27,6 +27,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import ScenarioSet
+from containernet_env.model.verdict import states_text
 from containernet_env.plan.plan import Plan
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
@@ -462,12 +463,12 @@ class _Run:
                 self._matrix.leave_rest(self._reason)
         finally:
             outcomes = self._keeper.outcomes
-            failed = sum(outcome.error is not None for outcome in outcomes)
             left = "" if self._not_removed is None else f"; {self._not_removed}"
             if self._network_after is not None and not self._network_after.passed:
                 left = f"; {WRONG_AFTER}{left}"
             scenarios = sum(outcome.scheduled.attempt == 1 for outcome in outcomes)
-            ended = f"{scenarios} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
+            states = states_text(outcome.state for outcome in outcomes)
+            ended = f"{scenarios} of {len(self._plan.scenarios)} scenarios have rows: {states}{left}"
             self._event("run_ended", ended)
             try:
                 self._keeper.settle(self._error())

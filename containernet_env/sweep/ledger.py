@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Literal
 
 from containernet_env.analysis.statistics import least_number, median_interval
-from containernet_env.model.verdict import OF_THE_MACHINE, counts
+from containernet_env.model.verdict import OF_THE_MACHINE, State, counts, state_of
 from containernet_env.results.column import NOT_APPLICABLE
 from containernet_env.sweep.design import Cell
 from containernet_env.sweep.journal import Kept
@@ -27,11 +27,15 @@ LEAST = least_number()
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One measurement of a cell: its result, why, and its figures by column where they count."""
+    """One measurement of a cell: its result, why, its figures by column where they count, and what its row counts as.
+
+    One without a row has ``failed``.
+    """
 
     result: Result
     why: str
     figures: Mapping[str, float]
+    state: State = "failed"
 
 
 def result_of(error: str, valid: str, reasons: Sequence[str], machine_failed: bool = False) -> tuple[Result, str]:
@@ -162,7 +166,7 @@ def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
     figures: dict[str, float] = {}
     if result == "measured" and counts(row["Valid"], row["Reasons"]):
         figures = {name: number for name in FIGURES.values() if (number := _number(row[name])) is not None}
-    return Tried(result, why or told, figures)
+    return Tried(result, why or told, figures, state_of(row["Error"] != NOT_APPLICABLE, row["Valid"]))
 
 
 def _number(text: str) -> float | None:

@@ -117,9 +117,10 @@ class Clock:
         self._estimated_s = self._took_s = 0.0
         self._pending_s = 0.0
 
-    def wants(self, count: int, estimated_s: float) -> None:
-        """So much is left to measure now, by estimates."""
-        self._left_s, self._all, self._left = estimated_s, self._all - self._left + count, count
+    def wants(self, count: int, estimated_s: float, again: bool = False) -> None:
+        """So much is left to measure now, by estimates; ``again``: it is none that comes on top of all."""
+        self._all += 0 if again else count - self._left
+        self._left_s, self._left = estimated_s, count
 
     def ended(self, cell: Cell) -> None:
         """A cell ended."""

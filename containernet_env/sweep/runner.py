@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from containernet_env.base import clock
@@ -15,6 +16,7 @@ from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.link import draw_seed
+from containernet_env.model.verdict import State, states_text
 from containernet_env.results.csv_file import rows_after
 from containernet_env.results.place import check_place, least_bytes
 from containernet_env.results.run_directory import runs_folder
@@ -77,12 +79,25 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Measurements of a sweep: with figures, failed because of the store, because of the machine; cells not narrow."""
+    """Measurements of a sweep: those that count, those that do not because of the store or of the machine.
+
+    ``wide`` are the cells that are not narrow, ``states`` what each measurement's row counts as, ``network_off`` those
+    whose network was found wrong after them.
+    """
 
     measured: int
     store: int
     machine: int
     wide: int = 0
+    states: Counter[State] = field(default_factory=Counter, compare=False)
+    network_off: int = field(default=0, compare=False)
+
+    @property
+    def text(self) -> str:
+        """How many measurements there are in each state."""
+        number = self.measured + self.store + self.machine
+        spoiled = f" ({self.machine} spoiled by the machine)" if self.machine else ""
+        return f"{number} measurement{'s' * (number != 1)}: {states_text(self.states.elements())}{spoiled}"
 
 
 class Sweep:
@@ -170,14 +185,22 @@ class Sweep:
     def counts(self) -> Counts:
         """What is there so far."""
         found = {"measured": 0, "store": 0, "machine": 0}
+        states, off = Counter[State](), 0
         until = self._request.until
         last = until.most if until is not None else self.repeat
         for identity in self._cells:
             for block in range(1, last + 1):
                 if (tried := self.ledger.last(identity, block)) is not None:
                     found[tried.result] += 1
+                    states[tried.state] += 1
+                    off += "network_off" in tried.why.split(", ")
         wide = 0 if until is None else sum(not self._is_settled(identity) for identity in self._cells)
-        return Counts(**found, wide=wide)
+        return Counts(**found, wide=wide, states=states, network_off=off)
+
+    def resume(self) -> str:
+        """How to go on after an interruption, by what ``out`` and the journal have now. Raises as the class does."""
+        found = Sweep(self.design, self._given_out, self._request, self._placement)
+        return f"in {self.out}: {found.counts().text}; the same command measures the {found.left()[0]} that are left"
 
     def check(self) -> str:
         """Raise what carrying it out would raise before anything is created; what is left open."""
@@ -251,10 +274,7 @@ class Sweep:
         counts = self.counts()
         if counts.measured or counts.store or counts.machine:
             number, _ = self.left()
-            notes.append(
-                f"{counts.measured} measurements are there, {counts.store} failed because of the store, "
-                f"{counts.machine} because of the machine; {number} are left"
-            )
+            notes.append(f"in {self.out} so far: {counts.text}; {number} are left")
         return notes
 
 
@@ -364,8 +384,8 @@ class _Blocks:
                 if first := len(tried) - spoiled:
                     told = "1 measurement gets" if first == 1 else f"{first} measurements get"
                     self._progress.note(f"{told} a new testbed: requests of another cell failed on the one before")
+            self._clock.wants(*sweep.left_from(numbers[0]), again)
             again = True
-            self._clock.wants(*sweep.left_from(numbers[0]))
             self._round(wanted)
 
     def _round(self, wanted: Mapping[int, set[str]]) -> None:

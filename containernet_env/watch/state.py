@@ -17,11 +17,13 @@ from typing import Any, Literal
 
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
+from containernet_env.model.verdict import State, states_text
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
 from containernet_env.runs.lock import Holder
 from containernet_env.sweep.journal import journal_of
+from containernet_env.sweep.ledger import Tried, tried_of
 from containernet_env.watch.tail import Tail
 
 Course = Literal["nothing", "on", "ended", "killed"]
@@ -35,7 +37,10 @@ _MS = {"p50_ms": "50%", "p99_ms": "99%"}
 
 @dataclass(slots=True)
 class _Run:
-    """A run directory's events: ``counted`` of its scenarios have begun and ended, ``now`` is the one that goes on."""
+    """A run directory's events: ``counted`` of its scenarios have begun and ended, ``now`` is the one that goes on.
+
+    One that is measured once more has not ended.
+    """
 
     path: Path
     tail: Tail
@@ -55,7 +60,8 @@ class _Run:
         elif kind == "matrix_began":
             self.scenarios += int(text.partition(" ")[0])
         elif kind == "scenario_began":
-            self.now, self.now_s = str(line["subject"]), at_s
+            self.counted -= text != str(line["subject"])  # "NAME, attempt 2"
+            self.now, self.now_s = text, at_s
         elif kind == "scenario_ended":
             self.now, self.counted = None, self.counted + 1
         elif kind == "run_ended":
@@ -73,8 +79,11 @@ class _Journal:
     repeat: int = 1
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    hashes: dict[str, tuple[str, str]] = field(default_factory=dict)
     run_cells: tuple[str, ...] = ()
     repetition: int = 1
+    failed: set[tuple[tuple[str, str, str], str]] = field(default_factory=set)
+    """Measurements, by hashes and repetition, and the runs whose testbed failed them."""
 
 
 class Follower:
@@ -91,7 +100,7 @@ class Follower:
         self._shown: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
         self._count = 0
         self._header: list[str] | None = None
-        self._done: set[tuple[str, str, str]] = set()
+        self._tried: dict[tuple[str, str, str], dict[str, Tried]] = {}
         self._new: set[tuple[str, str, str]] = set()
         self._pace: tuple[float, int, int, int] | None = None
         self._end_s = 0.0
@@ -173,10 +182,14 @@ class Follower:
             journal.over = True
         elif kind == "cell":
             text = str(line["text"])
-            journal.names[str(line["cell"])] = text
-            journal.texts[(str(line["config_hash"]), str(line["scenario_hash"]))] = text
+            hashes = (str(line["config_hash"]), str(line["scenario_hash"]))
+            journal.names[str(line["cell"])] = journal.texts[hashes] = text
+            journal.hashes[str(line["cell"])] = hashes
         elif kind == "run":
             journal.run_cells, journal.repetition = tuple(map(str, line["cells"])), int(line["repetition"])
+        elif kind == "failed":
+            hashes = journal.hashes[str(line["cell"])]
+            journal.failed.add(((*hashes, str(line["repetition"])), str(line["run"])))
 
     def _read_run(self) -> None:
         folder = runs_folder(self.out)
@@ -205,7 +218,7 @@ class Follower:
         if anew:
             self._header, self._count = None, 0
             self._shown.clear()
-            self._done.clear()
+            self._tried.clear()
             self._new.clear()
         for line in lines:
             values = values_of(line)
@@ -221,7 +234,7 @@ class Follower:
         key = (row["ConfigHash"], row["ScenarioHash"])
         if key in self._journal.texts:
             measured = (*key, row["Repetition"])
-            self._done.add(measured)
+            self._tried.setdefault(measured, {})[row["RunId"].rpartition("-")[2]] = tried_of(row)
             with suppress(ValueError):
                 if _seconds(row["Timestamp"]) >= self._journal.began_s:
                     self._new.add(measured)
@@ -241,16 +254,30 @@ class Follower:
 
     # --- words --------------------------------------------------------------------------------------------------------
 
+    def _states(self) -> list[State]:
+        """What the row that decides of each measurement counts as, as for the sweep itself."""
+        return [_last(list(tried.values())).state for tried in self._tried.values()]
+
+    def _settled(self) -> set[tuple[str, str, str]]:
+        """The measurements that are not tried again: the machine has not spoiled all that was measured of them."""
+        failed = self._journal.failed
+        return {
+            measured
+            for measured, tried in self._tried.items()
+            if any(one.result != "machine" and (measured, run) not in failed for run, one in tried.items())
+        }
+
     def _standing(self) -> tuple[int, int | None, float | None]:
         """How many are done, of how many, and when all are by the pace so far (seconds since 1970).
 
-        That stays until one more is done: nothing new is sent and drawn each second beside what is measured.
+        What the machine spoiled is not done. That stays until one more is done: nothing new is sent and drawn each
+        second beside what is measured.
         """
         if self._is_sweep:
             journal = self._journal
-            whole: int | None = max(journal.cells * journal.repeat, len(self._done))
-            done, began_s = len(self._done), journal.began_s
-            new = len(self._new)
+            whole: int | None = max(journal.cells * journal.repeat, len(self._tried))
+            settled = self._settled()
+            done, new, began_s = len(settled), len(settled & self._new), journal.began_s
         elif self._run is not None:
             whole, new, began_s = self._run.scenarios or None, self._run.counted, self._run.began_s
             done = new
@@ -281,14 +308,16 @@ class Follower:
         if course == "nothing":
             return f"nothing is measured on {self.out} now"
         if course == "on":
-            again = "; every measurement has a row, what the machine spoiled is tried again"
-            return f"{what} on {self.out} goes on{again if self._is_sweep and whole and done >= whole else ''}"
+            spoiled = len(self._tried) - done if self._is_sweep else 0
+            again = f"; {spoiled} not done, since the machine spoiled what was measured" if spoiled else ""
+            return f"{what} on {self.out} goes on{again}"
         if course == "killed":
             remedy = "the same command goes on where it was" if self._is_sweep else "its rows are kept; run it again"
             return f"{what} on {self.out} was killed: its process is gone, and no end was recorded; {remedy}"
         if self._is_sweep:
-            rest = "" if done == whole else ": the same command goes on with the others"
-            return f"{what} on {self.out} ended: {done} of {whole} measurements have a row{rest}"
+            rest = "" if done == whole else f"; the same command measures the {(whole or 0) - done} that are left"
+            have = f"{len(self._tried)} of {whole} measurements have a row"
+            return f"{what} on {self.out} ended: {have}: {states_text(self._states())}{rest}"
         assert self._run is not None
         return f"{what} on {self.out} ended: {self._run.over}"
 
@@ -299,6 +328,11 @@ def _read(tail: Tail, take: Callable[[Mapping[str, Any]], None]) -> None:
     for text in lines:
         with suppress(ValueError, TypeError, LookupError, OverflowError, RecursionError):
             take(json.loads(text))
+
+
+def _last(tried: list[Tried]) -> Tried:
+    """The one that decides: one with figures that count, else the last."""
+    return next((one for one in tried if one.result == "measured"), tried[-1])
 
 
 def _seconds(at: str) -> float:

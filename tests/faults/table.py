@@ -145,6 +145,8 @@ def _driver_killed(words: str, at_tear_down: str) -> Moments:
 
 # --- what a run consists of --------------------------------------------------------------------------------------
 
+# The last line of a run in which no scenario failed.
+_WHOLE = r"rows? in [^:]*: (?!.*failed)"
 _BY_SIGNAL = r"(SIGKILL|signal 9|signal: killed|was killed|exit (code|status) 137)"
 _SILENT = r"(silent|answer(s|ed)?\b|no progress)"
 _EARLY: Moments = dict.fromkeys(
@@ -223,7 +225,7 @@ _CONTAINERD_KILLED: Moments = {
         "a whole run, or exit 1 with the engine's refusal; no row is there twice",
         (0, 1, 3),
         (),
-        "no errors|engine|containerd",
+        rf"{_WHOLE}|engine|containerd",
     ),
 }
 
@@ -268,7 +270,7 @@ _NO_LIMIT: Moments = {
         (0, 1),
         () if moment in (BRING_UP, PROOF) else _rows(moment, ".*", ".*"),
         # What it struck may have been the last that needed more.
-        r"no errors|gives this process no more|Too many open files|Resource temporarily unavailable",
+        rf"{_WHOLE}|gives this process no more|Too many open files|Resource temporarily unavailable",
     )
     for moment in MOMENTS
 }

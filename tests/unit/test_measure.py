@@ -345,7 +345,7 @@ def test_a_network_that_is_off_after_the_last_scenario_costs_no_row(run: Run, mo
     assert (result.failed, result.network_held, result.network_after) == (0, False, NetworkProof("after", (OFF,)))
     told = {event["kind"]: event["text"] for event in events(run.out)}
     assert told["network_wrong"] == "after the last scenario: wrong: rate of etcd1>s1 (20 Mbit/s)"
-    assert told["run_ended"] == f"1 of 1 scenarios, 0 failed; {measure_module.WRONG_AFTER}"
+    assert told["run_ended"] == f"1 of 1 scenarios have rows: 1 not valid; {measure_module.WRONG_AFTER}"
 
 
 @pytest.mark.parametrize(
@@ -547,7 +547,7 @@ def test_a_tear_down_that_fails_brings_no_other_cluster_up(run: Run) -> None:
     run.beds.at["down"] = raising(RunError(why))
     run.fails(RunError, why, repeat=2, fresh=True)
     assert len(run.beds) == 1 and run.errors == ["-", f"not run: {why}"]
-    assert events(run.out)[-1]["text"] == f"2 of 2 scenarios, 1 failed; {why}"
+    assert events(run.out)[-1]["text"] == f"2 of 2 scenarios have rows: 1 not valid, 1 failed; {why}"
 
 
 def test_a_row_that_finds_no_room_ends_a_run_of_several_clusters(run: Run) -> None:

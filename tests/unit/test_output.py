@@ -27,12 +27,12 @@ from tests.unit.matrix_fakes import write
 @pytest.mark.parametrize(
     ("effects", "is_lost", "words", "status", "strict_status"),
     [
-        ([], False, "0 rows in OUT, no errors;", 0, 0),
+        ([], False, "0 rows in OUT: none;", 0, 0),
         # Exit 0, '4 rows in OUT, no errors', and no file.
-        ([], True, "0 rows in OUT.rescued (OUT was lost during the run), no errors;", 1, 1),
-        (["told"], False, "1 rows in OUT, no errors;", 0, 0),
-        (["unknown"], False, "1 rows in OUT, no errors, 1 of unknown validity;", 0, 1),
-        (["invalid"], False, "1 rows in OUT, no errors, 1 NOT VALID;", 0, 1),
+        ([], True, "0 rows in OUT.rescued (OUT was lost during the run): none;", 1, 1),
+        (["told"], False, "1 row in OUT: 1 valid;", 0, 0),
+        (["unknown"], False, "1 row in OUT: 1 of unknown validity;", 0, 1),
+        (["invalid"], False, "1 row in OUT: 1 not valid;", 0, 1),
     ],
 )
 def test_the_last_line_of_a_run_names_the_file_and_counts_rows_that_are_not_valid(

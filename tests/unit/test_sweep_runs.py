@@ -15,9 +15,11 @@ from click.testing import CliRunner
 
 from containernet_env.base import sources
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
+from containernet_env.cli import main
 from containernet_env.cli import sweep as sweep_command
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.load.server import Answer
+from containernet_env.model.findings import Finding
 from containernet_env.model.proof import NetworkProof
 from containernet_env.results import csv_file
 from containernet_env.results.run_directory import read_run
@@ -78,9 +80,7 @@ def test_the_same_command_measures_nothing_again(sweep: Sweeping) -> None:
     before = sweep.out.read_bytes()
     assert sweep.run() == ALL
     assert sweep.out.read_bytes() == before and sweep.beds.asked == CELLS
-    assert sweep.notes.notes == [
-        f"{CELLS} measurements are there, 0 failed because of the store, 0 because of the machine; 0 are left"
-    ]
+    assert sweep.notes.notes == [f"in {sweep.out} so far: {CELLS} measurements: {CELLS} valid; 0 are left"]
 
 
 # --- a sweep that was ended -------------------------------------------------------------------------------------------
@@ -585,7 +585,7 @@ def test_the_course_is_told_as_json_and_as_a_line_for_each_cell(sweep: Sweeping)
     figures = [(line["done"], line["all"], line["valid"], line["p50_s"]) for line in ended]
     assert figures == [(1, 2, "yes", 0.02), (2, 2, "yes", 0.02)]
     again = command(sweep, *words)
-    assert again.return_value == 0 and "2 measurements; rows in" in again.output
+    assert again.return_value == 0 and "2 measurements: 2 valid; rows in" in again.output
     sweep.out = sweep.out.with_name("failed.csv")
     sweep.beds.special = {3: GOOD, 4: FAILED}
     shown = command(sweep, *words)
@@ -593,4 +593,30 @@ def test_the_course_is_told_as_json_and_as_a_line_for_each_cell(sweep: Sweeping)
     first, second, *_, last = [line for line in shown.output.splitlines() if line and not line.startswith("  note")]
     assert first.startswith("[1/2] write-leader-50x") and "p50 20.0 ms" in first and "left)" in first
     assert second.startswith("[2/2]") and "100 requests failed" in second
-    assert "1 measurements, 1 failed because of the store; rows in" in last
+    assert "2 measurements: 1 valid, 1 failed; rows in" in last
+
+
+@pytest.mark.parametrize("effect", ["not valid", "network off"])
+def test_rows_that_are_not_valid_are_no_failure_unless_that_is_configured(
+    effect: str, sweep: Sweeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for `run`: exit status 0, 1 with --strict, and 1 where the network was not the one that was configured."""
+    words = ("--set", "clients=5,10", "--tries", "1")
+    if effect == "network off":
+        monkeypatch.setattr(FakeTestbed, "proved_again", WRONG)
+    else:
+        found = Finding("generator_waited", "invalid", "it waited for a core")
+        monkeypatch.setattr(matrix.Matrix, "_findings", lambda *_: iter([found]))
+    statuses = [command(sweep, *words, *more) for more in ((), ("--strict",))]
+    assert [done.return_value for done in statuses] == [int(effect == "network off"), 1]
+    told = "2 measurements: 2 not valid (2 spoiled by the machine); the same command measures again what the machine"
+    assert told in statuses[0].output
+
+
+def test_an_interrupted_sweep_says_how_it_resumes(sweep: Sweeping, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep.beds.special[2] = raising(Interrupted(2))
+    words = (CONFIG, sweep.out, "--quick", "--only", "write-leader-50x*-4B*", "--set", "clients=5,10,20")
+    with pytest.raises(SystemExit) as ended:
+        main(["sweep", *map(str, words)])
+    told = "1 measurement: 1 valid; the same command measures the 2 that are left"
+    assert ended.value.code == 130 and capsys.readouterr().err == f"interrupted\nin {sweep.out}: {told}\n"

@@ -45,6 +45,10 @@ def test_a_run_is_followed_to_its_end(out: Path) -> None:
     (shown,) = found["rows"]
     assert (shown["valid"], shown["reasons"], shown["errors"]) == ("no", "link_lateness, generator_waited", "3")
     assert (shown["requests_per_s"], shown["p50_ms"], shown["p99_ms"]) == (100.0, 10.0, 13.0)
+    event(out, "scenario_began", "w, attempt 2", "w")
+    found = follower.look()
+    assert (found["now"], found["done"]) == ("w, attempt 2", 0), "what is measured again is not done"
+    event(out, "scenario_ended", "w: no errors", "w")
     event(out, "run_ended", "2 of 2 scenarios, 1 failed")
     assert follower.look()["course"] == "on", "it still holds the machine"
     machine.holder = None
@@ -63,13 +67,20 @@ def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
     for _ in range(2):  # one that the machine spoiled and its second try are one measurement
         add_row(out, ConfigHash="c", ScenarioHash="s0")
     add_row(out, ConfigHash="elsewhere", ScenarioHash="s0")
+    add_row(out, ConfigHash="c", ScenarioHash="s1", Valid="no", Reasons="generator_waited")
     event(out, "run_ended", "1 of 1 scenarios, 0 failed")
     found = follower.look()
+    assert (
+        found["told"].endswith("goes on; 1 not done, since the machine spoiled what was measured")
+        and found["end_s"] is not None
+    )
     assert (found["done"], found["course"], found["rows"][0]["name"]) == (1, "on", "w (clients=0)")
     add(out.with_suffix(".sweep.jsonl"), {"schema": 1, "at": moment(), "kind": "sweep_ended"})
     machine.holder = None
     found = follower.look()
-    assert found["course"] == "ended" and "1 of 4 measurements have a row: the same command goes on" in found["told"]
+    assert found["course"] == "ended"
+    have = "2 of 4 measurements have a row: 1 valid, 1 not valid; the same command measures the 3 that are left"
+    assert found["told"].endswith(have)
 
 
 def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
