@@ -8,6 +8,7 @@ do at that rate is what it has to have: an upper bound, as far as what a request
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -15,6 +16,7 @@ from typing import Literal, get_args
 
 from containernet_env.analysis.floor import Floor
 from containernet_env.analysis.request_costs import (
+    SHORT_OF_CORES,
     ForwardingCost,
     RequestCost,
     alike,
@@ -26,8 +28,10 @@ from containernet_env.analysis.request_costs import (
 )
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.machine_findings import SATURATED_CORES, Capacity
+from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology
+from containernet_env.model.verdict import REASONS
 from containernet_env.plan.estimate import Estimator
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan
@@ -45,7 +49,8 @@ class Shortage:
     """A scenario for which a resource is too small: it would take ``wanted`` cores, of ``has``.
 
     Up to ``enough`` of them nobody waits. It fits with ``rate_per_s`` or, in a closed loop, with ``clients`` (0: not
-    even with one); ``cores`` is how many the machine would need for it as it is, ``None`` where more do not help.
+    even with one); ``cores`` is how many the machine would need for it as it is, ``None`` where more do not help. Hosts
+    whose CPU limits add up to ``limits`` cores wait for none; ``None`` where lower limits do not help.
     """
 
     scenario: Scenario
@@ -56,6 +61,7 @@ class Shortage:
     rate_per_s: float
     clients: int | None
     cores: int | None
+    limits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +113,7 @@ def by_emulator(plan: Plan) -> bool:
 
 def carried(plan: Plan, known: MachineCosts) -> Carried:
     """What a machine of which that is ``known`` carries of a plan."""
-    syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
-    sync_ns = median(syncs) if syncs else None
+    sync_ns = _sync_ns(plan, known)
     weigher = _Weigher(plan, known.requests, sync_ns or 0.0)
     scenarios = [planned.scheduled.scenario for planned in plan.once]
     weighed = {scenario.name: weigher.shortages(scenario) for scenario in scenarios}
@@ -122,6 +127,31 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
         sync_s=None if sync_ns is None else sync_ns / 1e9,
         slow_sync=weigher.slow_sync(scenarios, sync_ns / 1e9) if sync_ns and plan.config.etcd.data == "disk" else None,
     )
+
+
+def _sync_ns(plan: Plan, known: MachineCosts) -> float | None:
+    """The median fdatasync where the plan keeps its data."""
+    syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
+    return median(syncs) if syncs else None
+
+
+def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | None:
+    """What would make the figures of a scenario valid, in words; ``None`` where they are, or nothing is known to help.
+
+    ``known`` are the costs on this machine, those of this scenario among them.
+    """
+    if outcome.verdict is None or outcome.verdict.valid == "yes":
+        return None
+    reasons = set(outcome.verdict.reasons)
+    fits = None
+    short = reasons & SHORT_OF_CORES
+    if short and plan.config.external is None:
+        weigher = _Weigher(plan, known.requests, _sync_ns(plan, known) or 0.0)
+        found = weigher.shortages(outcome.scheduled.scenario) or ()
+        fits = min(found, key=lambda one: one.rate_per_s, default=None)
+    general = [REASONS[kind][1] for kind in outcome.verdict.reasons if fits is None or kind not in short]
+    helps = " or ".join(dict.fromkeys(filter(None, general)))
+    return "; ".join(([helps_text(fits)] if fits else []) + ([f"what helps: {helps}"] if helps else [])) or None
 
 
 class _Weigher:
@@ -216,6 +246,7 @@ class _Weigher:
                 fits_per_s,
                 None if scenario.is_open else int(fits_per_s * alone_s + 1e-6),
                 self._cores_for(cores) if resource == "machine" else None,
+                self._plan.options.machine_cores - 1 if resource == "machine" else None,
             )
 
     def _cores_for(self, wanted: float) -> int:
@@ -229,3 +260,26 @@ def _without_jitter(topology: Topology) -> Topology:
         for link in topology.links
     ]
     return Topology(topology.hosts, topology.switches, links)
+
+
+def helps_text(worst: Shortage) -> str:
+    """What would have to change for a scenario to fit."""
+    ways = []
+    if worst.clients is not None and worst.clients >= 1:
+        ways.append(f"{rounded(worst.clients)} client{'s' if worst.clients > 1 else ''}")
+    ways.append(f"a rate of {rounded(worst.rate_per_s)}/s")
+    if worst.cores is not None:
+        ways.append(f"{worst.cores} cores")
+    if worst.limits:
+        ways.append(f"CPU limits that add up to {worst.limits} core{'s' if worst.limits > 1 else ''}")
+    if worst.resource == "client":
+        ways.append("a higher limit")
+    return f"it fits with about {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
+
+
+def rounded(value: float) -> str:
+    """Down to two digits: it is an estimate."""
+    if value < 10:
+        return f"{math.floor(value * 10) / 10:g}"
+    step = 10 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.floor(value / step) * step:,}"

@@ -17,6 +17,8 @@ _WAITED: frozenset[Kind] = frozenset({"machine_full", "generator_waited", "membe
 """Reasons of rows in which somebody waited for a core."""
 _ONE_CORE: frozenset[Kind] = frozenset({"generator_saturated", "links_saturated"})
 """Reasons of rows in which one thread was the limit, whatever cores there were."""
+SHORT_OF_CORES: frozenset[Kind] = _WAITED | _ONE_CORE | {"generator_late", "client_throttled"}
+"""Reasons that go away where a scenario fits the machine."""
 _BEYOND = 3
 """So many times the highest rate that was measured, a request may still cost what it did there."""
 

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from rich.console import Console
 
-from containernet_env.analysis.capacity import Carried, Shortage, by_emulator, carried
+from containernet_env.analysis.capacity import Carried, by_emulator, carried, helps_text, rounded
 from containernet_env.base.units import describe_size
 from containernet_env.cli.render import render_lines
 from containernet_env.model.scenario import Scenario
@@ -80,8 +80,8 @@ def _forwarding(carries: Carried) -> Iterator[str]:
     if carries.forwarding is not None and (frames_per_s := carries.forwards_per_s) is not None:
         frame_bytes = carries.forwarding.frame_bytes
         mbps = frames_per_s * frame_bytes * 8 / 1e6
-        size = f"{_rounded(mbps)} Mbit/s in frames of {frame_bytes:.0f} bytes"
-        yield f"the links carry about {_rounded(frames_per_s)} frames/s, {size}"
+        size = f"{rounded(mbps)} Mbit/s in frames of {frame_bytes:.0f} bytes"
+        yield f"the links carry about {rounded(frames_per_s)} frames/s, {size}"
 
 
 def _scenarios(plan: Plan, carries: Carried) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _scenarios(plan: Plan, carries: Carried) -> Iterator[str]:
             enough=f"{math.floor(worst.enough * 10) / 10:.1f}",
         )
         yield f"  {len(shortages)} would take {words}:"
-        yield f"    {_named([one.scenario for one in shortages])}; {_helps(worst)}"
+        yield f"    {_named([one.scenario for one in shortages])}; {helps_text(worst)}"
     if carries.unknown:
         yield f"  {len(carries.unknown)} cannot be told, since nothing like them was measured here yet:"
         yield f"    {_named(carries.unknown)}"
@@ -118,24 +118,3 @@ def _scenarios(plan: Plan, carries: Carried) -> Iterator[str]:
 def _named(scenarios: Sequence[Scenario]) -> str:
     more = f" and {len(scenarios) - 1} more" if len(scenarios) > 1 else ""
     return scenarios[0].name + more
-
-
-def _helps(worst: Shortage) -> str:
-    """What would have to change for the worst of them."""
-    ways = []
-    if worst.clients is not None and worst.clients >= 1:
-        ways.append(f"{_rounded(worst.clients)} client{'s' if worst.clients > 1 else ''}")
-    ways.append(f"a rate of {_rounded(worst.rate_per_s)}/s")
-    if worst.cores is not None:
-        ways.append(f"{worst.cores} cores")
-    if worst.resource == "client":
-        ways.append("a higher limit")
-    return f"it fits with about {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
-
-
-def _rounded(value: float) -> str:
-    """Down to two digits: it is an estimate."""
-    if value < 10:
-        return f"{math.floor(value * 10) / 10:g}"
-    step = 10 ** (math.floor(math.log10(value)) - 1)
-    return f"{math.floor(value / step) * step:,}"

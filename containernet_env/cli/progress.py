@@ -224,6 +224,8 @@ class TerminalProgress:
         self._console.print(line, soft_wrap=True)
         for finding in (item for item in outcome.findings if item.kind != "unseen"):  # told once, at the begin
             self.note(f"{name}: {finding.text}")
+        if outcome.advice is not None:
+            self.note(f"{name}: {outcome.advice}")
 
     def close(self) -> None:
         """Leave the terminal as it was, whatever was being shown."""

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from containernet_env.base import clock
 from containernet_env.cli.progress import doubt_text, milliseconds_text, rate_text, seconds_text
+from containernet_env.model.verdict import reasons_text
 
 if TYPE_CHECKING:
     from containernet_env.model.outcome import ScenarioOutcome
@@ -36,8 +37,10 @@ def figures_text(outcome: ScenarioOutcome) -> str:
         f"{rate_text(outcome.requests_per_s)}/s  p50 {milliseconds_text(outcome.percentile_s('50'))}  "
         f"p99 {milliseconds_text(outcome.percentile_s('99'))}"
     )
-    doubt = doubt_text(outcome)
-    return f"{figures}  {doubt}" if doubt else figures
+    if (doubt := doubt_text(outcome)) and outcome.verdict is not None:
+        why = [reasons_text(";".join(outcome.verdict.reasons)), *([outcome.advice] if outcome.advice else [])]
+        return f"{figures}  {doubt}: {'; '.join(why)}"
+    return figures
 
 
 class SweepLines:
@@ -127,6 +130,7 @@ class JsonLines:
             p99_s=outcome.percentile_s("99"),
             valid=outcome.verdict.valid if outcome.verdict else None,
             error=outcome.error,
+            advice=outcome.advice,
         )
 
     def close(self) -> None:

@@ -44,7 +44,8 @@ class ScenarioOutcome:
     what a saturation search found; the figures are then those of one of its probes. ``disruptions`` is what events did;
     ``None`` where none is configured. ``reused`` is what was there before; ``None`` where it was not run.
     ``testbed_failed``: it failed because nothing could be measured any more, and not because of the store.
-    ``client_rtts``, by member, are known of a cluster that somebody else runs alone.
+    ``client_rtts``, by member, are known of a cluster that somebody else runs alone. ``advice``: what would make its
+    figures valid; ``None`` where they are, or nothing is known to help.
     """
 
     scheduled: ScheduledScenario
@@ -68,6 +69,7 @@ class ScenarioOutcome:
     reused: Reused | None = None
     testbed_failed: bool = False
     client_rtts: Mapping[str, ClientRtt] | None = None
+    advice: str | None = None
 
     @property
     def requests_per_s(self) -> float | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.analysis.repetitions import MEASURED_WITH
-from containernet_env.model.verdict import counts
+from containernet_env.model.verdict import counts, reasons_text
 from containernet_env.report.names import text
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load
@@ -185,14 +185,16 @@ def _why(frame: pandas.DataFrame) -> list[str]:
         return list(frame[name]) if name in frame.columns else [None] * len(frame)
 
     of_seed = [value != value or value is None for value in column("Timestamp")]
-    columns = (column("Error"), column("Valid"), column("Reasons"), of_seed)
+    columns = (column("Error"), column("Valid"), column("Reasons"), column("Advice"), of_seed)
     return [_reason(*values) for values in zip(*columns, strict=True)]
 
 
-def _reason(error: Any, valid: Any, reasons: Any, of_seed: bool) -> str:
+def _reason(error: Any, valid: Any, reasons: Any, advice: Any, of_seed: bool) -> str:
     if isinstance(error, str):
         return f"failed: {error}"
     if counts(valid, reasons) or (of_seed and not isinstance(valid, str)):
         return ""
-    why = f": {reasons.replace(';', ', ')}" if isinstance(reasons, str) else ""
+    told = [reasons_text(reasons)] if isinstance(reasons, str) else []
+    told += [advice] if isinstance(advice, str) else []
+    why = f": {'; '.join(told)}" if told else ""
     return f"not valid{why}" if valid == "no" else f"not known to be valid{why}"

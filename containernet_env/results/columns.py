@@ -235,6 +235,13 @@ OUR_TABLE = (
         "the kinds of findings that are why it is not `yes`, the worst first: `links_paused;few_answers`",
         lambda facts, outcome: ";".join(outcome.verdict.reasons) or None if outcome.verdict else None,
     ),
+    _words(
+        "Advice",
+        "measured",
+        "what would make the figures valid on this machine, as `check` says it: clients, rate, cores, CPU limits; '-' "
+        "where they are valid or nothing is known to help",
+        lambda facts, outcome: outcome.advice,
+    ),
     *LEADER_COLUMNS,
     *EVENT_COLUMNS,
     Column(

@@ -240,6 +240,7 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         error=outcome.error,
         valid=outcome.verdict.valid if outcome.verdict else None,
         findings=[finding.values() for finding in outcome.findings],
+        advice=outcome.advice,
         load=dict(outcome.load.values) if outcome.load is not None else None,
         network=dict(outcome.network.values) if outcome.network is not None else None,
         machine=outcome.machine,

@@ -136,6 +136,7 @@ class ScenarioLine(RunFile):
         description="whether the figures are those of the store under what was configured; null without figures"
     )
     findings: list[dict[str, Any]] = Field(description="what a reader of the figures has to know")
+    advice: str | None = Field(default=None, description="what would make the figures valid; the CSV's Advice")
     load: dict[str, Any] | None = Field(
         description="the benchmark server's whole result (benchmark-result.schema.json)"
     )

@@ -116,6 +116,7 @@ class ShownScenario(_Part):
     error: str | None
     valid: str | None = None
     findings: list[_Finding]
+    advice: str | None = None
     load: _Load | None
 
 

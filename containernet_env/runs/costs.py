@@ -1,10 +1,12 @@
-"""What a run has measured of this machine's costs, kept for `check`."""
+"""What a run has measured of this machine's costs, kept for `check`, and what follows for rows that are not valid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
+from containernet_env.analysis.capacity import advice
 from containernet_env.analysis.request_costs import sample_of
 from containernet_env.base.errors import text_of
 from containernet_env.model.outcome import ScenarioOutcome
@@ -14,6 +16,19 @@ from containernet_env.results import machine_costs
 from containernet_env.results.machine_costs import MachineKey, SyncSample
 from containernet_env.results.provenance import MachineFacts
 from containernet_env.results.run_files import ClusterRecord
+
+
+def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOutcome:
+    """An outcome with what would make its figures valid. Never raises."""
+    if outcome.verdict is None or outcome.verdict.valid == "yes":
+        return outcome
+    try:
+        known, _ = machine_costs.read(key)
+        own = sample_of(outcome, len(plan.topology.members), key.cores, config_hash(plan), plan.store.name)
+        requests = [*known.requests, *([] if own is None else [own])]
+        return replace(outcome, advice=advice(plan, outcome, known.model_copy(update={"requests": requests})))
+    except Exception:  # noqa: BLE001 - the row is worth more
+        return outcome
 
 
 def keep_costs(

@@ -73,7 +73,7 @@ class Matrix:
     ``seed`` is what the random members of events are drawn from. ``reused`` is what the next scenario finds from before
     it, ``loaded`` whether the store holds the data set; the caller says so where the target comes with that.
     ``damaged`` is why the target may no longer be what it was, once a request has failed on it; with ``alone`` nothing
-    more runs on it then.
+    more runs on it then. ``advised`` adds to an outcome what would make its figures valid.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class Matrix:
         keep_probe: KeepProbe = lambda probe, outcome: None,
         seed: int = 0,
         alone: bool = False,
+        advised: Callable[[ScenarioOutcome], ScenarioOutcome] = lambda outcome: outcome,
     ) -> None:
         self._planned = tuple(scenarios)
         self._dataset = dataset
@@ -101,6 +102,7 @@ class Matrix:
         self._keep_probe = keep_probe
         self._seed = seed
         self._alone = alone
+        self._advised = advised
         self._left = 0
         self._passed = 0
         self._last: ScenarioOutcome | None = None
@@ -209,10 +211,10 @@ class Matrix:
                 outcome = replace(outcome, error=text_of(error), testbed_failed=True)
                 raise
             finally:
-                self._leave_once(outcome if search is None else search.sum_up(outcome), left)
+                self._leave_once(outcome if search is None else self._advised(search.sum_up(outcome)), left)
         finally:
             # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
-            self._leave_once(outcome if search is None else search.sum_up(outcome), left)
+            self._leave_once(outcome if search is None else self._advised(search.sum_up(outcome)), left)
         self._remember_dataset(outcome)
         self.reused = "cluster"
         return self._refused if outcome.error is None else self._why_over()
@@ -295,7 +297,7 @@ class Matrix:
         outcome = replace(
             outcome, leader=leader_text(before, after), term_at_end=after.term if after else None, floor_s=floor_s
         )
-        return replace(outcome, findings=tuple(self._findings(outcome, silences, before, after)))
+        return self._advised(replace(outcome, findings=tuple(self._findings(outcome, silences, before, after))))
 
     def _is_election_explained(self, outcome: ScenarioOutcome) -> bool:
         done = outcome.disruptions

@@ -31,6 +31,7 @@ from containernet_env.model.verdict import states_text
 from containernet_env.plan.plan import Plan
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
+from containernet_env.results.machine_costs import MachineKey
 from containernet_env.results.provenance import Repeats, StoreFacts
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import ClusterRecord, Manifest, Sync
@@ -38,7 +39,7 @@ from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, preflight, version
 from containernet_env.runs.change import change_between
 from containernet_env.runs.cores import kept_off
-from containernet_env.runs.costs import keep_costs
+from containernet_env.runs.costs import advised, keep_costs
 from containernet_env.runs.demands import lock_for, require_root
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent
@@ -330,6 +331,7 @@ class _Run:
                 self._keeper.probe,
                 plan.options.seed,
                 alone=self._in_sweep,
+                advised=self._advised,
             )
             self._matrix.reused, self._matrix.loaded = testbed.reused, testbed.loaded
         else:
@@ -415,7 +417,7 @@ class _Run:
         if finding is None:
             return
         changed = {
-            index: replace(outcome, findings=(*outcome.findings, finding))
+            index: self._advised(replace(outcome, findings=(*outcome.findings, finding)))
             for index, outcome in enumerate(self._keeper.outcomes)
             if outcome.cluster == number and outcome.verdict is not None
         }
@@ -424,6 +426,9 @@ class _Run:
     def _leave(self, outcome: ScenarioOutcome) -> str | None:
         """See ``matrix.Leave``."""
         return self._keeper.keep(outcome, partial(row_of, self._facts))
+
+    def _advised(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
+        return advised(self._plan, MachineKey.of(self._manifest.machine), outcome)
 
     def _event(self, kind: str, text: str, subject: str | None = None) -> None:
         self._keeper.event(kind, text, subject)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
-from containernet_env.model.verdict import State, states_text
+from containernet_env.model.verdict import State, reasons_text, states_text
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
@@ -247,7 +247,8 @@ class Follower:
                 **{name: None if (s := _number(row[column])) is None else s * 1000 for name, column in _MS.items()},
                 "errors": row["Errors"],
                 "valid": row["Valid"],
-                "reasons": "" if row["Reasons"] == "-" else row["Reasons"].replace(";", ", "),
+                "reasons": "" if row["Reasons"] == "-" else reasons_text(row["Reasons"]),
+                "advice": "" if row["Advice"] == "-" else row["Advice"],
                 "error": "" if row["Error"] == "-" else row["Error"],
             }
         )

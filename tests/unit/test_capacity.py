@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.analysis.capacity import carried
+from containernet_env.analysis.capacity import advice, carried
 from containernet_env.analysis.request_costs import (
     ForwardingCost,
     cost_at,
@@ -32,6 +32,7 @@ from containernet_env.cli.capacity import Memory, machine_lines, render_machine
 from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import Finding, Kind
 from containernet_env.model.keys import Span
+from containernet_env.model.verdict import REASONS, RULES, reasons_text
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import KeptCore, Plan, ProfileChoice
 from containernet_env.results import machine_costs
@@ -245,6 +246,31 @@ THROTTLED = replace(outcome(), findings=(Finding("member_throttled", "told", "et
 def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost(held: Any, members: int, limit: Any) -> None:
     found = sample_of(held, members, 2, "c")
     assert (found and found.limit) == limit
+
+
+# --- what would make a row valid --------------------------------------------------------------------------------------
+
+FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores or CPU limits that add up to 1 core"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "costs", "told"),
+    [
+        ((), (sample(),), None),
+        (FULL, (sample(),), FITS),
+        (("machine_full", "few_answers"), (sample(),), f"{FITS}; what helps: more requests or a longer duration"),
+        (("generator_waited",), (), "what helps: fewer clients, a lower rate or more cores"),
+        (("machine_shared",), (sample(),), "what helps: a measurement on a machine that does nothing else"),
+        (("leader_changed",), (sample(),), None),
+    ],
+)
+def test_a_row_that_is_not_valid_says_what_would_fit(kinds: Any, costs: Any, told: str | None, tmp_path: Path) -> None:
+    assert advice(plan_of(tmp_path), outcome(*kinds), known(*costs)) == told
+
+
+def test_every_reason_is_told_in_words() -> None:
+    assert set(REASONS) == {kind for kind, rule in RULES.items() if set(rule.effects) != {"told"}}
+    assert reasons_text("machine_full;of another version") == "all cores were busy, of another version"
 
 
 # --- what `check` prints ----------------------------------------------------------------------------------------------

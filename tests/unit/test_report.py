@@ -114,7 +114,7 @@ def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(t
     rows = [
         row(**{"50%": "0.010"}),
         row(**{"50%": "0.030"}, Repetition="2"),
-        row(**{"50%": "0.900"}, Valid="no", Reasons="links_paused;few_answers"),
+        row(**{"50%": "0.900"}, Valid="no", Reasons="links_paused;few_answers", Advice="it fits with about 5 clients"),
         row(**{"50%": "0.800"}, Valid="unknown"),
         FAILED,
     ]
@@ -122,7 +122,7 @@ def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(t
     cells = found.data["cells"]
     assert (cells["n"], cells["median"][1], cells["low"][1], cells["high"][1]) == ([2], [20.0], [10.0], [30.0])
     assert [why for *_, why, _ in found.bad] == [
-        "not valid: links_paused, few_answers",
+        "not valid: the link emulator was paused, there are too few answers; it fits with about 5 clients",
         "not known to be valid",
         "failed: no leader",
     ]

@@ -98,7 +98,7 @@ def elsewhere(patch: pytest.MonkeyPatch, **update: Any) -> None:
 
 
 # What the fakes' own processes used, and so what is judged by it.
-USED = {column.name for column in USAGE_COLUMNS} | {"Valid", "Reasons"}
+USED = {column.name for column in USAGE_COLUMNS} | {"Valid", "Reasons", "Advice"}
 
 # --- what is the same again -------------------------------------------------------------------------------------------
 

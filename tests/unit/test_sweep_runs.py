@@ -611,6 +611,10 @@ def test_rows_that_are_not_valid_are_no_failure_unless_that_is_configured(
     assert [done.return_value for done in statuses] == [int(effect == "network off"), 1]
     told = "2 measurements: 2 not valid (2 spoiled by the machine); the same command measures again what the machine"
     assert told in statuses[0].output
+    if effect == "not valid":
+        told = "NOT VALID: the load generator waited for a core; what helps: fewer clients, a lower rate or more cores"
+        assert statuses[0].output.count(told) == 2
+        assert {advice.partition(":")[0] for advice in values(sweep, "Advice")} == {"what helps"}
 
 
 def test_an_interrupted_sweep_says_how_it_resumes(sweep: Sweeping, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,12 +38,14 @@ def test_a_run_is_followed_to_its_end(out: Path) -> None:
     event(out, "scenario_began", "w", "w")
     found = follower.look()
     assert (found["now"], found["done"], found["all"], found["end_s"]) == ("w", 0, 2, None)
-    add_row(out, Valid="no", Reasons="link_lateness;generator_waited", Errors="3")
+    advice = "what helps: fewer clients"
+    add_row(out, Valid="no", Reasons="link_lateness;generator_waited", Errors="3", Advice=advice)
     event(out, "scenario_ended", "w: 3 errors", "w")
     found = follower.look()
     assert (found["now"], found["done"]) == (None, 1) and found["end_s"] == clock.time()
     (shown,) = found["rows"]
-    assert (shown["valid"], shown["reasons"], shown["errors"]) == ("no", "link_lateness, generator_waited", "3")
+    words = "the link emulator delivered frames late, the load generator waited for a core"
+    assert [shown[name] for name in ("valid", "reasons", "advice", "errors")] == ["no", words, advice, "3"]
     assert (shown["requests_per_s"], shown["p50_ms"], shown["p99_ms"]) == (100.0, 10.0, 13.0)
     event(out, "scenario_began", "w, attempt 2", "w")
     found = follower.look()

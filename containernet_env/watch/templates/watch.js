@@ -83,7 +83,7 @@
     ["requests/s", (row) => number(row.requests_per_s), true], ["p50 (ms)", (row) => number(row.p50_ms), true],
     ["p99 (ms)", (row) => number(row.p99_ms), true], ["errors", (row) => row.errors, true],
     ["valid", (row) => row.valid],
-    ["why", (row) => [row.error, row.reasons].filter(Boolean).join("; ") || "-"],
+    ["why", (row) => [row.error, row.reasons, row.advice].filter(Boolean).join("; ") || "-"],
   ];
 
   function table(rows, count) {
