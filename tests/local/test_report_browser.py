@@ -12,7 +12,6 @@ from containernet_env.report.page import page
 from containernet_env.report.rows import read_rows
 from containernet_env.report.runs import read_runs
 from containernet_env.results.run_directory import RunDirectory
-from tests.deadline import eventually
 from tests.local.browser import CHROMIUM, Browser
 from tests.unit.report_rows import EVIL, EVIL_NAMES, row, sweep, write
 from tests.unit.test_report import add_load
@@ -36,19 +35,11 @@ def made(path: Path) -> Path:
 
 
 def pictures(browser: Browser) -> list[int]:
-    """How many paths the picture of each figure has: 0 before it is drawn."""
+    """How many paths the picture of each figure has: all are drawn before the page counts as loaded."""
     paths: list[int] = browser.js(
         "[...document.querySelectorAll('.plot')].map((one) => one.querySelectorAll('.main-svg path').length)"
     )
     return paths
-
-
-def look_through(browser: Browser) -> list[int]:
-    """Scroll to each figure and wait until it is drawn; gives `pictures`."""
-    for index in range(len(pictures(browser))):
-        browser.js(f"document.querySelectorAll('.plot')[{index}].scrollIntoView()")
-        eventually(lambda at=index: pictures(browser)[at], f"figure {index} is in sight and not drawn")
-    return pictures(browser)
 
 
 def column(browser: Browser, title: str) -> list[str]:
@@ -65,12 +56,8 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
     browser.open(made(write(tmp_path / "out.csv", sweep())))
     kinds = browser.js("[...document.querySelectorAll('[data-figure]')].map((one) => one.dataset.figure)")
     assert sorted(set(kinds)) == ["curves", "floors", "grid", "lines", "pairs"]
-    assert browser.js("document.querySelectorAll('figure .controls select').length") > 5, "usable before it is drawn"
-    first = pictures(browser)
-    heights = browser.js("[...document.querySelectorAll('.plot')].map((one) => one.offsetTop)")
-    assert len(first) == len(kinds) and first[0] > 5 and first[-1] == 0, "the last one is far below what is in sight"
-    assert all(paths > 5 for paths in look_through(browser))
-    assert browser.js("[...document.querySelectorAll('.plot')].map((one) => one.offsetTop)") == heights
+    assert len(pictures(browser)) == len(kinds) and all(paths > 5 for paths in pictures(browser))
+    assert browser.js("scrollY") == 0, "screenshots of the whole page show figures that were never scrolled to"
     assert browser.js("document.querySelectorAll('[data-figure=grid] .annotation-text').length") == 9
 
     assert len(column(browser, "p50 (ms)")) == 36
@@ -102,7 +89,6 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
 def test_a_timeline_is_drawn_with_what_was_done(browser: Browser, made_run: RunDirectory) -> None:
     add_load(made_run.path)
     browser.open(made(write(made_run.path.parent.with_suffix(".csv"), [row()])))
-    look_through(browser)
     shown = browser.js("document.querySelector('[data-figure=timelines]').textContent")
     assert f"0.15 s: kill {EVIL}" in shown
     assert browser.js("document.querySelector('[data-figure=timelines] .plot').layout.shapes.length") == 1
@@ -119,7 +105,6 @@ def test_names_from_files_are_shown_and_never_run_also_where_it_is_narrow(browse
     browser.open(made(write(tmp_path / "out.csv", rows)), width=360)
     assert browser.js("document.querySelectorAll('img, b, main script').length") == 0
     assert EVIL in column(browser, "scenario")
-    look_through(browser)
     legend = browser.js("[...document.querySelectorAll('.legendtext')].map((one) => one.textContent).join()")
     assert EVIL in legend and "<b>" in legend
     assert browser.js("document.documentElement.scrollWidth") <= 360
@@ -135,7 +120,6 @@ def test_ticks_of_axes_and_heat_maps_are_text(browser: Browser, tmp_path: Path) 
         for clients in ("1", "10")
     ]
     browser.open(made(write(tmp_path / "out.csv", rows)))
-    look_through(browser)
     for kind in ("lines", "grid"):
         ticks = browser.js(
             f"[...document.querySelectorAll('[data-figure={kind}] [class$=tick] text')].map((one) => one.textContent)"
@@ -146,13 +130,14 @@ def test_ticks_of_axes_and_heat_maps_are_text(browser: Browser, tmp_path: Path) 
     assert browser.told == []
 
 
-def test_the_page_prints_in_light_whatever_is_chosen(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_prints_whole_figures_in_light_whatever_is_chosen(browser: Browser, tmp_path: Path) -> None:
+    """Figures as wide as the window lost their right half on paper."""
     browser.open(made(write(tmp_path / "out.csv", sweep(delays=2, bandwidths=2))), dark=True)
-    assert browser.js("document.querySelector('.plot').layout.paper_bgcolor") == "#16191d"
-    paper = "document.querySelector('.plot').layout.paper_bgcolor"
-    assert not all(pictures(browser))
-    browser.js(f"addEventListener('beforeprint', () => {{ window.paper = {paper}; }})")
+    layouts = "[...document.querySelectorAll('.plot')].map((one) => [one.layout.paper_bgcolor, one._fullLayout.width])"
+    before = browser.js(layouts)
+    assert {colour for colour, _ in before} == {"#16191d"} and all(width > 1000 for _, width in before)
+    browser.js(f"addEventListener('beforeprint', () => {{ window.printed = {layouts}; }})")
     browser.pdf(tmp_path / "page.pdf")
-    assert browser.js("window.paper") == "#ffffff"
-    assert all(pictures(browser)), "also what was never in sight is printed"
+    assert browser.js("window.printed") == [["#ffffff", 680]] * len(before)
+    assert browser.js(layouts) == before and all(pictures(browser))
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF") and browser.told == []

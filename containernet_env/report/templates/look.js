@@ -19,6 +19,7 @@ const Look = (() => {
   };
   const MARKERS = ["circle", "square", "diamond", "triangle-up", "star", "hexagon", "triangle-down"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
+  const PRINT_WIDTH = 680; // px: what A4 and Letter have between the usual margins, whatever the window has
   const wanted = matchMedia("(prefers-color-scheme: dark)");
   let chosen = "auto";
   let printing = false;
@@ -69,6 +70,7 @@ const Look = (() => {
         bgcolor: look.back, bordercolor: look.muted, font: { color: look.text }, align: "left", namelength: -1,
       },
       legend: { orientation: "h", y: -0.22, yanchor: "top", x: 0, font: { size: 12 } },
+      ...(printing ? { width: PRINT_WIDTH } : { autosize: true }),
       ...more,
     };
   }

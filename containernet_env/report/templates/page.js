@@ -42,7 +42,6 @@
     figure.fillNumbers = fill;
   }
 
-  // Everything but the picture of one that has not come near sight: that takes most of the time.
   function draw(figure) {
     const { kind, plot } = { kind: figure.dataset.figure, plot: figure.querySelector(".plot") };
     const made = Draw.kinds[kind](Number(figure.dataset.index), states.get(figure));
@@ -61,7 +60,6 @@
     figure.fillNumbers?.();
     // Plotly takes a new width from the element when the window changes, and the height with it.
     plot.style.height = `${made.layout.height}px`;
-    if (!figure.near) return;
     const saved = { format: "svg", filename: made.numbers.name };
     Plotly.react(plot, made.traces, made.layout, { ...BUTTONS, toImageButtonOptions: saved });
   }
@@ -86,15 +84,12 @@
   });
   Look.wanted.addEventListener("change", redraw);
   document.getElementById("print").addEventListener("click", () => print());
-  addEventListener("beforeprint", () => {
-    Look.print(true);
-    for (const figure of figures) figure.near = true;
-    redraw();
-  });
-  addEventListener("afterprint", () => {
-    Look.print(false);
-    redraw();
-  });
+  for (const [event, on] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+      Look.print(on);
+      redraw();
+    });
+  }
   let width = innerWidth;
   addEventListener("resize", () => {
     if ((width < 760) !== (innerWidth < 760)) redraw();
@@ -104,34 +99,12 @@
   contents();
   Table.rows(document.getElementById("table"), Draw.data.rows);
   const figures = [...document.querySelectorAll("[data-figure]")];
+  // All of them before the page counts as loaded: screenshots of the whole page and prints wait for no scrolling.
   for (const figure of figures) {
     states.set(figure, {});
     figure.querySelector(".plot").replaceChildren();
     draw(figure);
     numbersOf(figure);
   }
-
-  // One picture at a time: what is in sight can be used before the last one is drawn.
-  const waiting = [];
-
-  function drawNext() {
-    const figure = waiting.shift();
-    if (figure && !figure.near) {
-      figure.near = true;
-      draw(figure);
-    }
-    if (waiting.length) setTimeout(drawNext);
-    else document.documentElement.dataset.drawn ??= String(Math.round(performance.now()));
-  }
-
-  const sight = new IntersectionObserver((seen) => {
-    const busy = waiting.length > 0;
-    for (const { isIntersecting, target } of seen) {
-      if (!isIntersecting) continue;
-      sight.unobserve(target);
-      waiting.push(target);
-    }
-    if (!busy) drawNext();
-  }, { rootMargin: "50% 0px" });
-  figures.forEach((figure) => sight.observe(figure));
+  document.documentElement.dataset.drawn = String(Math.round(performance.now()));
 })();
