@@ -31,7 +31,7 @@ def jitter_checks(plan: GatePlan, delays: PathsDelays, allowed: Allowed, alpha: 
     for hop in plan.hops:
         if hop.spec.jitter is None:
             continue
-        pairs = telling(plan, hop, variance_of)
+        pairs = [pair for pair in telling(plan, hop, variance_of) if pair in plan.delays]
         paths = [(plan.paths[pair], path) for pair in pairs if (path := delays[pair]) is not None]
         interval_ns = min((plan.streams[plan.delays[pair]].interval_ns for pair in pairs), default=1)
         check = _spread(hop, paths, interval_ns, allowed, alpha)
@@ -90,6 +90,8 @@ def _spread(hop: Hop, paths: Sequence[_Path], interval_ns: int, allowed: Allowed
                 joint = (frames_for_one(other.spec.jitter, interval_ns) - 1) / (len(path.kept) - 1)
                 less += own * weight * min(1.0, joint)
                 for_one = max(for_one, frames_for_one(other.spec.jitter, interval_ns / len(paths), of_variance=True))
+    if freedom < for_one:
+        return check("unproved", why="it changes too slowly for so short a measurement to tell it")
     own = variance_of(hop)
     noise = float(allowed.noise_ns) ** 2
 

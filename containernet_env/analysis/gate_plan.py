@@ -42,13 +42,18 @@ _AT_ONCE_FRAMES_PER_S = 100_000
 _OVERLOAD = 2.5
 """How much faster a queue is taken to be filled than it empties. Frames are sent as fast as it goes; where that is
 slower, fewer are lost, which the verdict reckons with."""
-_QUEUE_DRAIN_NS, _FRAME_MIN_NS = 20 * MS, 8 * US
+_OVERLOAD_LEAST = 1.25
+"""How much faster at least: a queue that hardly grows takes more frames than a machine forwards at that pace."""
+_QUEUE_DRAIN_NS, FRAME_MIN_NS = 20 * MS, 8 * US
 """How long a queue that is tested takes to empty, and a frame at least where there are many: what the machine takes."""
 _QUEUE_SEND_NS = 4 * US
 """So long a frame takes that fills a queue, at least. Sent as fast as it goes (2.2 us), an emulator on two cores fell
 behind reading them by more than the delay of the link, and where the kernel does not stamp them, more then fit."""
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
 _MARGIN_NS = 2 * MS
+_WARMUP_NS, _WARMUP_FRAMES, _WARMUP_INTERVAL_NS = 2 * S, 20, 5 * MS
+"""How long a path that loses no frame takes to forward them, how many a path may lose one after the other, and how
+often one is sent at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class GatePlan:
     left_out: dict[tuple[str, Property], str] = field(default_factory=dict)
     duration_ns: int = 0
     warmup_ns: int = 0
+    warmup_interval_ns: int = 0
 
     def over(self, hop: Hop) -> list[tuple[str, str]]:
         """The paths that a direction is part of."""
@@ -126,7 +132,10 @@ def plan_gate(
     hops = tuple({hop.name: hop for path in paths.values() for hop in path}.values())
     plan = GatePlan(names, paths, hops, pace)
     longest_ns = max(longest_path_ns(path) for path in paths.values())
-    plan.warmup_ns = 2 * S + 20 * longest_ns
+    # As many frames as leave the slowest direction idle for half of the time: what waits would delay the measurement.
+    slowest_ns = max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in hops)
+    plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
+    plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
     at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
     if any(_loss(hop.spec) for hop in hops) or sum(stream.count for stream in plan.streams) < _TOLD * len(names):
         at_ns = _plan_losses(plan, at_ns) + longest_ns + _MARGIN_NS
@@ -184,8 +193,10 @@ def _plan_losses(plan: GatePlan, at_ns: int) -> int:
         2 * max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in plan.hops),
         plan.pace.loss_ns * len(plan.hosts),
     )
-    smallest = min((capacity_frames(hop.spec, MIN_FRAME_BYTES) or math.inf for hop in plan.hops), default=math.inf)
-    if smallest < 2 * len(plan.hosts):  # a short queue is not to lose any of them
+    capacities = (capacity_frames(hop.spec, MIN_FRAME_BYTES) for hop in plan.hops)
+    if min((frames for frames in capacities if frames is not None), default=math.inf) < 2 * len(
+        plan.hosts
+    ):  # a short queue is not to lose any of them
         slot_ns *= 5
     return _turns(plan, plan.losses, at_ns, slot_ns, LOSS_NS // slot_ns, MIN_FRAME_BYTES, count_only=True)
 
@@ -238,7 +249,7 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
     tasks = []
     for hop in plan.hops:
         task = _rate_task(plan, feed_of(plan, hop), FULL_FRAME_BYTES)
-        if _loss(hop.spec) >= 1:
+        if _loses_all(plan, task.feed):
             plan.left_out[hop.name, "rate"] = "every frame is lost"
         elif sum(stream.count for stream in task.streams) < 2:
             plan.left_out[hop.name, "rate"] = "its queue takes no second frame"
@@ -265,7 +276,7 @@ def _small_task(plan: GatePlan, hop: Hop, full: _Task) -> list[_Task]:
     rate = hop.spec.rate_bps
     if rate is None or not hop.spec.overhead_bytes:
         return []
-    small = max(MIN_FRAME_BYTES, math.ceil(_FRAME_MIN_NS * rate / 8 / S) - hop.spec.overhead_bytes)
+    small = max(MIN_FRAME_BYTES, math.ceil(FRAME_MIN_NS * rate / 8 / S) - hop.spec.overhead_bytes)
     feed = feed_of(plan, hop, frame_bytes=small)
     return [_rate_task(plan, feed, small)] if feed.faster and small < full.streams[0].frame_bytes else []
 
@@ -295,8 +306,13 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
     # What is faster than the machine takes as long as the machine does.
-    length_ns = round(each * len(feed.pairs) * max(frame_ns, _FRAME_MIN_NS)) + max(offsets) + 2 * reach_ns
+    length_ns = round(each * len(feed.pairs) * max(frame_ns, FRAME_MIN_NS)) + max(offsets) + 2 * reach_ns
     return _Task(feed, streams, length_ns, rate, S / frame_ns)
+
+
+def _loses_all(plan: GatePlan, feed: Feed) -> bool:
+    """Whether a path that fills a direction lets no frame through."""
+    return any(_loss(hop.spec) >= 1 for pair in feed.pairs for hop in plan.paths[pair])
 
 
 def _offsets_ns(plan: GatePlan, feed: Feed) -> list[int]:
@@ -407,13 +423,13 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     assert spec.rate_bps is not None
     if not feed.faster:
         return "no path is faster than it, so nothing fills it"
-    if _loss(spec) >= 1:
+    if _loses_all(plan, feed):
         return "every frame is lost"
     full = capacity_frames(spec, FULL_FRAME_BYTES)
     if full is None:
         return "its limit is not known"
     rate = spec.rate_bps
-    wanted_ns = max(_QUEUE_DRAIN_NS / full, _FRAME_MIN_NS) if spec.queue_bytes is None else S
+    wanted_ns = max(_QUEUE_DRAIN_NS / full, FRAME_MIN_NS) if spec.queue_bytes is None else S
     frame_bytes = max(MIN_FRAME_BYTES, min(FULL_FRAME_BYTES, math.ceil(wanted_ns * rate / 8 / S)))
     capacity = capacity_frames(spec, frame_bytes)
     assert capacity is not None
@@ -422,7 +438,7 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     # A limited direction before it paces the frames, so that they wait in no other queue.
     interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))
-    if offered_ns >= frame_ns:
+    if frame_ns < _OVERLOAD_LEAST * offered_ns:
         return "it sends as fast as a machine fills it"
     frames = math.ceil((_QUEUE_OVER_RATIO * capacity + _QUEUE_OVER_FRAMES) / (1 - offered_ns / frame_ns))
     each = -(-frames // len(feed.pairs))

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from containernet_env.analysis.gate_plan import MS, US, GatePlan, S, Train, before, capacity_frames
+from containernet_env.analysis.gate_plan import FRAME_MIN_NS, MS, US, GatePlan, S, Train, before, capacity_frames
 from containernet_env.analysis.odds import MISS, sigmas
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.proof import Check, Verdict
@@ -144,8 +144,8 @@ def _of_size(
     frames = sum(times[index].sent for index in train.streams)
     length_ns = max(1, frames - 1) * _bits(train) * S / rate
     # Jitter moves the first and the last frame of each train; 1.25: how much wider a median spreads than a mean.
-    path = plan.paths[train.feed.pairs[0]]
-    spread_ns = math.sqrt(2 * sum(h.spec.jitter.deviation_ns**2 for h in path if h.spec.jitter is not None))
+    path = max((plan.paths[pair] for pair in train.feed.pairs), key=_variance_ns2)
+    spread_ns = math.sqrt(2 * _variance_ns2(path))
     independent = len(measured) if all(_outlasts(length_ns, h.spec) for h in path) else 1
     error = 1.25 * spread_ns / length_ns / math.sqrt(independent)
     lost = 1 - math.prod(1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in path)
@@ -181,7 +181,8 @@ def _of_size(
     if len({(bps > rate) - (bps < rate) if abs(bps - rate) > ratio * rate else 0 for bps in middle}) > 1:
         return check("unproved", "one half of its trains says otherwise than the other")
     if abs(bps - rate) > ratio * rate:
-        if bps < rate and rate > allowed.sure_bps:
+        # Where a frame takes less than it costs the machine, frames that waited for it also come too fast.
+        if rate > allowed.sure_bps and (bps < rate or _bits(train) * S / rate < FRAME_MIN_NS):
             return check("unproved", "more than this machine surely forwards")
         if 0 < rate - bps <= min(allowed.told_ratio, ratio + (_PAUSE_NOISES - 1) * noise) * rate:
             return check("unproved", "so much slower may be this machine as well, where it is busy")
@@ -191,6 +192,11 @@ def _of_size(
     if told > limit[0]:
         return check("unproved", f"{limit[1]} is told only where a rate is {told:.1%} off")
     return check("proved")
+
+
+def _variance_ns2(path: Sequence[Hop]) -> float:
+    """That of the delay of a path, by its jitters."""
+    return sum(hop.spec.jitter.deviation_ns**2 for hop in path if hop.spec.jitter is not None)
 
 
 def _outlasts(length_ns: float, spec: DirectionSpec) -> bool:

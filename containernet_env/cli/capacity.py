@@ -12,6 +12,8 @@ from rich.console import Console
 from containernet_env.analysis.capacity import Carried, by_emulator, carried, helps_text, rounded
 from containernet_env.base.units import describe_size
 from containernet_env.cli.render import render_lines
+from containernet_env.fidelity.gate import plan_for
+from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import Plan
 from containernet_env.results import machine_costs
@@ -51,6 +53,7 @@ def machine_lines(plan: Plan, carries: Carried, cpu_model: str, memory: Memory) 
     yield from _memory(plan, memory)
     yield from _sync(carries, plan)
     yield from _forwarding(carries)
+    yield from _unproved(plan)
     yield from _scenarios(plan, carries)
 
 
@@ -61,6 +64,17 @@ def _memory(plan: Plan, memory: Memory) -> Iterator[str]:
     yield f"{_gib(available)} of {_gib(memory.all_bytes)} GiB of memory are free{sums}"
     if limits > available:
         yield "  hosts that use theirs may be killed: lower limits or more memory would help"
+
+
+def _unproved(plan: Plan) -> Iterator[str]:
+    """What a run's proof of the network leaves out: the same gate is planned, so what cannot be fails here."""
+    emulated = plan.options.links != "netem" and plan.options.engine == "builtin"
+    left_out = plan_for(plan.topology, "emulator" if emulated else "netem").left_out
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for (direction, prop), why in left_out.items():
+        reasons.setdefault((prop, why), []).append(direction)
+    for (name, why), directions in reasons.items():
+        yield f"the {name} of {directions_text(directions)} cannot be proved: {why}"
 
 
 def _gib(size_bytes: int) -> str:

@@ -93,6 +93,12 @@ def allowed_for(links: str, tolerance: Tolerance | None) -> Allowed:
     )
 
 
+def plan_for(topology: Topology, links: str, hosts: Iterable[str] | None = None) -> GatePlan:
+    """What a gate over links of a kind sends between ``hosts`` (default: all)."""
+    emulated = links == "emulator"
+    return plan_gate(topology, hosts, pace=EMULATOR_PACE if emulated else KERNEL_PACE, tell_queues=emulated)
+
+
 def measure_gate(
     topology: Topology,
     pids: Mapping[str, int],
@@ -113,12 +119,10 @@ def measure_gate(
     emulated = links == "emulator"
     if len(names) < 2:
         raise RunError("fewer than two hosts are left, so nothing of the network can be measured")
-    plan = plan_gate(topology, names, pace=EMULATOR_PACE if emulated else KERNEL_PACE, tell_queues=emulated)
+    plan = plan_for(topology, links, names)
     request = {
         "hosts": [{"name": name, "pid": pids[name], "ip": str(topology.host(name).ip)} for name in plan.hosts],
-        "streams": streams_to_json(plan),
-        "warmup_ms": plan.warmup_ns // 10**6,
-        "duration_ms": plan.duration_ns // 10**6 + 1,
+        **probe_to_json(plan),
         # A host's own queueing discipline is not the link's; where the kernel carries the links, it is the link.
         "bypass_qdisc": emulated,
     }
@@ -134,10 +138,10 @@ def measure_gate(
     return Gate(proof, plan, times, topology, _spoiled(answer, plan, emulated))
 
 
-def streams_to_json(plan: GatePlan) -> list[dict[str, Any]]:
-    """The streams of a plan as the prober reads them."""
+def probe_to_json(plan: GatePlan) -> dict[str, Any]:
+    """What a plan has sent, and when, as the prober reads it: all of its request but the hosts."""
     index = {name: number for number, name in enumerate(plan.hosts)}
-    return [
+    streams = [
         {
             "from": index[stream.sender],
             "to": index[stream.receiver],
@@ -150,6 +154,12 @@ def streams_to_json(plan: GatePlan) -> list[dict[str, Any]]:
         }
         for stream in plan.streams
     ]
+    return {
+        "streams": streams,
+        "warmup_ms": plan.warmup_ns // 10**6,
+        "warmup_interval_us": plan.warmup_interval_ns // 1000,
+        "duration_ms": plan.duration_ns // 10**6 + 1,
+    }
 
 
 def times_from_json(answer: Mapping[str, Any]) -> tuple[Times, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -89,13 +89,17 @@ class NetworkProof:
         )
 
 
-def named(checks: Sequence[Check]) -> str:
+def directions_text(names: Sequence[str]) -> str:
+    """Directions by name, or how many there are where they are more than three."""
+    return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} directions"
+
+
+def named(checks: Iterable[Check], *, reasons: bool = False) -> str:
     """Checks by name; where more than three are of the same property and value, how many there are."""
-    groups: dict[tuple[Property, str], list[str]] = {}
+    groups: dict[tuple[Property, str, str], list[str]] = {}
     for check in checks:
-        groups.setdefault((check.kind, check.asked), []).append(check.subject)
+        groups.setdefault((check.kind, check.asked, check.why if reasons else ""), []).append(check.subject)
     words = []
-    for (prop, asked), subjects in groups.items():
-        who = ", ".join(subjects) if len(subjects) <= _NAMED else f"{len(subjects)} directions"
-        words.append(f"{prop} of {who} ({asked})")
+    for (prop, asked, why), subjects in groups.items():
+        words.append(f"{prop} of {directions_text(subjects)} ({asked})" + (f": {why}" if why else ""))
     return "; ".join(words)

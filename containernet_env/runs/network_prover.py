@@ -70,7 +70,7 @@ class NetworkProver:
             wrong = named(gate.proof.of("wrong"))
             raise RunError(f"the network is not the one that was configured: {wrong}\n{gate.proof.render()}")
         if unproved := gate.proof.of("unproved"):
-            self._progress.note(f"not proved: {named(unproved)}")
+            self._progress.note(f"not proved: {named(unproved, reasons=True)}")
         return gate
 
     def prove_again(self, moment: GateMoment) -> Gate:

@@ -16,9 +16,6 @@ import (
 	"containernet-env/link_emulator/netns"
 )
 
-// warmupInterval is the time between two frames of a host in the warm-up.
-const warmupInterval = 5 * time.Millisecond
-
 // Result of a measurement, as JSON.
 type Result struct {
 	Streams     []StreamResult `json:"streams"` // in the order of the request
@@ -77,7 +74,7 @@ func Measure(r Request) (Result, error) {
 		}
 		stations[i] = s
 	}
-	result := Result{WarmupNS: warmUp(stations, run, r.Warmup).Nanoseconds()}
+	result := Result{WarmupNS: warmUp(stations, run, r).Nanoseconds()}
 	addresses := make([][6]byte, len(stations))
 	for i, s := range stations {
 		addresses[i] = s.address
@@ -167,8 +164,9 @@ func (s *station) close() {
 }
 
 // warmUp has every host send to the next one until a frame has reached each: then links carry frames and switches know
-// where everybody is. A host that has sent is known where its frame arrived.
-func warmUp(stations []*station, run uint64, limit time.Duration) time.Duration {
+// where everybody is. A host that has sent is known where its frame arrived. It ends when the frames that were sent
+// meanwhile have arrived too.
+func warmUp(stations []*station, run uint64, r Request) time.Duration {
 	start := time.Now()
 	for number := uint32(0); ; number++ {
 		cold := false
@@ -183,10 +181,15 @@ func warmUp(stations []*station, run uint64, limit time.Duration) time.Duration 
 				s.sender.write(WarmupFrame(next.address, s.address, run, number))
 			}
 		}
-		if !cold || time.Since(start) >= limit {
+		took := time.Since(start)
+		if !cold {
+			time.Sleep(min(took, r.Warmup-took)) // no frame under way takes longer than the first one
 			return time.Since(start)
 		}
-		time.Sleep(warmupInterval)
+		if took >= r.Warmup {
+			return took
+		}
+		time.Sleep(r.WarmupInterval)
 	}
 }
 

@@ -26,6 +26,8 @@ const (
 	maxWarmup    = 10 * time.Minute
 	maxNameBytes = 128
 	maxPID       = 1 << 22
+
+	minWarmupInterval, usualWarmupInterval = time.Millisecond, 5 * time.Millisecond
 )
 
 // Host is a sender and receiver of frames.
@@ -49,11 +51,12 @@ type Stream struct {
 
 // Request configures a measurement.
 type Request struct {
-	Hosts       []Host
-	Streams     []Stream
-	Warmup      time.Duration // the most that is waited for a frame to reach every host
-	Duration    time.Duration // after which nothing is sent or received any more
-	BypassQdisc bool          // frames pass by the queueing disciplines of their host
+	Hosts          []Host
+	Streams        []Stream
+	Warmup         time.Duration // the most that is waited for a frame to reach every host
+	WarmupInterval time.Duration // between two frames of a host meanwhile
+	Duration       time.Duration // after which nothing is sent or received any more
+	BypassQdisc    bool          // frames pass by the queueing disciplines of their host
 }
 
 // Form is a request as JSON; see the README.
@@ -65,9 +68,10 @@ type Form struct {
 		UntilUS    int64 `json:"until_us"`
 		IntervalNS int64 `json:"interval_ns"`
 	} `json:"streams"`
-	WarmupMS    int64 `json:"warmup_ms"`
-	DurationMS  int64 `json:"duration_ms"`
-	BypassQdisc bool  `json:"bypass_qdisc"`
+	WarmupMS         int64 `json:"warmup_ms"`
+	WarmupIntervalUS int64 `json:"warmup_interval_us"`
+	DurationMS       int64 `json:"duration_ms"`
+	BypassQdisc      bool  `json:"bypass_qdisc"`
 }
 
 // Parse reads a request as JSON. Unknown fields and values out of range are errors.
@@ -83,11 +87,15 @@ func Parse(data []byte) (Request, error) {
 
 // Request is what a form asks for. Values out of range are errors.
 func (given Form) Request() (Request, error) {
+	if given.WarmupIntervalUS == 0 {
+		given.WarmupIntervalUS = usualWarmupInterval.Microseconds()
+	}
 	r := Request{
-		Hosts:       given.Hosts,
-		Warmup:      time.Duration(given.WarmupMS) * time.Millisecond,
-		Duration:    time.Duration(given.DurationMS) * time.Millisecond,
-		BypassQdisc: given.BypassQdisc,
+		Hosts:          given.Hosts,
+		Warmup:         time.Duration(given.WarmupMS) * time.Millisecond,
+		WarmupInterval: time.Duration(given.WarmupIntervalUS) * time.Microsecond,
+		Duration:       time.Duration(given.DurationMS) * time.Millisecond,
+		BypassQdisc:    given.BypassQdisc,
 	}
 	if err := checkHosts(r.Hosts); err != nil {
 		return Request{}, err
@@ -96,6 +104,10 @@ func (given Form) Request() (Request, error) {
 		return Request{}, err
 	}
 	if err := check("warmup_ms", given.WarmupMS, 0, maxWarmup.Milliseconds()); err != nil {
+		return Request{}, err
+	}
+	if err := check("warmup_interval_us", given.WarmupIntervalUS, minWarmupInterval.Microseconds(),
+		maxInterval.Microseconds()); err != nil {
 		return Request{}, err
 	}
 	if err := check("duration_ms", given.DurationMS, 1, maxDuration.Milliseconds()); err != nil {

@@ -54,7 +54,7 @@ func draw(seed uint64) scenario {
 	s.Seed = seed
 	s.SendWake = 60_000
 	s.Switches = []string{"s1"}
-	s.Duration, s.Warmup = 2*time.Second, time.Second
+	s.Duration, s.Warmup, s.WarmupInterval = 2*time.Second, time.Second, 5*time.Millisecond
 	count := 2 + random.IntN(3)
 	for i := range count {
 		name := fmt.Sprintf("h%d", i)

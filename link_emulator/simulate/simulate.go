@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	mtu            = 1500
-	warmupInterval = int64(5e6)
+	mtu = 1500
 	// sendNS is what a frame costs its sender, and stampNS is when its kernel stamps it, from when it is sent.
 	sendNS  = int64(2000)
 	stampNS = int64(300)
@@ -150,7 +149,7 @@ func Simulate(r Request) (Result, error) {
 	began := s.NowNS()
 	s.warmUp(began, 0)
 	for s.run == nil {
-		if err := s.Run(s.NowNS() + warmupInterval); err != nil {
+		if err := s.Run(s.NowNS() + s.WarmupInterval.Nanoseconds()); err != nil {
 			return Result{}, err
 		}
 	}
@@ -208,7 +207,7 @@ func (s *simulation) received(host int, frame []byte, atNS int64) {
 // warmUp is as probe's: until a frame has reached every host or the time is over. The measurement begins once nothing is
 // under way any more.
 func (s *simulation) warmUp(atNS int64, count uint32) {
-	ended := int64(count)*warmupInterval >= s.Warmup.Nanoseconds()
+	ended := int64(count)*s.WarmupInterval.Nanoseconds() >= s.Warmup.Nanoseconds()
 	cold := false
 	for i, host := range s.hosts {
 		if next := (i + 1) % len(s.hosts); !s.warm[next] && !ended {
@@ -217,7 +216,7 @@ func (s *simulation) warmUp(atNS int64, count uint32) {
 		}
 	}
 	if cold || s.busy() {
-		s.At(atNS+warmupInterval, func(atNS int64) { s.warmUp(atNS, count+1) })
+		s.At(atNS+s.WarmupInterval.Nanoseconds(), func(atNS int64) { s.warmUp(atNS, count+1) })
 		return
 	}
 	s.Fabric.Reset(atNS)

@@ -17,7 +17,7 @@ from typing import Any
 from containernet_env.analysis.gate_plan import GatePlan, plan_gate
 from containernet_env.analysis.gate_trains import EMULATOR, Times
 from containernet_env.analysis.gate_verdict import verdicts
-from containernet_env.fidelity.gate import streams_to_json, times_from_json
+from containernet_env.fidelity.gate import probe_to_json, times_from_json
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.topology import Host, Link, Switch, Topology
@@ -75,9 +75,7 @@ def carry(
         "hosts": [
             {"name": name, "pid": 1, "ip": str(IPv4Address("10.0.0.1") + n)} for n, name in enumerate(plan.hosts)
         ],
-        "streams": streams_to_json(plan),
-        "warmup_ms": plan.warmup_ns // 10**6,
-        "duration_ms": plan.duration_ns // 10**6 + 1,
+        **probe_to_json(plan),
         "switches": sorted(_switches(plan)),
         "links": _links(plan, seed, fault),
         "noise": {**noise, "stalls": [{"from_ns": begin, "to_ns": end} for begin, end in sorted(stalls)]},

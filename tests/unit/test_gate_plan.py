@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from containernet_env.analysis.gate_plan import (
     KERNEL_PACE,
@@ -18,11 +24,15 @@ from containernet_env.analysis.gate_plan import (
     longest_path_ns,
     plan_gate,
 )
+from containernet_env.analysis.gate_trains import EMULATOR, KERNEL, Times
+from containernet_env.analysis.gate_verdict import verdicts
 from containernet_env.config import load_config
-from containernet_env.model.chance import IndependentLoss, Jitter
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.config.fields import DELAY_MAX_NS, RATE_MAX_BPS, RATE_MIN_BPS
+from containernet_env.fidelity.gate import plan_for, probe_to_json
+from containernet_env.model.chance import REACH, GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import OVERHEAD_MAX_BYTES, QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, DirectionSpec, LinkSpec
 from containernet_env.model.topology import Topology, star
-from tests.unit.simulated import star_of
+from tests.unit.simulated import gate, star_of, wrong
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SEND_NS = 2_000  # what a frame costs its sender
@@ -206,3 +216,92 @@ def test_frames_that_fill_a_queue_come_no_faster_than_an_emulator_reads_them() -
     plan = plan_gate(star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, FREE))
     for train in plan.queues.values():
         assert {plan.streams[stream].interval_ns for stream in train.streams} == {4_000 * len(train.streams)}
+
+
+def test_a_queue_that_a_lossy_path_fills_and_one_that_takes_no_frame_are_left_out() -> None:
+    lost = DirectionSpec(loss=IndependentLoss(1))
+    plan = plan_gate(star_of(LinkSpec.symmetric(MS, 10 * MBIT), LinkSpec(lost, lost)))
+    assert {plan.left_out["s1>h1", prop] for prop in ("rate", "queue")} == {"every frame is lost"}
+
+
+ANY_JITTER = st.builds(Jitter, st.sampled_from(sorted(REACH)), st.integers(1, DELAY_MAX_NS), st.booleans())
+ANY_RATIO = st.floats(0, 1)
+ANY_LOSS = st.builds(IndependentLoss, ANY_RATIO) | st.builds(GilbertElliottLoss, *[ANY_RATIO] * 4)
+
+
+@st.composite
+def any_direction(draw: st.DrawFn) -> DirectionSpec:
+    """All that a topology file may configure, each bound and what lies around 3 Gbit/s more often than by chance."""
+    delay_ns = draw(st.sampled_from([0, DELAY_MAX_NS]) | st.integers(0, DELAY_MAX_NS))
+    jitter = draw(st.none() | ANY_JITTER)
+    if jitter is not None and jitter.reach_ns > delay_ns:
+        jitter = replace(jitter, ns=delay_ns // REACH[jitter.distribution]) if delay_ns >= 4 else None
+    loss = draw(st.none() | ANY_LOSS)
+    rates = st.sampled_from([RATE_MIN_BPS, 3028 * MBIT, RATE_MAX_BPS]) | st.integers(2500 * MBIT, 3500 * MBIT)
+    rate_bps = draw(st.none() | rates | st.integers(RATE_MIN_BPS, RATE_MAX_BPS))
+    if rate_bps is None:
+        return DirectionSpec(delay_ns, jitter=jitter, loss=loss)
+    frames = draw(st.none() | st.sampled_from([1, QUEUE_MAX_FRAMES]) | st.integers(1, QUEUE_MAX_FRAMES))
+    size = draw(st.none() | st.sampled_from([1, QUEUE_MAX_BYTES]) | st.integers(1, QUEUE_MAX_BYTES))
+    overhead = draw(st.sampled_from([0, 24, OVERHEAD_MAX_BYTES]))
+    return DirectionSpec(delay_ns, rate_bps, frames, size, jitter, loss, overhead_bytes=overhead)
+
+
+ANY_LINK = st.builds(LinkSpec, any_direction(), any_direction())
+ANY_STAR = st.lists(ANY_LINK, min_size=2, max_size=5) | st.builds(
+    lambda link, n: [link] * n, ANY_LINK, st.integers(2, 9)
+)
+
+
+@cache
+def probers_limits() -> Mapping[str, int]:
+    """The bounds of the prober's own check of its input, durations in us."""
+    units = {"": 1, " * time.Millisecond": 1000, " * time.Second": 10**6, " * time.Minute": 60 * 10**6}
+    text = (CONFIGS.parent / "link_emulator/probe/request.go").read_text()
+    found = re.findall(r"^\t(m(?:ax|in)\w+) += ([0-9_]+)( \* time\.\w+)?", text, re.MULTILINE)
+    return {name: int(number) * units[unit] for name, number, unit in found}
+
+
+@given(ANY_STAR, st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_what_is_left_out(
+    links: list[LinkSpec], emulated: bool, lossless: bool
+) -> None:
+    """Above 3 Gbit/s, and from 30 s of delay and jitter on, the prober refused the plan, so no run came up.
+
+    What came of it could not be judged either where slow links left out a path, and where a path lost all.
+    """
+    topology, limits = star_of(*links), probers_limits()
+    plan = plan_for(topology, "emulator" if emulated else "netem")
+    request = probe_to_json(plan)
+    assert 0 <= request["warmup_ms"] * 1000 <= limits["maxWarmup"]
+    assert 1000 <= request["warmup_interval_us"] <= limits["maxInterval"]
+    assert 0 < request["duration_ms"] * 1000 <= limits["maxDuration"]
+    assert len(plan.streams) <= limits["maxStreams"]
+    assert sum(stream.count for stream in plan.streams) <= limits["maxFrames"]
+    for stream in request["streams"]:
+        assert 0 <= stream["start_us"] <= stream["until_us"] <= request["duration_ms"] * 1000
+        assert 0 <= stream["interval_ns"] <= limits["maxInterval"] * 1000
+        assert stream["count"] >= 1
+        assert limits["minFrame"] <= stream["frame_bytes"] <= limits["maxFrame"]
+    times = [arrived(plan, stream, lossless) for stream in plan.streams]
+    for check in verdicts(plan, times, EMULATOR if emulated else KERNEL):
+        assert check.verdict != "unproved" or check.why
+
+
+def arrived(plan: GatePlan, stream: Stream, lossless: bool) -> Times:
+    """Frames that met no other, all of them or none."""
+    came = stream.count if lossless else 0
+    if stream.count_only:
+        return Times(stream.count, came)
+    took_ns = sum(hop.spec.delay_ns for hop in plan.paths[stream.sender, stream.receiver]) if lossless else -1
+    sent = tuple(stream.start_ns + number * max(stream.interval_ns, SEND_NS) for number in range(stream.count))
+    return Times(stream.count, came, sent, (took_ns,) * stream.count)
+
+
+@pytest.mark.parametrize("delay_ns", [0, 3 * MS, DELAY_MAX_NS])
+@pytest.mark.parametrize("rate_bps", [RATE_MIN_BPS, 50_000, 2500 * MBIT, 3028 * MBIT, 3029 * MBIT, RATE_MAX_BPS])
+def test_links_at_the_bounds_of_what_is_accepted_are_not_wrong(rate_bps: int, delay_ns: int) -> None:
+    proof = gate(star_of(*[LinkSpec.symmetric(delay_ns, rate_bps)] * 3))
+    assert not wrong(proof)
+    assert all(check.why for check in proof.of("unproved"))

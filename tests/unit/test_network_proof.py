@@ -124,7 +124,7 @@ def test_a_network_that_is_off_by_itself_is_told_in_a_table(bed: Any) -> None:
 def test_what_is_not_proved_is_told_by_name(bed: Any) -> None:
     bed.gates((UNTOLD, 0, None))
     assert bed._prove_network().endswith("0 of 1 properties proved")
-    assert bed._progress.notes == ["not proved: loss of etcd1>s1 (0.1 %)"]
+    assert bed._progress.notes == ["not proved: loss of etcd1>s1 (0.1 %): 500 frames do not tell it from none"]
     assert bed.gate.proof.text == "unproved: loss of etcd1>s1 (0.1 %)"
     assert bed.proofs[0].unproved == ["loss of etcd1>s1 (0.1 %): 500 frames do not tell it from none"]
 
