@@ -16,8 +16,8 @@ from containernet_env.cli.output import unblocked
 def command(address: str, tls_ca_file: Path | None, tls_cert: Path | None, tls_key: Path | None) -> int:
     """Measure testbeds of sweeps (`sweep --dask ADDRESS`) on this machine, one at a time, until Ctrl-C.
 
-    ADDRESS is that of a Dask scheduler: on the loopback interface, or tls://HOST:PORT with certificates, since whoever
-    reaches it has this worker do anything as root.
+    ADDRESS is that of a Dask scheduler, HOST:PORT. Whoever reaches it has this worker do anything as root, so all of
+    them show certificates of one authority, which `certs` makes.
     """
     from containernet_env.setup import extras
 

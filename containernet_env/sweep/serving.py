@@ -170,8 +170,6 @@ async def _served(scheduler: Scheduler, folder: str, note: Callable[[str], objec
         scheduler.address,
         nthreads=1,
         name=name,
-        # As the scheduler is reached: on the loopback interface, or by TLS alone.
-        host=scheduler.host if scheduler.tls is None else None,
         security=scheduler.security(),
         memory_limit=0,
         local_directory=folder,

@@ -5,29 +5,29 @@ What is decided where something is lost, ``tests/unit/test_sweep_workers.py`` ha
 
 from __future__ import annotations
 
-import asyncio
 import json
 import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from distributed import LocalCluster, Security
 
-from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
+from containernet_env.cli import certs as certs_command
 from containernet_env.results.checksums import check
-from containernet_env.sweep import at_worker, cluster, workers
+from containernet_env.sweep import at_worker, workers
 from containernet_env.sweep.cluster import Scheduler, TlsFiles, scheduler_at
 from containernet_env.sweep.design import design
 from containernet_env.sweep.runner import Counts, Request, Sweep
@@ -50,11 +50,13 @@ _FORKED.set_forkserver_preload(["pytest", "distributed", "containernet_env.sweep
 class Machine:
     """A worker process with a folder of its own, which has what a machine has once."""
 
-    def __init__(self, folder: Path, address: str, *more: str) -> None:
+    def __init__(self, folder: Path, at: Scheduler, *more: str) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         (folder / "log").touch()
-        self.process = _FORKED.Process(target=fake_worker.main, args=(address, folder, *more))
+        self.process = _FORKED.Process(
+            target=fake_worker.main, args=(at.address, folder, *(more or flags(at.tls, at.tls)))
+        )
         self.process.start()
 
     def status(self) -> int | None:
@@ -94,17 +96,37 @@ def machines(*made: Machine, held: Machine | None = None) -> Iterator[None]:
 QUIET: dict[str, Any] = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
 
 
+def flags(ca: TlsFiles, shown: TlsFiles) -> tuple[str, ...]:
+    return ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
+
+
+@contextmanager
+def serving_by(files: TlsFiles) -> Iterator[Scheduler]:
+    """A scheduler that shows this certificate."""
+    shown = {f"tls_{who}_{what}": str(path) for who in ("scheduler", "client")
+             for what, path in (("cert", files.cert), ("key", files.key))}  # fmt: skip
+    security = Security(require_encryption=True, tls_ca_file=str(files.ca_file), **shown)
+    with LocalCluster(host="tls://127.0.0.1", protocol="tls", security=security, **QUIET) as local:
+        yield scheduler_at(local.scheduler_address, files)
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    """What the command makes."""
+    folder = tmp_path_factory.mktemp("certificates") / "dask"
+    CliRunner().invoke(certs_command.command, [str(folder)], standalone_mode=False)
+    return TlsFiles(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
+
+
 @pytest.fixture
-def scheduler() -> Iterator[str]:
-    """Its address."""
-    with LocalCluster(host="127.0.0.1", protocol="tcp", **QUIET) as local:
-        yield local.scheduler_address
+def scheduler(ours: TlsFiles) -> Iterator[Scheduler]:
+    with serving_by(ours) as found:
+        yield found
 
 
-def sweep_on(out: Path, at: Scheduler | str, notes: Notes, *axes: str, **request: Any) -> Sweep:
+def sweep_on(out: Path, at: Scheduler, notes: Notes, *axes: str, **request: Any) -> Sweep:
     made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=5)
-    found = scheduler_at(at, None) if isinstance(at, str) else at
-    return Sweep(made, out, Request(**request), Workers(found, made, notes.note))
+    return Sweep(made, out, Request(**request), Workers(at, made, notes.note))
 
 
 @contextmanager
@@ -121,7 +143,7 @@ def struck(machine: Machine, strike: Callable[[], object]) -> Iterator[None]:
     thread.join()
 
 
-def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(scheduler: str, tmp_path: Path) -> None:
+def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(scheduler: Scheduler, tmp_path: Path) -> None:
     out, notes = tmp_path / "out.csv", Notes()
     a, b = (Machine(tmp_path / name, scheduler) for name in ("node1", "node2"))
     with machines(a, b, held=a), struck(a, a.process.kill):
@@ -140,7 +162,7 @@ def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(scheduler: 
         assert len(list((a.folder / "workers").iterdir())) == 1
 
 
-def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: str, tmp_path: Path) -> None:
+def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: Scheduler, tmp_path: Path) -> None:
     out, notes = tmp_path / "out.csv", Notes()
     a, b = (Machine(tmp_path / name, scheduler) for name in ("node1", "node2"))
     with machines(a, b, held=a), struck(a, a.process.terminate):
@@ -152,10 +174,11 @@ def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: str, tmp_path:
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
-    signum: int, status: int, scheduler: str, tmp_path: Path
+    signum: int, status: int, scheduler: Scheduler, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.csv"
-    words = [str(CONFIG), str(out), "--quick", "--only", "write-leader-50x*-4B-64B", "--dask", scheduler, "--seed", "5"]
+    words = [str(CONFIG), str(out), "--quick", "--only", "write-leader-50x*-4B-64B", "--seed", "5"]
+    words += ["--dask", scheduler.address, *flags(scheduler.tls, scheduler.tls)]
     sets = [word for axis in AXES for word in ("--set", axis)]
     argv = [sys.executable, "-m", "containernet_env", "sweep", *words, *sets]
     a = Machine(tmp_path / "node1", scheduler)
@@ -187,17 +210,17 @@ def signal_by_default() -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(
-    signum: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    signum: signal.Signals, tmp_path: Path, ours: TlsFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is stopped answers nothing, but the connections stand."""
     out, notes, file = tmp_path / "out.csv", Notes(), tmp_path / "scheduler.json"
-    argv = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0"]
-    more = ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file)]
+    argv = [sys.executable, "-m", "dask", "scheduler", "--protocol", "tls", "--host", "127.0.0.1", "--port", "0"]
+    more = ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file), *flags(ours, ours)]
     with subprocess.Popen([*argv, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             said = eventually(lambda: file.exists() and file.read_text(), "the scheduler listens")
-            address = json.loads(str(said))["address"]
-            a = Machine(tmp_path / "node1", address)
+            at = scheduler_at(json.loads(str(said))["address"], ours)
+            a = Machine(tmp_path / "node1", at)
             rescue = threading.Timer(HANG_S, process.kill)
 
             def strike() -> None:
@@ -208,97 +231,43 @@ def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(
 
             with machines(a, held=a), struck(a, strike):
                 rescue.start()
-                with pytest.raises(RunError, match=r"scheduler at tcp://127.* was lost during the sweep.*\n.*goes on"):
-                    sweep_on(out, address, notes).carry_out(notes, Stop())
+                with pytest.raises(RunError, match=r"scheduler at tls://127.* was lost during the sweep.*\n.*goes on"):
+                    sweep_on(out, at, notes).carry_out(notes, Stop())
                 assert rescue.is_alive(), "it waited until the scheduler was killed"
                 rescue.cancel()
                 if signum == signal.SIGKILL:
                     assert a.status() == 1
-                    assert "Error: the scheduler at tcp://127" in a.said() and "Traceback" not in a.said()
+                    assert "Error: the scheduler at tls://127" in a.said() and "Traceback" not in a.said()
         finally:
             process.kill()
     assert len(rows(out)) == 1
 
 
-def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1: .*\n  Start one"):
-        sweep_on(tmp_path / "out.csv", "127.0.0.1:1", Notes()).carry_out(Notes(), Stop())
-    machine = Machine(tmp_path / "node1", "127.0.0.1:1")
+def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(tmp_path: Path, ours: TlsFiles) -> None:
+    at = scheduler_at("127.0.0.1:1", ours)
+    with pytest.raises(RunError, match=r"no scheduler answers at tls://127\.0\.0\.1:1: .*\n  Start one"):
+        sweep_on(tmp_path / "out.csv", at, Notes()).carry_out(Notes(), Stop())
+    machine = Machine(tmp_path / "node1", at)
     assert machine.status() == 1
-    assert machine.said().startswith("Error: no scheduler answers at tcp://127.0.0.1:1") and os.listdir(tmp_path)
-
-
-def flags(ca: TlsFiles, shown: TlsFiles) -> tuple[str, ...]:
-    return ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
+    assert machine.said().startswith("Error: no scheduler answers at tls://127.0.0.1:1") and os.listdir(tmp_path)
 
 
 def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
+    """Every user of the machine reaches the scheduler and the worker; none of another authority is answered."""
     ours = certificates(tmp_path / "ours", ("scheduler", "worker", "sweep"))
     theirs = certificates(tmp_path / "theirs", ("sweep", "worker"))
-    files = ours["scheduler"]
-    shown = {f"tls_{who}_{what}": str(path) for who in ("scheduler", "client")
-             for what, path in (("cert", files.cert), ("key", files.key))}  # fmt: skip
-    security = Security(require_encryption=True, tls_ca_file=str(files.ca_file), **shown)
     out, notes = tmp_path / "out.csv", Notes()
-    with LocalCluster(host="tls://127.0.0.1", protocol="tls", security=security, **QUIET) as local:
-        address, mine, other = local.scheduler_address, ours["worker"], theirs["worker"]
-        with machines(Machine(tmp_path / "node1", address, *flags(mine, mine))):
-            refused = sweep_on(out, scheduler_at(address, theirs["sweep"]), notes, "clients=5")
+    mine, other = ours["worker"], theirs["worker"]
+    with serving_by(ours["scheduler"]) as at:
+        with machines(Machine(tmp_path / "node1", at, *flags(mine, mine))):
+            refused = sweep_on(out, replace(at, tls=theirs["sweep"]), notes, "clients=5")
             with pytest.raises(RunError, match="no scheduler answers"):
                 refused.carry_out(notes, Stop())
-            allowed = sweep_on(out, scheduler_at(address, ours["sweep"]), notes, "clients=5")
+            allowed = sweep_on(out, replace(at, tls=ours["sweep"]), notes, "clients=5")
             assert allowed.carry_out(notes, Stop()) == Counts(1, 0, 0)
         for number, pair in enumerate(((other, other), (mine, other), (other, mine))):
-            wrong = Machine(tmp_path / f"wrong{number}", address, *flags(*pair))
+            wrong = Machine(tmp_path / f"wrong{number}", at, *flags(*pair))
             assert wrong.status() == 1
             told = wrong.said()
-            assert told.startswith(f"Error: no scheduler answers at {address}: ") and "Traceback" not in told, told
+            assert told.startswith(f"Error: no scheduler answers at {at.address}: ") and "Traceback" not in told, told
             assert "certificates of the same authority" in told
-
-
-# --- schedulers that others reach besides -----------------------------------------------------------------------------
-
-
-def says(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler that answers, and calls itself this."""
-
-    @asynccontextmanager
-    async def answering(*_: object, **__: object) -> AsyncIterator[SimpleNamespace]:
-        async def identity(n_workers: int) -> dict[str, str]:
-            return {"address": address}
-
-        yield SimpleNamespace(identity=identity)
-
-    monkeypatch.setattr(cluster, "rpc", answering)
-
-
-def test_a_scheduler_that_others_reach_besides_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers on 127.0.0.1, and listens everywhere: the default of `dask scheduler`."""
-    says("tcp://192.0.2.7:8786", monkeypatch)
-    with pytest.raises(UsageError, match=r"also listens at tcp://192\.0\.2\.7:8786: .*as root\n  Start it with --host"):
-        asyncio.run(cluster.identity_of(scheduler_at("127.0.0.1:8786", None)))
-
-
-@pytest.mark.parametrize(
-    ("family", "everywhere", "loopback"),
-    [(socket.AF_INET, "0.0.0.0", "127.0.0.1"), (socket.AF_INET6, "::", "::1")],
-    ids=["IPv4", "IPv6"],
-)
-def test_a_scheduler_on_every_interface_is_refused_whatever_it_says(
-    family: socket.AddressFamily, everywhere: str, loopback: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a default route, or with a contact address, it calls itself 127.0.1.1 and listens everywhere."""
-    try:
-        socket.create_server((loopback, 0), family=family).close()
-    except OSError as error:
-        pytest.skip(f"this machine has no {loopback}: {error.strerror}")
-    for host in (loopback, everywhere):
-        with socket.create_server((host, 0), family=family) as listening:
-            port = listening.getsockname()[1]
-            says(f"tcp://127.0.1.1:{port}", monkeypatch)
-            asked = cluster.identity_of(scheduler_at(f"localhost:{port}", None))
-            if host == loopback:
-                asyncio.run(asked)
-                continue
-            with pytest.raises(UsageError, match=rf"also listens at \[?{everywhere}\]?:{port}: .*as root\n"):
-                asyncio.run(asked)

@@ -24,7 +24,7 @@ from containernet_env.results.checksums import check
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.observer import Observer
 from containernet_env.sweep import at_worker, serving, workers
-from containernet_env.sweep.cluster import scheduler_at
+from containernet_env.sweep.cluster import Scheduler, TlsFiles
 from containernet_env.sweep.design import design
 from containernet_env.sweep.runner import Counts, Request, Sweep
 from containernet_env.sweep.serving import FACTS
@@ -34,7 +34,8 @@ from tests.unit.matrix_fakes import GOOD
 from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes, rows
 from tests.unit.sweep_fakes import Notes, measured
 
-ADDRESS = "tcp://127.0.0.1:8786"
+ADDRESS = "tls://127.0.0.1:8786"
+FILES = TlsFiles(*[Path("unread.pem")] * 3)
 CELL_S = 1.0
 AXES = ("link_delay=1ms,3ms,5ms", "clients=5,10,20")
 CELLS = 9
@@ -266,7 +267,7 @@ class Cluster:
 
     def run(self, *axes: str, out: Path | None = None, stop: Stop | None = None, **request: Any) -> Counts:
         made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=5)
-        at = Workers(scheduler_at(ADDRESS, None), made, self.notes.note)
+        at = Workers(Scheduler(ADDRESS, FILES), made, self.notes.note)
         return Sweep(made, out or self.out, Request(**request), at).carry_out(self.notes, stop or Stop())
 
     def by_machine(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -24,13 +25,14 @@ from bench.scale.simulate import Failures
 from containernet_env.base import cache, clock
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.base.stop import Stop
+from containernet_env.cli import certs as certs_command
 from containernet_env.cli import sweep as sweep_command
 from containernet_env.cli import worker as worker_command
 from containernet_env.results import csv_file
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.measure import require_root
 from containernet_env.setup import binaries, extras
-from containernet_env.sweep import at_worker, cluster, serving, workers
+from containernet_env.sweep import at_worker, serving, workers
 from containernet_env.sweep.cluster import TlsFiles, scheduler_at, tls_files
 from containernet_env.sweep.design import Bed
 from containernet_env.sweep.journal import Journal
@@ -157,7 +159,7 @@ def test_a_lost_scheduler_ends_the_sweep_and_rows_that_came_are_kept(
     """Also where its machine hangs and connections stand: a sweep waited for it forever, whatever was pressed."""
     on = Cluster(world, tmp_path, monkeypatch, "node1")
     on.hold(lambda: lose(on.dask))
-    with pytest.raises(RunError, match=r"scheduler at tcp://127.* was lost during the sweep.*\n.*goes on"):
+    with pytest.raises(RunError, match=r"scheduler at tls://127.* was lost during the sweep.*\n.*goes on"):
         on.run()
     on.assert_each_once(1)
 
@@ -168,7 +170,7 @@ def test_a_sweep_that_has_lost_all_workers_waits_a_minute_for_another_one(
 ) -> None:
     on, lost_s = Cluster(world, tmp_path, monkeypatch, "node1"), list[float]()
     on.hold(lambda: (on.machines[0].kill(), lost_s.append(clock.monotonic())))
-    with pytest.raises(RunError, match=r"no worker is left at tcp://.*the same command goes on"):
+    with pytest.raises(RunError, match=r"no worker is left at tls://.*the same command goes on"):
         on.run()
     assert 60 <= clock.monotonic() - lost_s[0] <= 64
     Machine(on.dask, "node2")
@@ -247,7 +249,7 @@ def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(
         ({"Go": "unknown"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.8"}], None),
         ({"Go": "unknown"}, [{"Go": "go1.26.8"}, {"Go": "go1.26.6"}], r"node2/1 has Go go1\.26\.6, here go1\.26\.8"),
         ({}, [None], "is none that `containernet-env worker` started"),
-        ({}, [], r"no worker is at .*\n.*containernet-env worker tcp://127"),
+        ({}, [], r"no worker is at .*\n.*containernet-env worker tls://127"),
     ],
 )
 @simulated()
@@ -407,50 +409,36 @@ def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatc
 SWEEP = ("--set", "clients=5", "--quick", "--only", "write-leader-50x*-4B*")
 
 
-ROOT = r"is refused: whoever reaches it has workers do anything as root.*\n.*tls://"
+ROOT = r"is refused: whoever reaches it has workers do anything as root.*also on 127.0.0.1\n.*--tls-ca-file"
 NONE = "as the address of a scheduler; allowed: HOST:PORT"
 
 
+@pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize(
-    ("text", "address", "host"),
+    ("text", "address"),
     [
-        ("127.0.0.1:8786", "tcp://127.0.0.1:8786", "127.0.0.1"),
-        ("tcp://127.0.0.1", "tcp://127.0.0.1:8786", "127.0.0.1"),
-        ("127.8.9.10:1", "tcp://127.8.9.10:1", "127.8.9.10"),
-        ("[::1]:4711", "tcp://[::1]:4711", "[::1]"),  # Dask wants brackets: a worker ended with a traceback
-        ("localhost:99", "tcp://localhost:99", "localhost"),
+        ("127.0.0.1:8786", "tls://127.0.0.1:8786"),
+        ("10.0.0.1", "tls://10.0.0.1:8786"),
+        ("tls://localhost:99", "tls://localhost:99"),
+        ("[::1]:4711", "tls://[::1]:4711"),
+        ("tcp://127.0.0.1:8786", None),
+        ("tcp://[::1]:8786", None),
+        ("tcp://192.0.2.7", None),
+        *((text, "") for text in ("", "tcp://", ":8786", "ucx://127.0.0.1:1", "127.0.0.1:99999", "127.0.0.1:1/x")),
     ],
 )
-def test_the_loopback_interface_needs_no_certificate_and_workers_listen_there(
-    text: str, address: str, host: str
-) -> None:
-    found = scheduler_at(text, None)
-    assert (found.address, found.host) == (address, host)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        *((text, ROOT) for text in ("10.0.0.1:8786", "tcp://192.0.2.7:8786", "tcp://0.0.0.0:8786", "[2001:db8::1]:1")),
-        *((text, NONE) for text in ("", "tcp://", ":8786", "ucx://127.0.0.1:1", "127.0.0.1:99999", "127.0.0.1:1/x")),
-        ("nowhere.invalid:8786", r"nobody knows the host 'nowhere.invalid'"),
-    ],
-)
-def test_another_address_is_refused(text: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "nowhere" in text:
-        unknown = raising(OSError(-2, "Name or service not known"))
-        monkeypatch.setattr(cluster.socket, "getaddrinfo", unknown)
-    with pytest.raises(UsageError, match=words):
-        scheduler_at(text, None)
+def test_a_scheduler_is_reached_by_tls_alone(tmp_path: Path, text: str, address: str | None, given: bool) -> None:
+    """Also on the loopback interface, which every user of the machine reaches. "": it is no address."""
+    files = certificates(tmp_path / "of-one", ("a",))["a"] if given else None
+    if address and files is not None:
+        assert scheduler_at(text, files).address == address
+        return
+    with pytest.raises(UsageError, match=NONE if address == "" else ROOT):
+        scheduler_at(text, files)
 
 
 def test_tls_needs_three_files_that_can_be_read_and_belong_together(tmp_path: Path) -> None:
     made = certificates(tmp_path / "of-one", ("a", "b"))
-    assert scheduler_at("10.0.0.1:8786", made["a"]).address == "tls://10.0.0.1:8786"
-    with pytest.raises(UsageError, match=r"tls://10.0.0.1:8786 needs --tls-ca-file, --tls-cert and --tls-key"):
-        scheduler_at("tls://10.0.0.1", None)
-    with pytest.raises(UsageError, match=r"tcp://127.0.0.1:1 is not encrypted, and certificates are given"):
-        scheduler_at("tcp://127.0.0.1:1", made["a"])
     with pytest.raises(UsageError, match="belong together: give all three"):
         tls_files(made["a"].ca_file, None, made["a"].key)
     missing = TlsFiles(made["a"].ca_file, tmp_path / "none.pem", made["a"].key)
@@ -459,13 +447,29 @@ def test_tls_needs_three_files_that_can_be_read_and_belong_together(tmp_path: Pa
     mixed = TlsFiles(made["a"].ca_file, made["a"].cert, made["b"].key)
     with pytest.raises(UsageError, match="are no certificate of an authority, an own one and its key"):
         scheduler_at("tls://10.0.0.1", mixed)
+    made["a"].key.chmod(0o644)
+    with pytest.raises(UsageError, match=r"--tls-key: .*a.key has mode 0644: every user .*\n.*chmod 600"):
+        scheduler_at("tls://10.0.0.1", made["a"])
+
+
+def test_certificates_are_made_for_their_user_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "dask"
+    made = CliRunner().invoke(certs_command.command, [str(folder)], standalone_mode=False)
+    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert files == dict.fromkeys(("ca.pem", "cert.pem", "key.pem"), 0o600)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    words = made.output.split()
+    assert words[::2] == ["--tls-ca-file", "--tls-cert", "--tls-key"]
+    scheduler_at("127.0.0.1", tls_files(*map(Path, words[1::2]))).security()
+    again = CliRunner().invoke(certs_command.command, [str(folder)], standalone_mode=False).exception
+    assert isinstance(again, UsageError) and "File exists" in str(again)
 
 
 def test_both_commands_refuse_before_anything_is_connected_or_created(tmp_path: Path) -> None:
     run = CliRunner().invoke
     out = tmp_path / "out.csv"
     for command, words in ((worker_command.command, ()), (sweep_command.command, (str(CONFIG), str(out), *SWEEP))):
-        address = ["10.0.0.1:8786"] if not words else ["--dask", "10.0.0.1:8786"]
+        address = ["127.0.0.1:8786"] if not words else ["--dask", "127.0.0.1:8786"]
         refused = run(command, [*words, *address], standalone_mode=False).exception
         assert isinstance(refused, UsageError) and "anything as root" in str(refused)
     alone = run(sweep_command.command, [str(CONFIG), str(out), *SWEEP, "--tls-key", "x"], standalone_mode=False)
@@ -484,33 +488,11 @@ def test_dask_is_made_sure_of_before_it_is_imported(tmp_path: Path, monkeypatch:
         assert isinstance(refused, MissingRequirementError) and "this needs distributed" in str(refused)
 
 
-def test_a_worker_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(MissingRequirementError, match="need root"):
         require_root()
-    refused = CliRunner().invoke(worker_command.command, ["127.0.0.1:1"], standalone_mode=False).exception
+    made = certificates(tmp_path / "of-one", ("a",))["a"]
+    words = ["--tls-ca-file", str(made.ca_file), "--tls-cert", str(made.cert), "--tls-key", str(made.key)]
+    refused = CliRunner().invoke(worker_command.command, ["127.0.0.1:1", *words], standalone_mode=False).exception
     assert isinstance(refused, MissingRequirementError) and "need root" in str(refused)
-
-
-TCP = """\
-  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:2252 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
-   1: 00000000:2253 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 2 1 0 100 0 0 10 0
-   2: 070200C0:2253 00000000:0000 01 00000000:00000000 00:00000000 00000000     0        0 3 1 0 100 0 0 10 0
-"""
-TCP6 = """\
-  sl  local_address                         remote_address                        st tx_queue rx_queue
-   0: 00000000000000000000000000000000:2253 00000000000000000000000000000000:0000 0A 00000000:00000000
-   1: 00000000000000000000000001000000:2253 00000000000000000000000000000000:0000 0A 00000000:00000000
-"""
-
-
-def test_who_listens_is_read_from_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of addresses in words of a little-endian machine; a connection (01) does not listen."""
-    monkeypatch.setattr(cluster, "_NET", tmp_path)
-    monkeypatch.setattr(cluster.sys, "byteorder", "little")
-    (tmp_path / "tcp").write_text(TCP)
-    assert cluster.listening_elsewhere({8786}) == []
-    assert cluster.listening_elsewhere({8786, 8787}) == ["0.0.0.0:8787"]
-    (tmp_path / "tcp6").write_text(TCP6)
-    assert cluster.listening_elsewhere({8787}) == ["0.0.0.0:8787", "[::]:8787"]

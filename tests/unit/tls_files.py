@@ -18,5 +18,6 @@ def certificates(folder: Path, names: tuple[str, ...]) -> dict[str, TlsFiles]:
         issued = authority.issue(name, ["127.0.0.1"])
         (folder / f"{name}.pem").write_bytes(issued.certificate)
         (folder / f"{name}.key").write_bytes(issued.key)
+        (folder / f"{name}.key").chmod(0o600)
         found[name] = TlsFiles(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
     return found
