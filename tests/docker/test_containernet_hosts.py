@@ -17,6 +17,7 @@ import pytest
 
 from containernet_env.base import clock, container_files
 from containernet_env.base.errors import RunError, UsageError
+from containernet_env.containernet import docker
 from containernet_env.containernet.network import Containernet, Docker
 from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import engine, netns, processes
@@ -390,10 +391,17 @@ def names_of(host: Docker) -> dict[str, str]:
     return {words[1]: words[0] for words in lines if words[0].startswith("10.")}
 
 
-def test_the_images_own_command_is_run_by_start(shared: Containernet, image: str) -> None:
-    host = shared.addDocker("own", dimage=image, logs=True)
+def test_the_images_own_command_is_run_by_start(
+    shared: Containernet, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes to what the first process has for its output, which is not opened: neither truncated nor waited for."""
+    host = shared.addDocker("own", dimage=image, dcmd=["sh", "-c", "exec >/tmp/said; echo first; exec cat"])
+    eventually(lambda: host.run("cat /tmp/said")[1] == "first\n", "the first process writes")
+    host.run("rm /tmp/said; mkfifo /tmp/said")
+    monkeypatch.setattr(docker, "find_image", lambda image: {"Config": {"Cmd": ["sh", "-c", "echo own; sleep 60"]}})
     host.start()
-    assert host.alive
+    said = f"/proc/{host.pid}/fd/1"
+    eventually(lambda: Path(said).read_text() == "first\nown\n", "its command writes")
 
 
 # What was just being started when the interrupt struck is left to the garbage collector.
