@@ -4,9 +4,10 @@ Started as a program of its own (``python -I -S nsexec.py ...``), never imported
 changes the whole process. It needs nothing of the engine, so it costs a few milliseconds instead of the 50 of an
 ``exec`` through the engine, passes descriptors on, and its caller gets a real process with a real exit status.
 
-The program gets what the container's first process has: all namespaces, the cgroups (so limits hold for it and
-for what it starts), the capability bounding set, no_new_privs and resource limits. What it does not get is the
-engine's seccomp filter, which the kernel only lets a process inherit from its parent.
+The program gets what the container's first process has: all namespaces (the user namespace, too, where the engine
+remaps users), the cgroups (so limits hold for it and for what it starts), the capability bounding set, no_new_privs and
+resource limits. What it does not get is the engine's seccomp filter, which the kernel only lets a process inherit from
+its parent.
 
 Exit status: the program's; 128 + n when signal n ended it; 126 and 127 as in sh when it could not be started.
 """
@@ -26,6 +27,8 @@ import warnings  # noqa: F401 - os.execvpe imports it, inside the container
 
 # linux/sched.h
 _NAMESPACES = {
+    # Its rights are what the kernel then asks for to enter the others.
+    "user": 0x1000_0000,
     "ipc": 0x0800_0000,
     "uts": 0x0400_0000,
     "net": 0x4000_0000,
@@ -36,6 +39,7 @@ _NAMESPACES = {
 }
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_CAPBSET_READ = 23
 _PR_CAPBSET_DROP = 24
 _PR_SET_NO_NEW_PRIVS = 38
@@ -111,6 +115,8 @@ def _become_program(options: argparse.Namespace, status: dict[str, str], joined:
 
 
 def _enter(pid: int) -> None:
+    # Programs of the container cannot trace what still has the driver's rights and descriptors; execve sets it again.
+    _check(_prctl(_PR_SET_DUMPABLE, 0), "become untraceable")
     process = os.pidfd_open(pid)
     namespaces = 0
     for name, flag in _NAMESPACES.items():

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ import pytest
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.hosts.processes import ContainerProcesses
 from containernet_env.network.select import choose, kernel_has_netem
-from tests.deadline import HANG_S
+from tests.deadline import HANG_S, eventually
 from tests.root.network import needs_root
 
 pytestmark = [pytest.mark.root, needs_root]
@@ -116,3 +118,32 @@ def test_netem_is_chosen_only_where_the_kernel_has_it() -> None:
     else:
         with pytest.raises(MissingRequirementError, match="no netem"):
             choose("netem")
+
+
+@pytest.fixture
+def remapped() -> Iterator[int]:
+    """A process whose root is user 100000 of this machine, as in a container of an engine that remaps users."""
+    with subprocess.Popen(["unshare", "--user", "cat"], stdin=subprocess.PIPE) as process:
+        namespace = Path(f"/proc/{process.pid}/ns/user")
+        machines = os.readlink("/proc/self/ns/user")
+        eventually(lambda: process.poll() is not None or os.readlink(namespace) != machines, "a user namespace")
+        if process.poll() is not None:
+            pytest.skip("this kernel makes no user namespaces")
+        for name in ("uid_map", "gid_map"):
+            Path(f"/proc/{process.pid}/{name}").write_text("0 100000 65536")
+        yield process.pid
+
+
+def test_a_program_in_a_container_is_not_the_machines_root_where_users_are_remapped(
+    remapped: int, tmp_path: Path
+) -> None:
+    """`cmd` entered all namespaces but the user namespace, and so could write any file of the machine."""
+    (tmp_path / "roots").write_text("untouched")
+    (tmp_path / "roots").chmod(0o600)
+    inside = ContainerProcesses(remapped, {}, "d1")
+    command = f"id -u; cat /proc/self/uid_map; echo touched >{tmp_path}/roots"
+    done = inside.popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = done.communicate(timeout=HANG_S)
+    assert out.split() == ["0", "0", "100000", "65536"]
+    assert "ermission denied" in err and done.returncode != 0
+    assert (tmp_path / "roots").read_text() == "untouched"
