@@ -37,13 +37,14 @@ from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec, draw_seed
 from containernet_env.network.factory import LinkFactory, Place
-from containernet_env.network.interface import Interface, enter_neighbours, too_many_neighbours
+from containernet_env.network.interface import Interface, enter_neighbours, parse_address, too_many_neighbours
 from containernet_env.network.link import EventHandler
 from containernet_env.network.select import choose, choose_switches
 
 __all__ = ["Containernet", "Docker"]
 
 _LINK_CLASSES = (None, Link, TCLink, TCULink, OVSLink)
+_PREFIX_LENGTH = 24  # Mininet's, of an ipBase without one
 _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 
 
@@ -74,6 +75,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         if params.get("inNamespace"):
             raise UsageError("inNamespace=True needs a control network, which is not offered")
         check_choices(links, switches)
+        if "ipBase" in params:
+            _address("ipBase", str(params["ipBase"]), _PREFIX_LENGTH)
         self.links_kind: LinksKind = choose(links)
         self.switches_kind: SwitchKind = choose_switches(switches, self.links_kind)
         self.run_id = run_id or new_run_id()
@@ -122,8 +125,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         for host in self.hosts:
             if address and str(host.params.get("ip", "")).split("/")[0] == str(address).split("/")[0]:
                 raise UsageError(f"host {name}: the address {address} is {host.name}'s already")
-        if address and "/" not in str(address):
-            params["ip"] = f"{address}/{self.prefixLen}"
+        if address:
+            params["ip"] = "{}/{}".format(*_address(f"host {name}", str(address), self.prefixLen))
         return super().addHost(name, cls=wanted, **params)
 
     def addDocker(self, name: str, cls: type[Docker] = Docker, **params: Any) -> Docker:
@@ -224,6 +227,9 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             {**({"ip": node.params.get("ip"), "mac": node.params.get("mac")} if node in fresh else {}), **_given(asked)}
             for node, asked in zip((one, two), addresses, strict=True)
         )
+        for node, end in zip((one, two), wanted, strict=True):
+            if end.get("ip"):
+                _address(f"link {one.name}-{two.name}, {node.name}", str(end["ip"]))
         nodes = (one, two)
         numbers = [node.newPort() if port is None else port for node, port in zip(nodes, ports, strict=True)]
         places = [
@@ -452,6 +458,14 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
 
 def _given(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in asked.items() if value is not None}
+
+
+def _address(where: str, text: str, prefix_length: int | None = None) -> tuple[str, int]:
+    """``parse_address``, whose errors name what the address is for."""
+    try:
+        return parse_address(text, prefix_length)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
 
 
 def _configure(host: Any, addresses: bool) -> None:

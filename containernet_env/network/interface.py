@@ -31,6 +31,11 @@ def derive_mac(node: str, port: int, attempt: int = 0) -> str:
 
 def parse_address(address: str, prefix_length: int | None = None) -> tuple[str, int]:
     """Split "10.0.0.1/24" (or an address and a length apart); raises ``UsageError`` for what is no IPv4 address."""
+    if ":" in address:
+        raise UsageError(
+            f"{address!r} is an IPv6 address; allowed: IPv4 addresses with a prefix length, such as 10.0.0.1/24. "
+            "docs/containernet.md says how a host gets IPv6 addresses besides"
+        )
     text = address if "/" in address else f"{address}/{'' if prefix_length is None else prefix_length}"
     try:
         interface = ipaddress.IPv4Interface(text)

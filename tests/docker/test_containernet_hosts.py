@@ -240,8 +240,10 @@ def test_links_with_delay_between_four_hosts(net: Containernet, image: str) -> N
 
 
 def test_interfaces_are_named_and_addressed_from_outside(net: Containernet, image: str) -> None:
-    host = net.addDocker("d1", ip="10.0.0.1/24", dimage=image, cap_drop=["ALL"])
-    other = net.addDocker("d2", ip="10.0.0.2/24", dimage=image, mac="02:00:00:00:00:42", defaultRoute="via 10.0.0.1")
+    with_ipv6 = {"sysctls": {"net.ipv6.conf.all.disable_ipv6": "0"}}
+    host = net.addDocker("d1", ip="10.0.0.1/24", dimage=image, cap_drop=["ALL"], **with_ipv6)
+    more: Any = {"mac": "02:00:00:00:00:42", "defaultRoute": "via 10.0.0.1", "cap_add": ["NET_ADMIN"], **with_ipv6}
+    other = net.addDocker("d2", ip="10.0.0.2/24", dimage=image, **more)
     net.addSwitch("s1")
     net.addLink(host, "s1")
     net.addLink(other, "s1")
@@ -250,6 +252,8 @@ def test_interfaces_are_named_and_addressed_from_outside(net: Containernet, imag
     assert host.intf("d1-eth0") is host.intf()
     assert host.intf().updateIP() == "10.0.0.1"
     assert other.intf().updateMAC() == "02:00:00:00:00:42"
+    netns.ip_batch(host.pid, ["address add fd00::1/64 dev d1-eth0 nodad"])
+    assert other.run("ip address add fd00::2/64 dev d2-eth0 nodad && ping -c 1 fd00::1 >/dev/null") == (0, "")
     assert "default via 10.0.0.1" in netns.run(other.pid, ["ip", "route"]).stdout
     host.setIP("10.0.0.77/24")
     assert host.intf().updateIP() == host.IP() == "10.0.0.77"
@@ -356,6 +360,7 @@ def test_unknown_keywords_and_impossible_ones_are_refused_before_anything_is_mad
         ({"mem_limt": "64m"}, "did you mean mem_limit"),
         ({"ports": [80]}, "published"),
         ({"network_mode": "host"}, "network_mode"),
+        ({"ip": "fd00::1/64"}, "IPv6"),
     ):
         with pytest.raises(UsageError, match=words):
             net.addDocker("d1", dimage=image, **options)
