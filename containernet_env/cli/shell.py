@@ -42,8 +42,10 @@ def command(
 
     Node names stand for nodes: `etcd1 etcdctl member list`, `etcd1 ping -c 3 etcd2`, `pingall`, `dump`. Links change
     while it runs: `link etcd1 s1 down`, `delay etcd1 s1 10ms`, `jitter etcd1 s1 1ms`, `rate etcd1 s1 100`,
-    `loss etcd1 s1 1%`, `partition etcd1 | etcd2 etcd3`, `heal`. `links` shows them, `iperf etcd1 etcd2` measures,
-    `capture etcd1 FILE.pcap` records; `help delay` tells more. The benchmark server answers at 127.0.0.1:8080.
+    `loss etcd1 s1 1%`, `queue etcd1 s1 100`, `partition etcd1 | etcd2 etcd3`, `heal`. Members crash and come back:
+    `kill leader`, `restart etcd1`, `freeze etcd1`, `thaw etcd1`; `leader` shows who leads. `links` shows links,
+    `iperf etcd1 etcd2` measures, `capture etcd1 FILE.pcap` records; `help` tells more.
+    The benchmark server answers at 127.0.0.1:8080.
     """
     from containernet_env.containernet import select
     from containernet_env.load.relay import Relay
@@ -101,13 +103,14 @@ def _tell_failure(kind: str, text: str, subject: str | None = None) -> None:
 def _interact(testbed: Testbed) -> int:
     """Mininet's command line on the testbed's network; Ctrl-C ends a command, not the session."""
     from containernet_env.containernet.command_line import CommandLine, show_on_standard_output
+    from containernet_env.runs.lab import Lab
 
     show_on_standard_output()
 
     # The command line expects Ctrl-C as KeyboardInterrupt; SIGTERM and SIGHUP still end the session.
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        CommandLine(testbed.net)
+        CommandLine(testbed.net, crashes=Lab(testbed))
     finally:
         signal.signal(signal.SIGINT, ours)
     return 0
@@ -119,13 +122,15 @@ def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
     None is begun on a network that is gone; the caller knows of that.
     """
     from containernet_env.containernet.command_line import run_command, show_on_standard_output
+    from containernet_env.runs.lab import Lab
 
     show_on_standard_output()
 
+    lab = Lab(testbed)
     for line in commands:
         if testbed.failure is not None:
             break
-        status = run_command(testbed.net, line)
+        status = run_command(testbed.net, line, lab)
         if status != 0:
             return status
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from containernet_env.base.errors import UsageError
 
@@ -14,20 +14,21 @@ if TYPE_CHECKING:
     from containernet_env.model.chance import Distribution
 
 _ONE_WAY = "one-way"
+_Of = TypeVar("_Of")
 
 
-def _timed(change: Callable[[LiveChanges, list[str]], tuple[str, int]]) -> Callable[[LiveChanges, list[str]], str]:
+def timed(change: Callable[[_Of, list[str]], tuple[str, int]]) -> Callable[[_Of, list[str]], str]:
     """A change that says what holds now, and since when."""
 
     @wraps(change)
-    def timed(net: LiveChanges, words: list[str]) -> str:
-        said, at_ns = change(net, words)
+    def carry_out(of: _Of, words: list[str]) -> str:
+        said, at_ns = change(of, words)
         return f"{said} (at {at_ns / 1e9:.6f} s of the monotonic clock)"
 
-    return timed
+    return carry_out
 
 
-@_timed
+@timed
 def _link(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     """link NODE NODE up|down: plug the cable between two nodes in, or pull it: link etcd1 s1 down"""
     if len(words) != 3 or words[2] not in ("up", "down"):
@@ -46,14 +47,14 @@ def _value(verb: str, form: str, words: list[str]) -> tuple[str, str, str, bool,
     return one, two, value, one_way, f"from {one} to {two}" if one_way else f"between {one} and {two}, both ways"
 
 
-@_timed
+@timed
 def _delay(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     """delay NODE NODE TIME [one-way]: a link's delay, both ways or as the first sends: delay etcd1 s1 10ms"""
     one, two, value, one_way, where = _value("delay", "TIME", words)
     return f"delay {value} {where}", net.set_delay(one, two, value, one_way=one_way)
 
 
-@_timed
+@timed
 def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     """jitter NODE NODE TIME|0 [uniform|normal] [one-way]: let a link's delay vary: jitter etcd1 s1 1ms
     uniform: by up to TIME either way; normal: with that standard deviation, cut at four of them. The delay must be
@@ -71,7 +72,7 @@ def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     return f"jitter {value}{kind} {where}", at_ns
 
 
-@_timed
+@timed
 def _rate(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     """rate NODE NODE MBIT|unlimited [one-way]: change a link's bandwidth, in Mbit/s: rate etcd1 s1 100"""
     one, two, value, one_way, where = _value("rate", "MBIT|unlimited", words)
@@ -80,7 +81,7 @@ def _rate(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     return f"rate {value}{unit} {where}", net.set_rate(one, two, mbps, one_way=one_way)
 
 
-@_timed
+@timed
 def _loss(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     """loss NODE NODE PERCENT% [one-way]: let a link lose a share of its frames: loss etcd1 s1 1%"""
     one, two, value, one_way, where = _value("loss", "PERCENT%", words)
@@ -89,6 +90,18 @@ def _loss(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     if percent is None or not 0 <= percent <= 100:
         raise UsageError(f"got {value!r}; allowed: {allowed}")
     return f"loss {value} {where}", net.set_loss(one, two, float(percent / 100), one_way=one_way)
+
+
+@timed
+def _queue(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """queue NODE NODE FRAMES|default [one-way]: how many frames wait for a link's rate at most: queue etcd1 s1 100"""
+    one, two, value, one_way, where = _value("queue", "FRAMES|default", words)
+    if value != "default" and not value.isdecimal():
+        raise UsageError(f"got {value!r}; allowed: a number of frames such as 100, or default")
+    frames = None if value == "default" else int(value)
+    unit = "" if frames is None else " frames"
+    at_ns = net.change_link(one, two, one_way=one_way, queue_frames=frames, queue_bytes=None)
+    return f"queue {value}{unit} {where}", at_ns
 
 
 def _number(text: str, allowed: str) -> Decimal:
@@ -101,7 +114,7 @@ def _number(text: str, allowed: str) -> Decimal:
     return number
 
 
-@_timed
+@timed
 def _partition(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     """partition HOST... | HOST...: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3"""
     sets = [part.split() for part in " ".join(words).split("|")]
@@ -111,7 +124,7 @@ def _partition(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     return f"parted: {' | '.join(' '.join(names) for names in sets)}", at_ns
 
 
-@_timed
+@timed
 def _heal(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     """heal: end the partition."""
     if words:
@@ -125,6 +138,7 @@ CHANGES: Mapping[str, Callable[[LiveChanges, list[str]], str]] = {
     "jitter": _jitter,
     "rate": _rate,
     "loss": _loss,
+    "queue": _queue,
     "partition": _partition,
     "heal": _heal,
 }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import subprocess
 import sys
 from cmd import Cmd
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from mininet.cli import CLI
 from mininet.log import error, lg, output
@@ -16,10 +18,15 @@ from mininet.log import error, lg, output
 from containernet_env.base.errors import ContainernetEnvError, UsageError
 from containernet_env.config.hints import closest
 from containernet_env.containernet.changes import CHANGES
+from containernet_env.containernet.crashes import CRASHES, Crashes
 from containernet_env.containernet.tools import TOOLS
 
-COMMANDS: Mapping[str, Callable[[Any, list[str]], str]] = {**CHANGES, **TOOLS}
+COMMANDS: Mapping[str, Callable[[Any, list[str]], str]] = {**CHANGES, **CRASHES, **TOOLS}
 """The commands of ours, beside those of Mininet's; their docstrings are their help."""
+
+
+_HELP = """NODE COMMAND runs a command in a node; later names of nodes become addresses: etcd1 ping -c 3 etcd2
+`help COMMAND` tells more; TAB completes commands and nodes."""
 
 
 def show_on_standard_output() -> None:
@@ -36,6 +43,46 @@ class CommandLine(CLI):  # type: ignore[misc]
     """
 
     prompt = "containernet> "
+
+    def __init__(self, net: Any, *args: Any, crashes: Crashes | None = None, **options: Any) -> None:
+        self.crashes = crashes or Crashes(net)
+        super().__init__(net, *args, **options)
+
+    @classmethod
+    def initReadline(cls) -> None:
+        """See Mininet: a history; words end at spaces, so that names with "-" are completed, too."""
+        super().initReadline()
+        with suppress(ImportError):
+            import readline
+
+            readline.set_completer_delims(" \t\n|")
+
+    def verbs(self) -> list[str]:
+        """All commands, ours and Mininet's."""
+        return sorted(name.removeprefix("do_") for name in dir(self) if name.startswith("do_") and name != "do_EOF")
+
+    def completenames(self, text: str, *_: Any) -> list[str]:
+        """See ``cmd.Cmd``: commands and nodes."""
+        return [f"{word} " for word in sorted({*self.verbs(), *self.mn}) if word.startswith(text)]
+
+    def completedefault(self, text: str, *_: Any) -> list[str]:
+        """See ``cmd.Cmd``: nodes, in any command."""
+        return [f"{name} " for name in sorted(self.mn) if name.startswith(text)]
+
+    def complete_help(self, text: str, *_: Any) -> list[str]:
+        """See ``cmd.Cmd``."""
+        return [verb for verb in self.verbs() if verb.startswith(text)]
+
+    def do_help(self, line: str) -> None:
+        """help [COMMAND]: all commands, or one."""
+        if (verb := line.strip()) and not hasattr(self, f"do_{verb}"):
+            self.unknown(verb)
+        if verb:
+            self._say(f"{inspect.getdoc(getattr(self, f'do_{verb}'))}\n")
+            return
+        ours = [str(carry_out.__doc__).partition("\n")[0] for carry_out in COMMANDS.values()]
+        others = " ".join(verb for verb in self.verbs() if verb not in COMMANDS)
+        self._say("\n".join([_HELP, *(f"  {line}" for line in ours), f"Of Mininet: {others}", ""]))
 
     def _say(self, text: str) -> None:
         """Write a command's result where that of all others goes, in their order."""
@@ -78,20 +125,31 @@ class CommandLine(CLI):  # type: ignore[misc]
         """See Mininet: run a command in a node, every later word that names a node replaced by its address."""
         name, _, rest = line.strip().partition(" ")
         if name not in self.mn:
-            known = [*self.mn, *(verb.removeprefix("do_") for verb in dir(self) if verb.startswith("do_"))]
-            near = closest(name, known)
-            hint = f"; did you mean {near}?" if near else ""
-            hosts = ", ".join(host.name for host in self.mn.hosts)
-            raise UsageError(f"unknown command {name!r}: neither a host ({hosts}) nor a command, see `help`{hint}")
+            self.unknown(name)
         if not rest.strip():
             raise UsageError(f"usage: {name} COMMAND, which runs there: {name} ip address")
         words = [(self.mn[word].IP() or word) if word in self.mn else word for word in rest.split(" ")]
         self.run_in(self.mn[name], " ".join(words))
 
+    def unknown(self, word: str) -> NoReturn:
+        """Raise ``UsageError`` for a word that is neither a node's nor a command."""
+        near = closest(word, [*self.mn, *self.verbs()])
+        hint = f"; did you mean {near}?" if near else ""
+        hosts = ", ".join(host.name for host in self.mn.hosts)
+        raise UsageError(f"unknown command {word!r}: neither a host ({hosts}) nor a command, see `help`{hint}")
+
     def run_in(self, node: Any, command: str) -> None:
         """Run a command in a node and show what it prints until it ends."""
         node.sendCmd(command)
         self.waitForNode(node)
+
+    def do_dump(self, _line: str) -> None:
+        """dump: every node, with its interfaces by the names that people know."""
+        for node in self.mn.values():
+            text = repr(node)
+            for intf in node.intfList():
+                text = text.replace(f"{intf.name}:", f"{intf}:")
+            self._say(f"{text}\n")
 
     def do_sh(self, line: str) -> None:
         """sh COMMAND: run a command on this machine."""
@@ -129,16 +187,16 @@ class CommandLine(CLI):  # type: ignore[misc]
                 node.sendInt()
 
 
-def _command(carry_out: Callable[[Any, list[str]], str]) -> Callable[[CommandLine, str], None]:
+def _command(carry_out: Callable[[Any, list[str]], str], of: str) -> Callable[[CommandLine, str], None]:
     def do(self: CommandLine, line: str) -> None:
-        self._say(f"{carry_out(self.mn, line.split())}\n")
+        self._say(f"{carry_out(getattr(self, of), line.split())}\n")
 
     do.__doc__ = carry_out.__doc__
     return do
 
 
 for _verb, _carry_out in COMMANDS.items():
-    setattr(CommandLine, f"do_{_verb}", _command(_carry_out))
+    setattr(CommandLine, f"do_{_verb}", _command(_carry_out, "crashes" if _verb in CRASHES else "mn"))
 
 
 class OneLine(CommandLine):
@@ -147,10 +205,11 @@ class OneLine(CommandLine):
     The status is 1 of a command that failed for a reason that nobody foresaw; errors of ours are raised.
     """
 
-    def __init__(self, net: Any) -> None:
+    def __init__(self, net: Any, crashes: Crashes | None = None) -> None:
         # Mininet's constructor opens the command line.
         Cmd.__init__(self)
         self.mn, self.locals, self.inputFile = net, {"net": net}, None
+        self.crashes = crashes or Crashes(net)
 
     def isatty(self) -> bool:
         """Nobody types."""
@@ -194,7 +253,7 @@ def _describe(problem: BaseException) -> str:
     return str(problem) if isinstance(problem, ContainernetEnvError) else f"{type(problem).__name__}: {problem}"
 
 
-def run_command(net: Any, line: str) -> int:
+def run_command(net: Any, line: str, crashes: Crashes | None = None) -> int:
     """Carry out one line on a network (`testbed_network.TestbedNetwork`); its exit status.
 
     A line that begins with a node's name runs there, in a Docker host with its own status; `sh CMD` runs on this
@@ -203,6 +262,6 @@ def run_command(net: Any, line: str) -> int:
     `tools`); any other exception is printed, and the status is 1.
     """
     sys.stdout.flush()
-    shell = OneLine(net)
+    shell = OneLine(net, crashes)
     shell.onecmd(line)
     return shell.status

@@ -9,7 +9,7 @@ import secrets
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
@@ -41,11 +41,15 @@ _OPTION_NAMES = frozenset(option.name for option in dataclasses.fields(Container
 
 @dataclass
 class ContainerContext:
-    """What the hosts of one network share: its run id, the pool that brings containers up, their labels."""
+    """What the hosts of one network share: its run id, the pool that brings containers up, their labels.
+
+    ``reconnect`` makes the links of a host again that was started again.
+    """
 
     run_id: str
     pool: Executor
     labels: Mapping[str, str] = field(default_factory=dict)
+    reconnect: Callable[[str], None] = lambda name: None
     closing: clock.Event = field(default_factory=lambda: clock.Event())
     _images: dict[str, clock.Lock] = field(default_factory=dict)
 
@@ -154,7 +158,7 @@ class Docker(ContainerPrograms):
 
     def __repr__(self) -> str:
         """Mininet's ``dump``; an ended or removed container is said to be so."""
-        interfaces = ",".join(f"{intf.name}:{intf.IP()}" for intf in self.intfList())
+        interfaces = ",".join(f"{intf}:{intf.IP()}" for intf in self.intfList())
         state = "removed" if self.container.removed else f"pid={self.pid}"
         return f"<{type(self).__name__} {self.name}: {interfaces} {state}{'' if self.alive else ' (ended)'}> "
 
@@ -212,6 +216,7 @@ class Docker(ContainerPrograms):
     def restart(self) -> None:
         """See ``testbed_network.TestbedHost``."""
         self.container.restart()
+        self.context.reconnect(self.name)
 
     @property
     def processes(self) -> ContainerProcesses:

@@ -20,7 +20,8 @@ from containernet_env.network.link import ShapedLink
 class NetworkLink(Link):  # type: ignore[misc]
     """A link of Mininet's that is ``held``, one of the network's; ``intf1`` belongs to the first of its ends.
 
-    ``announce`` is called with interfaces that come up, or whose address has changed.
+    ``plugged``: whether its cable was last plugged in, not pulled. ``announce`` is called with interfaces that come up,
+    or whose address has changed.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class NetworkLink(Link):  # type: ignore[misc]
     ) -> None:
         # Mininet's own constructor would create interfaces in its own way.
         self.held, self.announce = held, announce
+        self.plugged = True
         self.intf1, self.intf2 = intf1, intf2
 
     @property
@@ -55,6 +57,7 @@ class NetworkLink(Link):  # type: ignore[misc]
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``."""
         at_ns = self.held.set_up(up)
+        self.plugged = up
         if up:
             self.announce(self.intf1, self.intf2)
         return at_ns
@@ -151,6 +154,12 @@ class NodeInterface(Intf):  # type: ignore[misc]
             case _:
                 raise UsageError(f"{self.name}: ifconfig {' '.join(words)} is not offered; use setIP, setMAC or ip")
         return ""
+
+    def __str__(self) -> str:
+        return self.alias
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.alias}>"
 
     def updateIP(self) -> str | None:
         """The IPv4 address as the kernel holds it; ``None`` where there is none."""

@@ -19,6 +19,7 @@ from mininet.node import Host
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
+from containernet_env.config.hints import closest
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.chance import Distribution, IndependentLoss, Jitter, Loss
@@ -134,7 +135,8 @@ class LiveLinks:
         if not isinstance(node, str):
             return node
         if node not in self.nameToNode:
-            raise UsageError(f"there is no node called {node!r}")
+            near = closest(node, list(self.nameToNode))
+            raise UsageError(f"there is no node called {node!r}{f'; did you mean {near}?' if near else ''}")
         return self.nameToNode[node]
 
     def _between(self, node1: Any, node2: Any) -> list[NetworkLink]:

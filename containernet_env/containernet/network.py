@@ -81,7 +81,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self.switches_kind: SwitchKind = choose_switches(switches, self.links_kind)
         self.run_id = run_id or new_run_id()
         self._pool = clock.ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
-        self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}))
+        self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}), self.reconnect)
         self._handlers: list[EventHandler] = []
         self.seed = draw_seed() if seed is None else seed
         self.factory = LinkFactory(

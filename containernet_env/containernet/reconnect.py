@@ -23,6 +23,10 @@ def reconnect(host: Any, links: Iterable[Any], hosts: Iterable[Any], factory: Li
                 held = (intf.held.read_address(), intf.held.read_mac())
                 if held != asked:
                     raise RunError(f"host {host.name}: its address is {held}, not {asked}")
+    if not host.intfs:
+        return
+    if route := host.params.get("defaultRoute"):
+        host.setDefaultRoute(route)
     own = host.defaultIntf()
     others = [other.defaultIntf() for other in hosts if other is not host and other.intfs]
     wanted = {end.ip: end.mac for end in others if end.ip is not None}

@@ -55,7 +55,8 @@ class TestbedHost(MemberHost, Protocol):
     def restart(self) -> None:
         """Start its first process again, which has ended, on its files and within its limits, which are read back.
 
-        It has no network then, see ``TestbedNetwork.reconnect``. Raises ``RunError``.
+        Its links are made again as they were last, with its addresses and neighbours, and read back. Raises
+        ``RunError``.
         """
 
     def run(self, *args: Any) -> tuple[int, str]:
@@ -79,6 +80,8 @@ class LiveChanges(Protocol):
     def link_between(self, node1: Any, node2: Any) -> LiveLink: ...
 
     def set_link_up(self, node1: Any, node2: Any, up: bool) -> int: ...
+
+    def change_link(self, node1: Any, node2: Any, *, one_way: bool = False, **values: Any) -> int: ...
 
     def set_delay(self, node1: Any, node2: Any, delay: str | int, *, one_way: bool = False) -> int: ...
 
@@ -136,12 +139,6 @@ class TestbedNetwork(LiveChanges, Protocol):
 
     def staticArp(self) -> None:
         """Mininet's: make every host a permanent neighbour of every other, so that none has to be resolved."""
-
-    def reconnect(self, name: str) -> None:
-        """Make the links of a host again that was started again: as they were last, with its addresses and neighbours.
-
-        What the system then holds is read back. Raises ``RunError``.
-        """
 
     def stop(self) -> None:
         """Remove everything. Idempotent; tolerates only what is gone; raises ``RunError`` for what stays."""

@@ -10,6 +10,7 @@ from mininet.node import Host
 
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_duration, format_mbps
+from containernet_env.config.hints import closest
 from containernet_env.model.chance import GilbertElliottLoss
 from containernet_env.model.link import DirectionSpec
 from containernet_env.network import throughput
@@ -23,7 +24,9 @@ _SECONDS_MAX = 600.0
 def _host(net: Any, name: str) -> Any:
     node = net.nameToNode.get(name)
     if node is None or not isinstance(node, Host):
-        raise UsageError(f"{name!r} is no host; hosts: {', '.join(host.name for host in net.hosts)}")
+        near = closest(name, [host.name for host in net.hosts])
+        hint = f"; did you mean {near}?" if near else ""
+        raise UsageError(f"{name!r} is no host; hosts: {', '.join(host.name for host in net.hosts)}{hint}")
     if not node.intfs:
         raise UsageError(f"{name} has no link")
     return node

@@ -173,7 +173,6 @@ class Testbed:
         host, plan = self.hosts[name], next(plan for plan in self.plan.hosts if plan.name == name)
         host.restart()
         self._put_secrets(name)
-        self.net.reconnect(name)
         self._set_tcp([plan])
         ready()
         at_ns = clock.monotonic_ns()

@@ -19,9 +19,11 @@ from mininet.net import Mininet
 from mininet.node import Host
 from syrupy.assertion import SnapshotAssertion
 
+from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.cli import shell
 from containernet_env.containernet import command_line, live_links, measurements, tools
+from containernet_env.containernet import crashes as crashes_module
 from containernet_env.containernet.changes import CHANGES
 from containernet_env.containernet.command_line import CommandLine, run_command
 from containernet_env.containernet.measurements import Measurements
@@ -29,9 +31,11 @@ from containernet_env.containernet.network import Containernet
 from containernet_env.containernet.testbed_network import LiveChanges
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network import echo, throughput
 from containernet_env.network.throughput import Throughput
+from containernet_env.runs.lab import Lab
 
 MS, MBIT = 10**6, 10**6
 
@@ -411,12 +415,14 @@ def test_every_command_of_ours_has_help() -> None:
 LINES = [
     *("link etcd1 s1 down", "link etcd1 s1 up", "delay etcd1 s1 10ms", "delay  s1 etcd1 10ms one-way"),
     *("rate etcd1 s1 100", "rate etcd1 s1 unlimited", "loss etcd1 s1 1.5%", "jitter etcd1 s1 1ms"),
+    *("queue etcd1 s1 100", "queue s1 etcd1 default one-way"),
     *("jitter s1 etcd1 500us normal one-way", "jitter etcd1 s1 0", "partition etcd1 | etcd2 etcd3"),
     *("partition a|b|c", "heal"),
 ]
 WRONG_LINES = [
     *("link etcd1 s1", "link etcd1 s1 sideways", "delay etcd1 10ms", "delay etcd1 s1 10 ms", "jitter etcd1 1ms"),
     *("jitter etcd1 s1 1ms pareto", "jitter etcd1 s1 normal", "rate etcd1 s1 fast", "rate etcd1 s1 nan"),
+    *("queue etcd1 100", "queue etcd1 s1 10ms", "queue etcd1 s1 -5"),
     *("loss etcd1 s1 1", "loss etcd1 s1 101%", "loss etcd1 s1 -1%", "loss etcd1 s1 %", "partition etcd1 etcd2"),
     *("partition etcd1 |", "heal now"),
 ]
@@ -507,6 +513,147 @@ def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
     assert net.parted == ()
 
 
+# --- members that crash -----------------------------------------------------------------------------------------------
+
+
+class Member(FakeHost):
+    """A container that does what it is told; ``ran`` is what that was."""
+
+    alive = True
+
+    def __init__(self, name: str, pid: int, address: str) -> None:
+        super().__init__(name, pid, address)
+        self.ran: list[str] = []
+
+    def kill(self) -> int:
+        self.alive = False
+        return self._note("kill")
+
+    def freeze(self) -> int:
+        return self._note("freeze")
+
+    def thaw(self) -> int:
+        return self._note("thaw")
+
+    def wait_frozen(self, frozen: bool) -> None:
+        self._note(f"frozen {frozen}")
+
+    def restart(self) -> None:
+        assert not self.alive
+        self.alive = True
+        self._note("restart")
+
+    def _note(self, what: str) -> int:
+        self.ran.append(what)
+        return 12_345_678_901
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A network of three containers: the first link is pulled, the second host is parted from the others."""
+    net: Any = FakeNet()
+    net.hosts = [Member(f"etcd{n}", n, f"10.0.0.{n}") for n in (1, 2, 3)]
+    net.nameToNode = {host.name: host for host in net.hosts}
+    net.update(net.nameToNode)
+    net.links = [
+        mock.Mock(plugged=host.name != "etcd1", intf1=SimpleNamespace(node=host), intf2=SimpleNamespace(node="s1"))
+        for host in net.hosts
+    ]
+    for link in net.links:
+        link.intf2.node = SimpleNamespace(name="s1")
+    net.partition = mock.Mock(return_value=1)
+    net.parted = (("etcd2",), ("etcd1", "etcd3"))
+    monkeypatch.setattr(crashes_module, "Docker", Member)
+    return net
+
+
+def test_members_crash_stop_and_come_back(members: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """`kill 1` lost a member for good, and `py etcd1.restart()` left its link down."""
+    lines = ("kill etcd1", "restart etcd1", "freeze etcd2 etcd3", "thaw etcd2", "restart etcd2 etcd2")
+    assert [run_command(members, line) for line in lines] == [0] * 5
+    assert [host.ran for host in members.hosts] == [
+        ["kill", "restart"],
+        ["freeze", "frozen True", "thaw", "frozen False", "kill", "restart"],
+        ["freeze", "frozen True"],
+    ]
+    # What was in force on its links before is so again.
+    assert [link.set_up.call_args_list for link in members.links] == [[mock.call(False)], [], []]
+    assert members.partition.call_args_list == [mock.call(members.parted)] * 2
+    assert capsys.readouterr().out.splitlines() == [
+        "etcd1: killed (at 12.345679 s of the monotonic clock)",
+        "etcd1: started again",
+        "etcd2 etcd3: frozen (at 12.345679 s of the monotonic clock)",
+        "etcd2: going on (at 12.345679 s of the monotonic clock)",
+        "etcd2: started again",
+    ]
+    for line, words in (
+        ("kill", r"usage: kill NAME\.\.\."),
+        ("kill s1", "'s1' cannot be crashed; allowed: etcd1, etcd2, etcd3"),
+        ("restart etcd4", "did you mean etcd"),
+        ("leader", "no cluster"),
+        ("kill leader", "no cluster"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            run_command(members, line)
+
+
+@pytest.mark.simulated(seeds=10)
+def test_members_of_a_lab_join_their_cluster_again(members: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    quorum, killed = clock.Event(), list[str]()
+
+    def restart(name: str, ready: Any, broken: Any) -> int:
+        members[name].restart()
+        ready()
+        if name == "etcd3":
+            raise RunError("its disk is full")
+        if name == "etcd2":
+            quorum.wait()
+        return 1
+
+    testbed: Any = SimpleNamespace(net=members, failure=None)
+    testbed.faults = SimpleNamespace(
+        members=("etcd1", "etcd2", "etcd3"), restart=restart, kill=lambda name: members[name].kill()
+    )
+    testbed.cluster = SimpleNamespace(expect_death=killed.append, leadership=lambda: Leadership("etcd2", 7))
+    lab = Lab(testbed)
+    for line in ("leader", "kill leader", "restart etcd1 etcd2"):
+        assert run_command(members, line, lab) == 0
+    with pytest.raises(RunError, match="etcd3: its disk is full"):
+        run_command(members, "restart etcd3", lab)
+    assert set(killed) == {"etcd1", "etcd2", "etcd3"} and killed[0] == "etcd2"
+    assert all(host.alive for host in members.hosts)
+    assert capsys.readouterr().out.splitlines() == [
+        "etcd2 leads, in term 7",
+        "etcd2: killed (at 12.345679 s of the monotonic clock)",
+        "etcd1: started again, and answers",
+        "etcd2: started again; it answers once it knows a leader",
+    ]
+    testbed.cluster.leadership = lambda: None
+    run_command(members, "leader", lab)
+    assert "nobody leads" in capsys.readouterr().out
+    with pytest.raises(RunError, match="nobody leads"):
+        run_command(members, "kill leader", lab)
+    quorum.set()
+
+
+def test_help_describes_our_commands_and_tab_completes_commands_and_nodes(
+    net: FakeNet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = command_line.OneLine(net)
+    shell.onecmd("help")
+    said = capsys.readouterr().out
+    for verb in command_line.COMMANDS:
+        assert f"  {verb}" in said
+    shell.onecmd("?restart")
+    assert capsys.readouterr().out.startswith("restart NAME")
+    assert shell.completenames("re") == ["restart "]
+    assert shell.completenames("et") == ["etcd1 ", "etcd2 "]
+    assert shell.completedefault("et", "delay et", 6, 8) == ["etcd1 ", "etcd2 "]
+    assert shell.complete_help("ki", "help ki", 5, 7) == ["kill"]
+    with pytest.raises(UsageError, match="did you mean restart"):
+        shell.onecmd("help restrat")
+
+
 # --- a network that dies ----------------------------------------------------------------------------------------------
 
 
@@ -514,7 +661,7 @@ def test_no_command_is_begun_on_a_network_that_is_gone(monkeypatch: pytest.Monke
     testbed: Any = SimpleNamespace(net=None, failure=None)
     ran: list[str] = []
 
-    def one_command(net: Any, line: str) -> int:
+    def one_command(net: Any, line: str, lab: Any) -> int:
         ran.append(line)
         testbed.failure = "the link emulator ended" if line == "second" else None
         return 0

@@ -158,10 +158,6 @@ class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet):  # type: i
             others = [(end.ip, end.mac) for end in ends if end is not own]
             enter_neighbours(own.node.pid, own.name, others)
 
-    def reconnect(self, name: str) -> None:
-        """Refused: see ``OriginalHost.restart``."""
-        raise RunError(f"host {name}: the original Containernet does not start a host again")
-
     def on_event(self, handler: EventHandler) -> None:
         """See ``testbed_network.TestbedNetwork``; the kernel carries the links, and tells nothing."""
 
