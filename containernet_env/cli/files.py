@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from containernet_env.model.scenario import ScenarioSet
 
 
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+"""What the names of shipped files are like."""
+
+
 class ShippedFile(click.Path):
     """A JSON file, or the name of one in ``folders`` of those that travel with the program ("3node-3ms").
 
@@ -36,11 +40,21 @@ class ShippedFile(click.Path):
         return {path.stem: path for folder in self._folders for path in folder.glob("*.json")}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """A Path; whoever reads it says where it cannot be read."""
+        """A Path; whoever reads it says where it cannot be read. Fails for a mistyped name, with what was meant."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         # os.path, unlike Path, says of a name that is too long that it is not there.
-        if os.sep not in os.fsdecode(value) and not os.path.exists(path):
-            return self._shipped().get(path.name.removesuffix(".json"), path)
+        if os.path.exists(path):
+            return path
+        name, is_name = path.name.removesuffix(".json"), os.sep not in os.fsdecode(value)
+        shipped = self._shipped() if is_name else {}
+        if name in shipped:
+            return shipped[name]
+        from containernet_env.config.hints import near_file
+
+        if is_name and (near := near_file(path, shipped)) is not None:
+            self.fail(f"there is no {str(path)!r}; did you mean {near}?", param, ctx)
+        if is_name and _NAME.fullmatch(str(path)):
+            self.fail(f"there is no file {name!r}; allowed: a file, or one of {', '.join(self.names())}", param, ctx)
         return path
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -97,6 +111,7 @@ def write_output(path: Path, content: bytes) -> int:
 
 CONFIG = ShippedFile("configs", "configs/endpoints")
 SCENARIOS = ShippedFile("configs/scenarios")
+PRESETS = ShippedFile("configs/sweeps")
 SWEEP = ShippedFile("configs", "configs/endpoints", "configs/sweeps")
 
 

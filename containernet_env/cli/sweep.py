@@ -11,7 +11,7 @@ from rich.console import Console
 
 from containernet_env.base import clock
 from containernet_env.cli.external import consent_option, refuse_options
-from containernet_env.cli.files import SCENARIOS, SWEEP
+from containernet_env.cli.files import PRESETS, SCENARIOS, SWEEP
 from containernet_env.cli.options import strict_option, testbed_options, tls_options
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.progress import seconds_text
@@ -41,7 +41,15 @@ class PercentType(click.ParamType[float]):
             self.fail(f"got {value!r}, allowed: a percentage such as 5%", param, ctx)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_HELP = f"""Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
+
+SWEEP is a sweep file, the name of a preset ({", ".join(PRESETS.names())}), or a topology, or endpoints of a cluster
+that somebody else runs, whose axes are given by --set. The same command goes on where one that was ended or killed
+left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
+"""
+
+
+@click.command(help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("sweep", type=SWEEP)
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option(
@@ -128,13 +136,6 @@ def command(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
-
-    SWEEP is a sweep file, the name of a preset (put-clients, etcd-matrix, latency-bandwidth, dbtester-writes,
-    constant-rates), or a topology, or endpoints of a cluster that somebody else runs, whose axes are given by --set.
-    The same command goes on where one that was ended or killed left off:
-    `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
-    """
     from containernet_env.setup import extras
     from containernet_env.sweep.design import design
     from containernet_env.sweep.runner import Request, Sweep, Until

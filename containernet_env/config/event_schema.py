@@ -16,6 +16,8 @@ from containernet_env.model.disruption import DRAWN_TARGETS, STRUCK, Disruption,
 
 EVENTS_MAX = 50
 """More than these in one scenario are a mistake."""
+MORE_EVENTS = '; one with "every" repeats, and the others can be of further scenarios'
+"""What to do with more of them."""
 EVENT_MIN_NS = 200_000_000
 """The generator tells of its start within 100 ms, and who leads is asked right before an event."""
 FOR_MIN_NS = 10_000_000

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from ipaddress import IPv4Network
+from pathlib import Path
 
 from containernet_env.base.units import format_number
 
@@ -61,6 +62,15 @@ def closest(word: str, known: Sequence[str]) -> str | None:
     by_plain = {_plain(name): name for name in known}
     near = difflib.get_close_matches(_plain(word), by_plain, n=1)
     return by_plain[near[0]] if near else None
+
+
+def near_file(path: Path, names: Iterable[str] = ()) -> str | None:
+    """What was probably meant by a file that is not there: one of ``names``, or a JSON file beside it."""
+    meant = {name.lower(): name for name in names}
+    with contextlib.suppress(OSError, ValueError):  # a folder that cannot be read; a null character
+        meant |= {other.stem.lower(): str(other) for other in path.parent.glob("*.json")}
+    near = difflib.get_close_matches(path.name.removesuffix(".json").lower(), meant, n=1)
+    return meant[near[0]] if near else None
 
 
 def closest_key(word: str, known: Sequence[str]) -> str | None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import ConfigError, Problem
+from containernet_env.config.hints import near_file
 from containernet_env.config.positions import Location, Occurrence, Positions
 
 # A config is written by hand; the bound keeps a wrong path (a device, a disk image) from filling the memory, and a file
@@ -113,6 +114,8 @@ def read_document(path: Path) -> Document:
         reason = error.strerror if isinstance(error, OSError) else error
         if str(path) == "-":
             reason = f"{reason} (standard input is not read)"
+        elif isinstance(error, FileNotFoundError) and (near := near_file(path)) is not None:
+            reason = f"{reason}; did you mean {near}?"
         raise ConfigError(str(path), [Problem("file", f"cannot be read: {reason}")]) from error
     if len(content) > MAX_FILE_BYTES:
         too_large = Problem("file", "is too large", f"more than {MAX_FILE_BYTES} bytes", f"{MAX_FILE_BYTES} bytes")

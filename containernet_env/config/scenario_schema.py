@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, WithJsonSchema, create_model
 
-from containernet_env.config.event_schema import EVENTS_MAX, RawEvent
+from containernet_env.config.event_schema import EVENTS_MAX, MORE_EVENTS, RawEvent
 from containernet_env.config.fields import Boolean, checked, choice, decimal, integer, one_of_or_name, refuse
 from containernet_env.config.link_schema import LEFT_OUT
 from containernet_env.config.load_schema import AXIS, MAX_SCENARIOS, OneOrMore, RawLoad, RawSearch
@@ -70,7 +70,7 @@ class RawBlock(StrictModel):
 
     type: Annotated[ScenarioType, *choice("write", "read", "mixed", "txn")]
     load: Annotated[list[RawLoad], *AXIS]
-    events: Annotated[list[RawEvent], Length(1, EVENTS_MAX), OneOrMore()] = Field(default=[])
+    events: Annotated[list[RawEvent], Length(1, EVENTS_MAX, MORE_EVENTS), OneOrMore()] = Field(default=[])
 
     @classmethod
     def known_keys(cls) -> list[str]:

@@ -120,10 +120,14 @@ def _details(error: ValidationError) -> list[InitErrorDetails]:
 
 @dataclass(frozen=True)
 class Length:
-    """How many entries a list has; what is wrong with the entries is told all the same."""
+    """How many entries a list has; what is wrong with the entries is told all the same.
+
+    ``instead``: what to do with more of them.
+    """
 
     low: int
     high: int
+    instead: str = ""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
@@ -137,7 +141,7 @@ class Length:
         try:
             if len(value) < self.low:
                 refuse("is too short", f"at least {self.low}", got=f"{len(value)} entries")
-            refuse("is too long", f"at most {self.high}", got=f"{len(value)} entries")
+            refuse("is too long", f"at most {self.high}{self.instead}", got=f"{len(value)} entries")
         except PydanticCustomError as refusal:
             errors = [InitErrorDetails(type=refusal, input=value)]
         try:

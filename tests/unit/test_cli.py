@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
+from click import BadParameter
 from click.shell_completion import ShellComplete, get_completion_class
 from syrupy.assertion import SnapshotAssertion
 
@@ -108,8 +109,11 @@ def test_a_shipped_file_is_found_by_its_name_and_the_users_own_comes_first(folde
     for given in ("1node", "1node.json"):
         assert CONFIG.convert(given, None, None) == SHIPPED
     assert SCENARIOS.convert("quick", None, None) == QUICK_SCENARIOS
-    for given in ("none", "./1node", "other/1node.json", "scenarios", "default"):
+    for given in ("./1node", "other/1node.json"):
         assert CONFIG.convert(given, None, None) == Path(given)
+    for given in ("elsewhere", "scenarios", "default"):
+        with pytest.raises(BadParameter, match=f"there is no file '{given}'; allowed: a file, or one of 1node"):
+            CONFIG.convert(given, None, None)
     (folder / "1node.json").write_text("[]")
     assert CONFIG.convert("1node.json", None, None) == Path("1node.json")
 

@@ -12,6 +12,7 @@ import pytest
 
 from containernet_env.base.errors import ConfigError
 from containernet_env.config import load_config
+from containernet_env.config.event_schema import EVENTS_MAX
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.writer import scenarios_text
 from containernet_env.model.disruption import name_of
@@ -145,6 +146,13 @@ def test_an_event_after_the_end_of_the_load_or_beside_a_search_is_refused(
     else:
         text = refusals(path)
         assert refusal in text and "$.scenarios[0].events" in text
+
+
+def test_more_events_than_a_scenario_takes_are_answered_with_what_to_do(tmp_path: Path) -> None:
+    many = [{"at": f"{number}s", "kill": "etcd1"} for number in range(1, EVENTS_MAX + 2)]
+    told = r'events: is too long; got 51 entries; allowed: at most 50; one with "every" repeats, and the others can be'
+    with pytest.raises(ConfigError, match=told):
+        load_scenarios(file_of(tmp_path, *many))
 
 
 def planned(folder: Path, topology: Any, *events: Any, **options: Any) -> str:

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from containernet_env.base.errors import ConfigError, RunError, UsageError
-from containernet_env.base.http_answer import NoAnswerError
+from containernet_env.base.http_answer import HttpError, NoAnswerError
 from containernet_env.cli import run as run_command
 from containernet_env.config import load_config
 from containernet_env.config.endpoints import parse_endpoint
 from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.load.request import request_of
 from containernet_env.model.config import HttpService
-from containernet_env.model.external import Endpoint
+from containernet_env.model.external import Endpoint, External
 from containernet_env.model.keys import Keys, Span
 from containernet_env.model.outcome import ClientRtt
 from containernet_env.model.run_facts import RunFacts
@@ -34,7 +34,7 @@ from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
 from containernet_env.stores.etcd.cluster import Member
-from containernet_env.stores.etcd.external import LoggedIn
+from containernet_env.stores.etcd.external import ExternalEtcd, LoggedIn
 from containernet_env.stores.external import Login
 from containernet_env.stores.kinds import external_store_of
 from containernet_env.stores.protocol import MemberPlace
@@ -199,6 +199,27 @@ def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback(answer: Any) -> 
         Member(MemberPlace(host, "10.0.0.1", connection)).status()  # type: ignore[arg-type]
     with pytest.raises(RunError, match="without a token"):
         LoggedIn(connection, Login("bench", "secret")).log_in()  # type: ignore[arg-type]
+
+
+REFUSES_LEARNER = HttpError(400, None, "etcdserver: rpc not supported for learner")
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_an_endpoint_of_a_learner_is_named(refused: bool) -> None:
+    """By its status; a learner that has users refuses that."""
+
+    def request_json(port: int, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        if path == "/version":
+            return {"etcdserver": "3.6.8"}
+        if refused:
+            raise REFUSES_LEARNER
+        return {"header": {"cluster_id": "1", "member_id": "2"}, "leader": "1", "version": "3.6.8", "isLearner": True}
+
+    connection = SimpleNamespace(request_json=request_json)
+    external = External((Endpoint("10.0.0.9", 2379),))
+    look = ExternalEtcd(external, [connection], None, "p/").look(1.0)  # type: ignore[list-item]
+    (problem,) = look.problems
+    assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
 
 
 # --- services of which only URLs are known ----------------------------------------------------------------------------

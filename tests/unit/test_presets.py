@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click import BadParameter
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
@@ -89,11 +90,36 @@ def test_a_preset_keeps_to_its_schema_travels_and_has_a_quick_form(path: Path) -
     assert len(quick.cells) >= 8, "so small that it shows nothing"
 
 
+def test_the_help_of_sweep_lists_every_preset() -> None:
+    told = " ".join(CliRunner().invoke(group, ["sweep", "--help"]).output.split())
+    assert f"the name of a preset ({', '.join(sorted(path.stem for path in PRESETS))})" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("sweep put-client", "there is no 'put-client'; did you mean put-clients?"),
+        ("sweep DBTESTER-write.json", "did you mean dbtester-writes?"),
+        ("run 3nod-3ms", "there is no '3nod-3ms'; did you mean 3node-3ms?"),
+        ("check something", "there is no file 'something'; allowed: a file, or one of 1node, 2node"),
+        ("run 3node-3ms --scenarios failovr", "did you mean failover?"),
+        (
+            f"check {ROOT}/configs/3node-3m.json",
+            f"No such file or directory; did you mean {ROOT}/configs/3node-3ms.json?",
+        ),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_what_was_meant(words: str, told: str) -> None:
+    done = CliRunner().invoke(group, [*words.split(), *(["--dry-run"] if "check" not in words else [])])
+    assert done.exit_code != 0 and told in f"{done.output}{done.exception}"
+
+
 def test_names_of_presets_and_topologies_are_apart() -> None:
     assert not {path.stem for path in PRESETS} & set(CONFIG.names())
     assert set(SWEEP.names()) == {path.stem for path in PRESETS} | set(CONFIG.names())
     assert SWEEP.convert("3node-3ms", None, None) == ROOT / "configs" / "3node-3ms.json"
-    assert CONFIG.convert("put-clients", None, None) == Path("put-clients")
+    with pytest.raises(BadParameter):
+        CONFIG.convert("put-clients", None, None)
     assert {"put-clients", "constant-rates"} <= set(SCENARIOS.names())
 
 

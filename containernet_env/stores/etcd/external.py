@@ -161,6 +161,8 @@ class ExternalEtcd(EtcdCluster):
             # Who it is may be told to users alone.
             status = _Status.of(connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s))
         except HttpError as error:
+            if _OF_LEARNER in str(error):
+                return replace(look, problem=_LEARNER), None
             if "CommonName" in str(error):
                 return replace(look, problem=_COMMON_NAME), None
             if error.status == 404:
@@ -170,6 +172,8 @@ class ExternalEtcd(EtcdCluster):
             return look, error
         except (KeyError, TypeError, ValueError, AttributeError):
             return replace(look, problem="is no etcd whose JSON gateway can be read"), None
+        if status.is_learner:
+            return replace(look, problem=_LEARNER), None
         return replace(look, leads=status.leader == status.member, data_bytes=status.data_bytes), status
 
     def _no_etcd(self, connection: ExternalConnection, error: HttpError, timeout_s: float) -> str:
@@ -285,6 +289,12 @@ class ExternalEtcd(EtcdCluster):
         raise problem
 
 
+# interceptor.go of server/etcdserver/api/v3rpc: a learner answers status and serializable reads alone.
+_OF_LEARNER = "not supported for learner"
+_LEARNER = (
+    "is a learner, which takes no writes and no linearizable reads: leave it out, or make it a voting member "
+    "(etcdctl member promote)"
+)
 # accessController of server/embed/serve.go.
 _COMMON_NAME = (
     "has users, and refuses its JSON gateway to clients whose certificate has a CommonName: "
@@ -302,6 +312,7 @@ class _Status:
     term: int
     version: str
     data_bytes: int | None
+    is_learner: bool
 
     @classmethod
     def of(cls, answer: Any) -> _Status:
@@ -313,6 +324,7 @@ class _Status:
             term=int(answer.get("raftTerm", 0)),
             version=str(answer["version"]),
             data_bytes=None if size is None else int(size),
+            is_learner=bool(answer.get("isLearner", False)),
         )
 
 

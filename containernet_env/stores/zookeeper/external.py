@@ -20,7 +20,7 @@ from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.zookeeper import session
 from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
 from containernet_env.stores.zookeeper.session import Session, ZnodeError
-from containernet_env.stores.zookeeper.words import MemberState
+from containernet_env.stores.zookeeper.words import OBSERVER, MemberState
 
 MARK = b"containernet-env"
 """What the znodes above the keys hold that runs have made: those without it are somebody's own, and stay."""
@@ -113,6 +113,8 @@ class ExternalZooKeeper(ZooKeeperCluster):
             # What speaks TLS waits for more than the word.
             if isinstance(error.__cause__, OSError) and connection.speaks_tls(timeout_s):
                 return replace(look, problem="speaks TLS, which loads for ZooKeeper do not"), None
+            if text == OBSERVER:
+                return replace(look, problem="is an observer, which does not vote: leave it out"), None
             return replace(look, problem=f"is no voting member of ZooKeeper: {text}"), None
         return replace(look, version=state.version, leads=state.mode in ("leader", "standalone")), state
 

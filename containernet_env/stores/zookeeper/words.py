@@ -19,6 +19,7 @@ from containernet_env.stores.zookeeper.settings import CLIENT_PORT
 Mode = Literal["leader", "follower", "standalone"]
 PING = b"ruok"
 """Answered whether or not the member has found a quorum."""
+OBSERVER = "srvr: is an observer"
 _MOST_BYTES = 1 << 20
 _FIELD = re.compile(r"^([A-Z][A-Za-z ]*): (.*)$", re.MULTILINE)
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
@@ -67,6 +68,8 @@ def parse_srvr(answer: str) -> MemberState:
     fields = dict(_FIELD.findall(answer))
     version = _VERSION.match(fields.get("Zookeeper version", ""))
     mode = fields.get("Mode")
+    if mode == "observer":
+        raise RunError(OBSERVER)
     if version is None or mode not in ("leader", "follower", "standalone"):
         raise RunError(f"srvr: {answer.strip()[:80] or 'no answer'}")
     try:
