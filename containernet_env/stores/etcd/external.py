@@ -14,7 +14,7 @@ from typing import Any
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, NoAnswerError
-from containernet_env.base.side_by_side import side_by_side
+from containernet_env.base.side_by_side import persistently, side_by_side
 from containernet_env.model.external import External
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.etcd import history
@@ -29,6 +29,7 @@ from containernet_env.stores.external import (
     places,
     why_silent,
 )
+from containernet_env.stores.members import PATIENCE_S
 from containernet_env.stores.protocol import MemberPlace, OwnHistory
 
 BATCH_KEYS = 1000
@@ -265,11 +266,11 @@ class ExternalEtcd(EtcdCluster):
 
     def revision(self) -> int:
         """See ``stores.protocol.Cluster``."""
-        return history.revision(self._answering().connection, self._prefix)
+        return persistently(lambda: history.revision(self._answering().connection, self._prefix), PATIENCE_S)
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
         """See ``stores.protocol.Cluster``."""
-        connection = self._known[self.members.index(self._answering())]
+        connection = self._known[self.members.index(persistently(self._answering, PATIENCE_S))]
         return OwnHistory(history.events(connection, prefix, since, timeout_s, connection.headers))
 
     def _range(self, more: dict[str, Any], timeout_s: float = _ASK_S) -> Any:
