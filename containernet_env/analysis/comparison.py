@@ -259,11 +259,12 @@ def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[li
 
     The latter are what is compared, unless they are of the load.
     """
-    # The number of requests tells rows apart where one table has the seed's columns alone.
-    told = {name for table in tables for name in kept_apart(table)}
-    apart = [name for name in shared if name in told]
+    import pandas
+
+    # The number of requests tells rows apart where one table has the seed's columns alone. What follows from others in
+    # both tables together is not matched: of another bandwidth it may be another value.
     keys, differs = [], []
-    for name in apart:
+    for name in kept_apart(pandas.concat([table[list(shared)] for table in tables])):
         a, b = (set(_text(table, name)) for table in tables)
         if name in LOAD or a & b:
             keys.append(name)

@@ -16,6 +16,9 @@ FIGURES = ("Requests/sec", "50%", "95%", "99%")
 """What is summarized of each group."""
 MEASURED_WITH = ("CpuModel", "Cores", "Kernel", "Realtime", "LinkStamps", "Commit")
 """Nobody configured these, but rows that differ in them are of different experiments too."""
+TIMING = ("Heartbeat_ms", "ElectionTimeout_ms")
+"""Settings of the store that follow from the network, the latter also from the former, where files leave them open."""
+_DECIDES_TIMING = ("Store", "ClusterSize", "LinkDelay_ms", "Bandwidth_mbps", "LinkJitter_ms")
 
 
 GAP_SPREADS, GAP_RATIO, GROUP_ROWS = 3.0, 0.2, 2
@@ -55,14 +58,30 @@ def bimodal(rows: pandas.DataFrame) -> str | None:
     return "; ".join(parts)
 
 
+def following(frame: pandas.DataFrame) -> tuple[str, ...]:
+    """The columns of `TIMING` that tell no rows apart whose network and store are the same: they follow from these."""
+    if not set(TIMING) <= set(frame.columns):
+        return ()
+    decides = [name for name in _DECIDES_TIMING if name in frame.columns]
+    found = []
+    for name in TIMING:
+        if (frame.groupby(decides, dropna=False, sort=False)[name].nunique() > 1).any():
+            decides.append(name)
+        else:
+            found.append(name)
+    return tuple(found)
+
+
 def kept_apart(frame: pandas.DataFrame) -> list[str]:
     """The columns whose values make rows different experiments, in column order.
 
     In the seed's form that includes the number of requests: nothing else there tells such rows apart. The seed of a
-    load is not among them: each repetition has its own, and the scenario's hash says where it is configured.
+    load is not among them: each repetition has its own, and the scenario's hash says where it is configured. Neither is
+    what follows from others.
     """
     more = set(MEASURED_WITH) if "Scenario" in frame.columns else {"RequestCount"}
-    configured = [name for name in frame.columns if BY_NAME[name].role == "configured" and name != "LoadSeed"]
+    less = {"LoadSeed", *following(frame)}
+    configured = [name for name in frame.columns if BY_NAME[name].role == "configured" and name not in less]
     return [name for name in frame.columns if name in configured or name in more]
 
 

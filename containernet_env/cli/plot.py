@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from containernet_env.report.axes import XScale
+
+x_scale_option = click.option(
+    "--x-scale",
+    type=click.Choice(["linear", "log"]),
+    default="linear",
+    show_default=True,
+    help="How numbers are spread along the horizontal axis, whose label names the latter.",
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -20,6 +32,7 @@ import click
     "--by", default="", metavar="AXES", help="A line for each combination of values of these: bandwidth,type."
 )
 @click.option("--where", multiple=True, metavar="AXIS=VALUE", help="Only rows that have this value; repeatable.")
+@x_scale_option
 @click.option(
     "-o",
     "--output",
@@ -28,7 +41,9 @@ import click
     metavar="FIGURE",
     help="A name that ends in .pdf, .svg or .png.",
 )
-def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str, ...], output: Path) -> int:
+def command(
+    files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str, ...], x_scale: XScale, output: Path
+) -> int:
     """Draw medians over repetitions, with their intervals, of results files against one axis.
 
     FIGURE.csv gets the numbers behind it. Rows that are not certainly valid are crosses, and in no median.
@@ -52,8 +67,9 @@ def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str,
     numbers = output.with_name(f"{output.name}.csv")
     check_output(output, re.compile(paper.FORMATS[form]), files)
     check_output(numbers, re.compile(paper.NUMBERS), files)
-    rows = paper.chosen(read_rows(files, note), where)
-    drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [])
+    every = read_rows(files, note)
+    rows = paper.chosen(every, where)
+    drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [], x_scale)
     for module in ("matplotlib", "scipy"):
         extras.require(module, note)
     picture = paper.draw(drawing, form)
@@ -61,6 +77,10 @@ def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str,
     write_output(output, picture)
     if told := shared(drawing.cells):
         note(told)
+    if len(rows) < len(every):
+        note(f"--where leaves out {len(every) - len(rows):,} of {len(every):,} rows")
+    if drawing.left_out:
+        note(drawing.left_out)
     click.echo(f"{output}: {len(drawing.lines)} lines of {len(rows):,} rows; the numbers are in {numbers}")
     return 0
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from containernet_env.cli.plot import x_scale_option
+
+if TYPE_CHECKING:
+    from containernet_env.report.axes import XScale
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -19,7 +25,8 @@ import click
     help="The page that is written.",
 )
 @click.option("--title", help="What the page is called; the names of the files by default.")
-def command(files: tuple[Path, ...], output: Path, title: str | None) -> int:
+@x_scale_option
+def command(files: tuple[Path, ...], output: Path, title: str | None, x_scale: XScale) -> int:
     """Write the rows of results files, and what their run directories add, as one page that needs no network.
 
     Run directories are looked for where a run leaves them, beside each OUT.
@@ -39,7 +46,7 @@ def command(files: tuple[Path, ...], output: Path, title: str | None) -> int:
     rows = read_rows(files, note)
     for module in ("plotly", "scipy"):
         extras.require(module, note)
-    document = document_of(rows, read_runs(rows, note), title)
+    document = document_of(rows, read_runs(rows, note), title, x_scale)
     size = write_output(output, page(document).encode())
     counts = document.counts
     click.echo(f"{output}: {counts['rows']:,} rows, {counts['count']:,} count, {size / 1e6:.1f} MB")

@@ -1,7 +1,7 @@
 """The axes that a set of cells has: what varies, and which cells lie on one line or in one grid along it.
 
 On a line, nothing varies but the axis, and what was configured together with it: a sweep that opens a connection for
-every ten clients has one axis, not two.
+every ten clients has one axis, not two. Settings that follow from the network are no axis and split no line.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
+from containernet_env.analysis.repetitions import TIMING
 from containernet_env.report.cells import Cell, label_of, tells
-from containernet_env.report.names import label, number, text
+from containernet_env.report.names import label, number, phrase, text
 
 _FIRST = (
     "LinkDelay_ms",
@@ -32,18 +33,23 @@ _FIRST = (
     "RequestCount",
 )
 """Axes in the order in which they are shown, and in which they are chosen where two vary together."""
-_FOLLOWING = ("RequestCount", "Heartbeat_ms", "ElectionTimeout_ms", "ConnectionCount", "KeySize", "ClientCount")
+_FOLLOWING = ("RequestCount", "ConnectionCount", "KeySize", "ClientCount")
 """What may be configured together with an axis, the likeliest first; any other numeric axis may be, too."""
-_LOG_RATIO = 20
-"""An axis whose largest value is at least so many times its least is logarithmic."""
-_MOST_LINES, _MOST_GRIDS, _MOST_PANELS, _MOST_PAIRS = 60, 4, 24, 60
+_RATIOS = {"ClientCount": ("ConnectionCount", "RequestCount"), "OfferedRate_per_s": ("RequestCount",)}
+"""By axis: what is often a ratio of it, and need not differ at each of its values (a tenth of 5 clients is 1, too)."""
+_MOST_LINES, _MOST_PANELS = 60, 24
+
+
+XScale = Literal["linear", "log"]
+"""How the numbers of an axis are spread; labels name the latter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     """``columns``: the axis, and those that its ticks name with it. ``values`` in order, ``ticks`` as text.
 
-    ``numbers`` are the values where all of them are numbers, else ``None``; ``log`` is for those.
+    ``numbers`` are the values where all of them are numbers, else ``None``; ``positive``: all are above 0, so that a
+    logarithmic scale has them.
     """
 
     columns: tuple[str, ...]
@@ -51,7 +57,7 @@ class Axis:
     values: tuple[tuple[Any, ...], ...]
     ticks: tuple[str, ...]
     numbers: tuple[float, ...] | None
-    log: bool
+    positive: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +70,18 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines along an axis; ``left_out`` of them are too many. ``together`` are columns that vary with the axis."""
+    """The lines along an axis. ``together`` are columns that vary with it.
+
+    Not drawn are ``left_out`` more lines, ``alone`` cells from which no other one differs in the axis alone, and
+    ``without`` cells to which the axis does not apply.
+    """
 
     axis: Axis
     lines: tuple[Line, ...]
     left_out: int
     together: tuple[str, ...]
+    alone: int
+    without: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +94,17 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """All panels over two axes, the fullest first; ``together`` are columns that follow from the two."""
+    """All panels over two axes, the fullest first; ``together`` are columns that follow from the two.
+
+    ``left_out`` more panels are not drawn; ``outside`` are cells that are in no grid of the two axes.
+    """
 
     x: Axis
     y: Axis
     panels: tuple[Panel, ...]
     together: tuple[str, ...]
+    left_out: int
+    outside: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +117,13 @@ class Pair:
 
 
 class Table:
-    """Cells with the names of their keys, and what can be asked of them."""
+    """Cells with the names of their keys, and what can be asked of them; ``following`` are the last of their keys."""
 
-    def __init__(self, names: Sequence[str], cells: Sequence[Cell]) -> None:
+    def __init__(self, names: Sequence[str], cells: Sequence[Cell], following: Sequence[str] = ()) -> None:
         self.names = tuple(names)
         self.cells = cells
-        self._place = {name: index for index, name in enumerate(names)}
+        self.following = tuple(following)
+        self._place = {name: index for index, name in enumerate((*names, *following))}
         self.everything = tuple(range(len(cells)))
 
     def key(self, index: int, names: Sequence[str]) -> tuple[Any, ...]:
@@ -140,7 +158,7 @@ class Table:
     def axes(self) -> list[str]:
         """The axes whose values are numbers but for one, such as "unlimited", in the order in which they are shown.
 
-        Of two that follow from each other, one is an axis.
+        Of two that follow from each other, one is an axis, and a ratio that follows from another one is none.
         """
         found: list[str] = []
         for name in sorted(self.names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)):
@@ -148,7 +166,10 @@ class Table:
             numbers = [value for value in values if number(value) is not None]
             if len(values) < 2 or len(numbers) < max(1, len(values) - 1):
                 continue
-            if not any(self.follows(name, (other,)) and self.follows(other, (name,)) for other in found):
+            if not any(
+                self.follows(name, (other,)) and (name in _RATIOS.get(other, ()) or self.follows(other, (name,)))
+                for other in found
+            ):
                 found.append(name)
         return found
 
@@ -161,55 +182,96 @@ class Table:
         numbers = tuple(found for value in ranked if (found := number(value[0])) is not None)
         if len(names) > 1 or len(numbers) < len(ranked):
             return Axis(tuple(names), title, ranked, ticks, None, False)
-        log = numbers[0] > 0 and numbers[-1] >= _LOG_RATIO * numbers[0]
-        return Axis(tuple(names), title, ranked, ticks, numbers, log)
+        return Axis(tuple(names), title, ranked, ticks, numbers, numbers[0] > 0)
 
     def lines(self) -> list[Lines]:
         """The lines along each axis that has some, each of two cells at least."""
         return [lines for name in self.axes() if (lines := self._lines_along(name)) is not None]
 
     def _lines_along(self, name: str) -> Lines | None:
-        for together in self._choices(name):
-            rest = [other for other in self.names if other != name and other not in together]
-            groups = self.groups(rest, self.has(name)).items()
-            lines = {key: group for key, group in groups if self.varies(name, group)}
-            if not lines:
-                continue
-            used = [index for group in lines.values() for index in group]
-            told = sorted((other for other in together if self.varies(other, used)), key=_FIRST.index)
-            columns = next(
-                (name, *more)
-                for count in range(len(told) + 1)
-                for more in combinations(told, count)
-                if count == len(told) or self._tells_apart((name, *more), lines.values())
-            )
-            axis = self.axis(columns, used)
-            saying = self.told(rest, used)
-            shown = sorted(
-                (self._line(saying, columns, axis, group) for group in lines.values()),
-                key=lambda line: -len(line.points),
-            )
-            left_out = max(0, len(shown) - _MOST_LINES)
-            return Lines(
-                axis, tuple(shown[:_MOST_LINES]), left_out, tuple(other for other in told if other not in columns)
-            )
-        return None
+        has = self.has(name)
+        together = next((choice for choice in self._choices(name) if self._groups_along(name, choice, has)), None)
+        if together is None:
+            return None
+        found = self._groups_along(name, together, has)
+        ratios = [other for other in _RATIOS.get(name, ()) if other in self.names and other not in together]
+        for more in (*combinations(ratios, 1), *combinations(ratios, 2)):
+            fuller = self._groups_along(name, (*together, *more), has)
+            if sum(map(len, fuller)) > sum(map(len, found)) and self._tells_apart((name,), fuller):
+                found = fuller
+        used = [index for group in found for index in group]
+        varying = [other for other in (*self.names, *self.following) if other != name]
+        along = [other for other in varying if any(self.varies(other, group) for group in found)]
+        told = sorted(along, key=_FIRST.index)
+        columns = next(
+            (name, *more)
+            for count in range(len(told) + 1)
+            for more in combinations(told, count)
+            if count == len(told) or self._tells_apart((name, *more), found)
+        )
+        axis = self.axis(columns, used)
+        saying = self.told([other for other in self.names if other != name and other not in along], used)
+        split = [other for other in TIMING if other in along and other in self.names]
+        shown = sorted(
+            (self._line(saying, columns, axis, group, split) for group in found), key=lambda line: -len(line.points)
+        )
+        return Lines(
+            axis,
+            tuple(shown[:_MOST_LINES]),
+            max(0, len(shown) - _MOST_LINES),
+            tuple(other for other in told if other not in columns),
+            len(has) - len(used),
+            len(self.everything) - len(has),
+        )
+
+    def _groups_along(self, name: str, together: Sequence[str], among: Sequence[int]) -> list[list[int]]:
+        """The cells of each line along an axis; other timing at the same value of the axis makes another line."""
+        rest = [other for other in self.names if other not in (name, *together, *TIMING)]
+        groups = [part for group in self.groups(rest, among).values() for part in self._apart((name,), group)]
+        return [group for group in groups if self.varies(name, group)]
+
+    def _apart(self, at: Sequence[str], group: list[int]) -> list[list[int]]:
+        """A group as it is where its cells differ ``at`` some columns, else in parts of equal or the nearest timing."""
+        timing = [name for name in TIMING if name in self.names and name not in at]
+        if not timing or len({self.key(index, at) for index in group}) == len(group):
+            return [group]
+        waiting = sorted(self.groups(timing, group).values(), key=len, reverse=True)
+        parts = []
+        while waiting:
+            part = waiting.pop(0)
+            level = self._level(part, timing)
+            for more in sorted(waiting, key=lambda other: abs(self._level(other, timing) - level)):
+                if not {self.key(index, at) for index in part} & {self.key(index, at) for index in more}:
+                    part = [*part, *more]
+                    waiting.remove(more)
+            parts.append(part)
+        return parts
+
+    def _level(self, group: Sequence[int], timing: Sequence[str]) -> float:
+        return sum(number(value) or 0.0 for value in self.key(group[0], timing))
 
     def _tells_apart(self, names: Sequence[str], lines: Iterable[Sequence[int]]) -> bool:
         """Whether the cells of each line differ in these columns; where they do not, ticks have to name more."""
         return all(len({self.key(index, names) for index in group}) == len(group) for group in lines)
 
-    def _line(self, saying: Sequence[str], columns: Sequence[str], axis: Axis, group: Sequence[int]) -> Line:
+    def _line(
+        self, saying: Sequence[str], columns: Sequence[str], axis: Axis, group: Sequence[int], split: Sequence[str] = ()
+    ) -> Line:
+        """``split``: columns that vary along some lines, and may tell them apart all the same."""
         place = {value: index for index, value in enumerate(axis.values)}
         points = tuple(sorted((place[self.key(index, columns)], index) for index in group))
-        return Line(label_of(saying, self.key(group[0], saying)), points)
+        words = [label_of(saying, self.key(group[0], saying))]
+        for name in split:
+            values = sorted({self.key(index, (name,))[0] for index in group}, key=rank)
+            words.append(" to ".join(dict.fromkeys(phrase(name, value) for value in (values[0], values[-1]))))
+        return Line(", ".join(filter(None, words)), points)
 
     def _choices(self, name: str) -> Iterator[tuple[str, ...]]:
         """What may be configured together with an axis, the least of it first."""
         yield ()
         rank = {other: index for index, other in enumerate(_FOLLOWING)}
         others = sorted(
-            (other for other in self.names if other != name and other in _FIRST),
+            (other for other in self.names if other != name and other in _FIRST and other not in TIMING),
             key=lambda other: rank.get(other, len(rank)),
         )
         for count in (1, 2, 3):
@@ -230,30 +292,37 @@ class Table:
         found: list[tuple[int, Grid]] = []
         for x, y in combinations(self.axes(), 2):
             together = [name for name in self.names if name not in (x, y) and self.follows(name, (x, y))]
-            rest = [name for name in self.names if name not in (x, y, *together)]
-            groups = self.groups(rest, [index for index in self.has(x) if self.key(index, (y,)) != (None,)])
-            full = {
-                key: group
-                for key, group in groups.items()
+            rest = [name for name in self.names if name not in (x, y, *together, *TIMING)]
+            both = [index for index in self.has(x) if self.key(index, (y,)) != (None,)]
+            parts = [part for group in self.groups(rest, both).values() for part in self._apart((x, y), group)]
+            full = [
+                group
+                for group in parts
                 if len(group) > 3
                 and self.varies(x, group)
                 and self.varies(y, group)
-                and len({self.key(index, (x, y)) for index in group}) == len(group)
-            }
+                and self._tells_apart((x, y), [group])
+            ]
             if not full:
                 continue
-            used = [index for group in full.values() for index in group]
+            used = [index for group in full for index in group]
             x_axis, y_axis = self.axis((x,), used), self.axis((y,), used)
-            told = self.told(rest, used)
+            told = self.told([name for name in rest if name not in TIMING], used)
+            split = [name for name in TIMING if name in self.names and name not in (x, y, *together)]
             panels = []
-            for group in sorted(full.values(), key=lambda group: -len(group))[:_MOST_PANELS]:
+            full.sort(key=lambda group: -len(group))
+            for group in full[:_MOST_PANELS]:
                 at = {self.key(index, (x, y)): index for index in group}
                 table = tuple(tuple(at.get((*a, *b), -1) for a in x_axis.values) for b in y_axis.values)
-                panels.append(Panel(label_of(told, self.key(group[0], told)), table))
-            names = tuple(name for name in together if self.varies(name, used))
-            found.append((max(map(len, full.values())), Grid(x_axis, y_axis, tuple(panels), names)))
+                panels.append(Panel(self._line(told, (x,), x_axis, group, split).label, table))
+            others = (*together, *split, *self.following)
+            names = tuple(name for name in others if any(self.varies(name, group) for group in full))
+            more = max(0, len(full) - _MOST_PANELS)
+            found.append(
+                (len(full[0]), Grid(x_axis, y_axis, tuple(panels), names, more, len(self.everything) - len(used)))
+            )
         found.sort(key=lambda grid: -grid[0])
-        return [grid for _, grid in found[:_MOST_GRIDS]]
+        return [grid for _, grid in found]
 
     def pairs(self) -> list[Pair]:
         """The cells that differ in consistency alone."""
@@ -267,7 +336,7 @@ class Table:
                 told = self.told(rest, self.has("Consistency"))
                 words = label_of(told, self.key(group[0], told))
                 pairs.append(Pair(words or "reads", by_value["l"], by_value["s"]))
-        return pairs[:_MOST_PAIRS]
+        return pairs
 
 
 def rank(value: Any) -> tuple[int, float, str]:

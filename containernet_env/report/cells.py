@@ -63,9 +63,12 @@ class Cell:
 
 
 def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
-    """The cells, in the order of their first rows; their keys are of ``names``, by default of ``rows.varied``."""
-    names = tuple(rows.varied if names is None else names)
-    told = [name for name in names if tells(name, rows.values(name))]
+    """The cells, in the order of their first rows; their keys are of ``names``, by default of ``rows.varied``.
+
+    What follows from these is in the keys, too, and in no label.
+    """
+    names = (*(rows.varied if names is None else names), *rows.varied_with)
+    told = [name for name in names if name not in rows.following and tells(name, rows.values(name))]
     columns = [rows.values(name) for name in names]
     found: dict[tuple[Any, ...], tuple[list[int], list[int]]] = {}
     for number, key in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows)):

@@ -14,15 +14,15 @@ from typing import Any
 
 from containernet_env.base.clock import utc_now
 from containernet_env.base.release import VERSION
-from containernet_env.report.axes import Axis, Table, rank
+from containernet_env.report.axes import Axis, Grid, Lines, Table, XScale, rank
 from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, repetitions_of, shared, spread_of
-from containernet_env.report.names import FIGURES, label, phrase, scaled, text
+from containernet_env.report.names import FIGURES, RATE, label, phrase, scaled, text
 from containernet_env.report.rows import FILE, VARIANT, Rows
 from containernet_env.report.runs import PERCENTS, Runs, RunTold, Timeline
 from containernet_env.results.columns import BY_NAME
 
 MOST_CELLS, MOST_ROWS, MOST_BAD = 2000, 2000, 200
-_MOST_CURVES, _MOST_FLOORS, _MOST_RUNS, _MOST_VALUES = 60, 40, 50, 20
+_MOST_GRIDS, _MOST_PAIRS, _MOST_CURVES, _MOST_FLOORS, _MOST_RUNS, _MOST_VALUES = 4, 60, 60, 40, 50, 20
 TIMELINE_BYTES = 400_000
 """What timelines may take in a page."""
 _COLUMN_PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.9)
@@ -51,7 +51,10 @@ _TABLE_END = (
 
 @dataclass(frozen=True)
 class Document:
-    """``data`` is what the figures are drawn from, and the rows; the rest is text. ``counts`` has numbers of rows."""
+    """``data`` is what the figures are drawn from, and the rows; the rest is text. ``counts`` has numbers of rows.
+
+    ``left_out``: by kind of figure and its place among these, what it does not show, counted.
+    """
 
     title: str
     files: tuple[str, ...]
@@ -66,30 +69,36 @@ class Document:
     varied: tuple[tuple[str, str], ...]
     runs: tuple[RunTold, ...]
     bad: tuple[tuple[str, ...], ...]
+    left_out: dict[tuple[str, int], list[str]]
     data: dict[str, Any]
 
 
-def document_of(rows: Rows, runs: Runs, title: str | None = None) -> Document:
-    """The document about some rows and the run directories that were found for them."""
+def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScale = "linear") -> Document:
+    """The document about some rows and the run directories that were found for them; ``x_scale``: as it opens."""
     notes = [*rows.notes, *runs.notes]
     # A sweep measures in random order: what is read is in the order of its values.
     every = sorted(cells_of(rows), key=lambda cell: [rank(value) for value in cell.key])
     cells = every[:MOST_CELLS]
+    of_all: list[str] = []
     if len(every) > len(cells):
-        notes.append(f"the figures show the first {len(cells):,} of {len(every):,} configurations")
-    table = Table(rows.varied, cells)
+        of_all.append(f"the figures show the first {len(cells):,} of {len(every):,} configurations")
+    table = Table(rows.varied, cells, rows.varied_with)
+    all_lines, grids, pairs = table.lines(), table.grids(), table.pairs()
+    curves_lack: list[str] = []
+    floors_lack: list[str] = []
+    timelines_lack: list[str] = []
     data = {
         "figures": [{"name": figure.short, "title": figure.title} for figure in FIGURES],
         "interval": INTERVAL,
-        **_cells(rows, cells, notes),
+        "x_scale": x_scale,
+        **_cells(rows, cells, of_all),
         "lines": [
             {
                 "axis": _axis(lines.axis),
                 "lines": [{"label": line.label, "points": line.points} for line in lines.lines],
-                "left_out": lines.left_out,
                 "together": [label(name) for name in lines.together],
             }
-            for lines in table.lines()
+            for lines in all_lines
         ],
         "grids": [
             {
@@ -98,15 +107,28 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None) -> Document:
                 "panels": [{"label": panel.label, "cells": panel.cells} for panel in grid.panels],
                 "together": [label(name) for name in grid.together],
             }
-            for grid in table.grids()
+            for grid in grids[:_MOST_GRIDS]
         ],
-        "pairs": [{"label": pair.label, "l": pair.linearizable, "s": pair.serializable} for pair in table.pairs()],
-        "floors": _floors(rows, cells, notes),
+        "pairs": [
+            {"label": pair.label, "l": pair.linearizable, "s": pair.serializable} for pair in pairs[:_MOST_PAIRS]
+        ],
+        "floors": _floors(rows, cells, floors_lack),
         "percents": PERCENTS,
-        "curves": _curves(rows, cells, runs, notes),
-        "timelines": _timelines(rows, cells, runs, notes),
+        "curves": _curves(rows, cells, runs, curves_lack),
+        "timelines": _timelines(rows, cells, runs, timelines_lack),
         "rows": _table(rows, notes),
     }
+    left_out: dict[tuple[str, int], list[str]] = {
+        **{("lines", place): _lines_lack(lines, data) for place, lines in enumerate(all_lines)},
+        **{("grid", place): _grid_lacks(grid) for place, grid in enumerate(grids[:_MOST_GRIDS])},
+        ("pairs", 0): [_count(len(pairs) - _MOST_PAIRS, "more pair")],
+        ("curves", 0): curves_lack,
+        ("floors", 0): floors_lack,
+        ("timelines", 0): timelines_lack,
+    }
+    if len(grids) > _MOST_GRIDS:
+        left_out["grid", _MOST_GRIDS - 1].append(_count(len(grids) - _MOST_GRIDS, "more pair", " of axes"))
+    notes += of_all
     bad = [number for number, why in enumerate(rows.why) if why]
     failed = sum(rows.why[number].startswith("failed") for number in bad)
     if len(bad) > MOST_BAD:
@@ -133,8 +155,43 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None) -> Document:
         varied=tuple(_varied(rows)),
         runs=tuple(runs.told[:_MOST_RUNS]),
         bad=tuple(_bad(rows, runs, bad[:MOST_BAD])),
+        left_out={figure: [text for text in (*found, *of_all) if text] for figure, found in left_out.items()},
         data=data,
     )
+
+
+def _lines_lack(lines: Lines, data: dict[str, Any]) -> list[str]:
+    """What a figure of lines does not show, in sentences; "" for nothing. So do the others."""
+    return [
+        _count(lines.left_out, "more line"),
+        _count(lines.alone, "configuration", " without another one that differs in this axis alone"),
+        _count(lines.without, "configuration", " without this axis"),
+        *_without_values(data, [index for line in lines.lines for _, index in line.points]),
+    ]
+
+
+def _grid_lacks(grid: Grid) -> list[str]:
+    return [
+        _count(grid.left_out, "more map", " of these axes"),
+        _count(grid.outside, "configuration", " outside of these maps"),
+    ]
+
+
+def _count(number: int, what: str, why: str = "") -> str:
+    return f"{number:,} {what}{'s' if number > 1 else ''}{why}" if number > 0 else ""
+
+
+def _without_values(data: dict[str, Any], cells: Sequence[int]) -> list[str]:
+    """For each measured figure how many of the cells have neither a median nor a single value of it."""
+    found = []
+    for place, figure in enumerate(FIGURES):
+        single = {row[0] for row in data["bad"] if row[1][place] is not None}
+        medians = data["cells"]["median"][place]
+        missing = sum(medians[index] is None and index not in single for index in cells)
+        # Nothing of it is drawn where no cell has it: there is no choice of it either.
+        if missing < len(cells) or figure.column == RATE:
+            found.append(_count(missing, "configuration", f" without a value of {figure.short}"))
+    return found
 
 
 def phrase_or_text(name: str, value: object) -> str:
@@ -143,7 +200,7 @@ def phrase_or_text(name: str, value: object) -> str:
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    return {"title": axis.title, "ticks": axis.ticks, "numbers": axis.numbers, "log": axis.log}
+    return {"title": axis.title, "ticks": axis.ticks, "numbers": axis.numbers, "positive": axis.positive}
 
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:
@@ -177,7 +234,7 @@ def _cells(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> dict[str, Any
     return {"cells": {"label": told, **counts, **columns}, "bad": bad}
 
 
-def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[Any]]:
+def _floors(rows: Rows, cells: Sequence[Cell], lacks: list[str]) -> list[list[Any]]:
     """Cells with a floor: (number of the cell, floor in ms)."""
     floors = [scaled(value, 1000) for value in rows.values("Floor_50%_s")]
     found = []
@@ -185,12 +242,12 @@ def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[An
         spread = cell.spread(floors)
         if spread is not None:
             found.append([index, _rounded(spread.median)])
-    if len(found) > _MOST_FLOORS:
-        notes.append(f"{_MOST_FLOORS} of {len(found):,} configurations are shown beside their floor")
+    lacks.append(_count(len(cells) - len(found), "configuration", " without a floor"))
+    lacks.append(_count(len(found) - _MOST_FLOORS, "more configuration", " with a floor"))
     return found[:_MOST_FLOORS]
 
 
-def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
+def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs, lacks: list[str]) -> list[dict[str, Any]]:
     """For each cell its median curve over repetitions that count; where none does, over the others, marked so.
 
     Each point is of the same rows: of histograms where all of them have one, and where all have the percentage.
@@ -215,8 +272,8 @@ def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> 
             n = {"repetitions": len(repetitions), "rows": len(numbers)}
             found.append({"cell": index, "ms": at, "valid": bool(cell.good), "source": source, **n})
     found.sort(key=lambda curve: not curve["valid"])
-    if len(found) > _MOST_CURVES:
-        notes.append(f"{_MOST_CURVES} of {len(found):,} percentile curves are in the page")
+    lacks.append(_count(len(cells) - len(found), "configuration", " with fewer than two percentiles"))
+    lacks.append(_count(len(found) - _MOST_CURVES, "more curve"))
     return found[:_MOST_CURVES]
 
 
@@ -229,7 +286,7 @@ def _curve(runs: Runs, number: int) -> tuple[float | None, ...] | None:
     return None if details is None else details.curve_ms
 
 
-def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
+def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs, lacks: list[str]) -> list[dict[str, Any]]:
     """Timelines of rows: those with events first, then the first of each cell, then as many as there is room for.
 
     Of those without events, the ones that show a course come first, and of these the ones of rows that count.
@@ -249,8 +306,8 @@ def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) 
             break
         found.append(one)
     found.sort(key=lambda one: (not one["events"], len(one["ok"]) == 1, bool(one["why"])))
-    if len(found) < len(known):
-        notes.append(f"{len(found)} of {len(known):,} timelines are in the page; the others are in scenarios.jsonl")
+    lacks.append(_count(len(known) - len(found), "more timeline", ": see scenarios.jsonl"))
+    lacks.append(_count(len(rows) - len(known), "row", " without a timeline"))
     return found
 
 
@@ -269,7 +326,7 @@ def _table(rows: Rows, notes: list[str]) -> dict[str, Any]:
     """The rows: columns with their titles, and a list of values for each column."""
     names = [FILE] if len(rows.files) > 1 else []
     names += ["Scenario", "Repetition"] if not rows.seed_only else []
-    varied = [name for name in rows.varied if name not in (VARIANT, *names)]
+    varied = [name for name in (*rows.varied, *rows.varied_with) if name not in (VARIANT, *names)]
     columns: list[dict[str, Any]] = []
     values: list[list[Any]] = []
 
@@ -322,11 +379,12 @@ def _counted(values: Sequence[str], total: int, noun: str) -> tuple[str, ...]:
 
 def _varied(rows: Rows) -> list[tuple[str, str]]:
     found = []
-    for name in rows.varied:
+    for name in (*rows.varied, *rows.varied_with):
         values = sorted({text(value) for value in rows.values(name) if value is not None}, key=_numbers_first)
         shown = [phrase_or_text(name, value) for value in values[:_MOST_VALUES] if value]
         more = f" and {len(values) - _MOST_VALUES:,} more" if len(values) > _MOST_VALUES else ""
-        found.append((label(name), ", ".join(shown) + more))
+        follows = ", which follows from the network" if name in rows.following else ""
+        found.append((f"{label(name)}{follows}", ", ".join(shown) + more))
     return found
 
 

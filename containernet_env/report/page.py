@@ -126,14 +126,16 @@ def _list(items: Iterable[str]) -> Html:
     return element("ul", *(element("li", item) for item in items))
 
 
-def _figure(kind: str, index: int, title: str, text: str) -> Html:
-    """A place that draw.js fills; without scripts it says what would be there."""
+def _figure(document: Document, kind: str, index: int, title: str, text: str) -> Html:
+    """A place that draw.js fills; without scripts it says what would be there. What it leaves out is below it."""
+    left_out = document.left_out.get((kind, index))
     return element(
         "figure",
         element("h3", title, id=f"{kind}-{index}"),
         element("figcaption", text),
         element("div", class_="controls"),
         element("div", element("noscript", "Figures need JavaScript."), class_="plot"),
+        element("p", f"Not shown: {'; '.join(left_out)}.", class_="lacks") if left_out else None,
         data_figure=kind,
         data_index=index,
         aria_labelledby=f"{kind}-{index}",
@@ -146,16 +148,17 @@ def _sections(document: Document) -> list[Html | None]:
     crosses = " A cross is a single row that does not count, in no median." if data["bad"] else ""
     lines = [
         _figure(
+            document,
             "lines",
             index,
             _upper(f"throughput and latency against {one['axis']['title']}"),
-            f"Nothing else varies along a line{_together(one['together'])}. {medians}{crosses}"
-            + (f" {one['left_out']} more lines are not drawn." if one["left_out"] else ""),
+            f"Nothing else varies along a line{_together(one['together'])}. {medians}{crosses}",
         )
         for index, one in enumerate(data["lines"])
     ]
     grids = [
         _figure(
+            document,
             "grid",
             index,
             _upper(f"{one['x']['title']} and {one['y']['title']}"),
@@ -165,6 +168,7 @@ def _sections(document: Document) -> list[Html | None]:
         for index, one in enumerate(data["grids"])
     ]
     curves = _figure(
+        document,
         "curves",
         0,
         "Latency by percentile",
@@ -173,12 +177,14 @@ def _sections(document: Document) -> list[Html | None]:
         "configuration, at each percentage for itself; what any of its rows has too few requests for is left out.",
     )
     pairs = _figure(
+        document,
         "pairs",
         0,
         "The same reads, linearizable and serializable",
         f"A linearizable read has a quorum agree, a serializable one is answered by one member alone. {medians}",
     )
     floors = _figure(
+        document,
         "floors",
         0,
         "Median latency beside its floor",
@@ -186,6 +192,7 @@ def _sections(document: Document) -> list[Html | None]:
         f"what is above it is CPU time, waiting, windows and losses. {medians}",
     )
     times = _figure(
+        document,
         "timelines",
         0,
         "A load, step by step",
@@ -216,7 +223,7 @@ def _upper(text: str) -> str:
 
 
 def _together(names: Sequence[str]) -> str:
-    return f" but what is configured together with its axes: {', '.join(names)}" if names else ""
+    return f" but what is configured together with its axes or follows from them: {', '.join(names)}" if names else ""
 
 
 def _summary(document: Document) -> Html | None:

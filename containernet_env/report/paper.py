@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
-from containernet_env.report.axes import Axis, Line, Table
+from containernet_env.report.axes import Axis, Line, Table, XScale
 from containernet_env.report.cells import CONFIDENCE, RANGE, Cell, Spread, cells_of, figures_of
 from containernet_env.report.names import Figure, column_of, figure_of, label, text
 from containernet_env.report.rows import FILE, HASHES, VARIANT, Rows
@@ -62,7 +62,8 @@ _MOST_LINES, _MOST_FIGURES, _MOST_WORDS, _MOST_TICKS = 24, 4, 40, 12
 class Drawing:
     """What is to be drawn: a panel for each figure, with a line for each combination of values of ``by``.
 
-    ``values``: for each figure those of all rows, in their order; ``None`` where a row has none.
+    ``values``: for each figure those of all rows, in their order; ``None`` where a row has none. ``left_out``: how many
+    rows have no point and what they lack, in words; "" for none.
     """
 
     axis: Axis
@@ -71,6 +72,8 @@ class Drawing:
     lines: tuple[Line, ...]
     cells: tuple[Cell, ...]
     values: tuple[Sequence[float | None], ...]
+    x_scale: XScale
+    left_out: str
 
     @cached_property
     def spreads(self) -> tuple[tuple[Spread | None, ...], ...]:
@@ -133,7 +136,7 @@ def chosen(rows: Rows, where: Sequence[str]) -> Rows:
     return rows
 
 
-def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
+def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str], x_scale: XScale = "linear") -> Drawing:
     """What the options ask for. Needs no scipy, so that a mistake is told before anything is installed.
 
     Raises ``UsageError`` for an axis or a figure that there is none of, and where rows of different experiments would
@@ -150,7 +153,7 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
         raise UsageError(f"--by {axis_name}: this is the axis; name another column")
     names = tuple(dict.fromkeys((*rows.varied, axis_name, *lines_by)))
     cells = tuple(cells_of(rows, names))
-    table = Table(names, cells)
+    table = Table(names, cells, rows.varied_with)
     if not table.has(axis_name):
         raise UsageError(f"--x {x}: no row has a value of {axis_name}")
     axis, lines = table.lines_by(axis_name, lines_by)
@@ -164,12 +167,25 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
             f"--x {x}: {len(axis.values)} values, not all of them numbers, are too many to be read; at most "
             f"{_MOST_WORDS}\n  Choose rows with --where."
         )
+    if x_scale == "log" and not axis.positive:
+        found = ", ".join(axis.ticks[:_MOST_TICKS])
+        raise UsageError(f"--x-scale log: {axis_name} has {found}; allowed: numbers above 0, or --x-scale linear")
     values = figures_of(rows, figures)
     for figure in figures:
         if all(value is None for value in values[figure.column]):
             raise UsageError(f"--y {figure.short}: no row has a value of {figure.column}")
     of_figures = tuple(values[figure.column] for figure in figures)
-    return Drawing(axis, figures, lines_by, tuple(lines), cells, of_figures)
+    left_out = _left_out(rows, axis_name, figures, of_figures)
+    return Drawing(axis, figures, lines_by, tuple(lines), cells, of_figures, x_scale, left_out)
+
+
+def _left_out(rows: Rows, axis: str, figures: Sequence[Figure], values: Sequence[Sequence[float | None]]) -> str:
+    on_axis = [value is not None for value in rows.values(axis)]
+    lacks = {label(axis): on_axis.count(False)}
+    for figure, of in zip(figures, values, strict=True):
+        lacks[figure.short] = sum(value is None for value, there in zip(of, on_axis, strict=True) if there)
+    told = [f"{count:,} row{'s' if count > 1 else ''} without {name}" for name, count in lacks.items() if count]
+    return f"not shown: {'; '.join(told)}" if told else ""
 
 
 def _configured(rows: Rows) -> list[str]:
@@ -216,9 +232,16 @@ def draw(drawing: Drawing, form: str) -> bytes:
         handles, labels = picture.axes[0].get_legend_handles_labels()
         if len(handles) > 1:
             columns = min(len(labels), 1 + min(panels, 2))
-            picture.legend(handles, labels, loc="outside lower center", ncols=columns)
+            legend = picture.legend(handles, labels, loc="outside lower center", ncols=columns)
             lines = -(-len(labels) // columns)
+            if drawing.left_out:
+                # Anywhere else the layout would put it on the legend's last line.
+                legend.set_title(drawing.left_out)
+                legend.get_title().set(fontsize=6, color="#555555")
+                lines += 1
             picture.set_figheight(_HEIGHT + _LINE * max(0, lines - 2))
+        elif drawing.left_out:
+            picture.supxlabel(drawing.left_out, fontsize=6, color="#555555")
         out = io.BytesIO()
         metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(form, {})
         picture.savefig(out, format=form, metadata=metadata)
@@ -254,13 +277,13 @@ def _panel(axes: matplotlib.axes.Axes, drawing: Drawing, place: int, figure: Fig
             crosses = True
     if crosses:
         axes.plot([], [], "x", color="#555555", markersize=5, label="does not count")
-    if axis.log:
+    if drawing.x_scale == "log":
         axes.set_xscale("log")
     if axis.numbers is None or len(at) <= _MOST_TICKS:
         axes.set_xticks(list(at), axis.ticks)
     else:
         axes.xaxis.set_major_formatter(lambda value, _: text(value))
     axes.minorticks_off()
-    axes.set_xlabel(axis.title)
+    axes.set_xlabel(f"{axis.title}, logarithmic" if drawing.x_scale == "log" else axis.title)
     axes.set_ylabel(figure.title)
     axes.set_ylim(bottom=0)

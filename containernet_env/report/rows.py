@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from containernet_env.analysis.repetitions import MEASURED_WITH
+from containernet_env.analysis.repetitions import MEASURED_WITH, following
 from containernet_env.model.verdict import counts, reasons_text
 from containernet_env.report.names import text
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
@@ -29,20 +29,22 @@ SENT = "sent"
 """The column `RequestCount` as the file has it, where some of its values were not configured: keys lack these."""
 _INFINITE = (float("inf"), float("-inf"))
 HASHES = ("ConfigHash", "ScenarioHash")
-# LoadSeed: it differs between repetitions. RttExpected_ms: it follows from what is configured.
-_NO_KEYS = {*HASHES, "LoadSeed", "RttExpected_ms", "Scenario"}
+# LoadSeed: it differs between repetitions.
+_NO_KEYS = {*HASHES, "LoadSeed", "Scenario"}
 
 
 @dataclass(frozen=True)
 class Rows:
     """``frame``: every row, with `FILE` and `VARIANT`. ``why``: for each row why it does not count, "" where it does.
 
-    ``keys``: the columns in which rows have to agree to be repetitions. ``notes``: what was left out while reading.
+    ``keys``: the columns in which rows have to agree to be repetitions. ``following``: columns that follow from these,
+    and tell no further rows apart. ``notes``: what was left out while reading.
     """
 
     frame: pandas.DataFrame
     why: tuple[str, ...]
     keys: tuple[str, ...]
+    following: tuple[str, ...]
     files: tuple[Path, ...]
     notes: tuple[str, ...]
     seed_only: bool
@@ -75,12 +77,21 @@ class Rows:
     @property
     def varied(self) -> tuple[str, ...]:
         """Those of ``keys`` that have several values."""
-        return tuple(name for name in self.keys if self.frame[name].nunique(dropna=False) > 1)
+        return self._varied(self.keys)
+
+    @property
+    def varied_with(self) -> tuple[str, ...]:
+        """Those of ``following`` that have several values."""
+        return self._varied(self.following)
+
+    def _varied(self, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if self.frame[name].nunique(dropna=False) > 1)
 
     @property
     def constant(self) -> dict[str, Any]:
         """Every configured column that has one value in all rows, with it."""
-        names = [name for name in self.frame.columns if name in BY_NAME and BY_NAME[name].role == "configured"]
+        roles = ("configured", "derived")
+        names = [name for name in self.frame.columns if name in BY_NAME and BY_NAME[name].role in roles]
         if not len(self):
             return {}
         single = [name for name in names if self.frame[name].nunique(dropna=False) == 1]
@@ -123,7 +134,7 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
             frame = frame[~again].reset_index(drop=True)
     seed_only = tuple(name for name in columns if name != FILE) == SEED_COLUMNS
     frame, keys = _identified(frame)
-    return Rows(frame, tuple(_why(frame)), keys, tuple(paths), tuple(notes), seed_only)
+    return Rows(frame, tuple(_why(frame)), keys, following(frame), tuple(paths), tuple(notes), seed_only)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -135,7 +146,8 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _identified(frame: pandas.DataFrame) -> tuple[pandas.DataFrame, tuple[str, ...]]:
     """The table with `VARIANT`, and the columns whose values make rows different experiments."""
     names = list(frame.columns)
-    keys = [name for name in names if name in BY_NAME and BY_NAME[name].role == "configured" and name not in _NO_KEYS]
+    less = {*_NO_KEYS, *following(frame)}
+    keys = [name for name in names if name in BY_NAME and BY_NAME[name].role == "configured" and name not in less]
     keys += [name for name in MEASURED_WITH if name in names]
     if "LinkStamps" in names:
         # A row that failed may lack it; within a run it is the same.

@@ -13,8 +13,9 @@ from containernet_env.model.run_facts import RunFacts
 NOT_APPLICABLE = "-"
 
 Value = str | int | float | Decimal | bool | None
-Role = Literal["configured", "measured", "run"]
-"""``configured``: what the user chose. ``measured``: the outcome. ``run``: which run, when, on what."""
+Role = Literal["configured", "derived", "measured", "run"]
+"""``configured``: what the user chose, or what follows where that is left open. ``derived``: what always follows.
+``measured``: the outcome. ``run``: which run, when, on what."""
 
 
 @dataclass(frozen=True, slots=True)

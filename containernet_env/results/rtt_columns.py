@@ -25,7 +25,7 @@ RTT_COLUMNS = (
     Column(
         "RttExpected_ms",
         "ms",
-        "configured",
+        "derived",
         "of the member pair with the largest expected RTT: what the links make of it",
         lambda facts, outcome: facts.rtt.expected_ns / 1e6 if facts.rtt else None,
         3,

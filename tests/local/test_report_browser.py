@@ -79,6 +79,13 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
     assert browser.js(f"Table.csv([], [{fields}])") == f"\n{inert}"
     assert browser.js("document.querySelector('figure').numbers.rows.length") == 18
 
+    title = "document.querySelector('.plot').layout.xaxis.title.text"
+    assert browser.js(title) == "link delay, one way (ms)"
+    choose = "[...document.querySelectorAll('figure label')]"
+    choose += ".find((one) => one.textContent.startsWith('Horizontal')).querySelector('select')"
+    browser.js(f"((scale) => {{ scale.value = 'log'; scale.dispatchEvent(new Event('input')); }})({choose})")
+    assert browser.js(title) == "link delay, one way (ms), logarithmic"
+
     browser.js("theme.value = 'dark'; theme.dispatchEvent(new Event('input'))")
     assert browser.js("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
     assert browser.js("document.querySelector('.plot').layout.paper_bgcolor") == "#16191d"

@@ -53,6 +53,24 @@ def table(path: Path, made: Sequence[dict[str, str]]) -> pandas.DataFrame:
     return _TABLES[key].copy()
 
 
+def test_settings_that_follow_from_the_network_match_no_cells_and_chosen_ones_do(tmp_path: Path) -> None:
+    """At another bandwidth the heartbeat that follows from the RTT was another one, and the cell was in one file."""
+
+    def side(run: str, timing: Sequence[str], **more: str) -> pandas.DataFrame:
+        made = []
+        for delay, ms in zip(("5", "25"), timing, strict=True):
+            network = {"LinkDelay_ms": delay, "Heartbeat_ms": ms, "ConfigHash": f"{run}{delay}"}
+            made += rows(EVEN, f"{run}-{delay}", **network, **more)
+        return table(tmp_path / f"{run}.csv", made)
+
+    a = side("a", ("100", "101"), Bandwidth_mbps="1000")
+    found = compare(a, side("b", ("100", "103"), Bandwidth_mbps="10"))
+    assert [cell.title for cell in found.cells] == ["w, 5", "w, 25"] and found.only == ((), ())
+    assert [name for name, *_ in found.differs] == ["Bandwidth_mbps", "ConfigHash"]
+    found = compare(a, side("c", ("500", "500"), Bandwidth_mbps="1000"))
+    assert len(found.cells) == 2 and ("Heartbeat_ms", "100, 101", "500") in found.differs
+
+
 def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
     """A file of the seed's form: writes of 8 and of 256 bytes."""
     fixed = dict.fromkeys(COLUMNS, "0.010000") | {"TestType": "write", "ClusterSize": "3", "RequestCount": requests}

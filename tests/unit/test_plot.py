@@ -95,6 +95,7 @@ def test_what_there_is_none_of_is_answered_with_what_there_is_before_anything_is
         (("--x", "rate"), "no row has a value of OfferedRate_per_s"),
         (("--y", "p25"), "no row has a value of 25%"),
         (("--where", "type"), "write COLUMN=VALUE"),
+        (("--x", "consistency", "--by", "link_delay,bandwidth", "--x-scale", "log"), "Consistency has l, s; allowed"),
         (("--where", "type=wrote"), "no row has that; allowed: read"),
         (("-o", "figure.bmp"), "names that end in .pdf, .svg, .png"),
     ):
@@ -107,7 +108,7 @@ def test_what_there_is_none_of_is_answered_with_what_there_is_before_anything_is
 def test_the_seeds_form_has_its_own_axes(tmp_path: Path) -> None:
     path = write(tmp_path / "seed.csv", [row(ClientCount=str(n)) for n in (1, 10, 100)], seed=True)
     made = drawing(path, x="clients", ys=("p95",), by=[])
-    assert made.axis.log and [line["median"] for line in numbers(made.numbers())] == ["12.000000"] * 3
+    assert made.axis.positive and [line["median"] for line in numbers(made.numbers())] == ["12.000000"] * 3
     with pytest.raises(UsageError, match=r"--x link_delay: no such column; allowed: type, members"):
         drawing(path)
 
@@ -115,8 +116,10 @@ def test_the_seeds_form_has_its_own_axes(tmp_path: Path) -> None:
 def test_many_numbers_and_words_on_an_axis_have_few_ticks(tmp_path: Path) -> None:
     """A tick for each of 200 values made a black bar."""
     for name, delays in (("many", range(101, 301)), ("log", (2**n for n in range(14))), ("few", range(1, 13))):
-        rows = [row(LinkDelay_ms=str(n)) for n in delays]
-        picture = draw(drawing(write(tmp_path / f"{name}.csv", rows), ys=("p50",), by=[]), "svg").decode()
+        rows = read_rows([write(tmp_path / f"{name}.csv", [row(LinkDelay_ms=str(n)) for n in delays])])
+        picture = draw(plan(rows, "link_delay", ["p50"], [], "log" if name == "log" else "linear"), "svg").decode()
+        assert ("<!-- link delay, one way (ms), logarithmic -->" in picture) == (name == "log")
+        assert ("<!-- link delay, one way (ms) -->" in picture) == (name != "log"), "whatever its values are"
         ticks = len(re.findall(r'id="xtick_', picture))
         assert ticks == 12 if name == "few" else 2 < ticks <= 12, (name, ticks)
         assert "mathdefault" not in picture
@@ -170,6 +173,17 @@ def test_bars_of_fewer_than_6_repetitions_are_no_interval_and_say_so(tmp_path: P
         assert f"<!-- {words} -->" in picture or not words
         caps = re.findall(r'<use xlink:href="#\w+" [^>]*style="[^"]*stroke: #0072b2', picture)
         assert len(caps) == len(delays) + 2 * ("3" in delays), caps  # markers, and two caps
+
+
+def test_rows_without_a_point_are_counted_below_the_figure(tmp_path: Path) -> None:
+    rows = [row(LinkDelay_ms=delay) for delay in ("1", "5", "25", "-")]
+    rows[0] |= {"99.9%": "-"}
+    path = write(tmp_path / "out.csv", [*rows, row(TestType="read", LinkDelay_ms="1")])
+    options = ("--x", "link_delay", "--y", "p50,p99.9", "--where", "type=write", "-o", tmp_path / "fig.svg")
+    done = shown("plot", path, *options)
+    told = "not shown: 1 row without link delay, one way (ms); 1 row without p99.9"
+    assert done.output.splitlines()[:2] == ["--where leaves out 1 of 5 rows", told]
+    assert f"<!-- {told} -->" in (tmp_path / "fig.svg").read_text()
 
 
 def test_no_field_of_the_csv_is_a_formula(tmp_path: Path) -> None:

@@ -77,6 +77,19 @@ def test_lines_that_nothing_shown_tells_apart_have_their_hash(tmp_path: Path) ->
     assert "ConfigHash" not in summarize(write(tmp_path / "one.csv", *rows[::2])).columns
 
 
+def test_what_follows_from_the_network_is_no_column_and_what_was_chosen_is(tmp_path: Path) -> None:
+    network = [{"LinkDelay_ms": delay, "RttExpected_ms": rtt, "ConfigHash": delay} for delay, rtt in DELAYS]
+    derived = [row | {"Heartbeat_ms": ms, "ElectionTimeout_ms": f"{ms}0"} for row, ms in zip(network, MS, strict=True)]
+    chosen = [row | {"Heartbeat_ms": "500", "ElectionTimeout_ms": "5000", "ConfigHash": "e"} for row in network[:1]]
+    for name, rows, more in (("a", derived, []), ("b", derived + chosen, ["Heartbeat_ms"])):
+        summary = summarize(write(tmp_path / f"{name}.csv", *rows))
+        assert [*summary.columns[1 : list(summary.columns).index("rows")]] == ["LinkDelay_ms", *more]
+        assert set(summary["rows"]) == {1}
+
+
+DELAYS, MS = (("5", "20.003"), ("25", "100.003")), ("100", "101")
+
+
 def test_who_names_columns_merges_by_them(tmp_path: Path) -> None:
     frame = write(tmp_path / "out.csv", {"LinkDelay_ms": "3", "Total": "1"}, {"LinkDelay_ms": "1", "Total": "2"})
     assert summarize(frame, ["Scenario"])["rows"].tolist() == [2]

@@ -7,12 +7,14 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from containernet_env.analysis.repetitions import TIMING, kept_apart
 from containernet_env.base.errors import UsageError
 from containernet_env.report import document as documents
 from containernet_env.report.axes import Table
@@ -23,10 +25,13 @@ from containernet_env.report.page import page
 from containernet_env.report.paper import FORMATS, plan
 from containernet_env.report.rows import read_rows
 from containernet_env.report.runs import PERCENTS, Details, Runs, Timeline, read_runs
+from containernet_env.results.csv_file import load
 from containernet_env.results.run_directory import DISRUPTIONS, SCENARIOS, RunDirectory
+from containernet_env.stores.kinds import KINDS
 from tests.unit.answers import closed_loop
 from tests.unit.commands import answer
 from tests.unit.report_rows import EVIL, EVIL_NAMES, numbers, row, shown, sweep, write
+from tests.unit.store_files import planned
 from tests.unit.test_run_directory import directory as run_directory
 from tests.unit.test_statistics import encoded
 
@@ -48,7 +53,7 @@ def detailed(path: Path, rows: list[dict[str, str]], details: dict[int, Details]
 
 def table(path: Path, rows: Any) -> Table:
     read = read_rows([write(path, rows)])
-    return Table(read.varied, cells_of(read))
+    return Table(read.varied, cells_of(read), read.varied_with)
 
 
 def repetitions(*p50s_s: str, clusters: str = "123456789") -> list[dict[str, str]]:
@@ -166,7 +171,7 @@ def test_the_seeds_columns_alone_make_a_report_that_says_what_it_lacks(tmp_path:
     found = document(write(tmp_path / "alone.csv", [row(ClientCount=str(n)) for n in (1, 10, 100)], seed=True))
     assert found.counts["count"] == 3 and "seed's 20 columns alone" in found.lacks[0]
     (lines,) = found.data["lines"]
-    assert lines["axis"]["numbers"] == (1.0, 10.0, 100.0) and lines["axis"]["log"]
+    assert lines["axis"]["numbers"] == (1.0, 10.0, 100.0) and found.data["x_scale"] == "linear"
     assert found.data["curves"][0]["ms"][2:6] == [10.0, None, None, 12.0]
     # Rows that do not name their run are repetitions each; ours are whatever their number of requests.
     seed = write(tmp_path / "seed.csv", [row(), row(), row(), row(RequestCount="7")], seed=True)
@@ -238,6 +243,72 @@ def test_ticks(tmp_path: Path, rows: Any, ticks: tuple[str, ...], numbers: Any, 
     lines = table(tmp_path / "out.csv", rows).lines()[0]
     assert (lines.axis.ticks, lines.axis.numbers) == (ticks, numbers)
     assert together is None or lines.together == together
+
+
+def timed(*points: tuple[object, object], **more: str) -> list[dict[str, str]]:
+    """A row for each link delay and heartbeat, both in ms."""
+    return [
+        row(LinkDelay_ms=str(delay), Heartbeat_ms=str(ms), ElectionTimeout_ms=str(10 * int(str(ms))), **more)
+        for delay, ms in points
+    ]
+
+
+DERIVED = ((1, 100), (5, 100), (25, 101))
+CHOSEN = tuple((delay, ms) for delay in (1, 5, 25) for ms in (100, 500))
+TENTHS_OF_FEW = [row(ClientCount=str(n), ConnectionCount=str(max(1, n // 10))) for n in (1, 5, 10, 100)]
+BASE = [row(LinkDelay_ms=delay, Bandwidth_mbps=rate) for delay, rate in (("1", "10"), ("3", "10"), ("3", "100"))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "titles", "lines", "alone"),
+    [
+        # From an RTT of 100 ms the heartbeat follows from it: the page took these cells for another experiment.
+        (timed(*DERIVED), ["link delay"], {"": 3}, 0),
+        (timed(*CHOSEN), ["link delay", "heartbeat"], {"heartbeat 100 ms": 3, "heartbeat 500 ms": 3}, 0),
+        # One that somebody chose, beside those that follow.
+        (timed(*DERIVED, (5, 250)), ["link delay", "heartbeat"], {"heartbeat 100 ms to heartbeat 101 ms": 3}, 1),
+        (timed(*DERIVED, *((at, 500) for at in (1, 5, 25))), ["link delay", "heartbeat"],
+         {"heartbeat 100 ms to heartbeat 101 ms": 3, "heartbeat 500 ms": 3}, 0),
+        # A tenth of 5 clients is 1 connection, as is that of 10: the line ended at 10.
+        (TENTHS_OF_FEW, ["clients"], {"": 4}, 0),
+        (BASE, ["link delay", "bandwidth"], {"": 2}, 1),
+    ],
+)  # fmt: skip
+def test_no_line_leaves_a_point_out_that_is_of_it_and_what_is_left_out_is_counted(
+    tmp_path: Path, rows: Any, titles: list[str], lines: dict[str, int], alone: int
+) -> None:
+    made = document(write(tmp_path / "out.csv", rows))
+    assert [re.split(r"[,(]", one["axis"]["title"])[0].strip() for one in made.data["lines"]] == titles
+    assert {line["label"]: len(line["points"]) for line in made.data["lines"][0]["lines"]} == lines
+    words = f"{alone} configuration without another one that differs in this axis alone"
+    assert made.left_out["lines", 0] == ([words] if alone else [])
+    assert (f"Not shown: {words}." in page(made)) == bool(alone)
+
+
+@pytest.mark.parametrize("store", sorted({*KINDS} - {"http", "zetcd", "cetcd"}))
+def test_settings_that_follow_from_the_network_are_no_axis(tmp_path: Path, store: str) -> None:
+    """With the timing that a plan derives, of two bandwidths, one of which makes RTTs longer."""
+    rows = []
+    for delay, rate in product(("1", "26", "60", "120"), ("100", "1000")):
+        plan = planned(tmp_path, store, (f"{delay}ms",) * 3, node={"bandwidth": int(rate)})
+        keys = zip(TIMING, ("heartbeat_ms", "election_ms"), strict=True)
+        timing = {name: str(plan.timing.values().get(key, "-")) for name, key in keys}
+        rows.append(row(LinkDelay_ms=delay, Bandwidth_mbps=rate, Store=store, **timing))
+    path = write(tmp_path / "out.csv", rows)
+    data = document(path).data
+    assert [one["axis"]["title"] for one in data["lines"]] == ["link delay, one way (ms)", "bandwidth (Mbit/s)"]
+    assert [[len(line["points"]) for line in one["lines"]] for one in data["lines"]] == [[4, 4], [2, 2, 2, 2]]
+    assert [len(grid["panels"]) for grid in data["grids"]] == [1]
+    assert not set(TIMING) & set(kept_apart(load(path, print)))
+
+
+def test_values_that_a_figure_lacks_are_counted_below_it(tmp_path: Path) -> None:
+    short = row(LinkDelay_ms="1", **{"99.9%": "-"})
+    found = document(write(tmp_path / "out.csv", [short, row(LinkDelay_ms="2"), FAILED | {"LinkDelay_ms": "3"}]))
+    values = {"requests/s": 1, "p50": 1, "p95": 1, "p99": 1, "p99.9": 2}
+    told = [f"{n} configuration{'s' * (n > 1)} without a value of {name}" for name, n in values.items()]
+    assert found.left_out["lines", 0] == told
+    assert found.left_out["curves", 0] == ["1 configuration with fewer than two percentiles"]
 
 
 def test_grids_have_each_cell_in_its_place_and_holes(tmp_path: Path) -> None:
@@ -520,7 +591,7 @@ def test_a_thousand_rows_with_timelines_are_under_6_megabytes(tmp_path: Path) ->
     details = {number: Details(("a finding",), floats[: len(PERCENTS)], timeline) for number in range(len(rows))}
     found = document_of(rows, Runs(details, (), 0, ()))
     assert len(rows) == 1000 and len(page(found).encode()) < 6_000_000
-    assert any("timelines are in the page" in note for note in found.notes)
+    assert re.fullmatch(r"\d+ more timelines: see scenarios.jsonl", found.left_out["timelines", 0][0])
 
 
 def test_far_too_many_rows_make_a_page_of_all_of_them_that_says_what_it_shows(

@@ -57,13 +57,15 @@ const Draw = (() => {
     return [cells.median[figure][index], cells.low[figure][index], cells.high[figure][index]];
   }
 
-  function axisOf(axis) {
+  const LOGARITHMIC = ", logarithmic";
+
+  function axisOf(axis, log) {
     if (!axis.numbers) {
       const categoryarray = axis.ticks.map(plain);
       return Look.axis(plain(axis.title), { type: "category", categoryorder: "array", categoryarray });
     }
     const few = axis.numbers.length <= 12 ? { tickvals: axis.numbers, ticktext: axis.ticks.map(plain) } : {};
-    return Look.axis(plain(axis.title), { type: axis.log ? "log" : "linear", ...few });
+    return Look.axis(plain(axis.title) + (log ? LOGARITHMIC : ""), { type: log ? "log" : "linear", ...few });
   }
 
   function lines(index, choice) {
@@ -71,6 +73,7 @@ const Draw = (() => {
     const options = latencies();
     const latency = Number(choice.latency ?? options[0]?.[0] ?? 1);
     const wanted = choice.show ?? "first";
+    const log = axis.positive && (choice.x ?? data.x_scale) === "log";
     const at = (place) => (axis.numbers ? axis.numbers[place] : plain(axis.ticks[place]));
     const traces = [];
     const rows = [];
@@ -110,12 +113,15 @@ const Draw = (() => {
     const layout = Look.layout({
       height: (side ? 760 : 400) + 22 * Math.ceil(Math.min(all.length, 24) / (side ? 1 : 3)),
       grid: { rows: side ? 2 : 1, columns: side ? 1 : 2, pattern: "independent", xgap: 0.14, ygap: 0.2 },
-      xaxis: axisOf(axis), xaxis2: axisOf(axis),
+      xaxis: axisOf(axis, log), xaxis2: axisOf(axis, log),
       yaxis: Look.axis(plain(figures[0].title), { rangemode: "tozero" }),
-      yaxis2: Look.axis(plain(figures[latency].title), scale(choice)),
+      yaxis2: scaled(plain(figures[latency].title), choice),
     });
     layout.legend.y = side ? -0.1 : -0.22;
     const controls = [{ name: "latency", label: "Latency", options, value: latency }, scaleControl(choice)];
+    if (axis.positive) {
+      controls.push({ name: "x", label: "Horizontal scale", options: SCALES, value: log ? "log" : "linear" });
+    }
     if (all.length > MOST_SHOWN) {
       controls.push({ name: "show", label: `Lines (${all.length})`, value: wanted,
         options: [["first", `the first ${MOST_SHOWN}, others by the legend`], ["all", "all"]] });
@@ -133,13 +139,16 @@ const Draw = (() => {
     };
   }
 
-  function scale(choice) {
-    return choice.scale === "log" ? { type: "log" } : { rangemode: "tozero" };
+  // A vertical axis in the scale that was chosen.
+  function scaled(title, choice, more) {
+    const [words, form] = choice.scale === "log" ? [LOGARITHMIC, { type: "log" }] : ["", { rangemode: "tozero" }];
+    return Look.axis(title + words, { ...form, ...more });
   }
 
+  const SCALES = [["linear", "linear"], ["log", "logarithmic"]];
+
   function scaleControl(choice) {
-    const options = [["linear", "linear"], ["log", "logarithmic"]];
-    return { name: "scale", label: "Scale", value: choice.scale ?? "linear", options };
+    return { name: "scale", label: "Latency scale", value: choice.scale ?? "linear", options: SCALES };
   }
 
   function figureControl(value) {
@@ -214,12 +223,12 @@ const Draw = (() => {
       .filter(([percent, place]) => ticks.includes(percent) && all.some((curve) => curve.ms[place] !== null));
     const layout = Look.layout({
       height: 460 + 22 * Math.ceil(Math.min(all.length, 24) / (narrow() ? 1 : 2)),
-      xaxis: Look.axis("share of requests", {
+      xaxis: Look.axis("share of requests, by the logarithm of 1 / (1 - share)", {
         type: "log",
         tickvals: used.map(([, place]) => spread[place]),
         ticktext: used.map(([percent]) => `${percent} %`),
       }),
-      yaxis: Look.axis("latency (ms)", scale(choice)),
+      yaxis: scaled("latency (ms)", choice),
     });
     const controls = [scaleControl(choice)];
     if (all.length > MOST_SHOWN) {
@@ -353,7 +362,7 @@ const Draw = (() => {
       height: 540, shapes, annotations, margin: { l: 60, r: 16, t: one.events.length ? 84 : 12, b: 48 },
       xaxis: Look.axis("seconds since the start of the load", { anchor: "y2", rangemode: "tozero" }),
       yaxis: Look.axis("requests/s", { domain: [0.54, 1], rangemode: "tozero" }),
-      yaxis2: Look.axis("latency (ms)", { domain: [0, 0.44], ...scale(choice) }),
+      yaxis2: scaled("latency (ms)", choice, { domain: [0, 0.44] }),
     });
     layout.legend.y = -0.16;
     const options = all.map((row, i) => [i, (row.why ? "\u00d7 " : "") + row.label]);
