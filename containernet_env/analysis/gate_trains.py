@@ -81,7 +81,7 @@ def delay_text(ns: int) -> str:
 
 def rate_text(bps: float | None) -> str:
     """A rate in words: 10.02 Mbit/s."""
-    return "unlimited" if bps is None else f"{bps / 1e6:.4g} Mbit/s"
+    return "unlimited" if bps is None else f"{float(f'{bps / 1e6:.4g}'):g} Mbit/s"
 
 
 def rate_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: float) -> Iterator[Check]:

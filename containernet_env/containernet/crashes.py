@@ -91,7 +91,7 @@ class Crashes:
                 near = closest(name, known)
                 hint = f"; did you mean {near}?" if near else ""
                 raise UsageError(
-                    f"{name!r} cannot be crashed; allowed: {', '.join(known) or 'none, as no host is a container'}{hint}"
+                    f"{name!r} cannot be crashed; allowed: {', '.join(known) or 'none: no host is a container'}{hint}"
                 )
         return list(dict.fromkeys(names))
 

@@ -10,10 +10,17 @@ from typing import Any
 from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import Span
 from containernet_env.model.scenario import Load, Scenario
-from containernet_env.stores.protocol import LoadTerms
+from containernet_env.stores.protocol import NEAR, LoadTerms, Waits
 
+# The server's default of dialTimeout, which no scenario changes.
+_DIAL_TIMEOUT_S = 10.0
 TIMELINE_STEP_S = 0.1
 """The step of the timeline of a scenario with events: they show in it."""
+
+
+def dial_timeout_s(waits: Waits) -> float:
+    """How long a load may take until all of its connections are open."""
+    return min(_DIAL_TIMEOUT_S + waits.request_s, float(contract.DIAL_TIMEOUT_MAX_S))
 
 
 def request_of(
@@ -24,13 +31,15 @@ def request_of(
     terms: LoadTerms | None = None,
     prefix: str = "",
     leader: str | None = None,
+    waits: Waits = NEAR,
 ) -> tuple[str, dict[str, Any]]:
     """The path and JSON body of the request for `scenario`; what it does not configure is left out.
 
     `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
     `load_seed`: what everything but values is drawn from; 0 is the server's default. `terms`: those of the store, if it
     is not the server's default one. `prefix`: what every key starts with, before a prefix of the scenario's own.
-    `leader`: who leads, for loads that no member tells; the first of `endpoints` where it is none of these.
+    `leader`: who leads, for loads that no member tells; the first of `endpoints` where it is none of these. `waits`:
+    those of the network that the load crosses.
     """
     terms = terms or LoadTerms()
     body: dict[str, Any] = {
@@ -43,6 +52,8 @@ def request_of(
         body |= terms.puts
     if scenario.reads:
         body |= terms.gets
+    if waits.request_s:
+        body["dialTimeout"] = dial_timeout_s(waits)
     if load_seed:
         body["loadSeed"] = load_seed
     if scenario.events:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.queues import default_frames
+from containernet_env.model.queues import FULL_FRAME_BYTES, default_frames
 
 PROBE_FRAME_BYTES = 98
 """Frame of an ICMP echo with the usual 56 bytes of payload: 14 Ethernet + 20 IPv4 + 8 ICMP + 56."""
@@ -156,6 +156,16 @@ class Topology:
             for name in (names[frozenset(ends)] for ends in pairwise(nodes)):
                 longest[name] = max(longest[name], rtt_ns)
         return longest
+
+    def longest_rtt_ns(self) -> int:
+        """The longest round trip of full frames that meet no others, between any two hosts; 0 of one host."""
+        return max(
+            (
+                sum(_longest_delay_ns(hop) + hop.serialization_ns(FULL_FRAME_BYTES) for hop in self._round_trip(a, b))
+                for a, b in combinations(self._hosts_by_name, 2)
+            ),
+            default=0,
+        )
 
     def with_queues(self) -> Topology:
         """The same network, with a default queue limit wherever there is a rate and the limit was left open.

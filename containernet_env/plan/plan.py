@@ -10,7 +10,7 @@ from containernet_env.model.choices import EngineChoice, LinksChoice, ProfileKin
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
-from containernet_env.stores.protocol import Store, Timing
+from containernet_env.stores.protocol import Store, Timing, Waits
 
 CPU_PERIOD_US = 100_000
 """The kernel's default CFS period; a quota is cpus * period."""
@@ -133,6 +133,11 @@ class Plan:
     scenarios: tuple[PlannedScenario, ...]
     estimated_s: float
     notes: tuple[str, ...]
+
+    @property
+    def waits(self) -> Waits:
+        """How long its driver waits."""
+        return Waits.of(self.timing, self.topology.longest_rtt_ns())
 
     @property
     def once(self) -> list[PlannedScenario]:

@@ -24,8 +24,7 @@ LEADER_TIMEOUT_S, LEADER_TIMEOUT_MAX_S = 0.08, 1.0
 _LEADER_POLL_S = 0.02
 # An event is this late where nobody led when it was due, or the machine is overloaded.
 _LATE_NS = 10_000_000
-# For so long members that were started again may take to answer once the scenario has ended.
-REJOIN_TIMEOUT_S, _ANSWER_S = 60.0, 1.0
+_ANSWER_S = 1.0
 # And so long they may take to notice that nobody waits for them any more.
 _ABANDON_S = 15.0
 
@@ -149,7 +148,7 @@ class Disruptor:
     def _answer_again(self) -> bool:
         """Whether every living member answers a consistent read before it is given up; without a quorum none will."""
         while self._given_up() is None and self._cluster.has_quorum():
-            if self._cluster.answers(_ANSWER_S):
+            if self._cluster.answers(_ANSWER_S + self._cluster.waits.request_s):
                 return True
         return False
 
@@ -371,9 +370,10 @@ class Disruptor:
 
     def _given_up(self) -> str | None:
         """Why a member that does not answer is waited for no longer."""
-        late = self._ended_s is not None and clock.monotonic() > self._ended_s + REJOIN_TIMEOUT_S
+        rejoin_s = self._cluster.waits.start_s  # members that were started again may take as long as new ones
+        late = self._ended_s is not None and clock.monotonic() > self._ended_s + rejoin_s
         late |= self._abandoned
-        return self._broken() or (f"it did not answer {REJOIN_TIMEOUT_S:g} s after the scenario" if late else None)
+        return self._broken() or (f"it did not answer {rejoin_s:g} s after the scenario" if late else None)
 
     def _put_back(self, name: str) -> None:
         """What is in force on the links of a member that has new ones."""

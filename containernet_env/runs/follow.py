@@ -10,10 +10,12 @@ from typing import Any, Literal
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
+from containernet_env.load.request import dial_timeout_s
 from containernet_env.load.server import Answer, BenchmarkServer, Progress
 from containernet_env.model.scenario import Load
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
+from containernet_env.stores.protocol import NEAR, Waits
 
 # How often a running benchmark is looked at: is everybody alive, how far is it.
 WATCH_INTERVAL_S = 0.25
@@ -35,8 +37,6 @@ REPORT_REQUESTS_MAX = 2_000_000
 # A server that answers from memory, and a client that tells of itself ten times a second, do so within a second even
 # where the machine is overloaded.
 QUIET_S = 3.0
-# The server's default of dialTimeout, which no scenario changes.
-DIAL_TIMEOUT_S = 10.0
 # Between two looks that are further apart, the driver itself was stopped: that is no silence of others.
 LOOK_MAX_S = 1.0
 # The kernel closes the connections of a host that ends a moment before its first process counts as ended.
@@ -53,19 +53,19 @@ class Patience:
     later_s: float
 
     @classmethod
-    def of(cls, load: Load) -> Patience:
+    def of(cls, load: Load, waits: Waits = NEAR) -> Patience:
         """The longest wait that the load itself explains, and ``SILENCE_MARGIN_S``.
 
         request timeout + longest gap between two intended starts (1/rate, Poisson 20/rate; 0 in a closed loop) + 12 s,
-        and for the first request 10 s more, the deadline for opening the connections. Every request ends by its
-        timeout, well or not, those of the warm-up too; a run without a success, whose requests still end, the client
-        ends by itself after its stall timeout.
+        and for the first request 10 s more, or what ``waits`` make of that, the deadline for opening the connections.
+        Every request ends by its timeout, well or not, those of the warm-up too; a run without a success, whose
+        requests still end, the client ends by itself after its stall timeout.
         """
         gap_s = 0.0
         if load.rate is not None:
             gap_s = (_POISSON_GAPS if load.arrival == "poisson" else 1) / float(load.rate)
         later_s = load.request_timeout_ns / 1e9 + gap_s + SILENCE_MARGIN_S
-        return cls(DIAL_TIMEOUT_S + later_s, later_s)
+        return cls(dial_timeout_s(waits) + later_s, later_s)
 
     def limit_s(self, ended: int) -> float:
         """The limit when so many requests have ended: these may have been the last, and the client makes its report."""
@@ -192,7 +192,7 @@ class Follower:
     def _watch(
         self, answer: clock.Future[Answer], reader: _ProgressReader, load: Load, deaths_before: int, told: bool
     ) -> Answer:
-        course = Course(Patience.of(load), clock.monotonic())
+        course = Course(Patience.of(load, self._target.cluster.waits), clock.monotonic())
         standstill: str | None = None
         warned = False
         while not _is_done(answer, WATCH_INTERVAL_S):

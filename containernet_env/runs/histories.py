@@ -69,7 +69,10 @@ class Histories:
         """Lines of JSON; the last one says what they are, and whether nothing is missing."""
         whole, final, prefix = True, False, self._target.key_prefix + scenario.key_prefix
         try:
-            own = self._target.cluster.written(prefix, self._since, keys.all(prefix), STORE_TIMEOUT_S)
+            written, cluster = keys.all(prefix), self._target.cluster
+            # Where the store does not tell past writes, each key may be read by itself, over the network.
+            timeout_s = STORE_TIMEOUT_S + cluster.waits.request_s + 2 * len(written) * cluster.waits.rtt_s
+            own = cluster.written(prefix, self._since, written, timeout_s)
             final = own.final
             for write in own.writes:
                 yield json.dumps(asdict(write), separators=(",", ":"))

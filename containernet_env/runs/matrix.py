@@ -25,6 +25,7 @@ from containernet_env.model.findings import (
 )
 from containernet_env.model.leadership import Leadership, leader_text
 from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.load_contract import RUN_TIMEOUT_MAX_S
 from containernet_env.model.machine_findings import machine_findings, store_findings
 from containernet_env.model.outages import explains_election, failures_explained
 from containernet_env.model.outcome import Reused, ScenarioOutcome
@@ -37,6 +38,7 @@ from containernet_env.runs.observer import Observer
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.searching import KeepProbe, Searching
 from containernet_env.runs.target import Target
+from containernet_env.stores.protocol import NEAR, Waits
 
 # How long a cluster has to answer after a failed scenario before the rest is given up: for two elections, each of which
 # takes up to two of its timeouts, and for etcd's own deadline of a request (server/config, ReqTimeout).
@@ -354,7 +356,9 @@ class Matrix:
                 self._observer.begin()
                 terms, prefix = self._target.load_terms, self._target.key_prefix
                 seed, leader = outcome.scheduled.load_seed, outcome.leader
-                request = request_of(scenario, endpoints, timeout_s(scenario), seed, terms, prefix, leader)
+                waits = self._target.cluster.waits
+                limit_s = timeout_s(scenario, waits)
+                request = request_of(scenario, endpoints, limit_s, seed, terms, prefix, leader, waits)
                 answer = self._follower.follow(*request, scenario)
                 self._observer.end()
             disruptions = done[0] if done else None
@@ -452,7 +456,8 @@ class Matrix:
 
     @property
     def _answer_timeout_s(self) -> float:
-        return ANSWER_TIMEOUT_S + ANSWER_TIMEOUTS * self._target.member_timeout_s
+        elections_s = ANSWER_TIMEOUTS * self._target.member_timeout_s
+        return ANSWER_TIMEOUT_S + elections_s + self._target.cluster.waits.request_s
 
     def _why_no_answer(self) -> str:
         if self._target.failure is not None:
@@ -504,8 +509,12 @@ class Matrix:
         with self._progress.stage("data set") as stage:
             endpoints = dict(self._target.cluster.endpoints)
             terms, prefix = self._target.load_terms, self._target.key_prefix
-            request = request_of(dataset.load, endpoints, timeout_s(dataset.load), terms=terms, prefix=prefix)
-            answer = self._follower.follow(*request, dataset.load, told=False)
+            waits = self._target.cluster.waits
+            longer_ns = round(waits.request_s * 1e9)
+            load = replace(dataset.load, request_timeout_ns=dataset.load.request_timeout_ns + longer_ns)
+            limit_s = timeout_s(load, waits)
+            request = request_of(load, endpoints, limit_s, terms=terms, prefix=prefix, waits=waits)
+            answer = self._follower.follow(*request, load, told=False)
             failure = self._target.failure if answer.error is None else self._target.settled_failure()
             if failure is not None or answer.error is not None:
                 deaths = self._target.cluster.deaths().values()
@@ -517,6 +526,8 @@ class Matrix:
         return None
 
 
-def timeout_s(scenario: Scenario) -> float:
-    """How long a scenario may take before it is ended: the time of its schedule comes on top."""
-    return SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
+def timeout_s(scenario: Scenario, waits: Waits = NEAR) -> float:
+    """How long a scenario may take before it is ended: its schedule and the round trips of its requests come on top."""
+    in_turn = -(-((scenario.total or 0) + scenario.warmup.requests) // scenario.clients)
+    limit_s = SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
+    return min(limit_s + in_turn * waits.request_s, float(RUN_TIMEOUT_MAX_S))

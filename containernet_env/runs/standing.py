@@ -82,6 +82,7 @@ class StandingTestbed(Testbed):
             self._check()
             self._change_hosts(change)
             self._change_network(change)
+            self.cluster.waits = plan.waits
             self.led_at_start = self.cluster.leadership()
             if self.led_at_start is None:
                 raise RunError("the members that stand have no leader")

@@ -45,7 +45,6 @@ from containernet_env.stores.protocol import GATE_SCRIPT, Broken, Cluster, LoadT
 from containernet_env.usage.consumers import Pids
 
 HOST_UP_TIMEOUT_S = 60.0
-CLUSTER_TIMEOUT_S = 60.0
 # Of each host's log; the run directory keeps the last megabyte of them.
 LOG_LINES = 10_000
 SERVER_TIMEOUT_S = 20.0
@@ -368,7 +367,8 @@ class Testbed:
             self._put_secrets(name)
         places = [self._place_of(host.name, str(host.ip)) for host in self.plan.topology.members]
         self._cluster = self.plan.store.cluster(places)
-        return self._cluster.start(CLUSTER_TIMEOUT_S, self._broken)
+        self._cluster.waits = self.plan.waits
+        return self._cluster.start(self._broken)
 
     def _place_of(self, name: str, ip: str) -> MemberPlace:
         host, context = self.hosts[name], self._trust.context if self._trust else None

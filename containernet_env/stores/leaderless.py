@@ -9,8 +9,6 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.store_activity import MemberActivity, StoreActivity
 from containernet_env.stores.members import M, MemberCluster, MemberStatus
 
-_ASK_S = 2.0
-
 
 class NothingCounted:
     """See ``stores.protocol.Observation``: the members count nothing."""
@@ -46,7 +44,7 @@ class LeaderlessCluster(MemberCluster[M], Generic[M]):
 
     def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
         # Each may answer by itself before it reaches the others.
-        return self.answers(_ASK_S)
+        return self.answers(self.ask_s)
 
     def observe(self) -> NothingCounted:
         """See ``stores.protocol.Cluster``."""

@@ -19,16 +19,18 @@ from containernet_env.base.exhausted import shortage
 from containernet_env.base.side_by_side import answers_within, persistently
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.leadership import Leadership
-from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory, Ping, Profiling, Written
+from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory, Ping, Profiling, Waits, Written
 
 # PID 1 of an image waits on this FIFO and becomes the store when a line arrives (etcd_image/wait-at-gate).
 GATE = "run/gate"
 POLL_S = 0.05
 # A host that was started again has its gate within a moment.
 _GATE_S = 20.0
-# The leader answers when the other one leads; one that takes longer is looked after and asked again.
-_HAND_OVER_S = 2.0
-# For so long queries are repeated where a member does not answer (HTTP 503, a lost connection) or knows no leader.
+# What a member takes to answer, beside the network. A leader that hands over answers when the other one leads; one that
+# takes longer is looked after and asked again.
+ASK_S = 2.0
+# Queries are repeated for this long, beside the network, where a member does not answer (HTTP 503, a lost connection) or
+# knows no leader.
 PATIENCE_S = 5.0
 
 
@@ -88,7 +90,7 @@ class Member(ABC):
         """What its log tells of its end; see ``base.endings.LastWords``."""
 
     @abstractmethod
-    def status(self, timeout_s: float = 2.0) -> MemberStatus:
+    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         """Query this member's state. Raises RunError where it does not answer."""
 
     @abstractmethod
@@ -136,10 +138,14 @@ class Member(ABC):
                     raise RunError(f"{self.name} did not wait at its gate: {error.strerror}\n{self.tail()}") from error
                 clock.sleep(POLL_S / 5)
 
-    def knows_a_leader(self) -> bool:
+    def has_started(self) -> bool:
+        """Whether a member whose status cannot be queried runs and answers, and only lacks a leader."""
+        return False
+
+    def knows_a_leader(self, timeout_s: float) -> bool:
         """Whether this member answers, and knows who leads."""
         try:
-            return self.status().leader_id is not None
+            return self.status(timeout_s).leader_id is not None
         except RunError:
             return False
 
@@ -170,6 +176,7 @@ class MemberCluster(Generic[M]):
     """What is wrong where all members answer and the cluster is not ready."""
 
     def __init__(self, members: Sequence[M]) -> None:
+        self.waits = Waits()
         self.members = tuple(members)
         self.quorum = len(self.members) // 2 + 1
         self._pool = clock.ThreadPoolExecutor(max_workers=min(32, len(self.members)), thread_name_prefix="members")
@@ -178,13 +185,23 @@ class MemberCluster(Generic[M]):
         """End the helper threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def start(self, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
+    @property
+    def ask_s(self) -> float:
+        """How long a member may take to answer a question that others may have to answer first."""
+        return ASK_S + self.waits.request_s
+
+    @property
+    def patience_s(self) -> float:
+        """For how long a query is repeated."""
+        return PATIENCE_S + 2 * self.waits.request_s
+
+    def start(self, broken: Broken = lambda: None) -> Leadership:
         """Start every member, wait until all answer and agree on a leader; return who leads.
 
-        Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines; also as soon
-        as `broken` gives a reason why the members cannot form a cluster, with that reason.
+        Raises RunError after ``waits.start_s``, or as soon as a member dies, with that member's last log lines; also as
+        soon as `broken` gives a reason why the members cannot form a cluster, with that reason.
         """
-        deadline = clock.monotonic() + timeout_s
+        deadline = clock.monotonic() + self.waits.start_s
         self._open_gates(deadline, broken)
         while True:
             self._check_start(self.members, broken)
@@ -193,7 +210,7 @@ class MemberCluster(Generic[M]):
             if leadership is not None and self._is_ready(statuses):
                 return leadership
             if clock.monotonic() > deadline:
-                raise RunError(self._not_ready(timeout_s))
+                raise RunError(self._not_ready())
             clock.sleep(POLL_S)
 
     def _open_gates(self, deadline: float, broken: Broken) -> None:
@@ -213,11 +230,17 @@ class MemberCluster(Generic[M]):
             if (death := member.death()) is not None:
                 raise RunError(f"the cluster did not start: {death}")
 
-    def _not_ready(self, timeout_s: float) -> str:
-        silent = [member for member, status in self.statuses().items() if status is None]
-        worst = silent[0] if silent else self.members[0]
-        what = f"no answer from {', '.join(m.name for m in silent)}" if silent else self.lacks
-        return f"the cluster was not ready after {timeout_s:g} s: {what}; last lines of {worst.name}:\n{worst.tail()}"
+    def _not_ready(self) -> str:
+        unknown = [member for member, status in self.statuses().items() if status is None]
+        started = [member for member in unknown if member.has_started()]
+        silent = [member for member in unknown if member not in started]
+        problems = [f"no answer from {', '.join(member.name for member in silent)}"] if silent else []
+        if started:
+            names = ", ".join(member.name for member in started)
+            problems.append(f"no leader yet: {names} started and waiting for one")
+        what, worst = "; ".join(problems) or self.lacks, [*silent, *started, *self.members][0]
+        after = f"the cluster was not ready after {self.waits.start_s:g} s"
+        return f"{after}: {what}; last lines of {worst.name}:\n{worst.tail()}"
 
     def statuses(self, starting: bool = False) -> dict[M, MemberStatus | None]:
         """Every member's state, queried in parallel; None where a member does not answer.
@@ -227,7 +250,7 @@ class MemberCluster(Generic[M]):
 
         def ask(member: M) -> MemberStatus | None:
             try:
-                return member.status()
+                return member.status(self.ask_s)
             except RunError as error:
                 if starting and (lacking := shortage(error)) is not None:
                     raise lacking from error
@@ -247,7 +270,7 @@ class MemberCluster(Generic[M]):
             return found
 
         try:
-            return persistently(named, PATIENCE_S if self.has_quorum() else 0.0)
+            return persistently(named, self.patience_s if self.has_quorum() else 0.0)
         except RunError:
             return None
 
@@ -267,7 +290,7 @@ class MemberCluster(Generic[M]):
         member = self._member(place.host.name)
         member.move(place)
         member.start(clock.monotonic() + _GATE_S)
-        while not member.knows_a_leader():
+        while not member.knows_a_leader(self.ask_s):
             reason = broken() or member.host.ending(member.last_words)
             if reason is not None:
                 raise RunError(f"{member.name} did not rejoin: {reason}")
@@ -293,7 +316,7 @@ class MemberCluster(Generic[M]):
             elif found is not None:
                 problem, moved = f"{found.leader} still leads", True
                 try:
-                    self._member(found.leader).hand_over(self._id_of(wanted, statuses), min(left, _HAND_OVER_S))
+                    self._member(found.leader).hand_over(self._id_of(wanted, statuses), min(left, self.ask_s))
                     continue
                 except RunError as error:
                     problem = f"{found.leader} did not hand over: {error}"
@@ -335,7 +358,7 @@ class MemberCluster(Generic[M]):
 
     def version(self) -> str:
         """The version the first living member reports. Raises RunError where none answers."""
-        return persistently(self._version, PATIENCE_S)
+        return persistently(self._version, self.patience_s)
 
     def _version(self) -> str:
         for status in self.statuses().values():

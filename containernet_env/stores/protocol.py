@@ -31,6 +31,9 @@ Broken = Callable[[], str | None]
 # How much is kept of the beginning of a value: more than names its writer.
 _VALUE_BYTES = 32
 
+# How long a cluster may take on a busy machine, whatever its network.
+_START_S = 60.0
+
 CLIENT_SECRETS = "/run/credentials"
 """The client's directory, in memory, for its files of a ``Trust``."""
 
@@ -148,6 +151,36 @@ class Timing(Protocol):
 
     def notes(self, largest: RttExpectation) -> Iterator[str]:
         """Sentences about values that do not suit the largest RTT between two members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long the driver waits for what crosses the network: longer where round trips are long or leaders come late.
+
+    ``rtt_s`` is the longest round trip between two hosts; ``start_s`` is how long a cluster may take to be ready, and a
+    member to rejoin it.
+    """
+
+    rtt_s: float = 0.0
+    start_s: float = _START_S
+
+    @classmethod
+    def of(cls, timing: Timing, rtt_ns: int) -> Waits:
+        """Beyond a minute as long as five times what the store's timing explains, and 20 round trips."""
+        rtt_s = rtt_ns / 1e9
+        return cls(rtt_s, max(_START_S, float(round(5 * timing.settle_s + 20 * rtt_s))))
+
+    @property
+    def request_s(self) -> float:
+        """By how much the deadline of one request grows, whole seconds: eight round trips.
+
+        A connection and its TLS take three, a proxy or a session one more, a consistent read at a follower two.
+        """
+        return float(round(8 * self.rtt_s))
+
+
+NEAR = Waits()
+"""Those of a network whose round trips are short."""
 
 
 class Connection(Protocol):
@@ -273,7 +306,9 @@ class Profiling(Protocol):
 
 
 class Cluster(Protocol):
-    """The running members, in config order."""
+    """The running members, in config order. ``waits`` are set before ``start``, and when the network changes."""
+
+    waits: Waits
 
     @property
     def endpoints(self) -> Mapping[str, str]:
@@ -283,7 +318,7 @@ class Cluster(Protocol):
     def size(self) -> int:
         """How many members there are, the dead ones too."""
 
-    def start(self, timeout_s: float, broken: Broken) -> Leadership:
+    def start(self, broken: Broken) -> Leadership:
         """Start every member, wait until all agree on a leader, and who that is. Raises ``RunError``."""
 
     def leadership(self) -> Leadership | None:

@@ -26,7 +26,7 @@ from containernet_env.plan.plan import PlannedScenario
 from containernet_env.results.columns import row_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.progress import Silent
-from containernet_env.stores.protocol import LoadTerms
+from containernet_env.stores.protocol import NEAR, LoadTerms
 from tests.unit.answers import closed_loop
 
 MEMBERS = ("etcd1", "etcd2", "etcd3")
@@ -68,6 +68,8 @@ GOOD = Answer(result_of(), None)
 
 class FakeCluster:
     """Three members; `dead` names those that died and why."""
+
+    waits = NEAR
 
     def __init__(self) -> None:
         self.dead: dict[str, str] = {}

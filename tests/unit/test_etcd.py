@@ -12,7 +12,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import NoAnswerError
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.protocol import MemberPlace, Waits
 from tests.simulated_time import START_NS, World, simulated
 
 
@@ -41,6 +41,7 @@ class FakeMembers:
         self.views: dict[int, tuple[int, int, int] | None] = {}
         self.moved: list[tuple[int, str]] = []
         self.refuses = 0
+        self.serving_peers: set[int] = set()
 
     def move(self, number: int, target: str) -> None:
         """The leader hands over: all that answer know the new one, a term later."""
@@ -62,6 +63,8 @@ class FakeConnection:
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         view = self.members.views.get(self.number)
+        if path == "/members" and self.number in self.members.serving_peers:
+            return {}
         if view is None:
             raise NoAnswerError("refused")
         if path == "/v3/kv/range":
@@ -177,11 +180,18 @@ def test_a_member_that_dies_at_start_or_is_silent_is_the_reason_why_a_cluster_do
     cluster, hosts = cluster_of(members)
     hosts[0].ended, hosts[0].log = "exit status 2", "flag provided but not defined: -x\nUsage:\n"
     with pytest.raises(RunError, match=r"etcd1 ended: exit status 2: flag provided but not defined: -x$"):
-        cluster.start(timeout_s=30)
+        cluster.waits = Waits(start_s=30)
+        cluster.start()
     cluster, _ = cluster_of(members)
     members.views = {1: (101, 0, 1), 2: (102, 0, 1), 3: None}
-    with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3"):
-        cluster.start(timeout_s=0.2)
+    cluster.waits = Waits(start_s=0.2)
+    with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3; last"):
+        cluster.start()
+    # Members serve clients once they know a leader, and peers before: the log said that there was one.
+    members.views, members.serving_peers = {}, {1, 2}
+    said = r"0.2 s: no answer from etcd3; no leader yet: etcd1, etcd2 started and waiting for one; last lines of etcd3:"
+    with pytest.raises(RunError, match=said):
+        cluster.start()
 
 
 @simulated()
@@ -189,7 +199,8 @@ def test_nobody_waits_at_the_gate_of_a_member_that_has_ended(members: FakeMember
     cluster, hosts = cluster_of(members, count=1)
     hosts[0].pid, hosts[0].ended = 4194304, "killed by SIGKILL"  # above the kernel's largest pid
     with pytest.raises(RunError, match=r"^the cluster did not start: etcd1 ended: killed by SIGKILL$"):
-        cluster.start(timeout_s=30)
+        cluster.waits = Waits(start_s=30)
+        cluster.start()
     assert world.now_ns == START_NS
 
 
@@ -212,7 +223,8 @@ def test_the_first_that_all_ask_answers_before_the_others_start(
 
     monkeypatch.setattr(Member, "start", start)
     monkeypatch.setattr(Member, "serves_peers", serves)
-    assert cluster.start(timeout_s=30) == Leadership("etcd2", 2)
+    cluster.waits = Waits(start_s=30)
+    assert cluster.start() == Leadership("etcd2", 2)
     assert steps[:4] == ["start etcd10", "ask etcd10", "ask etcd10", "ask etcd10"]
     assert sorted(steps[4:]) == ["start etcd11", "start etcd2"]
 

@@ -26,6 +26,8 @@ from containernet_env.runs.follow import (
     Patience,
     who_is_silent,
 )
+from containernet_env.runs.matrix import timeout_s
+from containernet_env.stores.protocol import Waits
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
 from tests.unit.matrix_fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write
@@ -93,6 +95,21 @@ def test_the_time_of_a_schedule_is_not_counted_as_taking_too_long() -> None:
     bench = Bench(write("w0"), timed, slow)
     bench.run()
     assert [body["runTimeout"] for _, body in bench.server.asked] == [1800, 1800 + 7260, 1800 + 1100]
+    assert not any("dialTimeout" in body for _, body in bench.server.asked)
+
+
+@pytest.mark.simulated()
+def test_the_deadlines_of_a_load_grow_with_round_trips() -> None:
+    """With round trips of 4 s, 1,000 writes of one client were ended after half an hour, and no connection was opened
+    in time."""
+    bench = Bench(read("r"))
+    bench.cluster.waits = Waits(rtt_s=4)
+    bench.run()
+    dataset, asked = (body for _, body in bench.server.asked)
+    assert (dataset["dialTimeout"], dataset["requestTimeout"]) == (42, 52)
+    assert asked["dialTimeout"] == 42
+    assert asked["runTimeout"] == 1800 + 32 * asked["total"] / asked["clients"]
+    assert timeout_s(write("w", total=10**5), Waits(rtt_s=40)) == 86_400
 
 
 # --- what goes wrong: the first benchmark is struck, and each scenario has its error ---------------------------------
@@ -517,6 +534,7 @@ def drive(course: Course, look: Look, seconds: float, from_s: float = 0.0, step_
 )
 def test_how_long_nothing_may_end_follows_from_the_deadlines(load: Any, first_s: float, later_s: float) -> None:
     assert Patience.of(load) == Patience(first_s, later_s)
+    assert Patience.of(load, Waits(rtt_s=4)) == Patience(first_s + 32, later_s)
 
 
 def test_a_benchmark_in_which_nothing_ends_is_cancelled_once_and_then_given_up() -> None:

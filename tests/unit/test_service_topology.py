@@ -21,7 +21,7 @@ from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.stores import members
-from containernet_env.stores.protocol import MemberPlace, Written
+from containernet_env.stores.protocol import MemberPlace, Waits, Written
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
 from tests.unit.fake_servers import Network, Service, services
@@ -127,9 +127,11 @@ def test_a_member_that_is_well_and_reads_nothing_is_not_ready(
     cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
     found[1].refused = "/v0/"
     with pytest.raises(RunError, match="not ready after 3 s: no answer to a read from every member"):
-        cluster.start(3.0)
+        cluster.waits = Waits(start_s=3.0)
+        cluster.start()
     found[1].refused = None
-    assert cluster.start(2.0) == Leadership("http1", 0)
+    cluster.waits = Waits(start_s=2.0)
+    assert cluster.start() == Leadership("http1", 0)
     cluster.close()
 
 

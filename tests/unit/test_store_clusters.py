@@ -123,7 +123,7 @@ def test_a_cluster_is_ready_when_all_know_all_and_read() -> None:
     assert not cluster._is_ready(statuses)
     servers.reads = False
     assert not cluster.answers(0.1)
-    assert not cluster.members[0].knows_a_leader()
+    assert not cluster.members[0].knows_a_leader(2.0)
 
 
 @simulated()
@@ -337,7 +337,7 @@ def test_a_cluster_is_ready_once_every_proxy_serves() -> None:
     cluster = ProxiedCluster(places, CETCD, program)
     assert cluster.endpoints["etcd3"] == "10.0.0.3:8500" and cluster.leadership() == Leadership("etcd1", 5)
     assert not cluster.answers(0.1) and not cluster._is_ready(cluster.statuses())
-    assert [member.knows_a_leader() for member in cluster.members] == [True, True, False]
+    assert [member.knows_a_leader(2.0) for member in cluster.members] == [True, True, False]
     serves.add(3)
     assert cluster.answers(0.1) and cluster._is_ready(cluster.statuses())
     assert cluster.version() == f"etcd 3.7.3, binary {program.short}"

@@ -291,3 +291,22 @@ def test_default_reads_of_consul_are_asked_for_and_told_by_their_name(tmp_path: 
     assert found.name == "read-default-10x1x1" and plan.store.consistency.get("default", "default") == "default"
     _, body = request_of(found, {"consul1": "10.0.0.1:8500"}, 60, terms=plan.store.load_terms)
     assert (body["store"], body["consistency"]) == ("consul", "default")
+
+
+@pytest.mark.parametrize(
+    ("store", "delay", "rate", "start_s", "request_s"),
+    [
+        ("etcd", "3ms", "unlimited", 60, 0),
+        ("etcd", "1s", "unlimited", 480, 32),  # two elections of up to twice 40 s took longer than a minute
+        ("etcd", "10s", "unlimited", 1300, 320),
+        ("etcd", "3ms", 0.01, 130, 39),  # full frames take 1.2 s on each link
+        ("zookeeper", "1s", "unlimited", 200, 32),
+        ("consul", "1s", "unlimited", 195, 32),
+        ("replicas", "1s", "unlimited", 82, 32),
+    ],
+)
+def test_time_outs_follow_from_round_trips_and_the_timing_of_the_store(
+    tmp_path: Path, store: str, delay: str, rate: object, start_s: float, request_s: float
+) -> None:
+    waits = planned(tmp_path, store, (delay,) * 3, node={"bandwidth": rate}).waits
+    assert (waits.start_s, waits.request_s) == (start_s, request_s)

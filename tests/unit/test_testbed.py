@@ -290,7 +290,7 @@ def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(EtcdCluster, "statuses", lambda self, starting=False: {})
     news = iter([None, None, DIED])
     with pytest.raises(RunError, match=DIED):
-        cluster.start(60, lambda: next(news))
+        cluster.start(lambda: next(news))
     assert clock.monotonic() < 1001
     cluster.close()
 

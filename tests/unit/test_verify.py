@@ -29,7 +29,7 @@ from containernet_env.runs import verify as module
 from containernet_env.runs.histories import Histories, WrittenKeys, packed
 from containernet_env.runs.verify import Judgement
 from containernet_env.stores.etcd import history
-from containernet_env.stores.protocol import OwnHistory, Written
+from containernet_env.stores.protocol import NEAR, OwnHistory, Written
 from tests.unit.answers import closed_loop
 from tests.unit.blocks import mixed, names_of, reads, txns, write, writes
 from tests.unit.matrix_fakes import Notes
@@ -78,7 +78,7 @@ class Store:
         self.asked: list[tuple[str, int, list[str]]] = []
         self.gone = self.final = self.cut = False
         self.notes = Notes()
-        cluster = SimpleNamespace(revision=lambda: 41, written=self.written)
+        cluster = SimpleNamespace(revision=lambda: 41, written=self.written, waits=NEAR)
         target: Any = SimpleNamespace(cluster=cluster, server=SimpleNamespace(history=self.client), key_prefix="")
         self.histories = Histories(target, self.notes, self.keep)
 

@@ -12,7 +12,7 @@ from containernet_env.stores import members
 from containernet_env.stores.consul.log import last_words
 from containernet_env.stores.consul.observation import ConsulObservation
 from containernet_env.stores.consul.settings import HTTP_PORT
-from containernet_env.stores.members import MemberCluster, MemberStatus
+from containernet_env.stores.members import ASK_S, MemberCluster, MemberStatus
 from containernet_env.stores.protocol import Connection, MemberPlace, Written
 
 SELF = "/v1/agent/self"
@@ -28,7 +28,6 @@ _NONE = (0, None)
 _MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
 # Answered by the agent from memory: no quorum, no disk.
 _PING = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
-_ASK_S = 2.0
 
 
 def status_of(answer: Any) -> MemberStatus:
@@ -77,7 +76,7 @@ class Member(members.Member):
         super().__init__(place)
         self.node_id = ""
 
-    def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
+    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         """See ``members.Member``."""
         answer = self.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
         try:
@@ -88,7 +87,7 @@ class Member(members.Member):
 
     def peers(self) -> list[str]:
         """The addresses of the servers that this one knows, itself among them. Raises RunError."""
-        return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=_ASK_S) or []
+        return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=ASK_S) or []
 
     def read(self, timeout_s: float) -> None:
         """See ``members.Member``."""
@@ -104,13 +103,13 @@ class Member(members.Member):
         """See ``members.Member``."""
         return values(self.connection, prefix, keys, timeout_s)
 
-    def knows_a_leader(self) -> bool:
+    def knows_a_leader(self, timeout_s: float) -> bool:
         """See ``members.Member``: Raft may know a leader that the gossip between servers has not found yet."""
         try:
-            self.read(_ASK_S)
+            self.read(timeout_s)
         except RunError:
             return False
-        return super().knows_a_leader()
+        return super().knows_a_leader(timeout_s)
 
     def hand_over(self, member_id: str, timeout_s: float) -> None:
         """See ``members.Member``; servers are chosen by the ids of their nodes."""
@@ -126,7 +125,7 @@ class ConsulCluster(MemberCluster[Member]):
             known = list(self._pool.map(Member.peers, self.members))
         except RunError:
             return False
-        return all(len(servers) == len(self.members) for servers in known) and self.answers(_ASK_S)
+        return all(len(servers) == len(self.members) for servers in known) and self.answers(self.ask_s)
 
     @staticmethod
     def _id_of(member: Member, statuses: Mapping[Member, MemberStatus | None]) -> str:

@@ -15,14 +15,15 @@ from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling
-from containernet_env.stores.members import PATIENCE_S, POLL_S, MemberCluster, MemberStatus
+from containernet_env.stores.members import ASK_S, POLL_S, MemberCluster, MemberStatus
 from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory
 
 # A key under which nothing is ever written: the linearizable read that proves a quorum answers.
 PROBE_KEY = base64.b64encode(b"\x00containernet-env").decode()
 # What a member asks its peers before it joins them (server/etcdserver, cluster_util.go).
 _MEMBERS = "/members"
-# For so long the others wait for the first one: 49 peers on links of 100 ms both ways have refused it by then.
+# For so long the others wait for the first one, and a round trip for each: 49 peers on links of 100 ms both ways have
+# refused it by then.
 _FIRST_TIMEOUT_S = 10.0
 # etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto); "0" is the leader of a member that knows none.
 _STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
@@ -45,7 +46,7 @@ class Member(members.Member):
         super().__init__(place)
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
 
-    def status(self, timeout_s: float = 2.0) -> MemberStatus:
+    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         """See ``members.Member``."""
         answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
         try:
@@ -69,6 +70,10 @@ class Member(members.Member):
             CLIENT_PORT, "POST", _MOVE_LEADER, {"targetID": member_id}, timeout_s=max(timeout_s, 0.1)
         )
 
+    def has_started(self) -> bool:
+        """See ``members.Member``: it serves clients once it has told a leader of itself, and peers before."""
+        return self.serves_peers(ASK_S)
+
     def serves_peers(self, timeout_s: float) -> bool:
         """Whether this member tells its peers who the members are."""
         try:
@@ -88,7 +93,8 @@ class EtcdCluster(MemberCluster[Member]):
         first, *others = sorted(self.members, key=lambda member: member.peer_url)
         first.start(deadline)
         if others:
-            self._wait_for_first(first, broken, min(deadline, clock.monotonic() + _FIRST_TIMEOUT_S))
+            first_s = _FIRST_TIMEOUT_S + len(others) * self.waits.rtt_s
+            self._wait_for_first(first, broken, min(deadline, clock.monotonic() + first_s))
         list(self._pool.map(lambda member: member.start(deadline), others))
 
     def _wait_for_first(self, first: Member, broken: Broken, deadline: float) -> None:
@@ -108,11 +114,14 @@ class EtcdCluster(MemberCluster[Member]):
 
     def revision(self) -> int:
         """See ``stores.protocol.Cluster``."""
-        return persistently(lambda: history.revision(self._answering().connection), PATIENCE_S)
+        timeout_s = self.ask_s + history.ASK_S
+        return persistently(
+            lambda: history.revision(self._answering().connection, timeout_s=timeout_s), self.patience_s
+        )
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
         """See ``stores.protocol.Cluster``."""
-        answering = persistently(self._answering, PATIENCE_S)
+        answering = persistently(self._answering, self.patience_s)
         return OwnHistory(history.events(answering.connection, prefix, since, timeout_s))
 
     def _answering(self) -> Member:

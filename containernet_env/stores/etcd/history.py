@@ -15,15 +15,15 @@ from containernet_env.stores.protocol import Connection, Written
 
 # etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
 _RANGE, _WATCH = "/v3/kv/range", "/v3/watch"
-_ASK_S = 5.0
+ASK_S = 5.0
 # A member reads a million small events from its memory and disk in some seconds, a tenth of a core in a minute.
 _SILENCE_S = 10.0
 _LINE_BYTES = 256 << 20
 
 
-def revision(connection: Connection, prefix: str = "") -> int:
+def revision(connection: Connection, prefix: str = "", timeout_s: float = ASK_S) -> int:
     """The revision of the store, by a linearizable read of keys that start with ``prefix``. Raises RunError."""
-    return _last_write(connection, prefix)[0]
+    return _last_write(connection, prefix, timeout_s)[0]
 
 
 def events(
@@ -34,7 +34,7 @@ def events(
     ``headers`` are sent besides. Raises RunError where some of them are compacted, and once ``timeout_s`` are over.
     """
     deadline = clock.monotonic() + timeout_s
-    _, last = _last_write(connection, prefix)
+    _, last = _last_write(connection, prefix, timeout_s)
     if last < since:
         return
     made = connection.open(CLIENT_PORT, timeout_s=_SILENCE_S)
@@ -71,10 +71,10 @@ def _events_of(line: bytes) -> Iterator[Written]:
             yield Written.of(int(entry["mod_revision"]), key, base64.b64decode(entry.get("value", "")))
 
 
-def _last_write(connection: Connection, prefix: str) -> tuple[int, int]:
+def _last_write(connection: Connection, prefix: str, timeout_s: float) -> tuple[int, int]:
     """The revision of the store, and that of the last write of these keys; 0 where there is none."""
     newest = {"sort_order": "DESCEND", "sort_target": "MOD", "limit": 1, "keys_only": True}
-    answer = connection.request_json(CLIENT_PORT, "POST", _RANGE, {**span(prefix), **newest}, timeout_s=_ASK_S)
+    answer = connection.request_json(CLIENT_PORT, "POST", _RANGE, {**span(prefix), **newest}, timeout_s=timeout_s)
     found = answer.get("kvs", ())
     return int(answer["header"]["revision"]), int(found[0]["mod_revision"]) if found else 0
 

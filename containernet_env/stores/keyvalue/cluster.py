@@ -10,10 +10,8 @@ from containernet_env.base.http_answer import HttpError, KeptConnection
 from containernet_env.model.config import HttpService
 from containernet_env.stores import members
 from containernet_env.stores.keyvalue.service import answers_a_read, listed, target
-from containernet_env.stores.members import MemberStatus
+from containernet_env.stores.members import ASK_S, MemberStatus
 from containernet_env.stores.protocol import MemberPlace, Ping, Written
-
-_ASK_S = 2.0
 
 
 class Member(members.Member):
@@ -49,7 +47,7 @@ class Member(members.Member):
         """A connection for several requests, which is opened by the first one."""
         return KeptConnection(lambda: self.connection.open(self.port, timeout_s=timeout_s), self.endpoint)
 
-    def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
+    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         """See ``members.Member``; it follows nobody. Any answer will do where it is known what it answers by itself."""
         if (health := self.service.health) is None:
             self.read(timeout_s)

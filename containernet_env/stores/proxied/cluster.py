@@ -13,8 +13,6 @@ from containernet_env.stores.protocol import MemberPlace, OwnHistory, Ping, Writ
 from containernet_env.stores.proxied.last_words import last_words
 from containernet_env.stores.proxied.proxy import Proxy
 
-_ASK_S = 2.0
-
 
 class Member(etcd.Member):
     """One host with etcd and the proxy beside it."""
@@ -43,13 +41,13 @@ class Member(etcd.Member):
         """See ``members.Member``: as the proxy says."""
         return self._proxy.values(self.connection, prefix, keys, timeout_s)
 
-    def knows_a_leader(self) -> bool:
+    def knows_a_leader(self, timeout_s: float) -> bool:
         """See ``members.Member``: a member that nobody can ask has not rejoined."""
         try:
-            self.read(_ASK_S)
+            self.read(timeout_s)
         except RunError:
             return False
-        return super().knows_a_leader()
+        return super().knows_a_leader(timeout_s)
 
 
 class ProxiedCluster(EtcdCluster):
@@ -61,7 +59,7 @@ class ProxiedCluster(EtcdCluster):
 
     def _is_ready(self, statuses: Mapping[etcd.Member, MemberStatus | None]) -> bool:
         """Every proxy carries out a consistent read."""
-        return self.answers(_ASK_S)
+        return self.answers(self.ask_s)
 
     def version(self) -> str:
         """See ``stores.protocol.Cluster``."""

@@ -9,7 +9,7 @@ from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError
 from containernet_env.base.sources import replicas_version
 from containernet_env.stores import members
-from containernet_env.stores.members import MemberStatus
+from containernet_env.stores.members import ASK_S, MemberStatus
 from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.replicas.settings import PORT
 
@@ -18,7 +18,6 @@ _ENTITY = "/v0/entity?id={}&from={}"
 # A key that no load writes.
 _PROBE = "\0containernet-env"
 _PING = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"
-_ASK_S = 2.0
 
 
 class Member(members.Member):
@@ -33,7 +32,7 @@ class Member(members.Member):
         self._read_quorum = read_quorum
         self._version = replicas_version()
 
-    def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
+    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         """See ``members.Member``; a replica follows nobody."""
         answer = self.connection.request_json(PORT, "GET", _STATUS, timeout_s=timeout_s)
         try:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from containernet_env.base.errors import RunError
 from containernet_env.model.leadership import Leadership
-from containernet_env.stores.members import Member, MemberCluster, MemberStatus
+from containernet_env.stores.members import ASK_S, Member, MemberCluster, MemberStatus
 from containernet_env.stores.protocol import Written
 from containernet_env.stores.zookeeper.log import last_words
 from containernet_env.stores.zookeeper.observation import ZooKeeperObservation
@@ -29,15 +29,22 @@ class ZooKeeperMember(Member):
     ping_request = PING
     last_words = staticmethod(last_words)
 
-    def state(self, timeout_s: float = 2.0) -> MemberState:
+    def state(self, timeout_s: float = ASK_S) -> MemberState:
         """What it says of itself. Raises RunError where it does not answer, or has found no quorum."""
         return parse_srvr(ask(self.connection, "srvr", timeout_s))
 
-    def status(self, timeout_s: float = 2.0) -> MemberStatus:
+    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         """See ``Member``."""
         state = self.state(timeout_s)
         leader = _FOLLOWS if state.mode == "follower" else self.name
         return MemberStatus(self.name, leader, state.epoch, state.version)
+
+    def has_started(self) -> bool:
+        """See ``Member``: it answers this question also while it serves nobody."""
+        try:
+            return bool(ask(self.connection, PING.decode(), ASK_S))
+        except RunError:
+            return False
 
     def read(self, timeout_s: float) -> None:
         """See ``Member``."""
@@ -47,7 +54,7 @@ class ZooKeeperMember(Member):
         """See ``Member``."""
         return values(self.connection, keys, timeout_s)
 
-    def followers_in_sync(self, timeout_s: float = 2.0) -> int:
+    def followers_in_sync(self, timeout_s: float = ASK_S) -> int:
         """How many followers of this member, which leads, have all that it has. Raises RunError."""
         return int(parse_mntr(ask(self.connection, "mntr", timeout_s)).get("synced_followers", 0))
 

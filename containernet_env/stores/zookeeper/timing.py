@@ -28,8 +28,8 @@ class ZooKeeperTiming:
 
     @property
     def settle_s(self) -> float:
-        """See ``Timing``."""
-        return _SETTLE_S
+        """See ``Timing``: members that join wait for each other in ticks."""
+        return _SETTLE_S * max(1.0, self.tick_ms / TICK_MS)
 
     @property
     def member_timeout_s(self) -> float:
