@@ -10,12 +10,15 @@ from containernet_env.model.config import Config
 from containernet_env.model.frame_memory import frame_memory_note
 from containernet_env.model.queues import MAX_FRAMES, product_frames
 from containernet_env.model.topology import RttExpectation, Topology
+from containernet_env.model.transfer import frames_of
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.protocol import Timing
 
 # Above this etcd's documentation advises against adding members: every write waits for more of them.
 _MEMBERS_ADVISED = 7
+_HEARTBEATS_SHARE = 0.5
+"""Of a link's bandwidth: members send more than heartbeats when they are idle, and those in bursts."""
 
 
 def notes_of(
@@ -27,6 +30,7 @@ def notes_of(
     yield from _host_notes(config, options, store_of(config).title)
     if largest is not None:
         yield from timing.notes(largest)
+        yield from _heartbeat_notes(topology, timing)
     yield from _link_notes(topology, options)
     yield from _queue_notes(topology)
 
@@ -61,6 +65,28 @@ def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:
     note = frame_memory_note(directions)
     if note is not None and options.links != "netem":
         yield note
+
+
+def _heartbeat_notes(topology: Topology, timing: Timing) -> Iterator[str]:
+    """Links that an idle leader's heartbeats alone fill, or nearly so; each of these messages is acknowledged."""
+    beat, followers = timing.heartbeat, len(topology.members) - 1
+    if beat is None:
+        return
+    members = {member.name for member in topology.members}
+    taken: dict[str, float] = {}
+    for link in topology.links:
+        if link.a in members:
+            for direction, size in ((link.spec.a_to_b, beat.message_bytes), (link.spec.b_to_a, beat.answer_bytes)):
+                sent_ns = sum(direction.serialization_ns(frames_of(each)[1]) for each in (size, 0))
+                taken[link.a] = max(taken.get(link.a, 0.0), followers * sent_ns / (beat.interval_ms * 10**6))
+    full = {name: share for name, share in taken.items() if share >= _HEARTBEATS_SHARE}
+    if full:
+        names, most = ", ".join(full), max(full.values())
+        fit = "do not fit" if most >= 1 else "hardly fit"
+        yield (
+            f"heartbeats every {beat.interval_ms} ms {fit} the link of {names}: those of a leader take "
+            f"{most:.0%} of its bandwidth, so leaders may change without any load"
+        )
 
 
 def _queue_notes(topology: Topology) -> Iterator[str]:

@@ -42,6 +42,8 @@ class UnknownTiming:
         """Nothing is known, so there is nothing to say."""
         return iter(())
 
+    heartbeat = None
+
 
 class ExternalConnection(Connection, Protocol):
     """A connection to one endpoint; there is one port, whichever a caller names.

@@ -31,6 +31,9 @@ Broken = Callable[[], str | None]
 # How much is kept of the beginning of a value: more than names its writer.
 _VALUE_BYTES = 32
 
+NO_LEADER = "no leader can be elected, or stays one"
+"""What follows from a timing that the network does not allow."""
+
 # How long a cluster may take on a busy machine, whatever its network.
 _START_S = 60.0
 
@@ -127,6 +130,15 @@ LeastLatencies = Callable[[Scenario, str, str | None], Iterable[tuple[float, flo
 """(scenario, member that is asked, leader) -> for each kind of operation its share, and its least latency in ns."""
 
 
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A message that a leader repeats, and its answer: bytes in a TCP stream, at least."""
+
+    interval_ms: int
+    message_bytes: int
+    answer_bytes: int
+
+
 class Timing(Protocol):
     """A store's timing, derived from the network: heartbeats, elections, and the like."""
 
@@ -151,6 +163,10 @@ class Timing(Protocol):
 
     def notes(self, largest: RttExpectation) -> Iterator[str]:
         """Sentences about values that do not suit the largest RTT between two members."""
+
+    @property
+    def heartbeat(self) -> Heartbeat | None:
+        """What an idle leader sends to each other member; ``None`` without heartbeats, or where they are unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,22 @@ def with_link(config, link):
         ),
         ("3node", None, {}, ["this machine has 2 cores, the cpu limits add up to 3: the hosts compete for cpu"]),
         ("3node", None, {"machine_cores": 8}, []),
-        ("3node-3ms", {"heartbeat_ms": 10, "election_ms": 100}, {"machine_cores": 64}, ["heartbeat of 10 ms is below"]),
+        (
+            "3node-3ms",
+            {"heartbeat_ms": 10, "election_ms": 100},
+            {"machine_cores": 64},
+            [
+                "heartbeat of 10 ms is below",
+                "election timeout of 100 ms is below 10 times",
+            ],
+        ),
+        (
+            *("3node-3ms", {"heartbeat_ms": 2, "election_ms": 10}, {"machine_cores": 64}),
+            [
+                "heartbeat of 2 ms is below",
+                "election timeout of 10 ms is below the largest expected RTT between members",
+            ],
+        ),
         (
             *("3node-3ms", {"heartbeat_ms": 20, "election_ms": 100}, {"machine_cores": 64}),
             ["election timeout of 100 ms is below 10 times"],

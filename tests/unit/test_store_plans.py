@@ -243,9 +243,10 @@ def ticks(**flags: Any) -> dict[str, Any]:
         ("consul", "26 26 1", {"raft_multiplier": 2, "election_ms": 2000}, 2, "below 50 ms"),
         ("consul", "100 100 1", {"raft_multiplier": 4}, 4, "below 50 ms"),
         ("consul", "249 249 1", {"raft_multiplier": 10}, 10, "below 50 ms"),
-        ("consul", "400 400 1", {"raft_multiplier": 10, "election_ms": 10_000}, 10, "no larger one exists"),
+        ("consul", "400 400 1", {"raft_multiplier": 10, "election_ms": 10_000}, 10,
+            "no larger one exists;below 50 ms"),
         (MULTIPLIER, "100 100 100", {"raft_multiplier": 2, "raft_multiplier_from": "config"}, 2,
-            "up to 200 ms: the largest expected RTT"),
+            "up to 200 ms: the largest expected RTT;below 50 ms"),
         (ticks(), "3 3 3", {"tick_ms": 2000, "election_ms": 10_000}, 10, None),
         (ticks(), "200 200 200", {"tick_ms": 2000}, 10, None),
         # An RTT of 2 s, and what a probe takes at the rate: 2001 ms. Five ticks are ten of these.
@@ -253,6 +254,11 @@ def ticks(**flags: Any) -> dict[str, Any]:
         (ticks(syncLimit=20), "500 500 500", {"tick_ms": 2000}, 40, None),
         (ticks(tickTime="1s"), "500 500 500", {"tick_ms": 1000}, 5, "leaders may change"),
         (ticks(tickTime="20ms", syncLimit=2), "3 3 3", {"tick_ms": 20, "election_ms": 40}, 0.04, "leaders may change"),
+        (ticks(tickTime="2ms", syncLimit=2), "3 3 3", {"tick_ms": 2}, 0.004, "sync limit.*12.003 ms: no leader"),
+        (ticks(tickTime="2ms", initLimit=5), "3 3 3", {"tick_ms": 2}, 0.01,
+            "sync limit.*12.003 ms: no leader;init limit.*12.003 ms: no leader"),
+        (MULTIPLIER, "600 600 600", {}, 2,
+            "up to 200 ms;election timeout of 2000 ms is below .*no leader can be elected;below 50 ms"),
         ("replicas", "100 100", {}, pytest.approx(4.01, abs=0.01), None),
     ],
 )  # fmt: skip
@@ -263,9 +269,28 @@ def test_timing_follows_from_the_largest_rtt(
     plan = planned(tmp_path, store, [f"{delay}ms" for delay in delays.split()], node={"bandwidth": bandwidth})
     assert timing.items() <= dict(plan.timing.values()).items() and plan.timing.member_timeout_s == timeout_s
     notes = [note for note in plan.notes if "raft_multiplier" in note or "RTT" in note or "leaders may" in note]
-    assert len(notes) == (noted is not None) and all(str(noted) in note for note in notes)
+    words = noted.split(";") if noted else []
+    assert len(notes) == len(words) and all(map(re.search, words, notes)), notes
     if "tick_ms" in timing:
         assert f"tickTime={timing['tick_ms']}" in plan.hosts[0].command
+
+
+@pytest.mark.parametrize(
+    ("store", "rate", "noted"),
+    [
+        ("etcd", 0.01, "every 326 ms hardly fit the link of etcd1, etcd2, etcd3: those of a leader take 90% "),
+        ("etcd", 0.05, "every 100 ms hardly fit the link of etcd1, etcd2, etcd3: those of a leader take 59% "),
+        ("etcd", 0.1, None),
+        ("consul", 0.01, "every 400 ms hardly fit the link of consul1, consul2, consul3: those of a leader take 53% "),
+        ("zookeeper", 0.01, None),
+        ("replicas", 0.01, None),
+    ],
+)
+def test_heartbeats_that_do_not_fit_the_links_are_noted(
+    tmp_path: Path, store: str, rate: float, noted: str | None
+) -> None:
+    notes = [note for note in planned(tmp_path, store, node={"bandwidth": rate}).notes if "heartbeats every" in note]
+    assert len(notes) == (noted is not None) and all(str(noted) in note for note in notes), notes
 
 
 @pytest.mark.parametrize(("mem", "heap"), [("unlimited", 1000), ("4g", 1000), ("512m", 256), ("100m", 50), ("16m", 16)])

@@ -9,7 +9,9 @@ from typing import Literal
 from containernet_env.base.units import format_ms
 from containernet_env.model.config import Config
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.consul.messages import SMALL
 from containernet_env.stores.consul.tuning import MULTIPLIER_MAX
+from containernet_env.stores.protocol import NO_LEADER, Heartbeat
 
 # hashicorp/raft's DefaultConfig, which Consul multiplies (agent/config/builder.go): heartbeat and election timeouts,
 # and how long a leader goes on without its followers. It sends a heartbeat after a tenth of the first at the earliest,
@@ -62,7 +64,7 @@ class ConsulTiming:
         """See ``Timing``."""
         return {
             "raft_multiplier": self.multiplier,
-            "heartbeat_ms": self.election_ms // _HEARTBEATS,
+            "heartbeat_ms": self.heartbeat.interval_ms,
             "election_ms": self.election_ms,
             "raft_multiplier_from": self.multiplier_from,
         }
@@ -77,8 +79,15 @@ class ConsulTiming:
                 f"Consul's raft_multiplier of {self.multiplier} is made for RTTs up to {longest_ms} ms{none}: {rtt},"
                 f" is above that, and leaders may change under load"
             )
-        elif largest.expected_ns > _AVERAGE_RTT_MS * 10**6:
+        if largest.expected_ns > self.election_ms * 10**6:
+            yield f"the election timeout of {self.election_ms} ms is below {rtt}: {NO_LEADER}"
+        if largest.expected_ns > _AVERAGE_RTT_MS * 10**6:
             yield f"Consul asks for an average RTT below {_AVERAGE_RTT_MS} ms between servers; {rtt}, is above that"
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """See ``Timing``."""
+        return Heartbeat(self.election_ms // _HEARTBEATS, SMALL, SMALL)
 
 
 def consul_timing(config: Config, largest_member_rtt: RttExpectation | None) -> ConsulTiming:

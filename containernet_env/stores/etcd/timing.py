@@ -10,6 +10,8 @@ from containernet_env.base.errors import ConfigError, Problem
 from containernet_env.base.units import format_ms
 from containernet_env.model.config import Config
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.etcd.messages import HEARTBEAT, HEARTBEAT_ANSWER
+from containernet_env.stores.protocol import NO_LEADER, Heartbeat
 
 # etcd's own rules (server/embed/config.go): election at most maxElectionMs, and at least 5 heartbeats.
 ELECTION_MAX_MS = 50_000
@@ -29,6 +31,11 @@ _ELECTION_MIN_MS = 1000
 
 
 _ELECTION_PER_RTT = 10
+
+
+# What a member waits for an answer on a connection to another one (server/etcdserver/api/rafthttp/transport.go, read
+# timeout of streams): no flag changes it.
+_ANSWER_MAX_MS = 5000
 
 
 _MAY_CHANGE = "leaders may change under load"
@@ -81,9 +88,18 @@ class EtcdTiming:
         rtt = f"the largest expected RTT between members, {format_ms(largest.expected_ns)} ms"
         if self.heartbeat_ms * 10**6 < largest.expected_ns:
             yield f"the heartbeat of {self.heartbeat_ms} ms is below {rtt}, about which etcd advises: {_MAY_CHANGE}"
+        election = f"the election timeout of {self.election_ms} ms"
+        if self.election_ms * 10**6 < largest.expected_ns:
+            yield f"{election} is below {rtt}: {NO_LEADER}"
         elif self.election_ms * 10**6 < _ELECTION_PER_RTT * largest.expected_ns:
-            election = f"the election timeout of {self.election_ms} ms"
             yield f"{election} is below 10 times {rtt}, the least that etcd advises: {_MAY_CHANGE}"
+        if largest.expected_ns > _ANSWER_MAX_MS * 10**6:
+            yield f"{rtt}, is above the {_ANSWER_MAX_MS} ms that members of etcd wait for each other: {NO_LEADER}"
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """See ``Timing``."""
+        return Heartbeat(self.heartbeat_ms, HEARTBEAT, HEARTBEAT_ANSWER)
 
 
 def etcd_timing(config: Config, largest_member_rtt: RttExpectation | None) -> EtcdTiming:

@@ -51,3 +51,8 @@ class ReplicasTiming:
     def notes(self, largest: RttExpectation) -> Iterator[str]:
         """See ``Timing``."""
         yield from ()
+
+    @property
+    def heartbeat(self) -> None:
+        """See ``Timing``: there are none."""
+        return

@@ -23,7 +23,7 @@ _TXN_HEADER, _DIGEST = 8 + 4 + 8 + 8 + 4, 4 + 8
 # Of a forwarded request: session, cxid, type.
 _FORWARDED = 8 + 4 + 4
 
-ACK = COMMIT = _PACKET
+ACK = COMMIT = PING = _PACKET
 SYNC_ANSWER = _PACKET
 
 

@@ -9,6 +9,8 @@ from typing import Literal
 from containernet_env.base.units import format_ms
 from containernet_env.model.config import Config
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.protocol import NO_LEADER, Heartbeat
+from containernet_env.stores.zookeeper.messages import PING
 from containernet_env.stores.zookeeper.tuning import FLAGS, INIT_TICKS, SYNC_TICKS, TICK_MS
 
 # As etcd's tuning guide has it for elections: a silence of ten round trips is none of the network.
@@ -54,19 +56,27 @@ class ZooKeeperTiming:
             "tick_ms": self.tick_ms,
             "init_ticks": self.init_ticks,
             "sync_ticks": self.sync_ticks,
-            # A leader pings its followers twice in a tick (Leader.lead); nobody is replaced before the sync limit.
-            "heartbeat_ms": max(1, self.tick_ms // 2),
+            # Nobody is replaced before the sync limit.
+            "heartbeat_ms": self.heartbeat.interval_ms,
             "election_ms": self.sync_ticks * self.tick_ms,
             "tick_from": self.tick_from,
         }
 
     def notes(self, largest: RttExpectation) -> Iterator[str]:
         """See ``Timing``."""
-        silence_ms = self.sync_ticks * self.tick_ms
-        if silence_ms * 10**6 < _SILENCE_PER_RTT * largest.expected_ns:
-            rtt = f"the largest expected RTT between members, {format_ms(largest.expected_ns)} ms"
-            limit = f"the sync limit of {self.sync_ticks} ticks, {silence_ms} ms,"
-            yield f"{limit} is below {_SILENCE_PER_RTT} times {rtt}: leaders may change under load"
+        rtt = f"the largest expected RTT between members, {format_ms(largest.expected_ns)} ms"
+        for name, ticks in (("sync", self.sync_ticks), ("init", self.init_ticks)):
+            silence_ms = ticks * self.tick_ms
+            limit = f"the {name} limit of {ticks} ticks, {silence_ms} ms,"
+            if silence_ms * 10**6 < largest.expected_ns:
+                yield f"{limit} is below {rtt}: {NO_LEADER}"
+            elif name == "sync" and silence_ms * 10**6 < _SILENCE_PER_RTT * largest.expected_ns:
+                yield f"{limit} is below {_SILENCE_PER_RTT} times {rtt}: leaders may change under load"
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """See ``Timing``: a leader pings its followers twice in a tick (Leader.lead)."""
+        return Heartbeat(max(1, self.tick_ms // 2), PING, PING)
 
 
 def zookeeper_timing(config: Config, largest_member_rtt: RttExpectation | None) -> ZooKeeperTiming:
