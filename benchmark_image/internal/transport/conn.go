@@ -12,8 +12,16 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// handshake bounds one attempt to connect, in which TCP's first retransmission comes after 1 s.
-const handshake = 3 * time.Second
+// handshake bounds one attempt to connect, in which TCP's first retransmission comes after 1 s. Where the dial timeout
+// is longer than usual, because round trips are, so is an attempt: furtherAttempts is what it leaves for others.
+const (
+	handshake       = 3 * time.Second
+	furtherAttempts = 7 * time.Second
+)
+
+func attemptOf(dialTimeout time.Duration) time.Duration {
+	return max(handshake, dialTimeout-furtherAttempts)
+}
 
 // The pause between two attempts to connect doubles from the first to the longest, each give or take a fifth.
 const (
@@ -75,7 +83,7 @@ func (c *conn) connect() {
 			l.shaking <- struct{}{}
 			defer func() { <-l.shaking }()
 		}
-		ctx, cancel := l.world.WithTimeout(l.dialing, handshake)
+		ctx, cancel := l.world.WithTimeout(l.dialing, l.attempt)
 		defer cancel()
 		start := l.now()
 		fd, session, err := c.dial(ctx)
@@ -123,7 +131,7 @@ func (c *conn) dialed(fd int, session store.Session, err error, start time.Durat
 // adopt makes a link of a socket; nil: the attempt has failed.
 func (c *conn) adopt(fd int, session store.Session, start time.Duration) *link {
 	l := c.loop
-	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member), readyBy: start + handshake}
+	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member), readyBy: start + l.attempt}
 	if session != nil {
 		k.protocol = session.Over(k.protocol, l.opened)
 	}

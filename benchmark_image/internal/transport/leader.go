@@ -135,12 +135,13 @@ func (s seat) endpoint(ctx context.Context) (string, error) {
 }
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
-func leadingMember(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit) (string,
-	error) {
+func leadingMember(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit,
+	attempt time.Duration) (string, error) {
 	l, err := newLoop(w, protocol, members, statusTimeout, permit)
 	if err != nil {
 		return "", err
 	}
+	l.attempt = attempt
 	defer l.close()
 	probes := l.probes(members)
 	leader, err := findLeader(ctx, probes, true)
@@ -258,6 +259,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 		if err != nil {
 			return // the same call worked when the leader was looked for
 		}
+		l.attempt = t.loop.attempt
 		defer l.close()
 		probes := l.probes(t.options.Endpoints)
 		seen, stopWatching := watchStatus(ctx, probes, followPoll)

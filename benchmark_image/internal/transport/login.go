@@ -15,11 +15,13 @@ const loginTimeout = 10 * time.Second
 
 // login lets the protocol's user log in at one of the members, over connections of its own. A member that refuses the
 // user speaks for all.
-func login(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit) error {
+func login(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit,
+	attempt time.Duration) error {
 	l, err := newLoop(w, protocol, members, statusTimeout, permit)
 	if err != nil {
 		return err
 	}
+	l.attempt = attempt
 	defer l.close()
 	probes := l.probes(members)
 	problem := errors.New("no member could be reached to log in")
@@ -88,7 +90,7 @@ func (l *loop) logIn() {
 	go func() {
 		ctx, cancel := l.world.WithTimeout(l.dialing, loginTimeout)
 		defer cancel()
-		err := login(ctx, l.world, l.protocol, l.members, l.permit)
+		err := login(ctx, l.world, l.protocol, l.members, l.permit, l.attempt)
 		l.poller.post(func() { l.loggedIn(err) })
 	}()
 }

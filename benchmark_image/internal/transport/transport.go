@@ -59,6 +59,7 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 	if err != nil {
 		return nil, err
 	}
+	l.attempt = attemptOf(options.DialTimeout)
 	t := &Transport{protocol: protocol, options: options, loop: l}
 	ctx, cancel := options.World.WithTimeout(ctx, options.DialTimeout)
 	defer cancel()
@@ -72,12 +73,12 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 func (t *Transport) open(ctx context.Context) error {
 	members := t.options.Endpoints
 	if t.protocol.NeedsLogin() {
-		if err := login(ctx, t.options.World, t.protocol, members, t.options.Permit); err != nil {
+		if err := login(ctx, t.options.World, t.protocol, members, t.options.Permit, t.loop.attempt); err != nil {
 			return err
 		}
 	}
 	if t.options.TargetLeader {
-		leader, err := leadingMember(ctx, t.options.World, t.protocol, members, t.options.Permit)
+		leader, err := leadingMember(ctx, t.options.World, t.protocol, members, t.options.Permit, t.loop.attempt)
 		if err != nil {
 			return err
 		}

@@ -382,6 +382,21 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 	}
 }
 
+// TestConnectionsOverLongRoundTrips: an attempt ended after 3 s, whatever the dial timeout, so none ever succeeded.
+func TestConnectionsOverLongRoundTrips(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *worldtest.World) {
+		cluster := etcdtest.Simulate(w, 3, nil)
+		for _, m := range cluster.Members {
+			m.Listener.Latency = 2 * time.Second
+		}
+		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 3, DialTimeout: 42 * time.Second,
+			RequestTimeout: 30 * time.Second, TargetLeader: true})
+		if transport.leader == "" || len(transport.unreachable) > 0 {
+			t.Errorf("the leader is %q, %v could not be reached", transport.leader, transport.unreachable)
+		}
+	})
+}
+
 // TestConnectionsShareTheirTimers counts what would wake the loop up once many connections are open.
 func TestConnectionsShareTheirTimers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
