@@ -86,7 +86,9 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         dataset=dataset,
         scenarios=scenarios,
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
-        notes=(UNSEEN_NOTE,) if is_external else tuple(notes_of(config, options, topology, timing, largest)),
+        notes=(UNSEEN_NOTE,)
+        if is_external
+        else (*notes_of(config, options, topology, timing, largest), *_timeout_notes(scheduled, estimator)),
     )
 
 
@@ -144,6 +146,22 @@ def _check_objectives(config: Config, scenario_set: ScenarioSet, estimator: Esti
                 problems.append(Problem(place.where, message, objective.text, allowed, place.line, place.column))
     if problems:
         raise ConfigError(str(scenario_set.path), problems)
+
+
+def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator) -> Iterator[str]:
+    """Request timeouts below what the links alone take."""
+    late: dict[int, dict[str, float]] = {}
+    for item in scheduled:
+        least_s, timeout_ns = estimator.least_latency_s(item.scenario), item.scenario.request_timeout_ns
+        if least_s * 1e9 >= timeout_ns:
+            late.setdefault(timeout_ns, {})[item.scenario.name] = least_s
+    for timeout_ns, scenarios in late.items():
+        name, least_s = max(scenarios.items(), key=lambda pair: pair[1])
+        others = f" and of {len(scenarios) - 1} more scenarios" if len(scenarios) > 1 else ""
+        yield (
+            f"requests of {name}{others} end after {format_duration(timeout_ns)}, "
+            f"before any can be answered: the links alone take {format_duration(round(least_s * 1e9))}"
+        )
 
 
 def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options: PlanOptions) -> HostPlan:

@@ -175,6 +175,14 @@ def test_notes_are_said_once_and_only_where_they_help(name, change, options, not
     assert len(found) == len(notes) and all(words in note for words, note in zip(notes, found, strict=True)), found
 
 
+@pytest.mark.parametrize(("delay_ms", "noted"), [(3000, False), (4000, True)])
+def test_request_timeouts_below_what_the_links_take_are_noted(delay_ms, noted):
+    """From the client, whose link has no delay, and between members: 2 + 4 times the delay."""
+    notes = [note for note in plan_of(with_delay(config_of(), delay_ms * 10**6)).notes if "before any can" in note]
+    assert len(notes) == noted
+    assert not noted or "end after 20s, before any can be answered: the links alone take 24" in notes[0]
+
+
 def test_reads_load_the_data_set_where_no_write_made_it():
     def loads(**options):
         return [planned.loads_dataset for planned in plan_of(config_of(), replace(OPTIONS, **options)).scenarios]
