@@ -29,8 +29,8 @@ _GATE_S = 20.0
 # What a member takes to answer, beside the network. A leader that hands over answers when the other one leads; one that
 # takes longer is looked after and asked again.
 ASK_S = 2.0
-# Queries are repeated for this long, beside the network, where a member does not answer (HTTP 503, a lost connection) or
-# knows no leader.
+# Queries are repeated for this long, beside the network, where a member does not answer (HTTP 503, a lost connection)
+# or knows no leader.
 PATIENCE_S = 5.0
 
 
