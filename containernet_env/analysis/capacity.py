@@ -149,9 +149,11 @@ def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | N
         weigher = _Weigher(plan, known.requests, _sync_ns(plan, known) or 0.0)
         found = weigher.shortages(outcome.scheduled.scenario) or ()
         fits = min(found, key=lambda one: one.rate_per_s, default=None)
-    general = [REASONS[kind][1] for kind in outcome.verdict.reasons if fits is None or kind not in short]
-    helps = " or ".join(dict.fromkeys(filter(None, general)))
-    return "; ".join(([helps_text(fits)] if fits else []) + ([f"what helps: {helps}"] if helps else [])) or None
+    told = [] if fits is None else [helps_text(fits)]
+    general = [way for kind in outcome.verdict.reasons if not (fits and kind in short) for way in REASONS[kind][1]]
+    if general:
+        told.append(f"what helps: {_either(list(dict.fromkeys(general)))}")
+    return "; ".join(told) or None
 
 
 class _Weigher:
@@ -274,7 +276,11 @@ def helps_text(worst: Shortage) -> str:
         ways.append(f"CPU limits that add up to {worst.limits} core{'s' if worst.limits > 1 else ''}")
     if worst.resource == "client":
         ways.append("a higher limit")
-    return f"it fits with about {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
+    return f"it fits with about {_either(ways)}"
+
+
+def _either(ways: Sequence[str]) -> str:
+    return f"{', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
 
 
 def rounded(value: float) -> str:

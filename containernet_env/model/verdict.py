@@ -228,40 +228,41 @@ RULES: Mapping[Kind, Rule] = {
 }
 
 
-_LOAD = "fewer clients, a lower rate or more cores"
-_LIMITS = f"lower CPU limits of members, {_LOAD}"
-_AGAIN = "a measurement on a machine that does nothing else"
-REASONS: Mapping[Kind, tuple[str, str]] = {
+_LOWER = ("fewer clients", "a lower rate")
+_LOAD = (*_LOWER, "more cores")
+_LIMITS = (*_LOAD, "lower CPU limits of members")
+_ALONE = ("a machine that does nothing else",)
+REASONS: Mapping[Kind, tuple[str, tuple[str, ...]]] = {
     "generator_late": ("the load generator started requests late", _LOAD),
-    "generator_paused": ("the load generator was paused", _AGAIN),
-    "generator_saturated": ("the load generator used all of its one core", "fewer clients or a lower rate"),
+    "generator_paused": ("the load generator was paused", _ALONE),
+    "generator_saturated": ("the load generator used all of its one core", _LOWER),
     "generator_waited": ("the load generator waited for a core", _LOAD),
     "link_lateness": ("the link emulator delivered frames late", _LOAD),
-    "link_early": ("the link emulator delivered frames early", _AGAIN),
-    "links_paused": ("the link emulator was paused", _AGAIN),
-    "links_saturated": ("the link emulator used all of its one core", "fewer clients or a lower rate"),
-    "links_throttled": ("a CPU limit stopped the link emulator", "a higher CPU limit of the session that runs it"),
+    "link_early": ("the link emulator delivered frames early", _ALONE),
+    "links_paused": ("the link emulator was paused", _ALONE),
+    "links_saturated": ("the link emulator used all of its one core", _LOWER),
+    "links_throttled": ("a CPU limit stopped the link emulator", ("a higher CPU limit of the session that runs it",)),
     "frames_unmatched": ("frames have no stamp of their arrival", _LOAD),
     "frames_lost": ("frames were lost by no configured loss or queue", _LOAD),
-    "counters": ("the counters of the links could not be read", _AGAIN),
-    "usage": ("what used the CPU could not be read", _AGAIN),
+    "counters": ("the counters of the links could not be read", _ALONE),
+    "usage": ("what used the CPU could not be read", _ALONE),
     "member_waited": ("a member waited for a core", _LIMITS),
-    "client_throttled": ("the CPU limit of the client stopped it", "a higher limit, fewer clients or a lower rate"),
-    "machine_stolen": ("a hypervisor took CPU time", _AGAIN),
-    "machine_shared": ("other programs took CPU time", _AGAIN),
+    "client_throttled": ("the CPU limit of the client stopped it", ("a higher limit", *_LOWER)),
+    "machine_stolen": ("a hypervisor took CPU time", _ALONE),
+    "machine_shared": ("other programs took CPU time", _ALONE),
     "machine_full": ("all cores were busy", _LIMITS),
-    "member_died": ("a member ended", ""),
-    "member_silent": ("a member did not answer", ""),
-    "leader_changed": ("the leader changed, or may have", ""),
-    "network_off": ("after the load the network was not the configured one", _AGAIN),
-    "network_unknown": ("after the load the network could not be proved", _AGAIN),
-    "few_answers": ("there are too few answers", "more requests or a longer duration"),
-    "cut_short": ("the load ended early", ""),
-    "search": ("the search is not certain of its rate", "a wider range of rates, or more repeats"),
-    "unseen": ("external cluster: CPU, disks and network are not observable", ""),
-    "event_missed": ("a configured event did not happen", ""),
+    "member_died": ("a member ended", ()),
+    "member_silent": ("a member did not answer", ()),
+    "leader_changed": ("the leader changed, or may have", ()),
+    "network_off": ("after the load the network was not the configured one", _ALONE),
+    "network_unknown": ("after the load the network could not be proved", _ALONE),
+    "few_answers": ("there are too few answers", ("more requests", "a longer duration")),
+    "cut_short": ("the load ended early", ()),
+    "search": ("the search is not certain of its rate", ("a wider range of rates", "more repeats")),
+    "unseen": ("external cluster: CPU, disks and network are not observable", ()),
+    "event_missed": ("a configured event did not happen", ()),
 }
-"""A reason in words, and what helps in general, where anything does."""
+"""A reason in words, and what helps in general: nothing that is known, where that is empty."""
 
 OF_THE_MACHINE: frozenset[Kind] = frozenset(
     {

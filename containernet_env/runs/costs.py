@@ -20,11 +20,11 @@ from containernet_env.results.run_files import ClusterRecord
 
 def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOutcome:
     """An outcome with what would make its figures valid. Never raises."""
-    if outcome.verdict is None or outcome.verdict.valid == "yes":
+    if outcome.state in ("valid", "failed"):
         return outcome
     try:
         known, _ = machine_costs.read(key)
-        own = sample_of(outcome, len(plan.topology.members), key.cores, config_hash(plan), plan.store.name)
+        own = sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
         requests = [*known.requests, *([] if own is None else [own])]
         return replace(outcome, advice=advice(plan, outcome, known.model_copy(update={"requests": requests})))
     except Exception:  # noqa: BLE001 - the row is worth more

@@ -260,7 +260,12 @@ FITS = "it fits with about 10 clients, a rate of 510/s, 4 cores or CPU limits th
         (FULL, (sample(),), FITS),
         (("machine_full", "few_answers"), (sample(),), f"{FITS}; what helps: more requests or a longer duration"),
         (("generator_waited",), (), "what helps: fewer clients, a lower rate or more cores"),
-        (("machine_shared",), (sample(),), "what helps: a measurement on a machine that does nothing else"),
+        (
+            ("machine_shared", "generator_waited", "machine_full"),
+            (),
+            "what helps: a machine that does nothing else, fewer clients, a lower rate, more cores or lower CPU limits "
+            "of members",
+        ),
         (("leader_changed",), (sample(),), None),
     ],
 )
