@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
+from containernet_env.model.names import column_of, easiest
 from containernet_env.model.verdict import counts
 from containernet_env.results.columns import BY_NAME
 
@@ -109,17 +110,14 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
     Columns: those of ``by`` (by default the ones that vary), ``rows`` (n), ``failed`` (how many of them), ``invalid``
     (how many of the others are not certainly valid), and for each of ``FIGURES`` median, least and largest over the
     rows that have it, did not fail and are valid, or with ``every`` may be not (``50%``, ``50%_min``, ``50%_max``), and
-    ``bimodal`` (see there). Raises ``UsageError`` for a column that the table does not have, and for one of
-    ``FIGURES``.
+    ``bimodal`` (see there). ``by`` may have any name of a column (``model.names``). Raises ``UsageError`` for what is
+    none that the table has, and for one of ``FIGURES``.
     """
     import pandas
 
-    unknown = [name for name in by if name not in frame.columns]
-    if unknown:
-        raise UsageError(f"--by {', '.join(unknown)}: no such column; allowed: {', '.join(frame.columns)}")
-    by = list(dict.fromkeys(by))
+    by = list(dict.fromkeys(column_of("--by", name, list(frame.columns)) for name in by))
     if figures := [name for name in by if name in FIGURES]:
-        allowed = ", ".join(name for name in frame.columns if name not in FIGURES)
+        allowed = ", ".join(easiest(name for name in frame.columns if name not in FIGURES))
         raise UsageError(f"--by {', '.join(figures)}: what is summarized merges no rows; allowed: {allowed}")
     if {"LinkStamps", "RunId"} <= set(frame.columns):
         # A row that failed may lack it; within a run it is the same.

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 EXIT_SLOWER, EXIT_CANNOT_TELL = 1, 2
 _NAME_WIDTH, _WIDTH = 36, 120
-_ALIASES = {"requests/s": "Requests/sec", "average": "Average"}
 _COLUMNS = (
     "cell", "figure", "repetitions_a", "repetitions_b", "rows_a", "rows_b", "median_a", "median_b",
     "ratio", "ratio_low", "ratio_high", "p", "p_adjusted", "verdict", "words",
@@ -58,8 +57,8 @@ class _Share(click.ParamType[float]):
     "figures",
     multiple=True,
     metavar="COLUMN",
-    help="What is compared: Requests/sec, p50, p99, another percentile, ServiceTime_50%_s and so on; repeatable. "
-    "By default Requests/sec, and p50 of scenarios with a configured rate.",
+    help="What is compared: throughput, p50, p99, another percentile, ServiceTime_50%_s and so on; repeatable. "
+    "By default throughput, and p50 of scenarios with a configured rate.",
 )
 @click.option(
     "--fail-if-slower",
@@ -88,10 +87,11 @@ def command(
     def tell(text: str) -> None:
         click.echo(plain(text), err=True)
 
-    from containernet_env.analysis.comparison import match, read
+    from containernet_env.analysis.comparison import FIGURES, match, read
+    from containernet_env.model.names import column_of
 
+    names = [column_of("--figure", name, FIGURES) for name in figures]
     sides = [read(paths, tell) for paths in ((a, *also_a), (b, *also_b))]
-    names = [_ALIASES.get(name.lower(), re.sub(r"^[pP]([\d.]+)$", r"\1%", name)) for name in figures]
     called = (f"A ({', '.join(map(str, (a, *also_a)))})", f"B ({', '.join(map(str, (b, *also_b)))})")
     matched = match(sides[0], sides[1], list(dict.fromkeys(names)), called)
     if table is not None:

@@ -22,7 +22,8 @@ from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text
     "--by",
     multiple=True,
     metavar="COLUMN",
-    help="Merge rows that agree in this column, and no matter in which others; repeatable. "
+    help="Merge rows that agree in this column, and no matter in which others: link_delay, clients, or any column's "
+    "name; repeatable. "
     "By default rows are merged that agree in everything configured, in CPU model and commit.",
 )
 @click.option("--all", "every", is_flag=True, help="Take rows into the medians whose figures are not certainly valid.")

@@ -17,6 +17,7 @@ from containernet_env.cli.output import unblocked
 from containernet_env.cli.progress import seconds_text
 from containernet_env.cli.signals import StopSignals
 from containernet_env.cli.sweep_progress import JsonLines, SweepLines, json_line
+from containernet_env.model.names import find
 
 if TYPE_CHECKING:
     from containernet_env.fidelity.rtt import Tolerance
@@ -49,6 +50,14 @@ left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --o
 """
 
 
+class FigureType(click.Choice[str]):
+    """A choice by any name of a figure, such as that of its column."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The choice."""
+        return super().convert(find(str(value), list(self.choices)) or value, param, ctx)
+
+
 @click.command(help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("sweep", type=SWEEP)
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
@@ -57,7 +66,8 @@ left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --o
     "settings",
     multiple=True,
     metavar="AXIS=VALUES",
-    help="An axis and its values, as link_delay=1ms,3ms,10ms, or a ratio, as conns=clients/10.",
+    help="An axis, by its name or its column's, and its values, as link_delay=1ms,3ms,10ms, or a ratio, as "
+    "conns=clients/10.",
 )
 @click.option("--quick", is_flag=True, help="The quick form that SWEEP has, else the scenarios of `run --quick`.")
 @click.option("--scenarios", type=SCENARIOS, metavar="FILE", help="Scenario file (JSON), or a shipped one by its name.")
@@ -73,7 +83,7 @@ left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --o
 )
 @click.option(
     "--ci-of",
-    type=click.Choice(["p50", "p99", "throughput"]),
+    type=FigureType(["p50", "p99", "throughput"]),
     default="p50",
     show_default=True,
     help="Of which figure's repetitions.",

@@ -18,6 +18,7 @@ from containernet_env.config.positions import Location
 from containernet_env.config.scenario_schema import BLOCK_KEYS
 from containernet_env.config.store_schema import DEFAULT_KIND, section_of
 from containernet_env.config.topology_schema import MAX_NODES
+from containernet_env.model.names import find
 
 Level = Literal["topology", "scenario"]
 Quantity = Literal["count", "number", "duration", "milliseconds", "size"]
@@ -114,6 +115,18 @@ def axis_of(name: str) -> Axis | None:
         return AXES[name]
     match = _HOST_AXIS.fullmatch(name)
     return None if match is None else Axis(name, "topology", match[2], _HOST[match[2]][1], match[1])
+
+
+def axis_name(name: str) -> str:
+    """The name of the axis that a user means by a name of it, such as that of its column; else ``name`` as it is.
+
+    Of one member, too: ``etcd2.LinkDelay_ms`` is ``etcd2.link_delay``.
+    """
+    if axis_of(name) is not None:
+        return name
+    host, dot, key = name.rpartition(".")
+    alone = find(key, list(_HOST)) if dot and re.fullmatch(NAME_PATTERN, host) else None
+    return f"{host}.{alone}" if alone else find(name, list(AXES)) or name
 
 
 MEMBER_AXIS_PATTERN = f"^{NAME_PATTERN}\\.({'|'.join(_HOST)})$"

@@ -21,9 +21,10 @@ from containernet_env.config.reader import (
     read_document,
     render,
 )
-from containernet_env.config.sweep_axes import AXES, RATIO_FORM, Axis, Ratio, axis_of, comparable
+from containernet_env.config.sweep_axes import AXES, RATIO_FORM, Axis, Ratio, axis_name, axis_of, comparable
 from containernet_env.config.sweep_schema import AXIS_FORM, MAX_VALUES, SWEEP_FILE, RawQuick, RawSweep
 from containernet_env.config.validation import validate
+from containernet_env.model.names import closest
 
 _AXIS_PLACE = re.compile(r'\$\.axes\[\d+\](?:\.|\["([^"]*)"\])')
 VALUES_FORM = f"a list of 1 to {MAX_VALUES} values, or {RATIO_FORM}"
@@ -154,7 +155,7 @@ def _with_settings(document: Document, settings: Sequence[str]) -> Document:
     given: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
-        name, text = name.strip(), text.strip()
+        name, text = axis_name(name.strip()), text.strip()
         if not equals or not name or not text:
             findings.append(Finding((), "--set is not NAME=VALUES", render(setting), "such as link_delay=1ms,3ms,10ms"))
         elif name in given:
@@ -173,8 +174,8 @@ def _with_settings(document: Document, settings: Sequence[str]) -> Document:
 def _values(text: str) -> Any:
     """A list of values as the command line has it, or a ratio."""
     try:
-        if Ratio.parse(text) is not None:
-            return text
+        if (ratio := Ratio.parse(text)) is not None:
+            return text.replace(ratio.of, axis_name(ratio.of), 1)
     except ValueError:
         return text
     return [_value(part.strip()) for part in text.split(",")]
@@ -255,7 +256,8 @@ def _axes_findings(value: Any, at: Location = ()) -> Iterator[Finding]:
 
 def _unknown(place: Location, name: str) -> Finding:
     names = [item for item in AXES if "." not in item]
-    meant = hints.closest_key(name, names)
+    called = axis_name(name)
+    meant = f'"{called}"' if called != name else hints.closest_key(name, names) or closest(name, names)
     hint = f", did you mean {meant}?" if meant else ""
     allowed = f"{', '.join(names)}, or MEMBER.KEY such as etcd1.cpus, client.cpus"
     return Finding(place, f"is not an axis{hint}", allowed=allowed, at_key=True)

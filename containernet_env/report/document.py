@@ -14,6 +14,7 @@ from typing import Any
 
 from containernet_env.base.clock import utc_now
 from containernet_env.base.release import VERSION
+from containernet_env.model.names import plain, synonyms
 from containernet_env.report.axes import Axis, Grid, Lines, Table, XScale, rank
 from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, repetitions_of, shared, spread_of
 from containernet_env.report.names import FIGURES, RATE, label, phrase, scaled, text
@@ -330,21 +331,22 @@ def _table(rows: Rows, notes: list[str]) -> dict[str, Any]:
     columns: list[dict[str, Any]] = []
     values: list[list[Any]] = []
 
-    def add(title: str, column: Sequence[Any], numeric: bool) -> None:
+    def add(name: str, title: str, column: Sequence[Any], numeric: bool) -> None:
         if any(value is not None for value in column):
-            columns.append({"title": title, "number": numeric})
+            columns.append({"title": title, "number": numeric, "names": [plain(other) for other in synonyms(name)]})
             values.append(list(column[:MOST_ROWS]))
 
     def add_column(name: str) -> None:
         numeric = name in BY_NAME and BY_NAME[name].number
-        add(label(name), rows.values(name), numeric)
+        add(name, label(name), rows.values(name), numeric)
 
     for name in (*names, *(varied if rows.seed_only else ())):
         add_column(name)
-    add("counts", [why or "yes" for why in rows.why], False)
+    add("counts", "counts", [why or "yes" for why in rows.why], False)
     for figure in FIGURES:
         found = [_rounded(scaled(value, figure.scale)) for value in rows.values(figure.column)]
-        add(f"{figure.short} ({figure.unit})" if figure.unit else figure.short, found, True)
+        title = f"{figure.short} ({figure.unit})" if figure.unit else figure.short
+        add(figure.column, title, found, True)
     for name in (*(() if rows.seed_only else varied), *_TABLE_END):
         if name not in names:
             add_column(name)

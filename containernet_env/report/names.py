@@ -1,16 +1,13 @@
-"""What axes and figures are called: by people, by the keys of topology and scenario files, and by columns.
+"""What axes and figures are called in pictures and tables.
 
 An axis is what was configured; a figure is what was measured. Both are columns of the CSV.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from containernet_env.base.errors import UsageError
 from containernet_env.results.columns import BY_NAME
 
 RATE = "Requests/sec"
@@ -43,43 +40,6 @@ FIGURES = (
 )
 """What the page shows of every configuration."""
 
-_ALIASES = {
-    "link_delay": "LinkDelay_ms",
-    "delay": "LinkDelay_ms",
-    "bandwidth": "Bandwidth_mbps",
-    "jitter": "LinkJitter_ms",
-    "loss": "LinkLoss_ratio",
-    "cpus": "Cpus",
-    "mem": "Memory_bytes",
-    "memory": "Memory_bytes",
-    "members": "ClusterSize",
-    "nodes": "ClusterSize",
-    "clients": "ClientCount",
-    "conns": "ConnectionCount",
-    "connections": "ConnectionCount",
-    "total": "RequestCount",
-    "requests": "RequestCount",
-    "rate": "OfferedRate_per_s",
-    "key_size": "KeySize",
-    "val_size": "ValueSize",
-    "value_size": "ValueSize",
-    "consistency": "Consistency",
-    "target": "Target",
-    "type": "TestType",
-    "scenario": "Scenario",
-    "store": "Store",
-    "data": "Data",
-    "leader": "LeaderConfigured",
-    "heartbeat": "Heartbeat_ms",
-    "heartbeat_interval": "Heartbeat_ms",
-    "election_timeout": "ElectionTimeout_ms",
-    "congestion_control": "CongestionControl",
-    "throughput": RATE,
-    "requests/s": RATE,
-    "requests_per_s": RATE,
-    "rps": RATE,
-    "floor": "Floor_50%_s",
-}
 _LABELS = {
     "LinkDelay_ms": "link delay, one way (ms)",
     "Bandwidth_mbps": "bandwidth (Mbit/s)",
@@ -189,46 +149,6 @@ def number(value: object) -> float | None:
     except ValueError:
         return None
     return found if found == found and abs(found) != float("inf") else None
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9.%/]", "", re.sub(r"%$", "", name.lower()))
-
-
-def _known(columns: Sequence[str]) -> dict[str, str]:
-    """Every name, in plain form, of each of these columns."""
-    names = {_plain(name): name for name in columns}
-    names |= {_plain(alias): column for alias, column in _ALIASES.items() if column in columns}
-    percentiles = [name for name in columns if re.fullmatch(r"[\d.]+%", name)]
-    return names | {f"p{name[:-1]}": name for name in percentiles}
-
-
-def column_of(option: str, name: str, columns: Sequence[str]) -> str:
-    """The column that a user means by ``name``: by its own name, or by that of a key of topology or scenario files.
-
-    Raises ``UsageError`` that says what there is.
-    """
-    known = _known(columns)
-    found = known.get(_plain(name))
-    if found is not None:
-        return found
-    near = difflib.get_close_matches(_plain(name), known, n=1)
-    offered = _offered(columns)
-    hint = f", did you mean {_told(near[0], offered)}?" if near else ""
-    raise UsageError(f"{option} {name}: no such column{hint}; allowed: {', '.join(offered)}")
-
-
-def _told(plain: str, offered: Sequence[str]) -> str:
-    """A name in plain form as people write it."""
-    return next((name for name in (*offered, *_ALIASES) if _plain(name) == plain), plain)
-
-
-def _offered(columns: Sequence[str]) -> list[str]:
-    """Each column by the name that is easiest to type."""
-    aliases: dict[str, str] = {}
-    for alias, column in _ALIASES.items():
-        aliases.setdefault(column, alias)
-    return [f"p{name[:-1]}" if re.fullmatch(r"[\d.]+%", name) else aliases.get(name, name) for name in columns]
 
 
 def figure_of(column: str) -> Figure:

@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
+from containernet_env.model.names import column_of
 from containernet_env.report.axes import Axis, Line, Table, XScale
 from containernet_env.report.cells import CONFIDENCE, RANGE, Cell, Spread, cells_of, figures_of
-from containernet_env.report.names import Figure, column_of, figure_of, label, text
+from containernet_env.report.names import Figure, figure_of, label, text
 from containernet_env.report.rows import FILE, HASHES, VARIANT, Rows
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import inert

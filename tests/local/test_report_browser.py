@@ -71,6 +71,9 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
     browser.js("filter.value = 'consistency:l p50<5'; filter.dispatchEvent(new Event('input'))")
     assert set(column(browser, "consistency")) == {"l"} and len(column(browser, "consistency")) == 6
     assert browser.js("document.querySelector('[role=status]').textContent") == "6 of 36 rows"
+    for name in ("link_delay", "LinkDelay_ms", "link"):
+        browser.js(f"filter.value = '{name}>2'; filter.dispatchEvent(new Event('input'))")
+        assert set(column(browser, "link delay, one way (ms)")) == {"3"}, name
     browser.js("filter.value = ''; only.checked = true; only.dispatchEvent(new Event('input'))")
     assert len(column(browser, "counts")) == 35
     assert browser.js("Table.csv(['a', 'b'], [['x, \"y\"', null], [1, 2]])") == 'a,b\n"x, ""y""",-\n1,2\n'

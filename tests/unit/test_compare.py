@@ -452,7 +452,7 @@ def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monk
         ((a, tmp_path / "none.csv"), "cannot read"),
         ((a, a), "has no row that can be compared"),
         ((a, other), "no scenario of A "),
-        ((a, b, "--figure", "colour"), "no figure colour; allowed: "),
+        ((a, b, "--figure", "colour"), "--figure colour: no such column; allowed: "),
         ((a, b, "--csv", a), "is not replaced"),
         ((a, b, "--csv", tmp_path / "no" / "cells.csv"), "cannot write"),
     ):

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
-from containernet_env.report.names import column_of
 from containernet_env.report.paper import FORMATS, chosen, draw, plan
 from containernet_env.report.rows import read_rows
-from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import inert
 from containernet_env.setup import extras
 from tests.unit.report_rows import EVIL, numbers, row, shown, sweep, write
@@ -24,13 +22,6 @@ BY = ["bandwidth", "consistency"]
 
 def drawing(path: Path, x: str = "link_delay", ys: tuple[str, ...] = ("p50", "throughput"), by: list[str] = BY) -> Any:
     return plan(read_rows([path]), x, ys, by)
-
-
-def test_names_of_configs_and_of_columns_are_known() -> None:
-    names = {"link_delay": "LinkDelay_ms", "linkdelay_ms": "LinkDelay_ms", "p99.9": "99.9%", "99%": "99%"}
-    names |= {"valSize": "ValueSize", "throughput": "Requests/sec", "requests/s": "Requests/sec"}
-    names |= {"Heartbeat_ms": "Heartbeat_ms"}
-    assert {name: column_of("--x", name, COLUMNS) for name in names} == names
 
 
 def test_the_csv_beside_a_figure_has_its_medians_and_what_does_not_count(tmp_path: Path) -> None:

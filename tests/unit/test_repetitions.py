@@ -95,8 +95,8 @@ def test_who_names_columns_merges_by_them(tmp_path: Path) -> None:
     assert summarize(frame, ["Scenario"])["rows"].tolist() == [2]
     assert summarize(frame, ["TestType", "LinkDelay_ms"])["LinkDelay_ms"].tolist() == ["3", "1"]
     assert list(summarize(frame, ["TestType", "TestType"]).columns)[:2] == ["TestType", "rows"]
-    for name, words in (("Delay", "no such column"), ("50%", "what is summarized merges no rows")):
-        with pytest.raises(UsageError, match=rf"--by {name}: {words}; allowed: TestType, "):
+    for name, words in (("xyz", "no such column"), ("50%", "what is summarized merges no rows")):
+        with pytest.raises(UsageError, match=rf"--by {name}: {words}; allowed: type, "):
             summarize(frame, ["TestType", name])
 
 

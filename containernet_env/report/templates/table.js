@@ -18,6 +18,9 @@ const Table = (() => {
 
   const shown = (value) => (value === null || value === undefined ? "-" : String(value));
 
+  // A name without what makes no difference: the column's or the key's of files, as at the command line.
+  const plain = (name) => name.toLowerCase().replace(/[^a-z0-9.%/]/g, "").replace(/%$/, "");
+
   // What a spreadsheet would take for a formula is text; numbers and what is missing stay.
   function inert(text) {
     const stays = text === "-" || /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) || !/^[=+\-@\t\r]/.test(text);
@@ -108,7 +111,8 @@ const Table = (() => {
     function tests() {
       return words.value.trim().toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
         const [, name, sign, wanted] = /^([^:<>=]+)(:|<=|>=|<|>|=)(.+)$/.exec(word) ?? [];
-        const place = name ? columns.findIndex((column) => column.title.toLowerCase().startsWith(name)) : -1;
+        const meant = (column) => column.names.includes(plain(name)) || column.title.toLowerCase().startsWith(name);
+        const place = name ? columns.findIndex(meant) : -1;
         if (place < 0) return (row, text) => text.includes(word);
         const size = Number(wanted);
         if (sign === ":") return (row) => shown(row[place]).toLowerCase().includes(wanted);

@@ -1,0 +1,100 @@
+"""What things are called that are configured or measured: by keys of files, by columns of results, and by people.
+
+At the command line each name stands for its thing, wherever one is to be named.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from containernet_env.base.errors import UsageError
+
+_THINGS = (
+    ("LinkDelay_ms", "link_delay", "delay"),
+    ("Bandwidth_mbps", "bandwidth", "bw"),
+    ("LinkJitter_ms", "jitter"),
+    ("LinkLoss_ratio", "loss"),
+    ("Cpus", "cpus"),
+    ("Memory_bytes", "mem", "memory"),
+    ("ClientCpus", "client.cpus"),
+    ("ClientMemory_bytes", "client.mem"),
+    ("ClientLink", "client.link"),
+    ("ClusterSize", "members", "nodes"),
+    ("ClientCount", "clients"),
+    ("ConnectionCount", "conns", "connections"),
+    ("RequestCount", "total", "requests"),
+    ("OfferedRate_per_s", "rate", "offered_rate"),
+    ("LoadSeed", "seed"),
+    ("KeySize", "keySize"),
+    ("ValueSize", "valSize"),
+    ("Consistency", "consistency"),
+    ("Target", "target"),
+    ("TestType", "type"),
+    ("Scenario", "scenario"),
+    ("ReadSpan", "spanKeys", "span"),
+    ("ReadLimit", "limit"),
+    ("SearchObjective", "search"),
+    ("Events", "events"),
+    ("Store", "store"),
+    ("StoreVersion", "version"),
+    ("Data", "data"),
+    ("LeaderConfigured", "leader"),
+    ("Heartbeat_ms", "heartbeat_interval", "heartbeat"),
+    ("ElectionTimeout_ms", "election_timeout", "election"),
+    ("CongestionControl", "congestion_control", "tcp_congestion_control"),
+    ("Config", "topology"),
+    ("Requests/sec", "throughput", "requests/s", "requests_per_s", "rps"),
+    ("Floor_50%_s", "floor"),
+)
+"""The column, the key of topology, scenario and sweep files, other words. Case, ``_`` and ``-`` make no difference."""
+_PERCENTILE = re.compile(r"p?([\d.]+)%?")
+
+
+def plain(name: str) -> str:
+    """A name without what makes no difference."""
+    return re.sub(r"[^a-z0-9.%/]", "", name.lower()).removesuffix("%")
+
+
+def synonyms(name: str) -> tuple[str, ...]:
+    """Every name of what ``name`` is the column or the key of, itself the first one."""
+    others = next((thing for thing in _THINGS if name in thing), ())
+    if match := _PERCENTILE.fullmatch(name):
+        others = (f"p{match[1]}", f"{match[1]}%")
+    return tuple(dict.fromkeys((name, *others)))
+
+
+def _known(allowed: Iterable[str]) -> Mapping[str, str]:
+    """Every name, in plain form, of each that is allowed; a key comes before another thing's column: ``leader``."""
+    allowed = tuple(allowed)
+    names = {plain(name): name for name in allowed}
+    return names | {plain(other): name for name in allowed for other in synonyms(name)[1:]}
+
+
+def find(name: str, allowed: Sequence[str]) -> str | None:
+    """The one of ``allowed``, columns or keys, that a user means by ``name``; ``None`` where there is none."""
+    return name if name in allowed else _known(allowed).get(plain(name))
+
+
+def closest(name: str, allowed: Sequence[str]) -> str | None:
+    """The name of one of ``allowed`` that is spelt most like ``name``; ``None`` where none is near."""
+    known = _known(allowed)
+    near = difflib.get_close_matches(plain(name), known, n=1)
+    return next((word for word in synonyms(known[near[0]]) if plain(word) == near[0]), None) if near else None
+
+
+def easiest(columns: Iterable[str]) -> Iterator[str]:
+    """Each column by the name that is easiest to type."""
+    for column in columns:
+        yield (*synonyms(column), column)[1]
+
+
+def column_of(option: str, name: str, columns: Sequence[str]) -> str:
+    """The one of ``columns`` that a user means by ``name``. Raises ``UsageError`` that says what there is."""
+    found = find(name, columns)
+    if found is not None:
+        return found
+    near = closest(name, columns)
+    hint = f", did you mean {near}?" if near else ""
+    raise UsageError(f"{option} {name}: no such column{hint}; allowed: {', '.join(easiest(columns))}")

@@ -1,0 +1,97 @@
+"""Names of what is configured and measured: those of files and of columns are taken wherever one is to be named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from containernet_env.base.errors import ConfigError, UsageError
+from containernet_env.config.sweep_axes import AXES, axis_name
+from containernet_env.config.sweeps import load_sweep
+from containernet_env.model.names import column_of, find
+from containernet_env.results.columns import COLUMNS
+from tests.unit.report_rows import shown, sweep, write
+from tests.unit.store_files import topology
+
+
+def test_axes_and_their_columns_stand_for_each_other() -> None:
+    columns = {axis: column for axis in AXES if (column := find(axis, COLUMNS))}
+    assert {axis: axis_name(column) for axis, column in columns.items()} == {axis: axis for axis in columns}
+    assert {"queue", "zipfExponent", "dataset.keys"} < {*AXES} - {*columns} and len(columns) > 20
+    # A column counts where it is spelt exactly, in letters of other size the key of files.
+    assert [find(name, COLUMNS) for name in ("Leader", "leader", "Total")] == ["Leader", "LeaderConfigured", "Total"]
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        *((name, "LinkDelay_ms") for name in ("link_delay", "linkdelay_ms", "link-delay", "Delay")),
+        *((name, "Requests/sec") for name in ("throughput", "requests/s", "Requests/sec", "rps")),
+        *((name, "99.9%") for name in ("p99.9", "P99.9", "99.9%")),
+        *((name, "ValueSize") for name in ("valSize", "val_size", "value_size")),
+        *((name, "Heartbeat_ms") for name in ("heartbeat_interval", "heartbeat", "Heartbeat_ms")),
+        ("client.cpus", "ClientCpus"),
+    ],
+)
+def test_names(name: str, column: str) -> None:
+    assert column_of("--x", name, COLUMNS) == column
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        *((name, "link_delay") for name in ("LinkDelay_ms", "link-delay", "delay")),
+        ("ClientCount", "clients"),
+        ("ValueSize", "valSize"),
+        ("ClientMemory_bytes", "client.mem"),
+        ("etcd2.LinkDelay_ms", "etcd2.link_delay"),
+        ("client.Bandwidth_mbps", "client.bandwidth"),
+        ("etcd2.colour", "etcd2.colour"),
+    ],
+)
+def test_names_of_axes(written: str, name: str) -> None:
+    assert axis_name(written) == name
+
+
+def test_commands_take_either_name_and_suggest_for_typing_errors(tmp_path: Path) -> None:
+    out = write(tmp_path / "out.csv", sweep())
+    for options in (
+        (("results", out, "--csv", "--by"), ("LinkDelay_ms", "link_delay", "Delay")),
+        (("compare", out, out, "--figure"), ("Requests/sec", "throughput", "rps")),
+        (("compare", out, out, "--figure"), ("99%", "p99", "P99")),
+    ):
+        words, names = options
+        answers = {(done.output, str(done.exception)) for name in names for done in (shown(*words, name),)}
+        assert len(answers) == 1 and not any("no such column" in word for word in answers.pop()), words
+    plot = ("plot", out, "--x", "link_delay", "--y", "p50", "-o", tmp_path / "fig.svg")
+    for words, name, meant in (
+        (("results", out), "--by", "link_delay"),
+        (("compare", out, out), "--figure", "throughput"),
+        (plot, "--x", "LinkDelay_ms"),
+        (plot, "--y", "throughput"),
+        (plot, "--by", "clients"),
+    ):
+        refused = shown(*words, name, f"{meant[:-2]}{meant[-1]}").exception
+        assert isinstance(refused, UsageError) and f"no such column, did you mean {meant}?" in str(refused)
+
+
+def test_sweeps_take_either_name_and_suggest_for_typing_errors(tmp_path: Path) -> None:
+    path = topology(tmp_path)
+    made = load_sweep(path, ["LinkDelay_ms=1ms,5ms", "ClientCount=10,100", "conns=ClientCount/10"])
+    (delay, clients, ratio) = made.dimensions
+    assert [axis.name for one in (delay, clients) for axis in one.axes] == ["link_delay", "clients"]
+    assert [(axis.name, of.of) for axis, of in ratio.ratios] == [("conns", "clients")]
+    for settings, words in (
+        (["link_dely=1ms"], "did you mean "),
+        (["LinkDelai_ms=1ms"], "did you mean "),
+        (["clients=1", "ClientCount=2"], "names clients twice"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load_sweep(path, settings)
+    file = tmp_path / "sweep.json"
+    file.write_text('{"topology": "topology.json", "axes": [{"LinkDelay_ms": ["1ms"]}]}')
+    with pytest.raises(ConfigError, match='is not an axis, did you mean "link_delay"'):
+        load_sweep(file)
+    done = shown("sweep", path, "--ci-of", "50%", "--ci-of", "requests/sec", "--ci-of", "p5")
+    assert "'p5' is not one of" in done.output
