@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from containernet_env.analysis.repetitions import TIMING
 from containernet_env.report.cells import Cell, label_of, tells
-from containernet_env.report.names import label, number, phrase, text
+from containernet_env.report.names import label, level, number, phrase, text
 
 _FIRST = (
     "LinkDelay_ms",
@@ -31,12 +31,20 @@ _FIRST = (
     "Heartbeat_ms",
     "ElectionTimeout_ms",
     "RequestCount",
+    "ClientLink",
+    "ClientCpus",
+    "ClientMemory_bytes",
 )
 """Axes in the order in which they are shown, and in which they are chosen where two vary together."""
 _FOLLOWING = ("RequestCount", "ConnectionCount", "KeySize", "ClientCount")
 """What may be configured together with an axis, the likeliest first; any other numeric axis may be, too."""
 _RATIOS = {"ClientCount": ("ConnectionCount", "RequestCount"), "OfferedRate_per_s": ("RequestCount",)}
 """By axis: what is often a ratio of it, and need not differ at each of its values (a tenth of 5 clients is 1, too)."""
+_IN_WORDS = (
+    *("LinkDelay_ms", "Bandwidth_mbps", "LinkLoss_ratio", "LinkJitter_ms", "Cpus", "Memory_bytes"),
+    *("ClientLink", "ClientCpus", "ClientMemory_bytes"),
+)
+"""Axes whose values may have words beside their numbers, ``uniform 1``, or a number for each member, ``1;25;1``."""
 _MOST_LINES, _MOST_PANELS = 60, 24
 
 
@@ -156,14 +164,14 @@ class Table:
         return [name for name in names if tells(name, (self.key(index, (name,))[0] for index in among))]
 
     def axes(self) -> list[str]:
-        """The axes whose values are numbers but for one, such as "unlimited", in the order in which they are shown.
+        """The axes whose values are quantities but for one, such as "unlimited", in the order in which they are shown.
 
         Of two that follow from each other, one is an axis, and a ratio that follows from another one is none.
         """
         found: list[str] = []
         for name in sorted(self.names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)):
             values = {self.key(index, (name,))[0] for index in self.has(name)}
-            numbers = [value for value in values if number(value) is not None]
+            numbers = [value for value in values if (level(value) if name in _IN_WORDS else number(value)) is not None]
             if len(values) < 2 or len(numbers) < max(1, len(values) - 1):
                 continue
             if not any(
@@ -340,6 +348,6 @@ class Table:
 
 
 def rank(value: Any) -> tuple[int, float, str]:
-    """What values of an axis are sorted by: numbers by size, then words, then what is missing."""
-    found = number(value)
-    return (0, found, "") if found is not None else (2 if value is None else 1, 0.0, text(value))
+    """What values of an axis are sorted by: numbers by size, also those in words, then words, then what is missing."""
+    found = level(value)
+    return (2 if value is None else 1, 0.0, text(value)) if found is None else (0, found, text(value))

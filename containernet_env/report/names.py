@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from containernet_env.results.columns import BY_NAME
 
 RATE = "Requests/sec"
-_LARGEST = 1e300
+_LARGEST, _LONGEST = 1e300, 1000
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
+_QUANTITY = re.compile(r"(?:uniform |normal )?\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,15 @@ def number(value: object) -> float | None:
     except ValueError:
         return None
     return found if found == found and abs(found) != float("inf") else None
+
+
+def level(value: object) -> float | None:
+    """The number that a value is, or the mean of those in "1;25;1" or "uniform 1"; ``None`` for other words."""
+    found = number(value)
+    if found is not None or not _QUANTITY.match(str(value)):
+        return found
+    parts = [float(part) for part in _NUMBER.findall(str(value)[:_LONGEST])]
+    return sum(parts) / len(parts)
 
 
 def figure_of(column: str) -> Figure:

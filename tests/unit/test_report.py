@@ -226,6 +226,9 @@ PAIRS = (
 LOADS = [row(TestType=kind, ClientCount=clients, ConnectionCount=conns) for kind, clients, conns in PAIRS]
 TENTHS = [row(ClientCount=str(n), ConnectionCount=str(n // 10)) for n in (10, 100, 1000)]
 LIMITS = [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")]
+OF_ONE_MEMBER = [row(LinkDelay_ms=value) for value in ("1;25;1", "1", "1;5/7;1")]
+CLIENT_TOO = [row(LinkDelay_ms=value, ClientLink=f"{value} ms unlimited") for value in ("5", "25")]
+JITTER = [row(LinkJitter_ms=value) for value in ("uniform 10", "0", "normal 2 correlation 1", "uniform 5")]
 
 
 @pytest.mark.parametrize(
@@ -233,8 +236,12 @@ LIMITS = [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")]
     [
         # What is configured together with an axis is named.
         (TENTHS, ("10", "100", "1000"), (10.0, 100.0, 1000.0), ("ConnectionCount",)),
+        (CLIENT_TOO, ("5", "25"), (5.0, 25.0), ("ClientLink",)),
         # Where the axis alone does not tell points apart its ticks do.
         (LOADS, ("1 (1)", "100 (10)", "100 (100)", "1000 (100)"), None, None),
+        # In order, though they are no numbers: one member's link alone was an axis of no figure, and so was jitter.
+        (OF_ONE_MEMBER, ("1", "1;5/7;1", "1;25;1"), None, ()),
+        (JITTER, ("0", "normal 2 correlation 1", "uniform 5", "uniform 10"), None, ()),
         # Unlimited is the last tick, and no number.
         (LIMITS, ("10", "1000", "unlimited"), None, ()),
     ],

@@ -75,7 +75,7 @@
     const words = `${title} of the last rows; the table below has the numbers`;
     const seen = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": words };
     const picture = draw("svg", seen, ...parts);
-    return make("figure", make("h3", title), picture);
+    return make("figure", make("h3", `${title}, logarithmic`), picture);
   }
 
   const COLUMNS = [
