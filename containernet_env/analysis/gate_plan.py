@@ -113,10 +113,16 @@ class GatePlan:
     duration_ns: int = 0
     warmup_ns: int = 0
     warmup_interval_ns: int = 0
+    _over: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False, repr=False)
 
-    def over(self, hop: Hop) -> list[tuple[str, str]]:
+    def __post_init__(self) -> None:
+        for pair, hops in self.paths.items():
+            for hop in hops:
+                self._over.setdefault(hop.name, []).append(pair)
+
+    def over(self, hop: Hop) -> Sequence[tuple[str, str]]:
         """The paths that a direction is part of."""
-        return [pair for pair, hops in self.paths.items() if any(other.name == hop.name for other in hops)]
+        return self._over.get(hop.name, ())
 
 
 def plan_gate(
