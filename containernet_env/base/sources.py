@@ -36,7 +36,7 @@ class GoModule:
     ``packages`` maps the program's name to its package path; ``only`` names the files that its hash
     covers (empty: all that are compiled); ``ours`` says whether the program takes ``-X main.sourceHash``.
     ``version``: the modules that the packages are in are wanted in that version instead of the one in ``go.mod``, each
-    with the modules that it requires itself. ``unsummed``: a pattern of modules that are not in Go's checksum database.
+    with the modules that it requires itself. ``unsummed``: patterns of modules that are not in Go's checksum database.
     """
 
     name: str
@@ -81,7 +81,7 @@ def consul_module(root: Path = assets.ROOT, version: str | None = None) -> GoMod
         only=("go.mod", "go.sum"),
         ours=False,
         version=version,
-        unsummed="github.com/hashicorp/*",
+        unsummed="github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go",
     )
 
 
