@@ -332,16 +332,18 @@ class Table:
         found.sort(key=lambda grid: -grid[0])
         return [grid for _, grid in found]
 
+    def reads(self) -> list[int]:
+        """The cells whose reads have a consistency, where there is more than one."""
+        return self.has("Consistency") if "Consistency" in self.names else []
+
     def pairs(self) -> list[Pair]:
         """The cells that differ in consistency alone."""
-        if "Consistency" not in self.names:
-            return []
         rest = [name for name in self.names if name != "Consistency"]
         pairs = []
-        for group in self.groups(rest, self.has("Consistency")).values():
+        for group in self.groups(rest, self.reads()).values():
             by_value = {self.key(index, ("Consistency",))[0]: index for index in group}
             if {"l", "s"} <= set(by_value):
-                told = self.told(rest, self.has("Consistency"))
+                told = self.told(rest, self.reads())
                 words = label_of(told, self.key(group[0], told))
                 pairs.append(Pair(words or "reads", by_value["l"], by_value["s"]))
         return pairs

@@ -122,7 +122,10 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScal
     left_out: dict[tuple[str, int], list[str]] = {
         **{("lines", place): _lines_lack(lines, data) for place, lines in enumerate(all_lines)},
         **{("grid", place): _grid_lacks(grid) for place, grid in enumerate(grids[:_MOST_GRIDS])},
-        ("pairs", 0): [_count(len(pairs) - _MOST_PAIRS, "more pair")],
+        ("pairs", 0): [
+            _count(len(pairs) - _MOST_PAIRS, "more pair"),
+            _count(len(table.reads()) - 2 * len(pairs), "configuration", " of reads without its counterpart"),
+        ],
         ("curves", 0): curves_lack,
         ("floors", 0): floors_lack,
         ("timelines", 0): timelines_lack,

@@ -344,6 +344,10 @@ def test_pairs_are_equal_but_for_linearizable_and_serializable(tmp_path: Path) -
     others = table(tmp_path / "others.csv", rows)
     assert [cell.label for cell in others.cells] == ["linearizable", "stale", "default consistency"]
     assert not others.pairs()
+    lone = [row(TestType="read", Consistency="l", LinkDelay_ms="9"), *sweep(delays=1, bandwidths=1)]
+    assert document(write(tmp_path / "lone.csv", lone)).left_out["pairs", 0] == [
+        "1 configuration of reads without its counterpart"
+    ]
 
 
 def test_loads_of_other_lengths_are_on_other_lines_and_in_the_order_of_their_values(tmp_path: Path) -> None:
