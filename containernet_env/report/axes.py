@@ -247,15 +247,14 @@ class Table:
         parts = []
         while waiting:
             part = waiting.pop(0)
-            level = self._level(part, timing)
-            for more in sorted(waiting, key=lambda other: abs(self._level(other, timing) - level)):
+            for more in sorted(waiting, key=lambda other: abs(self._ms(other, timing) - self._ms(part, timing))):
                 if not {self.key(index, at) for index in part} & {self.key(index, at) for index in more}:
                     part = [*part, *more]
                     waiting.remove(more)
             parts.append(part)
         return parts
 
-    def _level(self, group: Sequence[int], timing: Sequence[str]) -> float:
+    def _ms(self, group: Sequence[int], timing: Sequence[str]) -> float:
         return sum(number(value) or 0.0 for value in self.key(group[0], timing))
 
     def _tells_apart(self, names: Sequence[str], lines: Iterable[Sequence[int]]) -> bool:
@@ -316,19 +315,18 @@ class Table:
             used = [index for group in full for index in group]
             x_axis, y_axis = self.axis((x,), used), self.axis((y,), used)
             told = self.told([name for name in rest if name not in TIMING], used)
-            split = [name for name in TIMING if name in self.names and name not in (x, y, *together)]
+            others = [name for name in TIMING if name in self.names and name not in (x, y, *together)]
+            split = [name for name in others if self.varies(name, used)]
             panels = []
             full.sort(key=lambda group: -len(group))
             for group in full[:_MOST_PANELS]:
                 at = {self.key(index, (x, y)): index for index in group}
                 table = tuple(tuple(at.get((*a, *b), -1) for a in x_axis.values) for b in y_axis.values)
                 panels.append(Panel(self._line(told, (x,), x_axis, group, split).label, table))
-            others = (*together, *split, *self.following)
-            names = tuple(name for name in others if any(self.varies(name, group) for group in full))
-            more = max(0, len(full) - _MOST_PANELS)
-            found.append(
-                (len(full[0]), Grid(x_axis, y_axis, tuple(panels), names, more, len(self.everything) - len(used)))
-            )
+            more = (*together, *split, *self.following)
+            names = tuple(name for name in more if any(self.varies(name, group) for group in full))
+            counts = (max(0, len(full) - _MOST_PANELS), len(self.everything) - len(used))
+            found.append((len(full[0]), Grid(x_axis, y_axis, tuple(panels), names, *counts)))
         found.sort(key=lambda grid: -grid[0])
         return [grid for _, grid in found]
 
