@@ -1,7 +1,7 @@
 """Mininet's own measurements, made from outside: nothing is run in a host, and no program's output is read.
 
-What Mininet reads from a program's words fails without that program, in another language or version: a working network
-seemed to lose everything, and a script waited for ever. What cannot be measured from outside is refused at once.
+Mininet parses what programs print. Without the program, or with another version or language of it, a working network
+seemed to lose everything, and a script waited for ever. Measurements that need a program in a host are refused at once.
 """
 
 from __future__ import annotations

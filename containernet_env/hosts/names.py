@@ -1,4 +1,4 @@
-"""What a host looks names up in: /etc/hosts and the resolver, written where the engine keeps these files of it.
+"""Name resolution in a host: /etc/hosts and the resolver's file, written where the engine keeps them.
 
 The engine mounts them into the container, which can change what they hold but not what is at these paths.
 """

@@ -47,7 +47,7 @@ SENTINEL = "\x7f"
 _LOOP = r"""
 if [ -n "$BASH_VERSION" ]; then
   set +m
-  unset HISTFILE
+  unset HISTFILE TMOUT
   eval 'exit() { builtin exit "$@" 2>/dev/null; }'
 fi
 exec 5<&0

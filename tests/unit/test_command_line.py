@@ -19,6 +19,7 @@ from mininet.net import Mininet
 from mininet.node import Host
 from syrupy.assertion import SnapshotAssertion
 
+from containernet_env import containernet
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.cli import shell
@@ -405,6 +406,7 @@ def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: p
 
 
 def test_every_command_of_ours_has_help() -> None:
+    assert containernet.CLI is CommandLine  # which scripts import
     for verb in command_line.COMMANDS:
         assert (getattr(CommandLine, f"do_{verb}").__doc__ or "").startswith(verb)
 

@@ -198,6 +198,12 @@ class Members(ZooKeeperCluster):
 
 
 @simulated()
+def test_a_member_that_serves_nobody_has_started_and_a_silent_one_has_not() -> None:
+    members = Members(Scripted((4, b"imok")), Scripted((4, b""))).members
+    assert [member.has_started() for member in members] == [True, False]
+
+
+@simulated()
 def test_the_final_state_is_that_of_the_first_living_member_that_can_be_read() -> None:
     whole = Scripted((49, SESSION), (17, SYNCED), (17, found(2, b"abc", 7)), (12, FINAL_CLOSED))
     cluster = Members(None, Scripted((49, b"")), whole)

@@ -15,6 +15,9 @@ import (
 // statusTimeout bounds one question for a member's status.
 const statusTimeout = 5 * time.Second
 
+// statusTime is that bound where an attempt to connect may take longer: it is as many round trips at least.
+func statusTime(attempt time.Duration) time.Duration { return max(statusTimeout, attempt) }
+
 const (
 	// leaderPoll is how often each member is asked while the leader is looked for; an election takes about a second.
 	leaderPoll = 50 * time.Millisecond
@@ -123,7 +126,8 @@ func (s seat) endpoint(ctx context.Context) (string, error) {
 	if s.itself != nil {
 		return s.itself.member, nil
 	}
-	located, err := s.from.ask(ctx, store.Request{Operation: store.Locate, Leader: s.leader}, statusTimeout)
+	located, err := s.from.ask(ctx, store.Request{Operation: store.Locate, Leader: s.leader},
+		statusTime(s.from.loop.attempt))
 	if err != nil {
 		return "", fmt.Errorf("no leader was found: %w", err)
 	}
@@ -137,11 +141,10 @@ func (s seat) endpoint(ctx context.Context) (string, error) {
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
 func leadingMember(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit,
 	attempt time.Duration) (string, error) {
-	l, err := newLoop(w, protocol, members, statusTimeout, permit)
+	l, err := newLoop(w, protocol, members, statusTime(attempt), attempt, permit)
 	if err != nil {
 		return "", err
 	}
-	l.attempt = attempt
 	defer l.close()
 	probes := l.probes(members)
 	leader, err := findLeader(ctx, probes, true)
@@ -170,16 +173,16 @@ func (l *loop) asksBeside() bool {
 
 // status asks a member who leads.
 func (c *conn) status(ctx context.Context) (store.Answer, error) {
-	asker, beside := c.loop.protocol.(store.StatusAsker)
+	l := c.loop
+	asker, beside := l.protocol.(store.StatusAsker)
 	if !beside {
-		one, err := c.ask(ctx, store.Request{Operation: store.Status}, statusTimeout)
+		one, err := c.ask(ctx, store.Request{Operation: store.Status}, statusTime(l.attempt))
 		if err != nil {
 			return store.Answer{}, err
 		}
 		return one.answer, nil
 	}
-	l := c.loop
-	ctx, cancel := l.world.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := l.world.WithTimeout(ctx, statusTime(l.attempt))
 	defer cancel()
 	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member)
 	if err != nil {
@@ -255,11 +258,11 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		l, err := newLoop(t.options.World, t.protocol, t.options.Endpoints, statusTimeout, t.options.Permit)
+		l, err := newLoop(t.options.World, t.protocol, t.options.Endpoints, statusTime(t.loop.attempt), t.loop.attempt,
+			t.options.Permit)
 		if err != nil {
 			return // the same call worked when the leader was looked for
 		}
-		l.attempt = t.loop.attempt
 		defer l.close()
 		probes := l.probes(t.options.Endpoints)
 		seen, stopWatching := watchStatus(ctx, probes, followPoll)

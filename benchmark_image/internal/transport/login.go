@@ -17,11 +17,10 @@ const loginTimeout = 10 * time.Second
 // user speaks for all.
 func login(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit,
 	attempt time.Duration) error {
-	l, err := newLoop(w, protocol, members, statusTimeout, permit)
+	l, err := newLoop(w, protocol, members, statusTime(attempt), attempt, permit)
 	if err != nil {
 		return err
 	}
-	l.attempt = attempt
 	defer l.close()
 	probes := l.probes(members)
 	problem := errors.New("no member could be reached to log in")
@@ -30,7 +29,7 @@ func login(ctx context.Context, w world.World, protocol store.Protocol, members 
 			if !c.isReady.Load() {
 				continue
 			}
-			_, err := c.ask(ctx, store.Request{Operation: store.Login}, statusTimeout)
+			_, err := c.ask(ctx, store.Request{Operation: store.Login}, statusTime(attempt))
 			if err == nil || !isPassing(err) {
 				return err
 			}

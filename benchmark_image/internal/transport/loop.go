@@ -42,7 +42,7 @@ type loop struct {
 
 	dialing     context.Context
 	stopDialing context.CancelFunc
-	attempt     time.Duration // bounds one attempt to connect; set before the first one
+	attempt     time.Duration // bounds one attempt to connect
 	shaking     chan struct{} // has an element for each handshake that goes on; nil: connections are plain
 	refused     chan struct{} // closed when a member has refused a connection, for
 	refusal     error
@@ -72,7 +72,7 @@ type loop struct {
 	flags      int // of each send
 }
 
-func newLoop(w world.World, protocol store.Protocol, members []string, requestTimeout time.Duration,
+func newLoop(w world.World, protocol store.Protocol, members []string, requestTimeout, attempt time.Duration,
 	permit Permit) (*loop, error) {
 	p, err := w.NewPoller()
 	if err != nil {
@@ -81,7 +81,7 @@ func newLoop(w world.World, protocol store.Protocol, members []string, requestTi
 	l := &loop{
 		world: w, poller: &poller{Poller: p}, protocol: protocol, members: members, silence: newSilence(requestTimeout),
 		permit:    permit,
-		attempt:   handshake,
+		attempt:   attempt,
 		done:      make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, refused: make(chan struct{}),

@@ -20,7 +20,7 @@ func (t *Transport) rehearse(ctx context.Context, samples []store.Request) error
 			if !c.isReady.Load() {
 				continue
 			}
-			_, err := c.ask(ctx, sample, statusTimeout)
+			_, err := c.ask(ctx, sample, statusTime(t.loop.attempt))
 			var asked *askedError
 			if errors.As(err, &asked) && asked.code == store.PermissionDenied {
 				return fmt.Errorf("the user may not %s %q, so nothing of the load was sent: %w", name(sample), sample.Key, err)

@@ -55,11 +55,11 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 	if options.World == nil {
 		options.World = world.Real()
 	}
-	l, err := newLoop(options.World, protocol, options.Endpoints, options.RequestTimeout, options.Permit)
+	attempt := attemptOf(options.DialTimeout)
+	l, err := newLoop(options.World, protocol, options.Endpoints, options.RequestTimeout, attempt, options.Permit)
 	if err != nil {
 		return nil, err
 	}
-	l.attempt = attemptOf(options.DialTimeout)
 	t := &Transport{protocol: protocol, options: options, loop: l}
 	ctx, cancel := options.World.WithTimeout(ctx, options.DialTimeout)
 	defer cancel()

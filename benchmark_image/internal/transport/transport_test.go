@@ -368,7 +368,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 			listener.Latency = 0
 			listener.Drop(true)
 			w.After(time.Millisecond, func() { c.then(listener) })
-			l, err := newLoop(w, etcd.Protocol{}, nil, 10*time.Second, nil)
+			l, err := newLoop(w, etcd.Protocol{}, nil, 10*time.Second, handshake, nil)
 			must(t, err)
 			defer l.close()
 			member := l.newConn(cluster.Members[0].Endpoint)
@@ -382,14 +382,15 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 	}
 }
 
-// TestConnectionsOverLongRoundTrips: an attempt ended after 3 s, whatever the dial timeout, so none ever succeeded.
+// TestConnectionsOverLongRoundTrips: an attempt ended after 3 s and a question for the leader after 5 s, whatever the dial
+// timeout, so none ever succeeded.
 func TestConnectionsOverLongRoundTrips(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)
 		for _, m := range cluster.Members {
-			m.Listener.Latency = 2 * time.Second
+			m.Listener.Latency = 4 * time.Second
 		}
-		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 3, DialTimeout: 42 * time.Second,
+		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 3, DialTimeout: 74 * time.Second,
 			RequestTimeout: 30 * time.Second, TargetLeader: true})
 		if transport.leader == "" || len(transport.unreachable) > 0 {
 			t.Errorf("the leader is %q, %v could not be reached", transport.leader, transport.unreachable)

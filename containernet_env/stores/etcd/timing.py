@@ -33,11 +33,6 @@ _ELECTION_MIN_MS = 1000
 _ELECTION_PER_RTT = 10
 
 
-# What a member waits for an answer on a connection to another one (server/etcdserver/api/rafthttp/transport.go, read
-# timeout of streams): no flag changes it.
-_ANSWER_MAX_MS = 5000
-
-
 _MAY_CHANGE = "leaders may change under load"
 _ORIGIN = {
     "default": "etcd's default",
@@ -93,8 +88,6 @@ class EtcdTiming:
             yield f"{election} is below {rtt}: {NO_LEADER}"
         elif self.election_ms * 10**6 < _ELECTION_PER_RTT * largest.expected_ns:
             yield f"{election} is below 10 times {rtt}, the least that etcd advises: {_MAY_CHANGE}"
-        if largest.expected_ns > _ANSWER_MAX_MS * 10**6:
-            yield f"{rtt}, is above the {_ANSWER_MAX_MS} ms that members of etcd wait for each other: {NO_LEADER}"
 
     @property
     def heartbeat(self) -> Heartbeat:
