@@ -191,7 +191,8 @@ def _left_out(rows: Rows, axis: str, figures: Sequence[Figure], values: Sequence
 
 def _configured(rows: Rows) -> list[str]:
     """The columns that may be an axis: what was configured, and what rows of several files differ in."""
-    more = {FILE, "Scenario", "RequestCount", *HASHES, *(name for name in rows.keys if name != VARIANT)}
+    keys = (name for name in (*rows.keys, *rows.following) if name != VARIANT)
+    more = {FILE, "Scenario", "RequestCount", *HASHES, *keys}
     return [name for name in rows.frame.columns if name in more]
 
 

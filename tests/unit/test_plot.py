@@ -177,6 +177,15 @@ def test_rows_without_a_point_are_counted_below_the_figure(tmp_path: Path) -> No
     assert f"<!-- {told} -->" in (tmp_path / "fig.svg").read_text()
 
 
+def test_what_follows_from_the_network_splits_no_line_and_merges_no_points(tmp_path: Path) -> None:
+    rows = [row(LinkDelay_ms=delay, Heartbeat_ms=ms) for delay, ms in (("1", "100"), ("5", "100"), ("25", "101"))]
+    path = write(tmp_path / "out.csv", rows)
+    assert [len(line.points) for line in drawing(path, by=[]).lines] == [3]
+    with pytest.raises(UsageError, match="one point would be of rows that differ in LinkDelay_ms"):
+        drawing(path, x="heartbeat", by=[])
+    assert len(chosen(read_rows([path]), ["heartbeat=100"])) == 2
+
+
 def test_no_field_of_the_csv_is_a_formula(tmp_path: Path) -> None:
     for name in ("=1+1", "@x", "+x", "-x"):
         rows = [row(Target=name, LinkDelay_ms=delay) for delay in ("-1", "2", name)]
