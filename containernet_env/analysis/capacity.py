@@ -149,11 +149,11 @@ def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | N
         weigher = _Weigher(plan, known.requests, _sync_ns(plan, known) or 0.0)
         found = weigher.shortages(outcome.scheduled.scenario) or ()
         fits = min(found, key=lambda one: one.rate_per_s, default=None)
-    told = [] if fits is None else [helps_text(fits)]
+    parts = [] if fits is None else [helps_text(fits)]
     general = [way for kind in outcome.verdict.reasons if not (fits and kind in short) for way in REASONS[kind][1]]
     if general:
-        told.append(f"what helps: {_either(list(dict.fromkeys(general)))}")
-    return "; ".join(told) or None
+        parts.append(f"what helps: {_either(list(dict.fromkeys(general)))}")
+    return "; ".join(parts) or None
 
 
 class _Weigher:

@@ -136,8 +136,8 @@ def _findings(scenarios: Any) -> list[Text]:
         name = plain(line["scenario"])
         if line["error"]:
             lines.append(Text(f"{name}: {plain(line['error'])}", style="red"))
-        told = [*(finding["text"] for finding in line["findings"]), line.get("advice")]
-        lines += [Text(f"{name}: {plain(text)}", style="yellow") for text in filter(None, told)]
+        texts = [*(finding["text"] for finding in line["findings"]), line.get("advice")]
+        lines += [Text(f"{name}: {plain(text)}", style="yellow") for text in filter(None, texts)]
     return [Text(""), *lines] if lines else []
 
 

@@ -44,8 +44,8 @@ class PercentType(click.ParamType[float]):
 
 _HELP = f"""Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
 
-SWEEP is a sweep file, the name of a preset ({", ".join(PRESETS.names())}), or a topology, or endpoints of a cluster
-that somebody else runs, whose axes are given by --set. The same command goes on where one that was ended or killed
+SWEEP is a sweep file, the name of a preset ({", ".join(PRESETS.names())}), or a topology, or endpoints of an
+external cluster, whose axes are given by --set. The same command goes on where one that was ended or killed
 left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
 """
 

@@ -309,7 +309,7 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
 
 
 def reasons_text(reasons: str) -> str:
-    """A row's column ``Reasons`` in words; what is none of ours stays as it is."""
+    """A row's column ``Reasons`` in words; an unknown kind stays as it is."""
     return ", ".join(_WORDS.get(kind, kind) for kind in reasons.split(";"))
 
 

@@ -206,7 +206,7 @@ def _reason(error: Any, valid: Any, reasons: Any, advice: Any, of_seed: bool) ->
         return f"failed: {error}"
     if counts(valid, reasons) or (of_seed and not isinstance(valid, str)):
         return ""
-    told = [reasons_text(reasons)] if isinstance(reasons, str) else []
-    told += [advice] if isinstance(advice, str) else []
-    why = f": {'; '.join(told)}" if told else ""
+    parts = [reasons_text(reasons)] if isinstance(reasons, str) else []
+    parts += [advice] if isinstance(advice, str) else []
+    why = f": {'; '.join(parts)}" if parts else ""
     return f"not valid{why}" if valid == "no" else f"not known to be valid{why}"

@@ -273,7 +273,7 @@ def test_a_row_that_is_not_valid_says_what_would_fit(kinds: Any, costs: Any, tol
     assert advice(plan_of(tmp_path), outcome(*kinds), known(*costs)) == told
 
 
-def test_every_reason_is_told_in_words() -> None:
+def test_every_reason_has_words() -> None:
     assert set(REASONS) == {kind for kind, rule in RULES.items() if set(rule.effects) != {"told"}}
     assert reasons_text("machine_full;of another version") == "all cores were busy, of another version"
 

@@ -13,7 +13,7 @@ from containernet_env.stores.etcd.log import warnings_between
 from containernet_env.stores.etcd.metrics import Metrics
 from containernet_env.stores.protocol import MemberPlace
 
-# A member that answers does so in some 10 ms, on a fifth of a core in 100 ms; one that does not is asked once more.
+# A member that answers does so in some 10 ms, on a fifth of a core in 100 ms; a query that is not answered is repeated.
 _TRY_S, _ASK_S = 1.0, 2.0
 # The engine reads its own file for it.
 _LOG_S = 2.0
