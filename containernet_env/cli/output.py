@@ -57,8 +57,9 @@ class Output(io.RawIOBase):
             try:
                 chunk = chunk[os.write(self._fd, chunk) :]
             except BlockingIOError:  # another process made the terminal or pipe so
-                with suppress(OSError):
-                    select.select((), (self._fd,), (), 1.0)
+                writable = select.poll()  # select takes no descriptor above 1023
+                writable.register(self._fd, select.POLLOUT)
+                writable.poll(1000)
             except OSError as error:
                 self.error = error
                 _tell_end(self, working=self._queue is not None)

@@ -198,6 +198,12 @@ def account_text(root: Path, host: str, path: str) -> str:
     return text
 
 
+def _readable(descriptor: int, timeout_s: float) -> bool:
+    poll = select.poll()  # select takes no descriptor above 1023
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(1000 * timeout_s))
+
+
 class Shell:
     """One bash, or sh where there is none, inside a container, on a terminal of its own: a command at a time.
 
@@ -253,7 +259,7 @@ class Shell:
         deadline = clock.monotonic() + _START_TIMEOUT_S
         said = b""
         while clock.monotonic() < deadline:
-            if not select.select([self.terminal], [], [], max(0.0, deadline - clock.monotonic()))[0]:
+            if not _readable(self.terminal, max(0.0, deadline - clock.monotonic())):
                 break
             data = self.read()
             if not data:
@@ -279,9 +285,9 @@ class Shell:
 
     def _drop_stale_answers(self) -> None:
         """Forget the second answer to a command whose end and whose interrupt crossed."""
-        while select.select([self._statuses], [], [], 0)[0] and os.read(self._statuses, 64):
+        while _readable(self._statuses, 0) and os.read(self._statuses, 64):
             said = b""
-            while not said.endswith(SENTINEL.encode()) and select.select([self.terminal], [], [], 1)[0]:
+            while not said.endswith(SENTINEL.encode()) and _readable(self.terminal, 1):
                 said += self.read()
 
     def read(self, size: int = 4096) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.hosts import netns
+from containernet_env.hosts import netns, processes
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.hosts.processes import ContainerProcesses
 from containernet_env.network.select import choose, kernel_has_netem
@@ -135,11 +135,12 @@ def remapped() -> Iterator[int]:
 
 
 def test_a_program_in_a_container_is_not_the_machines_root_where_users_are_remapped(
-    remapped: int, tmp_path: Path
+    remapped: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`cmd` entered all namespaces but the user namespace, and so could write any file of the machine."""
     (tmp_path / "roots").write_text("untouched")
     (tmp_path / "roots").chmod(0o600)
+    monkeypatch.setattr(processes, "root_of", lambda pid: tmp_path)  # it has the machine's, which no container has
     inside = ContainerProcesses(remapped, {}, "d1")
     command = f"id -u; cat /proc/self/uid_map; echo touched >{tmp_path}/roots"
     done = inside.popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
