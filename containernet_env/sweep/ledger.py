@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from containernet_env.analysis.statistics import least_number, median_interval
 from containernet_env.model.verdict import OF_THE_MACHINE, State, counts, state_of
 from containernet_env.results.column import NOT_APPLICABLE
-from containernet_env.sweep.design import Cell
 from containernet_env.sweep.journal import Kept
-from containernet_env.sweep.versions import other
+
+if TYPE_CHECKING:
+    from containernet_env.sweep.design import Cell
 
 Result = Literal["measured", "store", "machine"]
 """``measured``: with figures that count. What failed, failed because of the ``store`` under what was configured, which
@@ -66,14 +67,13 @@ class Ledger:
         """Rows of these cells whose run was killed before their network was measured once more."""
 
     def take(
-        self, rows: Iterable[Mapping[str, str]], kept: Kept, made_by: Mapping[str, str], others: bool = False
+        self, rows: Iterable[Mapping[str, str]], kept: Kept, strangers: Mapping[str, str], others: bool = False
     ) -> None:
         """Add what rows of runs of this sweep say, and what the journal says of runs that left none.
 
-        ``made_by`` is what measures now (see ``versions``); rows that something else measured are counted with
+        ``strangers`` are the runs that another version measured, and in what it differs; their rows are counted with
         ``others`` alone.
         """
-        strangers = {run: text for run, was in kept.made_by.items() if (text := other(was, made_by)) is not None}
         mine: dict[str, set[tuple[str, int]]] = {}
         began: dict[str, int] = {}
         for number, (run, repetition, cells) in enumerate(kept.runs):

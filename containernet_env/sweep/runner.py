@@ -32,7 +32,7 @@ from containernet_env.sweep.journal import Journal, Kept, journal_of, read_journ
 from containernet_env.sweep.ledger import FIGURES, LEAST, Ledger, tried_of
 from containernet_env.sweep.placement import Begun, Ended, Job, Losses, Placement, Terms
 from containernet_env.sweep.progress import Clock, Course, SweepProgress
-from containernet_env.sweep.versions import made_by, of_store
+from containernet_env.sweep.versions import made_by, of_store, other
 
 TRIES = 3
 """How often a cell is measured before the machine is given up for it."""
@@ -125,7 +125,9 @@ class Sweep:
         self.made_by = made_by(ours, request.tolerance)
         self.ledger = Ledger(design.cells)
         if out is not None and out.is_file():
-            self.ledger.take(rows_after(out), self._kept, self.made_by, request.other_versions)
+            made = self._kept.made_by.items()
+            strangers = {run: text for run, was in made if (text := other(was, self.made_by)) is not None}
+            self.ledger.take(rows_after(out), self._kept, strangers, request.other_versions)
         self.ledger.forgive(request.retry_failed)
         given = design.seed if design.seed is not None else self._kept.seed
         self.seed = draw_seed() if given is None else given
@@ -268,9 +270,9 @@ class Sweep:
                 f"{self.ledger.unproved} rows in {self.out} are of testbeds that were killed: their network was proved "
                 "before them, and not once more after them"
             )
-        for other, number in self.ledger.others.items():
+        for difference, number in self.ledger.others.items():
             taken = "counted all the same" if self._request.other_versions else "not counted (--other-versions)"
-            notes.append(f"{number} rows in {self.out} were measured by another version, and are {taken}: {other}")
+            notes.append(f"{number} rows in {self.out} were measured by another version, and are {taken}: {difference}")
         counts = self.counts()
         if counts.measured or counts.store or counts.machine:
             number, _ = self.left()

@@ -199,7 +199,7 @@ def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
         assert ended.returncode == status and "Traceback" not in told, told
         assert len(rows(out)) == 1
         done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "") and f"{CELLS} measurements; rows in" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "") and f"{CELLS} measurements: {CELLS} valid; rows in" in done.stdout
     assert len(measured(out)) == CELLS and set(measured(out).values()) == {1}
 
 

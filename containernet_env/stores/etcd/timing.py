@@ -25,11 +25,7 @@ HEARTBEAT_MAX_MS = ELECTION_MAX_MS // ELECTION_PER_HEARTBEAT
 
 # etcd's defaults, and its tuning guide's rules: heartbeat about the RTT, election at least ten times that.
 _HEARTBEAT_MIN_MS = 100
-
-
 _ELECTION_MIN_MS = 1000
-
-
 _ELECTION_PER_RTT = 10
 
 
