@@ -22,6 +22,7 @@ from bench.load.services import CONSUL, Service
 from containernet_env.base import programs
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine
+from containernet_env.hosts.options import PIDS_LIMIT
 from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.model.config import StoreChoice
 from containernet_env.runs.external_left import records
@@ -229,6 +230,8 @@ def test_a_cluster_of_compose_is_measured_has_no_privileges_and_takes_the_calls_
         for container in held:
             host = container["HostConfig"]
             assert not host["Privileged"] and host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+            assert host["PidsLimit"] == PIDS_LIMIT and host["SecurityOpt"] == ["no-new-privileges:true"]
+            assert "NO_PROXY=*" in container["Config"]["Env"]
             bound = [place for places in host["PortBindings"].values() for place in places]
             assert bound and {place["HostIp"] for place in bound} == {"127.0.0.1"}, "this machine's alone"
         out = tmp_path / "out.csv"

@@ -10,6 +10,7 @@ import pytest
 from containernet_env import __version__
 from containernet_env.base import assets, cache, sources
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.hosts.options import PIDS_LIMIT
 from containernet_env.runs import version
 
 
@@ -32,6 +33,12 @@ def test_what_travels_is_all_that_builds_and_runs_need_and_no_tests() -> None:
     assert {"Dockerfile", "go.sum", "cmd/benchmark-server/main.go"} <= found["benchmark_image"]
     assert {"go.mod", "main.go", "realtime/pin.s"} <= found["link_emulator"]
     assert not [name for names in found.values() for name in names if name.endswith(("_test.go", ".md"))]
+
+
+def test_services_of_compose_are_confined_as_hosts_are_and_use_no_proxy() -> None:
+    text = (assets.ROOT / "etcd_image" / "compose.yaml").read_text()
+    for line in (f"pids_limit: {PIDS_LIMIT}", "no-new-privileges:true", 'NO_PROXY: "*"'):
+        assert text.count(line) == 2, f"{line}: of the members, and of the benchmark server"
 
 
 def test_every_module_is_hashed_over_files_that_travel() -> None:
