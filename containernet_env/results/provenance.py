@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from containernet_env.model.choices import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 
@@ -107,6 +107,12 @@ class Flags(Part):
     profile: list[ProfileKind]
     profile_member: str | None
     rtt_tolerance: ToleranceFacts | None = Field(description="null: by the kind of link")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_port(cls, given: Any) -> Any:
+        # Earlier manifests have that of the benchmark server.
+        return {key: value for key, value in given.items() if key != "port"} if isinstance(given, dict) else given
 
 
 class LinkFacts(Part):

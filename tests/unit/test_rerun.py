@@ -230,6 +230,7 @@ def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
     beside = {"rtt_tolerance"}
     assert set(Flags.model_fields) == set(RunChoices.__optional_keys__) - resolved | beside
     values: dict[str, Any] = {"links": "emulator", "switches": "auto", "engine": "builtin", "repeat": 2}
+    values |= {"port": 8080}  # of earlier manifests
     values |= {"congestion_control": "vegas", "rtt_tolerance": {"absolute_ns": 7, "ratio": 0.25}}
     edit(first, lambda value: value["flags"].update(values))
     found = prepare_rerun(first, anyway=True)

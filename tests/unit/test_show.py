@@ -57,6 +57,7 @@ def test_a_run_is_shown_with_its_machine_proof_findings_and_events(
 def test_what_may_be_absent_is_shown_as_unknown(directory: RunDirectory, snapshot: SnapshotAssertion) -> None:
     for name in ("repeats", "links", "store"):
         edit(directory, "manifest.json", (name,), GONE)
+    edit(directory, "manifest.json", ("flags", "port"), 8080)  # of earlier manifests
     edit(directory, "scenarios.jsonl", ("attempt",), GONE)
     edit(directory, "scenarios.jsonl", ("load", "requests_per_s"), GONE)
     assert shown(directory) == snapshot
