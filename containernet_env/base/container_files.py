@@ -38,6 +38,13 @@ def open_folder(root: Path, path: str) -> int:
     return _open_path(root, path, os.O_DIRECTORY)
 
 
+def reason(error: OSError) -> str:
+    """Why a file of a container cannot be made or opened, in the kernel's words but for those that mislead."""
+    if error.errno == errno.EOVERFLOW:
+        return "root can own no file there, since the engine remaps users (userns-remap): use one that does not"
+    return error.strerror or str(error)
+
+
 def open_file(root: Path, path: str, flags: int, kind: int = stat.S_IFREG) -> int:
     """Open an existing file below ``root``, of ``kind`` S_IFREG or S_IFIFO. Raises ``OSError``.
 

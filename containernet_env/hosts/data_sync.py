@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 
 from containernet_env.base import clock
-from containernet_env.base.container_files import open_folder
+from containernet_env.base.container_files import open_folder, reason
 from containernet_env.base.errors import RunError
 
 WRITE_BYTES = 512
@@ -52,7 +52,7 @@ def measure_sync(root: Path, directory: str, budget_s: float = BUDGET_S) -> Sync
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise RunError(f"no fdatasync could be measured in {directory}: {error.strerror}") from error
+        raise RunError(f"no fdatasync could be measured in {directory}: {reason(error)}") from error
 
 
 def _nearest_folder(root: Path, path: PurePosixPath) -> int:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from containernet_env.base.container_files import open_folder
+from containernet_env.base.container_files import open_folder, reason
 from containernet_env.base.errors import RunError
 
 
@@ -30,4 +30,4 @@ def put_secrets(root: Path, host: str, files: Mapping[str, bytes]) -> None:
             with open(file, "wb") as opened:
                 opened.write(content)
         except OSError as error:
-            raise RunError(f"{host}: {path} could not be written: {error.strerror}") from error
+            raise RunError(f"{host}: {path} could not be written: {reason(error)}") from error

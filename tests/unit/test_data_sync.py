@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from containernet_env.base.container_files import root_of
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import data_sync
 from containernet_env.hosts.data_sync import SAMPLES, measure_sync
+from containernet_env.hosts.secrets import put_secrets
 
 
 def test_it_is_measured_in_the_directory_or_the_nearest_parent_that_exists(tmp_path: Path) -> None:
@@ -46,3 +50,20 @@ def test_a_place_that_cannot_be_written_is_named() -> None:
         measure_sync(Path("/proc"), "/self")
     with pytest.raises(RunError, match=r"^no fdatasync could be measured in /var/lib/etcd: "):
         measure_sync(root_of(4194304), "/var/lib/etcd")  # above the kernel's largest pid
+
+
+@pytest.mark.parametrize(
+    "act", [lambda root: measure_sync(root, "/"), lambda root: put_secrets(root, "etcd1", {"/shm/key.pem": b"secret"})]
+)
+def test_an_engine_that_remaps_users_is_named(monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], Any]) -> None:
+    """It was "Value too large for defined data type"."""
+    opened = os.open
+
+    def refused(path: Any, flags: int, *arguments: Any, **named: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.EOVERFLOW, os.strerror(errno.EOVERFLOW))
+        return opened(path, flags, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(RunError, match=r"the engine remaps users \(userns-remap\)"):
+        act(Path("/dev"))
