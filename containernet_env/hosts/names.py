@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 
 from containernet_env.base.errors import RunError
+from containernet_env.hosts.options import hostname
 
 _BEGIN, _END = "# hosts of the emulated network", "# end of these hosts"
 
@@ -19,7 +20,9 @@ def hosts_text(text: str, addresses: Mapping[str, str]) -> str:
     after = rest.partition(f"{_END}\n")[2] if found else ""
     if before and not before.endswith("\n"):
         before += "\n"
-    lines = "".join(f"{address}\t{name}\n" for name, address in addresses.items())
+    # A long name is beside the shorter one that its host has.
+    names = {name: dict.fromkeys((name, hostname(name))) for name in addresses}
+    lines = "".join(f"{address}\t{' '.join(names[name])}\n" for name, address in addresses.items())
     return f"{before}{_BEGIN}\n{lines}{_END}\n{after}"
 
 

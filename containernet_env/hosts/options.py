@@ -6,7 +6,7 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from containernet_env.base.errors import UsageError
@@ -120,9 +120,14 @@ class ContainerOptions:
                 'ask for network_mode="bridge", or reach the host over its emulated links'
             )
         cpu_limit(self.cpus, self.cpu_quota, self.cpu_period)
+        for each in fields(self):
+            if isinstance(each.default, tuple) and isinstance(given := getattr(self, each.name), str):
+                raise UsageError(f"{each.name}: got {given!r}, allowed: a list, such as [{given!r}]")
         for entry in self.host_entries():
             name, _, address = entry.partition(":")
-            if not name or not (_is_address(address) or (address == "host-gateway" and self.network != "none")):
+            if not _NAME.fullmatch(name) or not (
+                _is_address(address) or (address == "host-gateway" and self.network != "none")
+            ):
                 raise UsageError(
                     f'extra_hosts: got {entry!r}, allowed: names with IP addresses, such as {{"db": "10.0.0.9"}} or '
                     '["db:10.0.0.9"]'

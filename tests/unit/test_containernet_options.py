@@ -75,6 +75,10 @@ def test_cpus_are_a_quota(given: tuple[Any, Any, Any], limit: CpuLimit) -> None:
         ({"extra_hosts": {"db": "10.0.0"}}, "extra_hosts: got 'db:10.0.0'"),
         ({"extra_hosts": ["10.0.0.9"]}, "extra_hosts"),
         ({"extra_hosts": {"db": "host-gateway"}}, "extra_hosts"),
+        ({"extra_hosts": "db:10.0.0.9"}, r"extra_hosts: got 'db:10.0.0.9', allowed: a list"),
+        ({"dns": "10.0.0.53"}, r"dns: got '10.0.0.53', allowed: a list"),
+        ({"extra_hosts": {"d b": "10.0.0.9"}}, "extra_hosts: got 'd b:10.0.0.9'"),
+        ({"extra_hosts": {"db\n10.0.0.8 web": "10.0.0.9"}}, "extra_hosts"),
     ],
 )
 def test_what_cannot_work_is_refused(options: dict[str, Any], words: str) -> None:
@@ -109,6 +113,8 @@ def test_the_hosts_of_a_network_stand_in_a_part_of_their_own() -> None:
     assert names.hosts_text(f"{first}10.9.9.9\tmine\n", {"d1": "10.0.0.7"}) == (
         "127.0.0.1\tlocalhost\n# hosts of the emulated network\n10.0.0.7\td1\n# end of these hosts\n10.9.9.9\tmine\n"
     )
+    long = "h" * 64  # a host shortens its own name
+    assert f"10.0.0.3\t{long} {hostname(long)}\n" in names.hosts_text("", {long: "10.0.0.3"})
     assert names.hosts_text("", {}) == "# hosts of the emulated network\n# end of these hosts\n"
     assert names.hosts_text(first, {"d1": "10.0.0.1", "d2": "10.0.0.2"}) == first
 
