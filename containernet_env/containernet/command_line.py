@@ -232,10 +232,18 @@ class OneLine(CommandLine):
 
 
 def guard_stock_command_line(network: type) -> None:
-    """Have Mininet's own ``CLI`` go on, too, after a command that fails on such a network.
+    """Have Mininet's own ``CLI`` go on, too, after a command that fails on such a network, and know all its nodes.
 
     Scripts make one, and the network would end with them: Mininet catches Ctrl-C alone. ``SystemExit`` is the user's.
+    Mininet ends the first word of a line, the node's name, at its first "-" or ".".
     """
+
+    def parseline(self: CLI, line: str) -> tuple[str | None, str | None, str]:
+        name, *rest = line.split(maxsplit=1) or [""]
+        ours = isinstance(self.mn, network)
+        if ours and name in self.mn:
+            return name, "".join(rest).strip(), line.strip()
+        return Cmd.parseline(self, line)
 
     def onecmd(self: CLI, line: str) -> Any:
         try:
@@ -246,7 +254,7 @@ def guard_stock_command_line(network: type) -> None:
             error(f"*** {_describe(problem)}\n")
             return False
 
-    CLI.onecmd = onecmd
+    CLI.onecmd, CLI.parseline = onecmd, parseline
 
 
 def _describe(problem: BaseException) -> str:

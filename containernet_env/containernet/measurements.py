@@ -7,6 +7,7 @@ seemed to lose everything, and a script waited for ever. Measurements that need 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
 from mininet.log import output
@@ -63,6 +64,13 @@ class Measurements:
         self, hosts: Iterable[Any] | None, timeout: Any, address: str | None = None
     ) -> list[tuple[Any, Any, float | None]]:
         """Who pinged whom, and the RTT in ms; ``None`` where nothing came back."""
+        if address:
+            try:
+                IPv4Address(address)
+            except ValueError as error:
+                raise UsageError(
+                    f"ping: manualdestip={address!r}; allowed: an IPv4 address, such as 10.0.0.2"
+                ) from error
         if not hosts:
             output("*** Ping: testing ping reachability\n")
         nodes = [self._node(host) for host in hosts or self.hosts]

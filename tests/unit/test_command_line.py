@@ -129,6 +129,9 @@ def test_a_failed_command_ends_no_session_of_mininets_own_command_line(
         assert "*** LookupError: nobody foresaw iperf" in said.getvalue()
         with pytest.raises(SystemExit):
             stock.onecmd("px import sys; sys.exit(3)")
+        net["us-east-1"] = net.hosts[0]
+        assert stock.parseline(" us-east-1  echo  hi ")[:2] == ("us-east-1", "echo  hi")
+        assert stock.parseline("us-east-2 echo")[0] == "us" and stock.parseline("") == (None, None, "")
         stock.mn = SimpleNamespace()  # a network of Mininet's own
         with pytest.raises(AttributeError):
             stock.onecmd("pingpair")
@@ -177,6 +180,9 @@ def test_a_host_that_cannot_ping_is_an_error_and_no_loss(monkeypatch: pytest.Mon
     monkeypatch.setattr(net.hosts[1], "_address", None)
     with pytest.raises(UsageError, match="h2 has no IPv4 address"):
         net.pingAll()
+    for place in ("h2", "fd00::2", "10.0.0.300", "10.0.0.2/24"):
+        with pytest.raises(UsageError, match=f"manualdestip='{place}'; allowed: an IPv4 address"):
+            net.ping(manualdestip=place)
     for timeout in ("soon", -1, [1]):
         with pytest.raises(UsageError, match="timeout"):
             net.pingAll(timeout)
