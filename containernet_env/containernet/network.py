@@ -53,7 +53,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
 
     ``links`` chooses what carries delay and bandwidth (see ``network.select.choose``), ``switches`` what joins links by
     netem ("auto", "ovs", "bridge"; see ``network.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
-    made up when not given) begins every name; ``link_emulator`` is the emulator's path, ``emulator_core`` the
+    up when not given) begins every name; ``link_emulator`` is the emulator's path, ``emulator_core`` the
     only core of its data thread; ``labels`` go onto every container. ``seed`` is that of the directions of links
     without one of their own; ``None`` draws it. ``params`` are Mininet's keywords. Needs root.
     """

@@ -16,8 +16,8 @@ import (
 // Handle names one stored frame: the size class in the top two bits, the slot within the class below them.
 type Handle uint32
 
-// MaxFrame is the longest frame that can be stored: the largest MTU of a TAP (65521), the Ethernet header and a VLAN
-// tag, rounded up.
+// MaxFrame is the longest frame that can be stored: the largest MTU of a TAP (65521), the Ethernet header and two
+// VLAN tags, rounded up.
 const MaxFrame = 66048
 
 const (

@@ -19,9 +19,10 @@ import (
 const ownNameTimeout = time.Second
 
 // Hosts decides which requests the server takes, so that no web page in the browser of somebody who can reach the
-// server starts or cancels a benchmark, or fetches a result, which removes it. The browser tells the page's origin, which is refused where it is not the
-// server itself. A page can also have its own name point to the server's address after it was loaded (DNS rebinding),
-// and is of the same origin then; but the Host header has its name, which is none of the server's.
+// server starts or cancels a benchmark, or fetches a result, which removes it. The browser tells the page's origin,
+// which is refused where it is not the server itself. A page can also have its own name point to the server's address
+// after it was loaded (DNS rebinding), and is of the same origin then; but the Host header has its name, which is none
+// of the server's.
 type Hosts struct {
 	Names []string // of the server, beside those that it knows itself
 
