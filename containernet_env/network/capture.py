@@ -10,6 +10,7 @@ from pathlib import Path
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.named_files import followed
 from containernet_env.hosts import netns
 
 LIMIT_BYTES = 256 << 20
@@ -36,8 +37,8 @@ class Capture:
 
     ``path`` is written over. Every frame is whole, with the kernel's time stamp (CLOCK_REALTIME, ns); frames that the
     host sends have the checksums that its stack left open. ``frames`` counts what is in the file, ``lost`` what the
-    kernel had no room for. Raises ``UsageError`` where the file cannot be written, ``RunError`` where the interface
-    cannot be listened on.
+    kernel had no room for. Raises ``UsageError`` where the file cannot be written or is another user's link,
+    ``RunError`` where the interface cannot be listened on.
     """
 
     def __init__(self, name: str, pid: int, interface: str, path: Path, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -58,7 +59,8 @@ class Capture:
             self._socket.close()
             raise RunError(f"{name}: cannot listen on {interface}: {error.strerror}") from error
         try:
-            self._file = path.open("wb")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = open(os.open(followed(path), flags, 0o666), "wb")  # noqa: SIM115 - the thread closes it
         except OSError as error:
             self._socket.close()
             raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from containernet_env.base.errors import UsageError
+from containernet_env.base.named_files import followed
 from containernet_env.results.run_directory import runs_folder
 from containernet_env.results.whole_lines import reason, remedy
 
@@ -40,7 +41,7 @@ def check_place(out: Path, needed_bytes: int) -> None:
                 f"  Move it away, or choose another name than {out}."
             )
         # A symbolic link may lead to another file system.
-        for path in (Path(os.path.realpath(out)).parent, out.absolute().parent, runs.absolute()):
+        for path in (followed(out).parent, out.absolute().parent, runs.absolute()):
             folder = next(parent for parent in (path, *path.parents) if parent.exists())
             if not folder.is_dir():
                 raise UsageError(f"cannot write results to {out}: {folder} is not a directory")

@@ -8,6 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from containernet_env.base.named_files import followed
 from containernet_env.results.ownership import give_to_caller, make_folders
 
 _NAME = "Name a file, or one that does not exist yet."
@@ -42,11 +43,11 @@ def reason(error: OSError) -> str:
 def open_to_append(path: Path, *, new: bool = False, through_link: bool = False) -> int:
     """A descriptor of a regular file, to read and to append; what is missing, folders too, is made for the caller.
 
-    Never waits for the other end of a FIFO. ``through_link``: the path may be a symbolic link, as users make them.
+    Never waits for the other end of a FIFO. ``through_link``: the path may be a symbolic link, see `followed`.
     Raises OSError; FileExistsError where it has to be ``new`` and is not.
     """
     make_folders(path.parent)
-    place = os.path.realpath(path) if through_link else path
+    place = followed(path) if through_link else path
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
     created = True
     try:
@@ -101,7 +102,7 @@ def replace_whole(fd: int, path: Path, content: bytes) -> int:
 
     ``path`` leads to what ``fd`` has open, which is closed. After an OSError both are as they were.
     """
-    place = Path(os.path.realpath(path))
+    place = followed(path)
     held = os.fstat(fd)
     partial = place.with_name(f"{place.name}.partial")
     partial.unlink(missing_ok=True)

@@ -17,6 +17,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import UsageError
+from containernet_env.hosts import netns
+from containernet_env.network.capture import Capture
 from containernet_env.results import csv_file as results
 from containernet_env.results import place, whole_lines
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, as_markdown
@@ -498,3 +500,29 @@ def test_a_file_that_comes_between_is_not_given_away(tmp_path: Path, monkeypatch
     (tmp_path / "out.csv").symlink_to(theirs / "file")
     os.close(open_to_append(tmp_path / "out.csv", through_link=True))
     assert given == []
+
+
+def test_a_link_of_another_user_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root made, or emptied, the file that it led to, where fs.protected_symlinks lets nobody follow it."""
+    real = os.fstat
+
+    def fstat(descriptor: int) -> os.stat_result:
+        held = real(descriptor)
+        return os.stat_result((*held[:4], 65534, *held[5:])) if stat.S_ISLNK(held.st_mode) else held
+
+    monkeypatch.setattr("os.fstat", fstat)
+    monkeypatch.setattr(netns, "socket_in", mock.Mock())
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    for name, write in (
+        ("out.csv", lambda path: place.check_place(path, 1)),
+        ("out.csv", opened),
+        ("d1.pcap", lambda path: Capture("d1", 1, "d1-eth0", path)),
+    ):
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).symlink_to("theirs")
+        with pytest.raises(UsageError, match=f"{name} is a symbolic link of another user, uid 65534"):
+            write(tmp_path / name)
+        assert not (tmp_path / "theirs").exists()
+    monkeypatch.setenv("SUDO_UID", "65534")
+    opened(tmp_path / "out.csv").close()
+    assert (tmp_path / "theirs").is_file() and (tmp_path / "out.csv").is_symlink()
