@@ -67,7 +67,7 @@ def running(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet
 def kernel_can_part() -> bool:
     """Whether this kernel has what a partition without the emulator needs."""
     with ThrowawayNamespace() as namespace:
-        lines = "\n".join(part_lines("lo", ["02:00:00:00:00:01"], parted=False))
+        lines = "\n".join(part_lines("lo", ["02:00:00:00:00:01"]))
         return netns.run(namespace.pid, ["tc", "-batch", "-"], input=f"{lines}\n", check=False).returncode == 0
 
 

@@ -7,16 +7,16 @@ partition begins does not arrive. Senders are known by their Ethernet addresses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.network.interface import Interface
 
 
-def part_lines(interface: str, macs: Sequence[str], parted: bool) -> list[str]:
-    """Lines for ``tc -batch`` that let ``interface`` drop what ``macs`` send; ``parted``: it does so for others now."""
-    lines = [f"qdisc delete dev {interface} clsact"] if parted else []
-    lines.append(f"qdisc add dev {interface} clsact")
+def part_lines(interface: str, macs: Sequence[str]) -> list[str]:
+    """Lines for ``tc -batch`` that let ``interface`` drop what ``macs`` send, in place of what it dropped before."""
+    lines = [f"qdisc replace dev {interface} clsact", f"filter delete dev {interface} ingress"]
     for mac in macs:
         digits = mac.replace(":", "")
         # The source address is the 6 bytes from 8 before the network header on.
@@ -43,9 +43,9 @@ class KernelPartition:
             for number, members in enumerate(sets):
                 others = [str(end.mac) for other, ends in enumerate(sets) if other != number for end in ends]
                 for end in members:
-                    lines = part_lines(end.name, others, end in self._parted)
                     self._parted.add(end)
-                    _batch(end, lines)
+                    with suppress(netns.ProcessGoneError):  # of a host that has ended
+                        _batch(end, part_lines(end.name, others))
             self._heal(stale)
         except RunError:
             self.heal()
@@ -63,8 +63,8 @@ class KernelPartition:
             except netns.ProcessGoneError:
                 continue
             except RunError as error:
-                # Its link was removed, or the partition failed before it was there.
-                gone = ("Cannot find device", "Invalid handle", "No such file")
+                # Its link was removed or made again, or the partition failed before it was there.
+                gone = ("Cannot find device", "Cannot find specified qdisc", "Invalid handle", "No such file")
                 if not any(words in str(error) for words in gone):
                     raise
 
