@@ -232,7 +232,7 @@ class LiveLinks:
 def routed(groups: Sequence[Sequence[Any]], hosts: Iterable[Any]) -> Iterator[tuple[Any, Any, str]]:
     """Hosts of different groups that reach each other through a router, with its name, or address if it is no host.
 
-    Asked from the hosts' own routes, unless both have an address in one network. Hosts that have ended have none.
+    By the hosts' own routes, unless one shares all networks of the other. Hosts that have ended have none.
     """
     pairs = [pair for one, other in permutations(groups, 2) for pair in product(one, other)]
     pairs = [(one, other) for one, other in pairs if not _shared_network(one, other)]
@@ -254,4 +254,4 @@ def _shared_network(one: Any, other: Any) -> bool:
         {IPv4Interface(f"{intf.ip}/{intf.prefixLen}").network for intf in host.intfs.values() if intf.ip}
         for host in (one, other)
     )
-    return bool(networks & others)
+    return bool(others) and others <= networks

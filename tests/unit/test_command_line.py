@@ -461,14 +461,31 @@ def test_lines_that_make_no_sense_are_refused_and_do_nothing(snapshot: SnapshotA
 
 
 class Routed(live_links.LiveLinks):
-    """a and b in one network, c and d in others: a and c each have a router, which reach each other."""
+    """a and b in one network, c and d in others: a and c each have a router, which reach each other.
 
-    ADDRESSES: ClassVar = {"a": "10.0.1.2", "b": "10.0.1.3", "c": "10.0.3.2", "d": "10.0.4.2"}
+    e and f share a network, and f has another one besides, which e reaches through r1.
+    """
+
+    ADDRESSES: ClassVar = {
+        "a": ["10.0.1.2"],
+        "b": ["10.0.1.3"],
+        "c": ["10.0.3.2"],
+        "d": ["10.0.4.2"],
+        "e": ["10.0.1.4", "10.0.5.4"],
+        "f": ["10.0.5.5", "10.0.3.3"],
+    }
     ROUTERS: ClassVar = {"r1": ("10.0.1.1", "10.0.2.1"), "r2": ("10.0.3.1", "10.0.2.2")}
-    GATEWAYS: ClassVar = {"a": "10.0.1.1", "b": "10.0.1.1", "c": "10.0.3.1", "r1": "10.0.2.2", "r2": "10.0.2.1"}
+    GATEWAYS: ClassVar = {
+        "a": "10.0.1.1",
+        "b": "10.0.1.1",
+        "c": "10.0.3.1",
+        "e": "10.0.1.1",
+        "r1": "10.0.2.2",
+        "r2": "10.0.2.1",
+    }
 
     def __init__(self) -> None:
-        self.at = {name: [address] for name, address in self.ADDRESSES.items()} | self.ROUTERS
+        self.at = self.ADDRESSES | self.ROUTERS
         self.hosts = [FakeHost(name, number, "") for number, name in enumerate(self.at)]
         for host in self.hosts:
             host.intfs = {n: SimpleNamespace(ip=address, prefixLen=24) for n, address in enumerate(self.at[host.name])}
@@ -500,6 +517,8 @@ class Routed(live_links.LiveLinks):
         ("a|r1 r2 c", None),
         ("r1|c", "r1 reaches c through r2"),
         ("a|d", None),  # its container has ended
+        ("e|f", "e reaches f through r1"),
+        ("f|e", "e reaches f through r1"),
     ],
 )
 def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
