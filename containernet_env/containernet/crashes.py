@@ -53,7 +53,6 @@ class Crashes:
         self.end(names)
         for name in names:
             self.net[name].restart()
-            self.put_back(name)
         return f"{' '.join(names)}: started again"
 
     def end(self, names: Sequence[str]) -> None:
@@ -66,14 +65,6 @@ class Crashes:
             if clock.monotonic() > deadline_s:
                 raise RunError(f"{' '.join(running)}: still running {_END_S:g} s after SIGKILL")
             clock.sleep(_POLL_S)
-
-    def put_back(self, name: str) -> None:
-        """What was in force on the links of a host that has new ones: cables that are pulled, the partition."""
-        for link in self.net.links:
-            if not link.plugged and name in (link.intf1.node.name, link.intf2.node.name):
-                link.set_up(False)
-        if self.net.parted:
-            self.net.partition(self.net.parted)
 
     def _leads(self) -> str:
         if (found := self.leadership()) is None:

@@ -41,6 +41,7 @@ class LiveLinks:
         nameToNode: dict[str, Any]
         fabric: Fabric
         links_kind: Any
+        changing: Any  # a lock: of partitions, and of links that they concern
 
         def linksBetween(self, node1: Any, node2: Any) -> list[NetworkLink]: ...
 
@@ -173,18 +174,30 @@ class LiveLinks:
                     f"{one.name} reaches {other.name} through {router}, which is in no set, so they would not be "
                     f"parted: add {router} to one of the sets"
                 )
-        at_ns = self.fabric.partition([[end for node in group for end in self._ends_of(node)] for group in groups])
-        self.parted = tuple(tuple(node.name for node in group) for group in groups)
+        with self.changing:
+            at_ns = self.fabric.partition([[end for node in group for end in self._ends_of(node)] for group in groups])
+            self.parted = tuple(tuple(node.name for node in group) for group in groups)
         return at_ns
 
     def heal(self) -> int:
         """End the partition; without one, nothing changes."""
-        at_ns = self.fabric.heal()
-        self.parted = ()
+        with self.changing:
+            at_ns = self.fabric.heal()
+            self.parted = ()
         return at_ns
 
+    def part_again(self) -> None:
+        """Let the partition hold for the links that its hosts have now."""
+        if self.parted:
+            groups = [[end for name in names for end in self._ends_of(self.nameToNode[name])] for names in self.parted]
+            if len(ends := [group for group in groups if group]) > 1:
+                self.fabric.partition(ends)
+            else:
+                self.fabric.heal()
+
     def _ends_of(self, node: Any) -> list[Interface]:
-        ends = [link.end_of(intf) for link in self.links for intf in (link.intf1, link.intf2) if intf.node is node]
+        made = [link for link in self.links if link.held.made]
+        ends = [link.end_of(intf) for link in made for intf in (link.intf1, link.intf2) if intf.node is node]
         return [end for end in ends if isinstance(end, Interface)]
 
     def write_names(self) -> None:

@@ -88,7 +88,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             self.switches_kind, self.run_id, link_emulator, self._event, self.seed, emulator_core
         )
         self.fabric = self.factory.fabric
-        self._stop_lock = clock.Lock()
+        self._stop_lock, self.changing = clock.Lock(), clock.RLock()
         self._stopped = False
         self._problems: list[tuple[str, Exception]] = []
         self._started = False
@@ -152,6 +152,12 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             del self.nameToNode[node.name]
             return
         super().delNode(node, nodes)
+        with self.changing:
+            kept = [tuple(name for name in names if name != node.name) for names in self.parted]
+            self.parted = tuple(names for names in kept if names)
+            if len(self.parted) == 1:
+                self.heal()
+            self.part_again()
 
     def addSwitch(self, name: str, cls: Any = None, **params: Any) -> Any:
         """Add a switch that learns addresses by itself, whichever of Mininet's switch classes is asked for."""
@@ -241,15 +247,16 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         held = self.factory.make_link(places[0], places[1], spec)
         link = wrap(held, nodes, (numbers[0], numbers[1]), (places[0].known_as, places[1].known_as), self._announce)
         self.links.append(link)
-        if self._started:
-            try:
-                # Mininet configures hosts at start; this one's first interface has come later.
-                for node in fresh:
-                    _configure(node, addresses=False)
-            except BaseException:
-                self.delLink(link)
-                raise
-            self._announce(link.intf1, link.intf2)
+        try:
+            with self.changing:
+                self.part_again()
+            # Mininet configures hosts at start; this one's first interface has come later.
+            for node in fresh if self._started else ():
+                _configure(node, addresses=False)
+        except BaseException:
+            self.delLink(link)
+            raise
+        self._announce(link.intf1, link.intf2)
         return link
 
     def delLink(self, link: Any) -> None:
@@ -343,8 +350,16 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
                 intf.held.announce()
 
     def reconnect(self, name: str) -> None:
-        """Make the links of a host again whose container was started again; see ``reconnect.reconnect``."""
-        reconnect(self[name], self.links, self.hosts, self.factory)
+        """Make the links of a host again whose container was started again, with all that was in force on them.
+
+        Cables that were pulled are so again, and the partition holds. See ``reconnect.reconnect``.
+        """
+        with self.changing:
+            reconnect(self[name], self.links, self.hosts, self.factory)
+            for link in self.links:
+                if not link.plugged and self[name] in (link.intf1.node, link.intf2.node):
+                    link.set_up(False)
+            self.part_again()
         self._announce()
 
     def start(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError
@@ -45,7 +44,7 @@ class Lab(Crashes):
         def restart(name: str) -> None:
             try:
                 self._testbed.cluster.expect_death(name)
-                self._testbed.faults.restart(name, partial(self.put_back, name), lambda: self._testbed.failure)
+                self._testbed.faults.restart(name, lambda: None, lambda: self._testbed.failure)
                 answered.append(name)
             except ContainernetEnvError as error:
                 problems.append(f"{name}: {error}")

@@ -109,9 +109,17 @@ def test_a_partition_and_its_end(net: Containernet) -> None:
     assert reach(h1, h3)
     assert reach(h2, h3)
     assert apart(h1, h2)
+    net.removeLink(node1="h1", node2="s1")
+    net.addLink("h1", "s1")  # which is parted like the one before
+    assert reach(h1, h3)
+    assert apart(h1, h2)
     assert net.heal() > parted_ns
     assert reach(*net.hosts)
     net.heal()
+    net.partition([["h1"], ["h2"]])
+    net.removeHost("h2")
+    assert net.parted == ()
+    assert reach(h1, h3)
 
 
 def test_neighbours_find_an_address_that_moved_though_it_sends_nothing(net: Containernet) -> None:

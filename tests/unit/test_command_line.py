@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -35,6 +36,7 @@ from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, J
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network import echo, throughput
+from containernet_env.network.interface import Interface
 from containernet_env.network.throughput import Throughput
 from containernet_env.runs.lab import Lab
 
@@ -491,6 +493,7 @@ class Routed(live_links.LiveLinks):
             host.intfs = {n: SimpleNamespace(ip=address, prefixLen=24) for n, address in enumerate(self.at[host.name])}
         self.nameToNode = {host.name: host for host in self.hosts}
         self.links = []
+        self.changing = nullcontext()
         self.fabric = mock.Mock(**{"partition.return_value": 5, "heal.return_value": 6})
 
     def addresses(self, pid: int) -> list[IPv4Interface]:
@@ -540,6 +543,52 @@ def test_hosts_that_a_router_joins_are_parted_with_it_or_not_at_all(
     assert net.parted == ()
 
 
+class Changing(Containernet):
+    """Hosts h1 to h3, each with one link; the cable of h1 is pulled."""
+
+    _started = False
+
+    def __init__(self) -> None:
+        self.hosts = [FakeHost(f"h{n}", n, "") for n in (1, 2, 3)]
+        self.nameToNode = {host.name: host for host in self.hosts}
+        self.switches, self.controllers, self.fabric = [], [], mock.Mock()
+        self.changing, self.factory = nullcontext(), mock.Mock()
+        self.links = [self.link(host) for host in self.hosts]
+        self.links[0].plugged = False
+        for host in self.hosts:
+            host.stop = mock.Mock()
+
+    def link(self, host: Any) -> Any:
+        intfs = SimpleNamespace(node=host, held=None), SimpleNamespace(node="s1", held=None)
+        ends = {id(intfs[0]): Interface(host.pid, f"e{host.pid}")}
+        return mock.Mock(intf1=intfs[0], intf2=intfs[1], end_of=lambda intf: ends.get(id(intf)), plugged=True)
+
+    def in_force(self) -> list[list[str]]:
+        """The interfaces that were last parted."""
+        return [[end.name for end in group] for group in self.fabric.partition.call_args.args[0]]
+
+
+def test_a_partition_and_pulled_cables_follow_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that was made again reached every host, and `restart` after removeDocker said that there is no h3."""
+    monkeypatch.setattr("containernet_env.containernet.network.reconnect", lambda *_: None)
+    net = Changing()
+    net.parted = (("h1",), ("h2", "h3"))
+    net.reconnect("h1")
+    net.links[0].set_up.assert_called_once_with(False)
+    assert net.in_force() == [["e1"], ["e2", "e3"]]
+    net.links[1].held.made = False  # the other end of its link has ended
+    net.part_again()
+    assert net.in_force() == [["e1"], ["e3"]]
+    net.delNode(net["h2"])
+    assert net.parted == (("h1",), ("h3",))
+    assert net.in_force() == [["e1"], ["e3"]]
+    assert not net.fabric.heal.called
+    net.delNode(net["h3"])
+    assert net.parted == ()
+    net.fabric.heal.assert_called_once_with()
+    net.reconnect("h1")
+
+
 # --- members that crash -----------------------------------------------------------------------------------------------
 
 
@@ -577,19 +626,11 @@ class Member(FakeHost):
 
 @pytest.fixture
 def members(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A network of three containers: the first link is pulled, the second host is parted from the others."""
+    """A network of three containers."""
     net: Any = FakeNet()
     net.hosts = [Member(f"etcd{n}", n, f"10.0.0.{n}") for n in (1, 2, 3)]
     net.nameToNode = {host.name: host for host in net.hosts}
     net.update(net.nameToNode)
-    net.links = [
-        mock.Mock(plugged=host.name != "etcd1", intf1=SimpleNamespace(node=host), intf2=SimpleNamespace(node="s1"))
-        for host in net.hosts
-    ]
-    for link in net.links:
-        link.intf2.node = SimpleNamespace(name="s1")
-    net.partition = mock.Mock(return_value=1)
-    net.parted = (("etcd2",), ("etcd1", "etcd3"))
     monkeypatch.setattr(crashes_module, "Docker", Member)
     return net
 
@@ -603,9 +644,6 @@ def test_members_crash_stop_and_come_back(members: Any, capsys: pytest.CaptureFi
         ["freeze", "frozen True", "thaw", "frozen False", "kill", "restart"],
         ["freeze", "frozen True"],
     ]
-    # What was in force on its links before is so again.
-    assert [link.set_up.call_args_list for link in members.links] == [[mock.call(False)], [], []]
-    assert members.partition.call_args_list == [mock.call(members.parted)] * 2
     assert capsys.readouterr().out.splitlines() == [
         "etcd1: killed (at 12.345679 s of the monotonic clock)",
         "etcd1: started again",
