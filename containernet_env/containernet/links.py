@@ -145,6 +145,8 @@ class NodeInterface(Intf):  # type: ignore[misc]
                 return self.held.describe()
             case ["up" | "down" as state]:
                 self.held.set_up(state == "up")
+                if state == "up":
+                    self.link.announce(self)
             case ["mtu", size]:
                 self.link.set_mtu(self, parse_mtu(size))
             case ["hw", "ether", mac]:
@@ -176,7 +178,7 @@ class NodeInterface(Intf):  # type: ignore[misc]
     def isUp(self, setUp: bool = False) -> bool:
         """Whether it is up; with ``setUp`` it is set up first."""
         if setUp:
-            self.held.set_up(True)
+            self.ifconfig("up")
         return "UP" in self.held.show()["flags"]
 
     def config(self, **params: Any) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -92,8 +93,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self._stopped = False
         self._problems: list[tuple[str, Exception]] = []
         self._started = False
-        # What `staticArp` has entered: addresses of hosts, and of their interfaces.
-        self._entered: set[tuple[str | None, str | None]] | None = None
+        # What `staticArp` has entered; see `_neighbours`.
+        self._entered: dict[Any, list[tuple[str, str]]] | None = None
         # For a script that ends without stop(), by an exception for instance.
         atexit.register(self._stop_at_exit)
         self._had_containers = False
@@ -313,38 +314,52 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         list(self._pool.map(lambda host: _configure(host, addresses=bool(host.intfs)), self.hosts))
 
     def staticArp(self) -> None:
-        """Make every host a permanent neighbour of every other, on its first interface: none has to be resolved then.
+        """Make every host a permanent neighbour of every other in its IP networks: none has to be resolved then.
 
-        Side by side. The kernel bounds the neighbours that it has resolved, over all namespaces together
-        (``net.ipv4.neigh.default.gc_thresh3``, 1024: all pairs of 32 hosts); permanent ones do not count.
+        Side by side; hosts that have ended are left out. The kernel bounds the neighbours that it has resolved, over
+        all namespaces together (``net.ipv4.neigh.default.gc_thresh3``, 1024: all pairs of 32 hosts); permanent ones do
+        not count.
         """
-        ends = [host.defaultIntf() for host in self.hosts if host.intfs]
+        self._entered = self._neighbours()
+        self._enter(self._entered)
 
+    def _enter(self, neighbours: Mapping[Any, list[tuple[str, str]]]) -> None:
         def enter(own: Any) -> None:
-            others = [(end.ip, end.mac) for end in ends if end is not own and end.ip is not None]
-            enter_neighbours(own.node.pid, own.name, others)
+            with suppress(ProcessGoneError):
+                enter_neighbours(own.node.pid, own.name, neighbours[own])
 
-        self._entered = self._addresses()
-        list(self._pool.map(enter, ends))
+        list(self._pool.map(enter, neighbours))
 
-    def _keep_neighbours(self) -> None:
-        """Enter neighbours that have changed, and all of them where hosts could not resolve each other any more."""
-        held = self._addresses()
-        if self._entered is None and not too_many_neighbours(len(held)):
+    def _keep_neighbours(self, came_up: Iterable[Any]) -> None:
+        """Enter neighbours that have changed, and all of them where hosts could not resolve each other any more.
+
+        The kernel forgets those of an interface that goes down, permanent ones too.
+        """
+        held = self._neighbours()
+        if self._entered is None and not too_many_neighbours(sum(map(len, held.values()))):
             return
-        if self._entered != held:
-            with suppress(ProcessGoneError):  # of a host that has ended
-                self.staticArp()
+        again = {own: held[own] for own in came_up if own in held} if held == self._entered else held
+        self._entered = held
+        self._enter(again)
 
-    def _addresses(self) -> set[tuple[str | None, str | None]]:
-        return {(end.ip, end.mac) for end in (host.defaultIntf() for host in self.hosts if host.intfs)}
+    def _neighbours(self) -> dict[Any, list[tuple[str, str]]]:
+        """For every interface with an address, the IPv4 and Ethernet addresses of other hosts in its IP network."""
+        ends = [intf for host in self.hosts for intf in host.intfs.values() if intf.ip is not None]
+        networks = {end: IPv4Interface(f"{end.ip}/{end.prefixLen}").network for end in ends}
+        members = {
+            network: [end for end in ends if IPv4Address(end.ip) in network] for network in set(networks.values())
+        }
+        return {
+            own: [(end.ip, end.mac) for end in members[network] if end.node is not own.node]
+            for own, network in networks.items()
+        }
 
     def _announce(self, *interfaces: Any) -> None:
         """While the network runs, let hosts know each other's names, and find interfaces that came up or changed."""
         if not self._started:
             return
         self.write_names()
-        self._keep_neighbours()
+        self._keep_neighbours(interfaces)
         for intf in interfaces:
             if isinstance(intf.held, Interface):
                 intf.held.announce()
@@ -354,13 +369,15 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
 
         Cables that were pulled are so again, and the partition holds. See ``reconnect.reconnect``.
         """
+        host = self[name]
+        links = [link for link in self.links if host in (link.intf1.node, link.intf2.node)]
         with self.changing:
-            reconnect(self[name], self.links, self.hosts, self.factory)
-            for link in self.links:
-                if not link.plugged and self[name] in (link.intf1.node, link.intf2.node):
+            reconnect(host, links, self.factory)
+            for link in links:
+                if not link.plugged:
                     link.set_up(False)
             self.part_again()
-        self._announce()
+        self._announce(*(intf for link in links for intf in (link.intf1, link.intf2)))
 
     def start(self) -> None:
         """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""

@@ -58,8 +58,8 @@ def enter_neighbours(pid: int, interface: str, others: Iterable[tuple[str, str]]
     netns.ip_batch(pid, lines)
 
 
-def too_many_neighbours(hosts: int) -> bool:
-    """Whether so many hosts that all talk to each other come near what the kernel resolves, over all namespaces.
+def too_many_neighbours(number: int) -> bool:
+    """Whether so many neighbours that all talk to each other come near what the kernel resolves, over all namespaces.
 
     Beyond it (``gc_thresh3``) frames are lost without a word. Half of it is left to other networks of this machine.
     """
@@ -67,13 +67,7 @@ def too_many_neighbours(hosts: int) -> bool:
         limit = int(netns.read_sysctl(os.getpid(), "net.ipv4.neigh.default.gc_thresh3"))
     except RunError:  # only the machine's first namespace shows it
         limit = _RESOLVED_MAX
-    return hosts * (hosts - 1) > limit // 2
-
-
-def read_neighbours(pid: int, interface: str) -> dict[str, str]:
-    """The permanent neighbours over an interface as the kernel holds them: IPv4 -> Ethernet address."""
-    shown = netns.run(pid, ["ip", "-j", "neighbour", "show", "dev", interface, "nud", "permanent"]).stdout
-    return {entry["dst"]: entry["lladdr"] for entry in json.loads(shown or "[]") if "lladdr" in entry}
+    return number > limit // 2
 
 
 def read_addresses(pid: int) -> list[ipaddress.IPv4Interface]:

@@ -122,6 +122,16 @@ def test_a_partition_and_its_end(net: Containernet) -> None:
     assert reach(h1, h3)
 
 
+def test_permanent_neighbours_outlast_a_down_and_up(net: Containernet) -> None:
+    """The kernel forgets them when their interface goes down."""
+    h1, h2, _ = net.hosts
+    net.staticArp()
+    h1.intf().ifconfig("down")
+    h1.intf().ifconfig("up")
+    assert "PERMANENT" in netns.run(h1.pid, ["ip", "neighbour", "show", h2.IP()]).stdout
+    assert reach(*net.hosts)
+
+
 def test_neighbours_find_an_address_that_moved_though_it_sends_nothing(net: Containernet) -> None:
     """They needed 9 to 49 s: until the kernel had doubts about an entry, asked for it and got no answer."""
     h1, h2, _ = net.hosts

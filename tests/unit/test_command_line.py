@@ -559,7 +559,7 @@ class Changing(Containernet):
             host.stop = mock.Mock()
 
     def link(self, host: Any) -> Any:
-        intfs = SimpleNamespace(node=host, held=None), SimpleNamespace(node="s1", held=None)
+        intfs = mock.Mock(node=host), mock.Mock(node="s1")
         ends = {id(intfs[0]): Interface(host.pid, f"e{host.pid}")}
         return mock.Mock(intf1=intfs[0], intf2=intfs[1], end_of=lambda intf: ends.get(id(intf)), plugged=True)
 
@@ -587,6 +587,53 @@ def test_a_partition_and_pulled_cables_follow_the_network(monkeypatch: pytest.Mo
     assert net.parted == ()
     net.fabric.heal.assert_called_once_with()
     net.reconnect("h1")
+
+
+def test_neighbours_are_entered_by_network_and_again_where_the_kernel_forgot_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first interfaces alone counted; a down and up lost them; and `restart` left entries that nothing replaced."""
+    entered: list[tuple[int, str, list[str]]] = []
+
+    def enter(pid: int, name: str, others: list[tuple[str, str]]) -> None:
+        if pid == 3:
+            raise ProcessGoneError("h3 has ended")
+        entered.append((pid, name, [ip for ip, _ in others]))
+
+    monkeypatch.setattr("containernet_env.containernet.network.enter_neighbours", enter)
+    monkeypatch.setattr("containernet_env.containernet.network.too_many_neighbours", lambda number: number >= 10)
+    monkeypatch.setattr("containernet_env.containernet.network.reconnect", lambda *_: None)
+    net = Changing()
+    net._started, net._pool, net._entered = True, SimpleNamespace(map=map), None
+    net.write_names = lambda: None  # type: ignore[method-assign]
+    for host in net.hosts:
+        host.intfs = {
+            n: mock.Mock(node=host, mac="", prefixLen=24, ip=ip)
+            for n, ip in enumerate((f"10.0.0.{host.pid}", f"10.0.{host.pid // 3 + 1}.{host.pid}", None))
+        }
+    for host, link in zip(net.hosts, net.links, strict=True):
+        link.intf1 = host.intfs[0]
+        for n, intf in host.intfs.items():
+            intf.name = f"{host.name}-{n}"
+    net.reconnect("h1")
+    assert entered == []  # 8 can be resolved
+    net.staticArp()
+    assert entered == [
+        (1, "h1-0", ["10.0.0.2", "10.0.0.3"]),
+        (1, "h1-1", ["10.0.1.2"]),
+        (2, "h2-0", ["10.0.0.1", "10.0.0.3"]),
+        (2, "h2-1", ["10.0.1.1"]),
+    ]
+    entered.clear()
+    net.reconnect("h1")
+    assert entered == [(1, "h1-0", ["10.0.0.2", "10.0.0.3"])]
+    net.hosts[2].intfs[1].ip = "10.0.1.3"
+    net._announce()
+    assert entered[1:3] == [(1, "h1-0", ["10.0.0.2", "10.0.0.3"]), (1, "h1-1", ["10.0.1.2", "10.0.1.3"])]
+    entered.clear()
+    net._entered = None
+    net._announce()
+    assert len(entered) == 4  # of 12
 
 
 # --- members that crash -----------------------------------------------------------------------------------------------

@@ -52,4 +52,4 @@ def test_hosts_that_come_near_the_kernels_table_of_neighbours(
         return limit
 
     monkeypatch.setattr(netns, "read_sysctl", read)
-    assert too_many_neighbours(hosts) is too_many
+    assert too_many_neighbours(hosts * (hosts - 1)) is too_many
