@@ -94,6 +94,8 @@ class Docker(ContainerPrograms):
             raise UsageError(f"Docker host {name}: {error}") from error
         self.container = Container(name, self.options)
         self.dimage = dimage
+        # Those that were set, by destination, as lines for `ip -batch`: they go with the namespace.
+        self.routes: dict[str, str] = {}
         self._build_params = dict(build_params or {})
         self._own_pool = clock.ThreadPoolExecutor(1) if context is None else None
         self.context = context or ContainerContext(new_run_id(), self._own_pool)  # type: ignore[arg-type]
@@ -287,11 +289,16 @@ class Docker(ContainerPrograms):
     def setDefaultRoute(self, intf: Any = None) -> None:
         """``intf`` is an interface, or the words after ``ip route add default`` such as "via 10.0.0.1"."""
         words = str(intf) if intf is not None and " " in str(intf) else f"dev {intf or self.defaultIntf()}"
-        ip_batch(self.pid, [f"route replace default {words}"])
+        self._set_route("default", words)
 
     def setHostRoute(self, ip: str, intf: Any) -> None:
         """Reach one address through an interface."""
-        ip_batch(self.pid, [f"route replace {ip}/32 dev {intf}"])
+        self._set_route(f"{ip}/32", f"dev {intf}")
+
+    def _set_route(self, destination: str, words: str) -> None:
+        line = f"route replace {destination} {words}"
+        ip_batch(self.pid, [line])
+        self.routes[destination] = line
 
     def setARP(self, ip: str, mac: str) -> None:
         """A permanent neighbour entry on the default interface."""

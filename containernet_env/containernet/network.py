@@ -344,7 +344,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
 
     def _neighbours(self) -> dict[Any, list[tuple[str, str]]]:
         """For every interface with an address, the IPv4 and Ethernet addresses of other hosts in its IP network."""
-        ends = [intf for host in self.hosts for intf in host.intfs.values() if intf.ip is not None]
+        intfs = [intf for host in self.hosts for intf in host.intfs.values()]
+        ends = [intf for intf in intfs if intf.ip is not None and intf.link.held.made]
         networks = {end: IPv4Interface(f"{end.ip}/{end.prefixLen}").network for end in ends}
         members = {
             network: [end for end in ends if IPv4Address(end.ip) in network] for network in set(networks.values())
@@ -373,11 +374,12 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         links = [link for link in self.links if host in (link.intf1.node, link.intf2.node)]
         with self.changing:
             reconnect(host, links, self.factory)
-            for link in links:
+            made = [link for link in links if link.held.made]
+            for link in made:
                 if not link.plugged:
                     link.set_up(False)
             self.part_again()
-        self._announce(*(intf for link in links for intf in (link.intf1, link.intf2)))
+        self._announce(*(intf for link in made for intf in (link.intf1, link.intf2)))
 
     def start(self) -> None:
         """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""

@@ -160,15 +160,16 @@ class LinkFactory:
 
         The link is as it was last, up, with the same names and addresses; nothing is left of one that fails.
         """
-        first, second = self._links[link.name][1]
-        address = None if end.ip is None else f"{end.ip}/{end.prefix_length}"
         link.clear()
         end.pid = pid
-        moved = first if link.ends[0] is end else second
-        moved = replace(moved, at=pid, address=address)
-        places = (moved, second) if link.ends[0] is end else (first, moved)
-        self._links[link.name] = link, places
-        self._build(link, places, link.spec)
+        one, two = (
+            replace(place, at=port.pid, address=None if port.ip is None else f"{port.ip}/{port.prefix_length}")
+            if isinstance(port, Interface) and isinstance(place.at, int)
+            else place
+            for place, port in zip(self._links[link.name][1], link.ends, strict=True)
+        )
+        self._links[link.name] = link, (one, two)
+        self._build(link, (one, two), link.spec)
 
     def _port(self, place: Place, other: Port | None) -> Port:
         mac = self._mac(place, other)

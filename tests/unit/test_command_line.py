@@ -28,14 +28,17 @@ from containernet_env.containernet import command_line, live_links, measurements
 from containernet_env.containernet import crashes as crashes_module
 from containernet_env.containernet.changes import CHANGES
 from containernet_env.containernet.command_line import CommandLine, run_command
+from containernet_env.containernet.docker import Docker
 from containernet_env.containernet.measurements import Measurements
 from containernet_env.containernet.network import Containernet
+from containernet_env.containernet.reconnect import reconnect
 from containernet_env.containernet.testbed_network import LiveChanges
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network import echo, throughput
+from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import Interface
 from containernet_env.network.throughput import Throughput
 from containernet_env.runs.lab import Lab
@@ -634,6 +637,39 @@ def test_neighbours_are_entered_by_network_and_again_where_the_kernel_forgot_the
     net._entered = None
     net._announce()
     assert len(entered) == 4  # of 12
+
+
+def test_hosts_that_are_linked_to_each_other_start_again_with_link_and_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`restart h1 h2` made the link of h1 into the namespace that h2 had had, and setDefaultRoute was forgotten."""
+    ran: list[tuple[int, list[str]]] = []
+    monkeypatch.setattr("containernet_env.containernet.docker.ip_batch", lambda pid, lines: ran.append((pid, lines)))
+    monkeypatch.setattr("containernet_env.containernet.reconnect.ip_batch", lambda pid, lines: ran.append((pid, lines)))
+    monkeypatch.setattr(Interface, "read_address", lambda self: self.ip)
+    monkeypatch.setattr(Interface, "read_mac", lambda self: self.mac)
+    factory = LinkFactory("bridge", "abc123", None, lambda *_: None)
+    built: list[tuple[Place, Place]] = []
+    monkeypatch.setattr(factory, "_build", lambda _link, places, _spec: built.append(places))
+    ends = [Interface(n, f"e{n}", f"02:00:00:00:00:0{n}") for n in (1, 2)]
+    places = (Place("h1", 1, address="10.0.0.1/24"), Place("h2", 2, address="10.0.0.2/24"))
+    hosts = [mock.Mock(pid=n, alive=True, routes={}) for n in (1, 2)]
+    intfs = [mock.Mock(node=host, held=end) for host, end in zip(hosts, ends, strict=True)]
+    link = mock.Mock(intf1=intfs[0], intf2=intfs[1])
+    link.held.configure_mock(name="h1-h2", ends=ends)
+    factory._links["h1-h2"] = link.held, places
+    for n, (host, intf, end) in enumerate(zip(hosts, intfs, ends, strict=True), 1):
+        intf.link, host.intfs, end.ip, end.prefix_length = link, {0: intf}, f"10.0.0.{n + 2}", 24  # by setIP
+        host._set_route = partial(Docker._set_route, host)
+    Docker.setDefaultRoute(hosts[0], "via 10.0.0.4")
+    Docker.setHostRoute(hosts[1], "10.0.9.1", "h2-eth0")
+    ran.clear()
+    hosts[0].pid, hosts[1].alive = 3, False
+    reconnect(hosts[0], [link], factory)
+    assert built == []
+    hosts[1].pid, hosts[1].alive = 4, True
+    reconnect(hosts[1], [link], factory)
+    assert [(place.at, place.address) for place in built[0]] == [(3, "10.0.0.3/24"), (4, "10.0.0.4/24")]
+    for line in ((3, ["route replace default via 10.0.0.4"]), (4, ["route replace 10.0.9.1/32 dev h2-eth0"])):
+        assert line in ran
 
 
 # --- members that crash -----------------------------------------------------------------------------------------------
