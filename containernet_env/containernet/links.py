@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# mininet.node before mininet.link, which cannot be imported first where it is Containernet's.
-from mininet.node import Switch  # isort: split
-
+import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's.
 from mininet.link import Intf, Link
 
 from containernet_env.base.errors import RunError, UsageError
@@ -63,10 +61,9 @@ class NetworkLink(Link):  # type: ignore[misc]
         return at_ns
 
     def set_mtu(self, sender: Any, size_bytes: int) -> None:
-        """Replace the MTU of what is behind ``sender``; the port of a switch at the other end follows it."""
-        for intf, end in zip((self.intf1, self.intf2), self.held.ends, strict=True):
-            if isinstance(end, Interface) and (intf is sender or isinstance(intf.node, Switch)):
-                self.held.set_mtu(end, size_bytes)
+        """Replace the MTU of what is behind ``sender``; ports of switches pass whatever hosts send."""
+        if isinstance(end := self.end_of(sender), Interface):
+            self.held.set_mtu(end, size_bytes)
 
     def change_directions(self, changes: Mapping[str, Mapping[str, Any]]) -> int:
         """See ``ShapedLink``."""

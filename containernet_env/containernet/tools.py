@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from mininet.node import Host
+from mininet.node import Host, Switch
 
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_duration, format_mbps
@@ -110,7 +110,8 @@ def _mtu(link: Any, seen: Mapping[str, Any]) -> str:
     said = [
         f"; mtu of {intf.node.name}: {size}"
         for intf in (link.intf1, link.intf2)
-        if (size := getattr(getattr(intf, "held", None), "mtu_bytes", MTU_BYTES)) != MTU_BYTES
+        if not isinstance(intf.node, Switch)
+        and (size := getattr(getattr(intf, "held", None), "mtu_bytes", MTU_BYTES)) != MTU_BYTES
     ]
     if lost := sum(seen[side].get("drops", {}).get("oversize", 0) for side in ("a_to_b", "b_to_a")):
         said.append(f"; {lost} frames lost that were longer than the MTU")

@@ -15,7 +15,7 @@ from containernet_env.model.link import LinkSpec
 from containernet_env.network.emulator.link import EmulatedLink
 from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.network.fabric import EmulatorFabric, Fabric, KernelFabric
-from containernet_env.network.interface import NAME_MAX, Interface, Port, SwitchPort, derive_mac
+from containernet_env.network.interface import MTU_MAX_BYTES, NAME_MAX, Interface, Port, SwitchPort, derive_mac
 from containernet_env.network.kernel.tc import VethLink
 from containernet_env.network.link import EventHandler, ShapedLink
 from containernet_env.network.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch
@@ -175,11 +175,12 @@ class LinkFactory:
         mac = self._mac(place, other)
         if isinstance(place.at, int):
             return Interface(place.at, self._name("e"), mac, place.known_as)
-        if isinstance(place.at, BridgeSwitch):
-            return Interface(place.at.pid, self._name("e"), mac, place.known_as)
-        if isinstance(place.at, OvsSwitch):
+        if isinstance(place.at, (BridgeSwitch, OvsSwitch)):
             # In the machine's own namespace another network may have a name such as s1-eth1, too.
-            return Interface(place.at.pid, self._name("e"), mac)
+            alias = place.known_as if isinstance(place.at, BridgeSwitch) else None
+            port = Interface(place.at.pid, self._name("e"), mac, alias)
+            port.mtu_bytes = MTU_MAX_BYTES  # a switch passes what hosts send; the host that receives it is the judge
+            return port
         return SwitchPort(self._name("e"), place.at.name)
 
     def _start_emulator(self) -> None:

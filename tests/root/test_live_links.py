@@ -236,11 +236,17 @@ def test_what_the_links_saw(net: Containernet) -> None:
 def test_the_mtu_of_hosts_holds_on_the_way_too(net: Containernet, capsys: pytest.CaptureFixture[str]) -> None:
     """`ifconfig("mtu 9000")` was accepted, and frames above 1518 bytes vanished."""
     h1, h2, _ = net.hosts
-    for host in (h1, h2):
+    net.addSwitch("s2")
+    net.addLink("s1", "s2")
+    h4 = net.addHost("h4", ip="10.0.0.4")
+    net.addLink(h4, "s2")
+    for host in (h1, h2, h4):
         host.intf().ifconfig("mtu 9000")
-    assert answers(h1.pid, h2.pid, h2.IP(), bytes(9000 - 28))
+    for host in (h2, h4):
+        assert answers(h1.pid, host.pid, host.IP(), bytes(9000 - 28))
     assert run_command(net, "links") == 0
-    assert "mtu of h1: 9000" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "mtu of h1: 9000" in said and "mtu of s" not in said
     with pytest.raises(UsageError, match=r"mtu '9'; allowed: 68 to 65521"):
         h1.intf().ifconfig("mtu 9")
 
