@@ -59,15 +59,17 @@ def side_by_side(action: Callable[[_T], _R], items: Sequence[_T], workers: int) 
 def persistently(ask: Callable[[], _R], timeout_s: float) -> _R:
     """What ``ask`` returns; as a client does, it is called again after a RunError, until ``timeout_s`` are over.
 
-    Raises the last RunError then.
+    It is called twice at least, as the first call may take all of that time, but once where ``timeout_s`` is 0. Raises
+    the last RunError then.
     """
-    deadline_s, pause_s = clock.monotonic() + timeout_s, _RETRY_S
+    deadline_s, pause_s, last = clock.monotonic() + timeout_s, _RETRY_S, timeout_s == 0
     while True:
         try:
             return ask()
         except RunError:
-            if clock.monotonic() + pause_s >= deadline_s:
+            if last:
                 raise
+        last = clock.monotonic() + 2 * pause_s >= deadline_s
         clock.sleep(pause_s)
         pause_s = min(2 * pause_s, _RETRY_MAX_S)
 

@@ -138,8 +138,9 @@ def command(
 def _resume(out: Path) -> str:
     """How to go on after a run was interrupted."""
     return (
-        f"The rows of what was measured are in {out}. A run does not resume: `run` with --only NAME measures the\n"
-        "scenarios whose rows say `interrupted` or `not run`, and a `sweep` goes on where it was interrupted."
+        f"Measured scenarios have rows in {out}; before the first one there are none, and the same command starts\n"
+        "again. A run does not resume: `run` with --only NAME measures the scenarios whose rows say `interrupted` or\n"
+        "`not run`, and a `sweep` goes on where it was interrupted."
     )
 
 

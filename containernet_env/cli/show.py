@@ -72,7 +72,8 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
         differing = ", ".join(item["name"] for item in repeats["differences"] if item["matters"])
         lines.append(f"repeats {repeats['run_id']}, {f'with other {differing}' if differing else 'on equal terms'}")
     if store:
-        lines.append(f"{store['kind']} {store['version']}, leader at the start {store['leader_at_start']}")
+        led = f", leader at the start {leader}" if (leader := store["leader_at_start"]) else ""
+        lines.append(f"{store['kind']} {store['version']}{led}")
     if len(clusters := manifest.get("clusters", ())) > 1:
         led = ", ".join(str(cluster["leader_at_start"]) for cluster in clusters)
         lines.append(f"{len(clusters)} clusters, one after the other, led at their starts by {led}")

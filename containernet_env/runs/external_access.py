@@ -16,8 +16,8 @@ from containernet_env.stores.external import ClusterLook, ExternalCluster, Login
 from containernet_env.stores.kinds import external_store_of
 
 LOOK_TIMEOUT_S = 5.0
-# What a member refuses (HTTP 503, a lost connection) is tried again for so long.
-AGAIN_S = 0.5
+# Queries that a member refuses (HTTP 503, a lost connection) are repeated for this long, about that of an election.
+AGAIN_S = 2.0
 CONSENT = "--yes-load-this-cluster"
 _PASSWORD_BYTES = 4096
 

@@ -300,7 +300,8 @@ class _Run:
             return False
         if not self._standing.is_wanted or self._error() is not None or self._matrix is None:
             return False
-        if (reason := self._matrix.damaged or testbed.why_unfit) is not None:
+        failed = next((outcome.error for outcome in self._keeper.outcomes if outcome.error is not None), None)
+        if (reason := failed or self._matrix.damaged or testbed.why_unfit) is not None:
             self._event("testbed_not_left", reason)
             return False
         self._keeper.logs(lambda: _numbered(testbed.logs(), number))
@@ -346,7 +347,7 @@ class _Run:
             ClusterRecord(
                 number=number,
                 at=Moment.now().at,
-                leader_at_start=led.leader if led else None,
+                leader_at_start=led.leader if led and led.term is not None else None,
                 term_at_start=led.term if led else None,
                 sync={name: Sync(**asdict(times)) for name, times in testbed.sync.items()},
             )

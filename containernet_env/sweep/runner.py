@@ -385,7 +385,7 @@ class _Blocks:
                     self._progress.note(f"{told} tried again: the machine spoiled what was measured of them")
                 if first := len(tried) - spoiled:
                     told = "1 measurement gets" if first == 1 else f"{first} measurements get"
-                    self._progress.note(f"{told} a new testbed: requests of another cell failed on the one before")
+                    self._progress.note(f"{told} a new testbed: not all went well on the one before")
             self._clock.wants(*sweep.left_from(numbers[0]), again)
             again = True
             self._round(wanted)

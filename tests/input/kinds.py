@@ -211,7 +211,7 @@ def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
     numbers = ["0", "1", "1000", "1001", "-1", "1e3", "1.5", "9" * 30, "\uff11", "65535", "65536", "nan", " 1", "0x10"]
     tolerances = ["1ms", "15%", "1ms,15%", "15%,1ms", "1ms,1ms", ",", "%", "nan%", "1e9%", "-1%", "0.5ns"]
     known = ["check", "run", "results", "compare", "show", "rerun", "schema", "--version", "chek"]
-    options = ["--only", "--repeat", "--rtt-tolerance", "--scenarios", "--links", "--switches", "--engine", "--port"]
+    options = ["--only", "--repeat", "--rtt-tolerance", "--scenarios", "--links", "--switches", "--engine", "--strict"]
     options += ["--congestion-control", "--quick", "--by", "--json", "--csv", "--events", "--dry-run", "--repeat=1"]
     values = ["auto", "netem", "emulator", "ovs", "bridge", "builtin", "containernet", "cubic", "reno", "TestType"]
     text = st.text(st.characters(exclude_characters="\0"), max_size=6)

@@ -283,7 +283,13 @@ def test_a_cell_inherits_no_damage_of_another_one(
     assert sweep.run(*axes) == expected and sweep.of(*axes).counts() == expected
     assert (len(beds), beds.asked) == (2, CELLS) and values(sweep, "Reused")[2:3] == ["nothing"]
     note = sweep.notes.notes[-1]
-    assert note == "6 measurements get a new testbed: requests of another cell failed on the one before"
+    assert note == "6 measurements get a new testbed: not all went well on the one before"
+
+
+def test_a_data_set_that_cannot_be_loaded_leaves_no_testbed_to_other_cells(sweep: Sweeping) -> None:
+    sweep.beds.special[1] = FAILED
+    sweep.run("cpus=0.5,1", only="read-linearizable-50x*")
+    assert values(sweep, "Reused") == ["nothing", "nothing"]
 
 
 def test_what_was_tried_last_decides_after_a_resume_too(sweep: Sweeping) -> None:

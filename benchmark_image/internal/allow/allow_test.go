@@ -119,7 +119,8 @@ func TestNetworksOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range networks {
-		if n.prefix.Addr().IsLoopback() || n.prefix.Addr().IsLinkLocalUnicast() || n.prefix.Bits() == 0 || n.prefix != n.prefix.Masked() {
+		address := n.prefix.Addr()
+		if address.IsLoopback() || address.IsLinkLocalUnicast() || n.prefix.Bits() == 0 || n.prefix != n.prefix.Masked() {
 			t.Errorf("%v", n.prefix)
 		}
 	}

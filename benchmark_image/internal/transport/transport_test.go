@@ -382,8 +382,8 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 	}
 }
 
-// TestConnectionsOverLongRoundTrips: an attempt ended after 3 s and a question for the leader after 5 s, whatever the dial
-// timeout, so none ever succeeded.
+// TestConnectionsOverLongRoundTrips: an attempt ended after 3 s and a question for the leader after 5 s, whatever the
+// dial timeout, so none ever succeeded.
 func TestConnectionsOverLongRoundTrips(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 3, nil)

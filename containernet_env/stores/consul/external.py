@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, NoAnswerError
-from containernet_env.base.side_by_side import side_by_side
+from containernet_env.base.side_by_side import persistently, side_by_side
 from containernet_env.model.external import External
 from containernet_env.model.keys import ALPHABET, Keys
 from containernet_env.model.leadership import Leadership
@@ -31,7 +32,7 @@ from containernet_env.stores.external import (
     places,
     why_silent,
 )
-from containernet_env.stores.members import MemberStatus
+from containernet_env.stores.members import PATIENCE_S, MemberStatus
 from containernet_env.stores.protocol import MemberPlace
 
 _ASK_S = 10.0
@@ -181,7 +182,8 @@ class ExternalConsul(ConsulCluster):
             names = self._listed(part)
             for first in range(0, len(names), _BATCH_KEYS):
                 batch = names[first : first + _BATCH_KEYS]
-                self._ask("PUT", "/v1/txn", [{"KV": {"Verb": "delete", "Key": name}} for name in batch])
+                verbs = [{"KV": {"Verb": "delete", "Key": name}} for name in batch]
+                persistently(partial(self._ask, "PUT", "/v1/txn", verbs), PATIENCE_S)
                 removed += len(batch)
                 checked(removed)
         return removed

@@ -9,6 +9,7 @@ import base64
 import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from containernet_env.base import clock
@@ -260,7 +261,8 @@ class ExternalEtcd(EtcdCluster):
         while found := self._range({"keys_only": True, "limit": BATCH_KEYS}).get("kvs"):
             first, last = found[0]["key"], base64.b64decode(found[-1]["key"])
             after = base64.b64encode(last + b"\0").decode()
-            removed += int(self._ask(_DELETE, {"key": first, "range_end": after}).get("deleted", 0))
+            span = {"key": first, "range_end": after}
+            removed += int(persistently(partial(self._ask, _DELETE, span), PATIENCE_S).get("deleted", 0))
             checked(removed)
         return removed
 

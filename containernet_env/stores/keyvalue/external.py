@@ -9,7 +9,7 @@ from dataclasses import replace
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, KeptConnection, NoAnswerError
-from containernet_env.base.side_by_side import side_by_side
+from containernet_env.base.side_by_side import persistently, side_by_side
 from containernet_env.model.config import HttpService
 from containernet_env.model.external import Endpoint, External
 from containernet_env.model.keys import Keys
@@ -33,6 +33,7 @@ FIRST_KEYS = 10
 """So many of the keys of each size that would be written are looked for before."""
 _WORKERS, _BATCH_KEYS = 16, 200
 _ASK_S = 10.0
+_AGAIN_S = 2.0
 
 
 class _Member(cluster.Member):
@@ -198,7 +199,10 @@ class _Removal:
             self._checked(self._removed)
 
     def _delete(self, connection: KeptConnection, name: str) -> bool:
-        status = connection.status("DELETE", target(self._template, name))
-        if status not in self._service.delete_codes:
-            raise HttpError(status, None, name)
-        return status not in self._service.missing_codes
+        def ask() -> bool:
+            status = connection.status("DELETE", target(self._template, name))
+            if status not in self._service.delete_codes:
+                raise HttpError(status, None, name)
+            return status not in self._service.missing_codes
+
+        return persistently(ask, _AGAIN_S)
