@@ -313,6 +313,8 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     )
     # What is faster than the machine takes as long as the machine does.
     length_ns = round(each * len(feed.pairs) * max(frame_ns, FRAME_MIN_NS)) + max(offsets) + 2 * reach_ns
+    # The last frame is to be through the rest of its path, too, before that of another train comes there.
+    length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in plan.paths[pair]) for pair in feed.pairs)
     return _Task(feed, streams, length_ns, rate, S / frame_ns)
 
 

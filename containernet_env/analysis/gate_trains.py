@@ -148,9 +148,11 @@ def _of_size(
     spread_ns = math.sqrt(2 * _variance_ns2(path))
     independent = len(measured) if all(_outlasts(length_ns, h.spec) for h in path) else 1
     error = 1.25 * spread_ns / length_ns / math.sqrt(independent)
-    lost = 1 - math.prod(1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in path)
-    if len(train.feed.pairs) > 1 and lost:  # of several senders the lost frames are only known in the mean
-        error += 1.25 * math.sqrt(lost / frames / len(measured))
+    lost = _lost(path)
+    if len(train.feed.pairs) == 1:  # what is lost before the slowest direction takes no time there
+        lost = _lost_early(path, train.frame_bytes)
+    if lost:  # these are only known in the mean
+        error += 1.25 * math.sqrt(lost / (1 - lost) / frames / len(measured))
     noise = allowed.noise_ns / length_ns
     ratio = allowed.rate_ratio + noise + z * error
     # A wrong rate is measured with the same noise, which may hide as much of what it is off by.
@@ -215,7 +217,16 @@ def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequenc
     rest = float(trains[0].feed.other_bps or math.inf)
     least = min(rest, offered)
     text = f"not below {rate_text(bps)}"
+    # Jitter alone may spread a train so far, whatever the rate.
+    reach_ns = 2 * max(
+        sum(hop.spec.jitter.reach_ns for hop in plan.paths[pair] if hop.spec.jitter is not None)
+        for pair in trains[0].feed.pairs
+    )
     if bps < _LIMITED_RATIO * least and bps < _LIMITED * allowed.sure_bps:
+        if len(_sent(trains[0], times)) * _bits(trains[0]) * S / bps <= reach_ns:
+            return Check(
+                hop.name, "rate", "unproved", "unlimited", text, why="the samples spread too far", values=values
+            )
         return Check(hop.name, "rate", "wrong", "unlimited", rate_text(bps), rate_text(least), values=values)
     if bps >= min(_UNLIMITED_RATIO * rest, _UNLIMITED_BPS):
         return Check(hop.name, "rate", "proved", "unlimited", text, values=values)
@@ -289,8 +300,9 @@ def train_bps(plan: GatePlan, train: Train, times: Sequence[Times], late_ns: flo
         for order, (at, stream, number) in enumerate(_sent(train, times)):
             if (delay := times[stream].delay_ns[number]) >= 0:
                 arrivals.setdefault(stream, []).append((order, at + delay))
+        reach = 1 - _lost_early(plan.paths[train.feed.pairs[0]], train.frame_bytes)
         rates = [
-            (got[-1][0] - got[0][0]) * bits / (got[-1][1] - got[0][1] + late_ns)
+            (got[-1][0] - got[0][0]) * reach * bits / (got[-1][1] - got[0][1] + late_ns)
             for got in arrivals.values()
             if len(got) > 1 and got[-1][1] > got[0][1]
         ]
@@ -304,12 +316,12 @@ def train_bps(plan: GatePlan, train: Train, times: Sequence[Times], late_ns: flo
     if not all(each):
         return None
     begin, end = max(got[0] for got in each), min(got[-1] for got in each)
-    during = [[at for at in got if begin <= at <= end] for got in each]
-    if not all(len(got) > 1 and got[-1] > got[0] for got in during):
+    during = sorted(at for got in each for at in got if begin <= at <= end)
+    if len(during) <= len(each) or during[-1] == during[0]:
         return None
     loss = train.feed.hop.spec.loss
     kept = 1 - loss.mean_ratio if loss is not None else 1.0
-    return sum((len(got) - 1) * bits / (got[-1] - got[0] + late_ns) for got in during) / kept
+    return (len(during) - 1) * bits / (during[-1] - during[0] + late_ns) / kept
 
 
 def fits(sent_ns: Sequence[int], frame_ns: float, capacity: int) -> int:
@@ -331,6 +343,16 @@ def fits(sent_ns: Sequence[int], frame_ns: float, capacity: int) -> int:
         busy_ns = begin + frame_ns
         taken += 1
     return taken
+
+
+def _lost(path: Sequence[Hop]) -> float:
+    """The share of the frames that a path loses."""
+    return 1 - math.prod(1 - (hop.spec.loss.mean_ratio if hop.spec.loss is not None else 0.0) for hop in path)
+
+
+def _lost_early(path: Sequence[Hop], frame_bytes: int) -> float:
+    """The share that is lost before the slowest direction of a path, the first one of several."""
+    return _lost(before(path, max(path, key=lambda hop: hop.spec.serialization_ns(frame_bytes)).name))
 
 
 def _late_ns(
@@ -383,7 +405,10 @@ def _queue(
         1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in plan.paths[train.feed.pairs[0]]
     )
     correlation = max((h.spec.loss.correlation for h in plan.paths[train.feed.pairs[0]] if h.spec.loss), default=0.0)
-    expected = fits([at for at, _, _ in sent], frame_ns, capacity)
+    # What is lost before the direction never reaches its queue.
+    reach = 1 - _lost(before(plan.paths[train.feed.pairs[0]], hop.name))
+    offered = [at for number, (at, _, _) in enumerate(sent) if int((number + 1) * reach) > int(number * reach)]
+    expected = fits(offered, frame_ns, capacity)
     # Jitter before the direction brings frames together, or keeps them apart, by what it reaches either way.
     reach_ns = max(
         2 * sum(h.spec.jitter.reach_ns for h in before(plan.paths[pair], hop.name) if h.spec.jitter is not None)
@@ -392,8 +417,8 @@ def _queue(
     slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + (allowed.noise_ns + reach_ns) / frame_ns
     spread = math.sqrt(len(sent) * lost * (1 - lost) * (1 + correlation) / (1 - correlation)) if correlation < 1 else 0
     slack += z * spread / (1 - lost)
-    came = received / (1 - lost)
-    excess = len(sent) - expected
+    came = received * reach / (1 - lost)
+    excess = len(offered) - expected
     # What arrived is what fits and what went on while the train came; the rest is the queue.
     measured = capacity + came - expected
     values = {"sent": len(sent), "received": received, "expected": expected, "frame_bytes": train.frame_bytes}

@@ -305,3 +305,29 @@ def test_links_at_the_bounds_of_what_is_accepted_are_not_wrong(rate_bps: int, de
     proof = gate(star_of(*[LinkSpec.symmetric(delay_ns, rate_bps)] * 3))
     assert not wrong(proof)
     assert all(check.why for check in proof.of("unproved"))
+
+
+LOSSY = DirectionSpec(rate_bps=100 * MBIT, loss=IndependentLoss(0.05))
+JITTERED = DirectionSpec(MS, 2 * MBIT, jitter=Jitter("uniform", MS // 5))
+FAR = DirectionSpec(200 * MS, jitter=Jitter("uniform", 40 * MS, reorder=True))
+
+
+@pytest.mark.parametrize(
+    "directions",
+    [
+        pytest.param((LOSSY,) * 4, id="frames are lost before a queue"),
+        pytest.param((replace(LOSSY, rate_bps=None), *[replace(LOSSY, loss=None)] * 3), id="and before a rate"),
+        pytest.param(
+            (DirectionSpec(rate_bps=10 * MBIT, overhead_bytes=24),) * 4, id="frames take longer than their bytes"
+        ),
+        pytest.param((JITTERED,) * 4, id="jitter brings frames of several senders together"),
+        pytest.param((FAR,) * 4, id="jitter spreads a train over unlimited links"),
+    ],
+)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_one_link_does_to_a_train_is_not_charged_to_another_one(
+    directions: tuple[DirectionSpec, ...], seed: int
+) -> None:
+    proof = gate(star_of(*[LinkSpec(direction, direction) for direction in directions]), seed)
+    assert not wrong(proof)
+    assert all(check.why for check in proof.of("unproved"))
