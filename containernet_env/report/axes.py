@@ -169,7 +169,8 @@ class Table:
         Of two that follow from each other, one is an axis, and a ratio that follows from another one is none.
         """
         found: list[str] = []
-        for name in sorted(self.names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)):
+        order = {name: number for number, name in enumerate(_FIRST)}
+        for name in sorted(self.names, key=lambda name: (self._in_words(name), order.get(name, len(order)), name)):
             values = {self.key(index, (name,))[0] for index in self.has(name)}
             numbers = [value for value in values if (level(value) if name in _IN_WORDS else number(value)) is not None]
             if len(values) < 2 or len(numbers) < max(1, len(values) - 1):
@@ -180,6 +181,10 @@ class Table:
             ):
                 found.append(name)
         return found
+
+    def _in_words(self, name: str) -> bool:
+        """Whether more than one value is no number alone: of two axes that follow from each other, the other one is."""
+        return sum(number(value) is None for value in {self.key(index, (name,))[0] for index in self.has(name)}) > 1
 
     def axis(self, names: Sequence[str], among: Sequence[int]) -> Axis:
         """An axis, or several as one: what some cells have in it."""

@@ -252,6 +252,13 @@ def test_ticks(tmp_path: Path, rows: Any, ticks: tuple[str, ...], numbers: Any, 
     assert together is None or lines.together == together
 
 
+def test_the_number_of_members_is_an_axis_where_their_links_differ(tmp_path: Path) -> None:
+    links = ("1;1;25", "1;1;1;1;25", "1;1;1;1;1;1;25")
+    rows = [row(ClusterSize=str(link.count(";") + 1), LinkDelay_ms=link) for link in links]
+    axis = table(tmp_path / "out.csv", rows).lines()[0].axis
+    assert axis.title.startswith("members") and axis.ticks == ("3", "5", "7")
+
+
 def timed(*points: tuple[object, object], **more: str) -> list[dict[str, str]]:
     """A row for each link delay and heartbeat, both in ms."""
     return [
