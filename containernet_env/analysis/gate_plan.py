@@ -297,7 +297,7 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     if _TRAIN_FRAMES_MIN * frame_bytes * 8 * S // rate > _TRAIN_MAX_NS:
         frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
     frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate
-    reach_ns = sum(_reach_ns(hop.spec) for hop in plan.paths[feed.pairs[0]])
+    reach_ns = max(sum(_reach_ns(hop.spec) for hop in plan.paths[pair]) for pair in feed.pairs)
     frames = round(max(plan.pace.train_ns, _TRAIN_REACHES * reach_ns) / frame_ns)
     frames = max(_TRAIN_FRAMES_MIN, min(frames, _TRAIN_FRAMES_MAX, round(_TRAIN_MAX_NS / frame_ns)))
     each = -(-frames // len(feed.pairs))

@@ -19,8 +19,7 @@ MEASURED_WITH = ("CpuModel", "Cores", "Kernel", "Realtime", "LinkStamps", "Commi
 """Nobody configured these, but rows that differ in them are of different experiments too."""
 TIMING = ("Heartbeat_ms", "ElectionTimeout_ms")
 """Settings of the store that follow from the network, the latter also from the former, where files leave them open."""
-_DECIDES_TIMING = ("Store", "ClusterSize", "LinkDelay_ms", "Bandwidth_mbps", "LinkJitter_ms")
-
+_DECIDES_TIMING = ("Store", "ClusterSize", "LinkDelay_ms", "Bandwidth_mbps", "LinkJitter_ms", "RttExpected_ms")
 
 GAP_SPREADS, GAP_RATIO, GROUP_ROWS = 3.0, 0.2, 2
 """Medians are of two groups where the largest gap between neighbours, with two rows or more on each side, is wider than

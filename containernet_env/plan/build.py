@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
-from containernet_env.base.units import format_duration
+from containernet_env.base.units import format_duration, format_ms
 from containernet_env.model import containernet_rules, netem_rules
 from containernet_env.model.choices import check_choices
 from containernet_env.model.config import Config, Node
@@ -160,7 +160,7 @@ def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator)
         others = f" and of {len(scenarios) - 1} more scenarios" if len(scenarios) > 1 else ""
         yield (
             f"requests of {name}{others} end after {format_duration(timeout_ns)}, "
-            f"before any can be answered: the links alone take {format_duration(round(least_s * 1e9))}"
+            f"before any can be answered: the links alone take {format_ms(round(least_s * 1e9))} ms"
         )
 
 

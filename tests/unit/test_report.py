@@ -316,6 +316,16 @@ def test_settings_that_follow_from_the_network_are_no_axis(tmp_path: Path, store
     assert not set(TIMING) & set(kept_apart(load(path, print)))
 
 
+def test_a_heartbeat_that_follows_from_what_has_no_column_is_no_axis(tmp_path: Path) -> None:
+    """As from the overhead of links, which the expected RTT alone shows."""
+    found = (("1", "6.000", "100"), ("1", "6.500", "100"), ("25", "102.000", "102"), ("25", "103.000", "103"))
+    rows = [
+        row(LinkDelay_ms=delay, RttExpected_ms=rtt, Heartbeat_ms=ms, ElectionTimeout_ms=f"{ms}0")
+        for delay, rtt, ms in found
+    ]
+    assert not set(TIMING) & set(kept_apart(load(write(tmp_path / "out.csv", rows), print)))
+
+
 def test_values_that_a_figure_lacks_are_counted_below_it(tmp_path: Path) -> None:
     short = row(LinkDelay_ms="1", **{"99.9%": "-"})
     found = document(write(tmp_path / "out.csv", [short, row(LinkDelay_ms="2"), FAILED | {"LinkDelay_ms": "3"}]))
