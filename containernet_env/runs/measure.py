@@ -422,7 +422,10 @@ class _Run:
             for index, outcome in enumerate(self._keeper.outcomes)
             if outcome.cluster == number and outcome.verdict is not None
         }
+        before = {outcome.advice for outcome in self._keeper.outcomes}
         self._keeper.amend(changed, partial(row_of, self._facts))
+        for advice in {outcome.advice for outcome in changed.values()} - before:
+            self._progress.note(str(advice))
 
     def _leave(self, outcome: ScenarioOutcome) -> str | None:
         """See ``matrix.Leave``."""

@@ -358,6 +358,7 @@ def test_a_network_of_which_nothing_is_known_at_the_end_is_not_held_to_be_right(
     result = run()
     (row,) = rows(run.out)
     assert row["Valid"] != "yes" and "network_unknown" in row["Reasons"]
+    assert row["Advice"] in run.told.notes
     told = {event["kind"]: event["text"] for event in events(run.out)}
     if isinstance(proved, RunError):
         assert (result.failed, result.network_held, result.network_after) == (0, True, None)
