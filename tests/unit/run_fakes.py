@@ -168,6 +168,9 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> Beds:
     monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
     monkeypatch.setattr(measure_module, "keep_costs", lambda *_: None)  # this machine's own file stays as it is
+    # How busy this machine is decides no verdict.
+    monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
+    monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)
     monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE)
     monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)

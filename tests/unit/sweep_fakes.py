@@ -16,7 +16,6 @@ from containernet_env.base.stop import Stop
 from containernet_env.load.server import Answer
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
-from containernet_env.runs import measure as measure_module
 from containernet_env.sweep import runner
 from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import journal_of
@@ -92,9 +91,6 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeping:
     monkeypatch.setattr(runner, "lock_for", lambda plan: nullcontext())
     monkeypatch.setattr(runner, "require_root", lambda: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
-    # What this machine does meanwhile is no part of these tests.
-    monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
-    monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)
     return Sweeping(tmp_path / "out.csv", monkeypatch)
 
 

@@ -548,7 +548,7 @@ def test_a_tear_down_that_fails_brings_no_other_cluster_up(run: Run) -> None:
     run.beds.at["down"] = raising(RunError(why))
     run.fails(RunError, why, repeat=2, fresh=True)
     assert len(run.beds) == 1 and run.errors == ["-", f"not run: {why}"]
-    assert events(run.out)[-1]["text"] == f"2 of 2 scenarios have rows: 1 not valid, 1 failed; {why}"
+    assert events(run.out)[-1]["text"] == f"2 of 2 scenarios have rows: 1 valid, 1 failed; {why}"
 
 
 def test_a_row_that_finds_no_room_ends_a_run_of_several_clusters(run: Run) -> None:

@@ -20,12 +20,14 @@ from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
-from containernet_env.runs import cores
+from containernet_env.runs import cores, measure
 from containernet_env.runs.cores import kept_core, kept_off
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import prepare
 from containernet_env.stores.protocol import Profile
+from containernet_env.usage.consumers import AllUse
+from containernet_env.usage.sampler import Sampler
 from tests.unit.matrix_fakes import CONFIG, Bench, result_of, write
 from tests.unit.run_fakes import on_fakes, run
 from tests.unit.test_flame import APART, PACKED, made
@@ -266,6 +268,8 @@ def test_choices_that_cannot_be(choices: dict[str, Any], words: str) -> None:
 
 def test_a_run_leaves_a_line_for_each_edge_of_a_scenario(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     on_fakes(monkeypatch)
+    monkeypatch.setattr(measure, "AllUse", AllUse)
+    monkeypatch.setattr(measure, "Sampler", Sampler)
     result = run(tmp_path / "out.csv")
     lines = [json.loads(line) for line in (result.directory / "usage.jsonl").read_text().splitlines()]
     assert [line["edge"] for line in lines if line["edge"]] == ["begin", "end"]
