@@ -103,7 +103,7 @@ def _tell_failure(kind: str, text: str, subject: str | None = None) -> None:
 def _interact(testbed: Testbed) -> int:
     """Mininet's command line on the testbed's network; Ctrl-C ends a command, not the session."""
     from containernet_env.containernet.command_line import CommandLine, show_on_standard_output
-    from containernet_env.runs.lab import Lab
+    from containernet_env.runs.labs import Lab
 
     show_on_standard_output()
 
@@ -122,7 +122,7 @@ def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
     None is begun on a network that is gone; the caller knows of that.
     """
     from containernet_env.containernet.command_line import run_command, show_on_standard_output
-    from containernet_env.runs.lab import Lab
+    from containernet_env.runs.labs import Lab
 
     show_on_standard_output()
 

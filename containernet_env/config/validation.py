@@ -120,7 +120,7 @@ def _details(error: ValidationError) -> list[InitErrorDetails]:
 
 @dataclass(frozen=True)
 class Length:
-    """How many entries a list has; what is wrong with the entries is told all the same.
+    """How many entries a list has; problems of the entries themselves are reported in any case.
 
     ``instead``: what to do with more of them.
     """

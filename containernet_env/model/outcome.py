@@ -44,7 +44,7 @@ class ScenarioOutcome:
     what a saturation search found; the figures are then those of one of its probes. ``disruptions`` is what events did;
     ``None`` where none is configured. ``reused`` is what was there before; ``None`` where it was not run.
     ``testbed_failed``: it failed because nothing could be measured any more, and not because of the store.
-    ``client_rtts``, by member, are known of a cluster that somebody else runs alone. ``advice``: what would make its
+    ``client_rtts``, by member, are known of an external cluster alone. ``advice``: what would make its
     figures valid; ``None`` where they are, or nothing is known to help.
     """
 

@@ -125,7 +125,7 @@ class Pair:
 
 
 class Table:
-    """Cells with the names of their keys, and what can be asked of them; ``following`` are the last of their keys."""
+    """The cells of a page by their keys, whose names are ``names`` and then ``following``."""
 
     def __init__(self, names: Sequence[str], cells: Sequence[Cell], following: Sequence[str] = ()) -> None:
         self.names = tuple(names)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from containernet_env.base.file_name import file_name
+from containernet_env.base.named_files import file_name
 
 HISTORIES = "history"
 CLIENT_SUFFIX, STORE_SUFFIX = ".jsonl.gz", ".store.jsonl.gz"

@@ -24,7 +24,7 @@ class ProgramFacts(Part):
     """containernet-env itself."""
 
     version: str
-    commit: str | None = Field(description="40 hex digits; null where nobody can tell")
+    commit: str | None = Field(description="40 hex digits; null where it is unknown")
     dirty: bool | None = Field(description="whether files differed from that commit")
     sources: str = Field(description="SHA-256 over its Python and Go sources and its images' files")
     python: str

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
-from containernet_env.base.file_name import file_name
+from containernet_env.base.named_files import file_name
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.search import Probe
 from containernet_env.model.usage import Consumers, Consumption

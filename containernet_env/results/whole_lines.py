@@ -73,7 +73,7 @@ def append_whole(fd: int, data: bytes, *, sync: bool = True) -> None:
     """Append lines and force them to disk; after an exception the file is as it was before.
 
     A line before them that was cut short is ended first, so that they never join. Without ``sync`` the kernel writes
-    them when it likes, which disturbs nobody who measures.
+    them when it likes, which disturbs no measurement.
     """
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":

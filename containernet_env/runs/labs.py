@@ -1,8 +1,18 @@
-"""Testbeds that are up on this machine beside this process's own."""
+"""Labs: testbeds that stay up for the shell, and what the shell does to their members, by what events of runs use."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from containernet_env.base import clock
+from containernet_env.base.errors import ContainernetEnvError, RunError
+from containernet_env.containernet.crashes import Crashes
 from containernet_env.hosts import engine, owner
+from containernet_env.model.leadership import Leadership
+from containernet_env.runs.testbed import Testbed
+
+_REJOIN_S = 20.0
+"""How long the shell waits for members that were started again; without a quorum they cannot answer."""
 
 
 def others_up() -> int:
@@ -10,3 +20,52 @@ def others_up() -> int:
     ours = owner.current()
     living = {container.owner for container in engine.list_ours() if owner.is_alive(container.owner)}
     return len(living - {ours})
+
+
+class Lab(Crashes):
+    """See ``Crashes``; members join their cluster again."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        super().__init__(testbed.net)
+        self._testbed = testbed
+
+    @property
+    def names(self) -> Sequence[str]:
+        """See ``Crashes``."""
+        return self._testbed.faults.members
+
+    def leadership(self) -> Leadership | None:
+        """See ``Crashes``."""
+        return self._testbed.cluster.leadership()
+
+    def kill(self, name: str) -> int:
+        """See ``Crashes``."""
+        self._testbed.cluster.expect_death(name)
+        return self._testbed.faults.kill(name)
+
+    def restart(self, names: Sequence[str]) -> str:
+        """See ``Crashes``: side by side, since without a quorum none of them answers."""
+        self.end(names)
+        answered: list[str] = []
+        problems: list[str] = []
+
+        def restart(name: str) -> None:
+            try:
+                self._testbed.cluster.expect_death(name)
+                self._testbed.faults.restart(name, lambda: None, lambda: self._testbed.failure)
+                answered.append(name)
+            except ContainernetEnvError as error:
+                problems.append(f"{name}: {error}")
+
+        threads = [clock.Thread(target=restart, args=(name,), daemon=True) for name in names]
+        deadline_s = clock.monotonic() + _REJOIN_S
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline_s - clock.monotonic()))
+        said = [f"{name}: started again, and answers" for name in answered]
+        waited = [name for name, thread in zip(names, threads, strict=True) if thread.is_alive()]
+        said += [f"{name}: started again; it answers once it knows a leader" for name in waited]
+        if problems:
+            raise RunError("\n".join([*problems, *said]))
+        return "\n".join(said)

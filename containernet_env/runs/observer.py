@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 
-from containernet_env.base.file_name import file_name
+from containernet_env.base.named_files import file_name
 from containernet_env.model.outcome import ClientRtt, ScenarioOutcome
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity

@@ -52,7 +52,7 @@ class TlsFiles:
         if (mode := stat.S_IMODE(self.key.stat().st_mode)) & 0o007:
             raise UsageError(
                 f"--tls-key: {self.key} has mode {mode:04o}: every user of this machine could use it\n"
-                f"  Use another one, or if nobody else has read it: chmod 600 {shlex.quote(str(self.key))}"
+                f"  Use another one, or if no other user has read it: chmod 600 {shlex.quote(str(self.key))}"
             )
         try:
             ssl.create_default_context(cafile=str(self.ca_file)).load_cert_chain(self.cert, self.key)

@@ -41,7 +41,7 @@ from containernet_env.network import echo, throughput
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import Interface
 from containernet_env.network.throughput import Throughput
-from containernet_env.runs.lab import Lab
+from containernet_env.runs.labs import Lab
 
 MS, MBIT = 10**6, 10**6
 

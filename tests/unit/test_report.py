@@ -279,7 +279,7 @@ BASE = [row(LinkDelay_ms=delay, Bandwidth_mbps=rate) for delay, rate in (("1", "
         # From an RTT of 100 ms the heartbeat follows from it: the page took these cells for another experiment.
         (timed(*DERIVED), ["link delay"], {"": 3}, 0),
         (timed(*CHOSEN), ["link delay", "heartbeat"], {"heartbeat 100 ms": 3, "heartbeat 500 ms": 3}, 0),
-        # One that somebody chose, beside those that follow.
+        # A configured one, beside derived ones.
         (timed(*DERIVED, (5, 250)), ["link delay", "heartbeat"], {"heartbeat 100 ms to heartbeat 101 ms": 3}, 1),
         (timed(*DERIVED, *((at, 500) for at in (1, 5, 25))), ["link delay", "heartbeat"],
          {"heartbeat 100 ms to heartbeat 101 ms": 3, "heartbeat 500 ms": 3}, 0),

@@ -503,7 +503,7 @@ def test_a_file_that_comes_between_is_not_given_away(tmp_path: Path, monkeypatch
 
 
 def test_a_link_of_another_user_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root made, or emptied, the file that it led to, where fs.protected_symlinks lets nobody follow it."""
+    """Root made, or emptied, the file that it led to, where fs.protected_symlinks forbids to follow it."""
     real = os.fstat
 
     def fstat(descriptor: int) -> os.stat_result:

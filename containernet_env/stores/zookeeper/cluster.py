@@ -40,7 +40,7 @@ class ZooKeeperMember(Member):
         return MemberStatus(self.name, leader, state.epoch, state.version)
 
     def has_started(self) -> bool:
-        """See ``Member``: it answers this question also while it serves nobody."""
+        """See ``Member``: a member without a leader answers this query, too."""
         try:
             return bool(ask(self.connection, PING.decode(), ASK_S))
         except RunError:

@@ -56,7 +56,7 @@ class ZooKeeperTiming:
             "tick_ms": self.tick_ms,
             "init_ticks": self.init_ticks,
             "sync_ticks": self.sync_ticks,
-            # Nobody is replaced before the sync limit.
+            # No leader is replaced before the sync limit.
             "heartbeat_ms": self.heartbeat.interval_ms,
             "election_ms": self.sync_ticks * self.tick_ms,
             "tick_from": self.tick_from,

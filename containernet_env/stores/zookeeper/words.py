@@ -64,7 +64,7 @@ def _received(made: socket.socket, deadline: float) -> bytes:
 
 
 def parse_srvr(answer: str) -> MemberState:
-    """What a member says of itself. Raises ``RunError`` where it serves nobody, or says something else."""
+    """The state that a member reports. Raises ``RunError`` where it serves no client, or reports something else."""
     fields = dict(_FIELD.findall(answer))
     version = _VERSION.match(fields.get("Zookeeper version", ""))
     mode = fields.get("Mode")
