@@ -78,7 +78,7 @@ type PortSpec struct {
 	MTU    int
 }
 
-// Start maps the frame memory, tries the kernel's stamps, starts the data thread and runs the self-test, in some 100 ms.
+// Start maps the frame memory, tries the kernel's stamps, starts the data thread and runs the self-test: about 100 ms.
 // A failed self-test is not an error here; see SelfTest.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {

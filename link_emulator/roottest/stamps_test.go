@@ -282,7 +282,8 @@ func (e *emulator) lateness() (earlyMaxNS, tooEarly, maxNS, unmatched float64) {
 	e.t.Helper()
 	stats := e.ask("stats", nil)
 	late := stats["lateness"].(map[string]any)
-	return late["early_max_ns"].(float64), late["too_early"].(float64), late["max_ns"].(float64), stats["unmatched"].(float64)
+	earlyMaxNS, tooEarly = late["early_max_ns"].(float64), late["too_early"].(float64)
+	return earlyMaxNS, tooEarly, late["max_ns"].(float64), stats["unmatched"].(float64)
 }
 
 const flowDelay = time.Millisecond // of each of two links
@@ -301,8 +302,8 @@ func TestAStopMakesNoFrameEarly(t *testing.T) {
 	t.Logf("late by %v to %v, lateness at most %v", time.Duration(least), time.Duration(most), time.Duration(maxNS))
 	must(t, errors.Join(errs[:]...))
 	if least < -clockErrorNS || earlyMaxNS != 0 || tooEarly != 0 || unmatched != 0 {
-		t.Errorf("a frame was %d ns early; at most %v by its own account, %v too early, %v not matched", -least, earlyMaxNS,
-			tooEarly, unmatched)
+		t.Errorf("a frame was %d ns early; at most %v by its own account, %v too early, %v not matched",
+			-least, earlyMaxNS, tooEarly, unmatched)
 	}
 	if maxNS > float64(most+clockErrorNS) {
 		t.Errorf("lateness at most %v, more than the %v of the receiver", time.Duration(maxNS), time.Duration(most))

@@ -204,8 +204,8 @@ func (s *simulation) received(host int, frame []byte, atNS int64) {
 	}
 }
 
-// warmUp is as probe's: until a frame has reached every host or the time is over. The measurement begins once nothing is
-// under way any more.
+// warmUp is as probe's: until a frame has reached every host or the time is over. The measurement begins once no frame
+// is under way.
 func (s *simulation) warmUp(atNS int64, count uint32) {
 	ended := int64(count)*s.WarmupInterval.Nanoseconds() >= s.Warmup.Nanoseconds()
 	cold := false
