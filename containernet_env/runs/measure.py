@@ -424,8 +424,9 @@ class _Run:
         }
         before = {outcome.advice for outcome in self._keeper.outcomes}
         self._keeper.amend(changed, partial(row_of, self._facts))
-        for advice in {outcome.advice for outcome in changed.values()} - before:
-            self._progress.note(str(advice))
+        for advice in dict.fromkeys(outcome.advice for outcome in changed.values()):
+            if advice is not None and advice not in before:
+                self._progress.note(advice)
 
     def _leave(self, outcome: ScenarioOutcome) -> str | None:
         """See ``matrix.Leave``."""
