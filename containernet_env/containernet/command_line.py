@@ -202,7 +202,7 @@ for _verb, _carry_out in COMMANDS.items():
 class OneLine(CommandLine):
     """The same commands without the loop: ``onecmd`` carries out a line, ``status`` is its exit status.
 
-    The status is 1 of a command that failed for a reason that nobody foresaw; errors of ours are raised.
+    The status is 1 where a command ended with an unexpected exception; errors of this program are raised.
     """
 
     def __init__(self, net: Any, crashes: Crashes | None = None) -> None:
@@ -212,7 +212,7 @@ class OneLine(CommandLine):
         self.crashes = crashes or Crashes(net)
 
     def isatty(self) -> bool:
-        """Nobody types."""
+        """No terminal is read."""
         return False
 
     def run_in(self, node: Any, command: str) -> None:

@@ -17,18 +17,18 @@ _POLL_S = 0.02
 
 
 class Crashes:
-    """What can happen to the containers of a network; without a cluster, so that nobody leads."""
+    """Crashes and restarts of the containers of a network without a cluster."""
 
     def __init__(self, net: Any) -> None:
         self.net = net
 
     @property
     def names(self) -> Sequence[str]:
-        """Whom it can happen to."""
+        """The hosts that can crash."""
         return [host.name for host in self.net.hosts if isinstance(host, Docker)]
 
     def leadership(self) -> Leadership | None:
-        """Who leads; ``None`` where no quorum knows. Raises ``UsageError`` where nobody can."""
+        """The leader; ``None`` where no quorum knows one. Raises ``UsageError`` without a cluster."""
         raise UsageError("there is no cluster here that could have a leader")
 
     def kill(self, name: str) -> int:
@@ -68,7 +68,7 @@ class Crashes:
 
     def _leads(self) -> str:
         if (found := self.leadership()) is None:
-            raise RunError("nobody leads now that a quorum of members knows")
+            raise RunError("no leader: no quorum of members knows one")
         return found.leader
 
     def named(self, words: Sequence[str], usage: str) -> Sequence[str]:
@@ -110,7 +110,7 @@ def _leader(crashes: Crashes, words: list[str]) -> str:
     if words:
         raise UsageError("usage: leader")
     found = crashes.leadership()
-    return f"{found.leader} leads, in term {found.term}" if found else "nobody leads that a quorum of members knows"
+    return f"{found.leader} leads, in term {found.term}" if found else "no leader: no quorum of members knows one"
 
 
 CRASHES: Mapping[str, Callable[[Crashes, list[str]], str]] = {

@@ -116,7 +116,7 @@ class ContainerPrograms(Host):  # type: ignore[misc]
             try:
                 data = os.read(self.stdout.fileno(), max(1, size))
             except OSError:
-                data = b""  # EIO: nobody holds the other end of the terminal any more
+                data = b""  # EIO: no process holds the other end of the terminal any more
             self.readbuf = self.decoder.decode(data) if data else SENTINEL
         found, self.readbuf = self.readbuf[:size], self.readbuf[size:]
         return str(found)

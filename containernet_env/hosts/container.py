@@ -6,7 +6,7 @@ import os
 import select
 import shlex
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from docker.errors import BuildError, ImageNotFound
 from containernet_env.base import clock
 from containernet_env.base.endings import LastWords, last_words, one_line
 from containernet_env.base.errors import ContainernetEnvError, RunError
-from containernet_env.hosts import engine, names
+from containernet_env.hosts import engine
 from containernet_env.hosts.ending import ended_by_oom, ending_of
 from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.hosts.limits import (
@@ -40,6 +40,8 @@ _STATE_DEADLINE_S, _STATE_POLL_S = 1.0, 0.001
 # The SDK's names of limits, and ours.
 _OPTION_NAMES = frozenset(field.name for field in fields(ContainerOptions))
 _UPDATES = {"cpu_quota": "cpu_quota_us", "cpu_period": "cpu_period_us", "mem_limit": "memory_bytes"}
+# The part of /etc/hosts that has the hosts of the network.
+_BEGIN, _END = "# hosts of the emulated network", "# end of these hosts"
 
 
 class Container:
@@ -127,7 +129,7 @@ class Container:
             with engine.refusals(f"host {self.host}: the engine does not describe it"):
                 self._begin_names(engine.client().api.inspect_container(self.id))
         if self._hosts_file:  # else it is a volume's
-            names.write_hosts(self._hosts_file, {self.host: "127.0.0.1", **addresses})
+            write_hosts(self._hosts_file, {self.host: "127.0.0.1", **addresses})
 
     def _begin_names(self, state: Mapping[str, Any]) -> None:
         """Let it know its own name, and no servers of the machine's that it cannot reach.
@@ -136,9 +138,9 @@ class Container:
         """
         self._hosts_file = state.get("HostsPath") or ""
         if self._hosts_file:
-            names.write_hosts(self._hosts_file, {self.host: "127.0.0.1"})
+            write_hosts(self._hosts_file, {self.host: "127.0.0.1"})
         if self.options.network == "none" and (resolver := state.get("ResolvConfPath")):
-            names.write_resolver(resolver, self.options.dns)
+            write_resolver(resolver, self.options.dns)
 
     def restart(self) -> None:
         """Start its first process again once that has ended: with its files, within its limits, on no network.
@@ -399,3 +401,44 @@ def build_image(**parameters: Any) -> str:
         except (BuildError, TypeError) as error:
             raise RunError(f"the image could not be built: {error}") from error
     return str(image.id)
+
+
+def hosts_text(text: str, addresses: Mapping[str, str]) -> str:
+    """The text of /etc/hosts with these hosts (name -> address) in the place of those that it had; the rest stays."""
+    before, found, rest = text.partition(f"{_BEGIN}\n")
+    after = rest.partition(f"{_END}\n")[2] if found else ""
+    if before and not before.endswith("\n"):
+        before += "\n"
+    # A long name is beside the shorter one that its host has.
+    names = {name: dict.fromkeys((name, hostname(name))) for name in addresses}
+    lines = "".join(f"{address}\t{' '.join(names[name])}\n" for name, address in addresses.items())
+    return f"{before}{_BEGIN}\n{lines}{_END}\n{after}"
+
+
+def write_hosts(path: str, addresses: Mapping[str, str]) -> None:
+    """Have the hosts file at ``path`` hold these hosts, see ``hosts_text``. Raises ``RunError``.
+
+    The engine mounts it into the container, which can change its contents but not replace what is at the path.
+    """
+    _rewrite(path, lambda text: hosts_text(text, addresses))
+
+
+def write_resolver(path: str, servers: Iterable[str]) -> None:
+    """Have the resolver's file at ``path`` name these servers alone; with none a look-up fails at once, as nothing
+    listens at the default, 127.0.0.1. Raises ``RunError``."""
+    _rewrite(path, lambda _: "".join(f"nameserver {server}\n" for server in servers))
+
+
+def _rewrite(path: str, change: Callable[[str], str]) -> None:
+    # In place: the container has this file mounted, not its name.
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "r+", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            held = file.read()
+            wanted = change(held)
+            if wanted != held:
+                file.seek(0)
+                file.write(wanted)
+                file.truncate()
+    except OSError as error:
+        raise RunError(f"{path}, which the engine keeps for the container, cannot be written: {error}") from error

@@ -41,9 +41,9 @@ SENTINEL = "\x7f"
 # the trap then leaves whatever loops and lists the command line consists of, as an interactive shell would. (break
 # does not cross a function, which is why the loop is one; in busybox it leaves loops only, also those of callers,
 # which is why none calls it; a `read` of bash goes on, and so meets the end of /dev/null.) Programs do not inherit
-# the trap. An interrupt between commands is answered too, since
-# it may have lost one that was being read. The counter ends the shell when nobody holds descriptor 3. Where it is bash
-# it is interactive, as Mininet's: it reports no ended jobs, and an error of an expansion does not end it.
+# the trap. An interrupt between commands is answered too, since it may have lost one that was being read. The counter
+# ends the shell when no process holds descriptor 3. Where it is bash it is interactive, as Mininet's: it reports no
+# ended jobs, and an error of an expansion does not end it.
 _LOOP = r"""
 if [ -n "$BASH_VERSION" ]; then
   set +m
@@ -295,7 +295,7 @@ class Shell:
         try:
             return os.read(self.terminal, size)
         except OSError:
-            return b""  # EIO: nobody holds the other end of the terminal any more
+            return b""  # EIO: no process holds the other end of the terminal any more
 
     def status(self) -> int:
         """The exit status of the command that just ended (its sentinel has been read), or of the shell itself."""

@@ -62,7 +62,7 @@ class FakeHost(Host):  # type: ignore[misc]
 
 
 class FakeNet(dict[str, Any]):
-    """A network of two hosts; every attempt to change or measure it fails in a way that nobody foresaw."""
+    """A network of two hosts; every attempt to change or measure it fails with an unexpected exception."""
 
     def __init__(self) -> None:
         self.hosts = [FakeHost("etcd1", 11, "10.0.0.1"), FakeHost("etcd2", 12, "10.0.0.2")]
@@ -74,7 +74,7 @@ class FakeNet(dict[str, Any]):
         self.stopped: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        raise LookupError(f"nobody foresaw {name}")
+        raise LookupError(f"unexpected {name}")
 
     def stop_captures(self) -> list[str]:
         return self.stopped
@@ -115,7 +115,7 @@ def test_no_command_ends_the_session(net: FakeNet, said: io.StringIO, monkeypatc
     assert "8" in lines  # reached, after all of them
     complaints = [line for line in lines if line.startswith("*** ") and "Starting" not in line]
     assert len(complaints) == len(commands), lines
-    assert "*** LookupError: nobody foresaw pingAll" in complaints
+    assert "*** LookupError: unexpected pingAll" in complaints
     assert "*** 'nobody' is no host; hosts: etcd1, etcd2" in complaints
     assert lines[-1] == "etcd1: 7 frames in x.pcap"  # recordings end with the shell
 
@@ -131,7 +131,7 @@ def test_a_failed_command_ends_no_session_of_mininets_own_command_line(
         stock = CLI(net, stdin=null)
         command_line.guard_stock_command_line(FakeNet)
         assert not stock.onecmd("iperf etcd1 etcd2") and stock.onecmd("exit")
-        assert "*** LookupError: nobody foresaw iperf" in said.getvalue()
+        assert "*** LookupError: unexpected iperf" in said.getvalue()
         with pytest.raises(SystemExit):
             stock.onecmd("px import sys; sys.exit(3)")
         net["us-east-1"] = net.hosts[0]
@@ -778,8 +778,8 @@ def test_members_of_a_lab_join_their_cluster_again(members: Any, capsys: pytest.
     ]
     testbed.cluster.leadership = lambda: None
     run_command(members, "leader", lab)
-    assert "nobody leads" in capsys.readouterr().out
-    with pytest.raises(RunError, match="nobody leads"):
+    assert "no leader" in capsys.readouterr().out
+    with pytest.raises(RunError, match="no leader"):
         run_command(members, "kill leader", lab)
     quorum.set()
 

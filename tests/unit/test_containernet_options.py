@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
-from containernet_env.hosts import engine, names, processes
+from containernet_env.hosts import container, engine, processes
 from containernet_env.hosts.options import ContainerOptions, CpuLimit, check_name, cpu_limit, hostname, memory_bytes
 
 
@@ -106,17 +106,17 @@ def test_extra_hosts_are_the_engines() -> None:
 
 def test_the_hosts_of_a_network_stand_in_a_part_of_their_own() -> None:
     """Hosts knew neither their own names nor each other's."""
-    first = names.hosts_text("127.0.0.1\tlocalhost", {"d1": "10.0.0.1", "d2": "10.0.0.2"})
+    first = container.hosts_text("127.0.0.1\tlocalhost", {"d1": "10.0.0.1", "d2": "10.0.0.2"})
     part = "# hosts of the emulated network\n10.0.0.1\td1\n10.0.0.2\td2\n# end of these hosts\n"
     assert first == f"127.0.0.1\tlocalhost\n{part}"
     # What a program in the host has written stays, wherever it is.
-    assert names.hosts_text(f"{first}10.9.9.9\tmine\n", {"d1": "10.0.0.7"}) == (
+    assert container.hosts_text(f"{first}10.9.9.9\tmine\n", {"d1": "10.0.0.7"}) == (
         "127.0.0.1\tlocalhost\n# hosts of the emulated network\n10.0.0.7\td1\n# end of these hosts\n10.9.9.9\tmine\n"
     )
     long = "h" * 64  # a host shortens its own name
-    assert f"10.0.0.3\t{long} {hostname(long)}\n" in names.hosts_text("", {long: "10.0.0.3"})
-    assert names.hosts_text("", {}) == "# hosts of the emulated network\n# end of these hosts\n"
-    assert names.hosts_text(first, {"d1": "10.0.0.1", "d2": "10.0.0.2"}) == first
+    assert f"10.0.0.3\t{long} {hostname(long)}\n" in container.hosts_text("", {long: "10.0.0.3"})
+    assert container.hosts_text("", {}) == "# hosts of the emulated network\n# end of these hosts\n"
+    assert container.hosts_text(first, {"d1": "10.0.0.1", "d2": "10.0.0.2"}) == first
 
 
 def test_mount_points() -> None:
