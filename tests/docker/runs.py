@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from docker.errors import NotFound
+
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import engine
 from containernet_env.hosts.unix_http import UnixConnection
@@ -85,7 +87,7 @@ def requests_are_answered() -> bool:
     try:
         server = UnixConnection("benchmark", SERVER_SOCKET, host_pid("benchmark"))
         progress = server.request_json(0, "GET", "/progress", timeout_s=HANG_S)
-    except (ValueError, RunError):  # there is no host or no server yet
+    except (ValueError, RunError, NotFound):  # there is no host or no server yet, or no more
         return False
     return bool(progress["running"]) and progress["done"] > 0
 
