@@ -231,7 +231,7 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     printf '%s\n' "$wanted" >"$stamp.partial"
     mv "$stamp.partial" "$stamp"
 fi
-go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find().path)') || exit 3
+go=$(.venv/bin/python -c 'from containernet_env.setup import builds; print(builds.find().path)') || exit 3
 
 # Each lane is a process group. The engine's takes longest and mostly waits: the others leave it the cores.
 set -m

@@ -13,7 +13,7 @@ def main() -> None:
     """Import and run the command line; until that has taken over, a SIGINT kills as it does any small program."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from containernet_env import cli
-    from containernet_env.cli.signals import hear_ctrl_c
+    from containernet_env.cli.terminal import hear_ctrl_c
 
     try:
         hear_ctrl_c()

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from containernet_env.analysis import differences, statistics
-from containernet_env.analysis.comparison import EFFECT, Cell, compare
+from containernet_env.results import statistics
+from containernet_env.results.comparison import EFFECT, Cell, compare
 from containernet_env.sweep.ledger import LEAST, is_narrow
 from containernet_env.sweep.runner import MAX_REPEAT
 
@@ -69,7 +69,7 @@ def rejected_and_covered(rng: np.random.Generator, pairs: int, n: int, shape: st
     rejected = covered = 0
     for _ in range(pairs):
         a, b = values(rng, shape, spread, n), values(rng, shape, spread, n)
-        rejected += differences.mann_whitney(a, b).p <= differences.ALPHA
+        rejected += statistics.mann_whitney(a, b).p <= statistics.ALPHA
         interval = statistics.ratio_of_medians(a, b)
         covered += interval.low is not None and interval.high is not None and interval.low <= 1 <= interval.high
     return rejected, covered
@@ -94,7 +94,7 @@ def stopped_when_narrow(rng: np.random.Generator, pairs: int, shape: str, spread
             covered += low <= truth <= high
             numbers.append(n)
             sides.append(found[:n])
-        called += differences.mann_whitney(*sides).p <= differences.ALPHA
+        called += statistics.mann_whitney(*sides).p <= statistics.ALPHA
     return covered, called, numbers
 
 
@@ -104,8 +104,8 @@ def exact_level(n: int) -> float:
     for u in range(n * n // 2 + 1):
         below = [min(n, max(0, u - n * index)) for index in range(n)]
         shares = [count - 0.5 - index / 1000 for index, count in enumerate(below)]
-        p = differences.mann_whitney(list(map(float, range(n))), shares).p
-        if p > differences.ALPHA:
+        p = statistics.mann_whitney(list(map(float, range(n))), shares).p
+        if p > statistics.ALPHA:
             break
         least = p
     return least
@@ -120,8 +120,8 @@ def found_at_what_is_named(
     """
     found, named = 0, []
     for index in range(pairs):
-        likely = differences.likely_spread(values(rng, shape, spread, pilot), values(rng, shape, spread, pilot))
-        advised = differences.repetitions_for(EFFECT, likely) if likely is not None else None
+        likely = statistics.likely_spread(values(rng, shape, spread, pilot), values(rng, shape, spread, pilot))
+        advised = statistics.repetitions_for(EFFECT, likely) if likely is not None else None
         if advised is None:
             continue
         named.append(advised)
@@ -136,5 +136,5 @@ def found_at(rng: np.random.Generator, pairs: int, n: int, spread: float) -> int
     found = 0
     for _ in range(pairs):
         a, b = values(rng, "normal", spread, n), values(rng, "normal", spread, n, EFFECT)
-        found += differences.mann_whitney(a, b).p <= differences.ALPHA
+        found += statistics.mann_whitney(a, b).p <= statistics.ALPHA
     return found

@@ -17,8 +17,8 @@ from bench.links.durations import COMPLETE, FULL, QUICK, Durations
 from bench.links.paths import KINDS, Kind
 from containernet_env.base.clock import utc_now
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, MissingRequirementError
-from containernet_env.cli.signals import StopSignals
-from containernet_env.network.emulator.process import default_binary
+from containernet_env.cli.terminal import StopSignals
+from containernet_env.network.emulator import default_binary
 
 SCHEMA = 1
 _PROJECT = Path(__file__).resolve().parents[2]

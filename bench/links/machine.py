@@ -12,9 +12,9 @@ from signal import SIGINT
 from typing import Any
 
 from containernet_env import __version__
-from containernet_env.base import system_path
+from containernet_env.base import programs
 from containernet_env.base.errors import RunError
-from containernet_env.network.select import kernel_has_netem
+from containernet_env.network.factory import kernel_has_netem
 from containernet_env.setup import packages
 from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped
 
@@ -53,7 +53,7 @@ def _output(*argv: str) -> str | None:
 
 def why_no_wirefilter(install_s: float, log: Path) -> str | None:
     """``None`` where vde2 is installed, or could be installed within ``install_s`` seconds; else why not."""
-    missing = [program for program in _VDE_PROGRAMS if system_path.find(program) is None]
+    missing = [program for program in _VDE_PROGRAMS if programs.which(program) is None]
     if not missing:
         return None
     if shutil.which("apt-get") is None:

@@ -17,9 +17,9 @@ from bench.links.frames import FrameSender
 from bench.links.paths import BenchPath, Kind, open_path
 from bench.links.summary import datagram_rate_bps, summarize_rtt
 from containernet_env.base.errors import RunError
-from containernet_env.fidelity import rtt
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
 from containernet_env.model.topology import PROBE_FRAME_BYTES
+from containernet_env.network import rtt
 
 DELAYS_NS = (100_000, 1_000_000, 3_000_000, 10_000_000, 50_000_000, 100_000_000)
 LOADED_DELAYS_NS = (100_000, 3_000_000, 50_000_000)

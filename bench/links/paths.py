@@ -19,13 +19,11 @@ from typing import Any, Literal
 from bench.links import theory
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
-from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.queues import queue_frames
-from containernet_env.network.emulator.link import EmulatedLink
-from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.hosts.netns import ThrowawayNamespace
+from containernet_env.model.link import DirectionSpec, LinkSpec, queue_frames
+from containernet_env.network.emulator import EmulatedLink, LinkEmulator
 from containernet_env.network.interface import MTU_BYTES, Interface, SwitchPort
-from containernet_env.network.kernel.tc import VethLink
+from containernet_env.network.kernel import VethLink
 
 Kind = Literal["emulator", "wirefilter", "netem", "htb"]
 KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem", "htb")

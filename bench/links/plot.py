@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.setup import extras
+from containernet_env.setup import packages
 
 COLOURS = {"emulator": "#1f6fb2", "wirefilter": "#c2571a", "netem": "#3a8f4f"}
 
@@ -16,7 +16,7 @@ COLOURS = {"emulator": "#1f6fb2", "wirefilter": "#c2571a", "netem": "#3a8f4f"}
 def why_no_pictures() -> str | None:
     """``None`` where matplotlib is available, or could be installed beside the project; else why not."""
     try:
-        extras.require("matplotlib", print)
+        packages.require("matplotlib", print)
     except MissingRequirementError as error:
         return str(error)
     return None

@@ -19,8 +19,8 @@ from typing import Any
 from bench.load import over_http, plan, profile, table
 from bench.load.cluster import Cluster
 from bench.load.measure import Sample, run_once, run_program
-from containernet_env.base import programs, sources
-from containernet_env.base.assets import ROOT
+from containernet_env.base import assets, programs
+from containernet_env.base.assets import ROOT, GoModule
 from containernet_env.base.errors import (
     ContainernetEnvError,
     Interrupted,
@@ -28,9 +28,8 @@ from containernet_env.base.errors import (
     RunError,
     UsageError,
 )
-from containernet_env.base.sources import GoModule
-from containernet_env.cli.signals import StopSignals
-from containernet_env.setup import binaries, go
+from containernet_env.cli.terminal import StopSignals
+from containernet_env.setup import builds
 from containernet_env.setup.commands import Commands
 
 BUILD = ROOT / ".build"
@@ -218,20 +217,20 @@ class Bench:
 
 def build() -> dict[str, Path]:
     """The programs, built into the cache where they are not there: etcd, our client and etcd's tool."""
-    toolchain = go.find()
+    toolchain = builds.find()
     if toolchain is None:
         raise MissingRequirementError("Go is not installed", "Run ./build.sh first.")
     BUILD.mkdir(exist_ok=True)
     commands = Commands()
     folders: dict[str, Path] = {}
     try:
-        for module in (*sources.modules(), ETCD_TOOL):
+        for module in (*assets.modules(), ETCD_TOOL):
             if module.name == "emulator":
                 continue
             found = programs.find(module, toolchain.version)
             if found is None:
                 print(f"building {', '.join(module.packages)}", flush=True)
-                found = binaries.build(module, toolchain, commands, BUILD / "bench-load.log")
+                found = builds.build(module, toolchain, commands, BUILD / "bench-load.log")
             folders[module.name] = found
     finally:
         commands.stop()
@@ -270,13 +269,13 @@ def profiles(document: Path | None) -> None:
     """Print the profiles of our client, and put them into ``document`` if one is named."""
     programs = build()
     client = BUILD / "benchmark-client-with-symbols"
-    toolchain = go.find()
+    toolchain = builds.find()
     assert toolchain is not None, "build() has found one"
     commands = Commands()
     try:
         argv = [toolchain.path, "build", "-trimpath", "-o", str(client), "./cmd/benchmark-client"]
         log = BUILD / "bench-load.log"
-        commands.run(argv, log, timeout_s=600.0, cwd=ROOT / "benchmark_image", env=go.environment())
+        commands.run(argv, log, timeout_s=600.0, cwd=ROOT / "benchmark_image", env=builds.environment())
     finally:
         commands.stop()
     found = {}
@@ -297,7 +296,7 @@ def profiles(document: Path | None) -> None:
 def versions(programs: dict[str, Path]) -> dict[str, str]:
     """Of the tools; the cluster tells its own."""
     found = re.search(r"^\s*go\.etcd\.io/etcd/v3 v(\S+)", (FOLDER / "go.mod").read_text("utf-8"), re.MULTILINE)
-    toolchain = go.find()
+    toolchain = builds.find()
     _, ours = run_program([str(programs[plan.OURS]), "--version"], BUILD, 10.0)
     return {
         "benchmark-client": ours.strip(),

@@ -18,10 +18,10 @@ from typing import Any
 from bench.load.cli import BUILD
 from bench.load.cluster import Cluster
 from bench.load.secured import PASSWORD, USER, Secured
-from containernet_env.analysis.statistics import Interval, median_interval
 from containernet_env.base import programs
+from containernet_env.results.statistics import Interval, median_interval
 from containernet_env.runs.measure import measure
-from containernet_env.setup import extras
+from containernet_env.setup import packages
 
 ROUNDS = 11
 _CLIENT_TIMEOUT_S = 120.0
@@ -97,7 +97,7 @@ def between(ratio: Interval) -> str:
 def main() -> None:
     """Print the table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    extras.require("scipy", lambda text: print(text, file=sys.stderr))
+    packages.require("scipy", lambda text: print(text, file=sys.stderr))
     BUILD.mkdir(exist_ok=True)
     print("| cluster | load | run, requests/s | benchmark-client, requests/s | ratio | 95 % interval of the ratio |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -19,7 +19,7 @@ from bench.load.plan import OURS, REQUEST_TIMEOUT_S, VALUE_SIZE, key_name
 from bench.load.reports import Report, parse_ours
 from bench.load.services import CONSUL, REPLICAS, Service
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.setup import go
+from containernet_env.setup import builds
 
 MARKS = ("<!-- HTTP RESULTS -->", "<!-- END OF HTTP RESULTS -->")
 NET_HTTP, WRK = "net/http", "wrk"
@@ -190,12 +190,14 @@ def _built(folder: str) -> Path:
     """The program of a module of ours that needs the standard library alone."""
     from containernet_env.base.assets import ROOT
 
-    toolchain = go.find()
+    toolchain = builds.find()
     if toolchain is None:
         raise MissingRequirementError("Go is not installed", "Run ./build.sh first.")
     program = ROOT / ".build" / f"bench-{Path(folder).name}"
     argv = [toolchain.path, "build", "-trimpath", "-ldflags=-s -w", "-o", str(program), "."]
-    done = subprocess.run(argv, cwd=ROOT / folder, env=go.environment(), capture_output=True, check=False, timeout=300)
+    done = subprocess.run(
+        argv, cwd=ROOT / folder, env=builds.environment(), capture_output=True, check=False, timeout=300
+    )
     if done.returncode != 0:
         raise RunError(f"build {folder}: {done.stderr.decode(errors='replace')[-500:]}")
     return program

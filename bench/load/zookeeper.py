@@ -24,10 +24,10 @@ from bench.load.measure import Sample, run_program
 from bench.load.members import Members, free_ports
 from bench.load.plan import OURS, VALUE_SIZE
 from bench.load.reports import Report, parse_ours
-from containernet_env.base import programs, sources
+from containernet_env.base import assets, programs
+from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
-from containernet_env.base.sources import GoModule
-from containernet_env.setup import binaries, go
+from containernet_env.setup import builds
 from containernet_env.setup.commands import Commands
 
 PEER = "go-zookeeper"
@@ -192,16 +192,16 @@ def markdown(samples: Sequence[Sample], context: str) -> str:
 
 def build() -> tuple[dict[str, Path], str]:
     """Both programs, built into the cache where they are not there, and the version of Go."""
-    toolchain = go.find()
+    toolchain = builds.find()
     if toolchain is None:
         raise MissingRequirementError("Go is not installed", "Run ./build.sh first.")
     cli.BUILD.mkdir(exist_ok=True)
     commands, folders = Commands(), {}
     try:
-        for module in (*(m for m in sources.modules() if m.name == "benchmark"), PEER_MODULE):
+        for module in (*(m for m in assets.modules() if m.name == "benchmark"), PEER_MODULE):
             found = programs.find(module, toolchain.version)
             log = cli.BUILD / "bench-load.log"
-            folders[module.name] = found or binaries.build(module, toolchain, commands, log)
+            folders[module.name] = found or builds.build(module, toolchain, commands, log)
     finally:
         commands.stop()
     paths = {OURS: folders["benchmark"] / "benchmark-client", PEER: folders[PEER_MODULE.name] / "zookeeper-peer"}

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from bench.scale.simulate import Failures, Machines, Told
 from containernet_env.base.assets import ROOT
-from containernet_env.base.stop import Stop
+from containernet_env.base.work import Stop
 from containernet_env.results.csv_file import rows_after
 from containernet_env.sweep.design import design
-from containernet_env.sweep.journal import journal_of, read_journal
+from containernet_env.sweep.ledger import journal_of, read_journal
 from containernet_env.sweep.runner import Counts, Request, Sweep, Until
 
 _BANDWIDTHS = (10, 20, 50, 100, 200, 300, 400, 500, 700, 1000)

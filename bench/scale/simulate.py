@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.stop import Stop
+from containernet_env.base.work import Stop
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.results.column import NOT_APPLICABLE
-from containernet_env.results.columns import COLUMNS
+from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.sweep.design import Cell, Design
 from containernet_env.sweep.placement import Begun, Ended, Job, Terms

@@ -1,20 +1,160 @@
-"""The programs that the set-up has built, found by the hash of their sources: bin/<hash>/NAME in a cache.
-
-A folder is created by rename, with all programs of one Go module and a stamp that holds what they were built from and
-the state of the files. A program that was changed or truncated since is not found.
-"""
+"""Programs: where those of the system and our own are, a program of the user's, and how one ended."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import platform
+import re
+import shutil
+import signal
+import stat
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from containernet_env.base import assets, cache, clock, sources
-from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.sources import GoModule
+from containernet_env.base import assets, clock
+from containernet_env.base.assets import GoModule
+from containernet_env.base.errors import MissingRequirementError, RunError
+
+# How the Go runtime begins to tell a crash (runtime/panic.go, signal_unix.go, proc.go, malloc.go); a dump of goroutines
+# follows, which may be thousands of lines. Lines with the details come before the line that every crash has.
+_GO_CRASH = re.compile(
+    r"^(?:(?:runtime(?:/cgo)?: |unexpected fault address ).*\n)*(?:panic|fatal error|SIG[A-Z0-9]+): .*", re.MULTILINE
+)
+# A line of a log in a message; the log itself is kept elsewhere.
+_LINE_MAX = 300
+OOM_BY_OWN_LIMIT = "memory limit"
+"""What the end of a host says only where its own memory limit ended it, in front of that limit."""
+_BY_OWN_LIMIT = re.compile(rf"(?:\S+ ended: )?(?:OOM-killed|[\w ]+ after an OOM kill in it) \({OOM_BY_OWN_LIMIT} ")
+
+LastWords = Callable[[str, bool], str]
+"""What a program's log tells of its end, in one line, "" where nothing. True: a signal ended it from outside, so that
+no line of the log is the cause."""
+
+
+def how_ended(status: int) -> str:
+    """An exit status as in "exit status 2" or "killed by SIGKILL".
+
+    Signals are negative (Python's ``subprocess``) or come after 128 (shells, the Docker engine).
+    """
+    killed_by = killing_signal(status)
+    return f"exit status {status}" if killed_by is None else f"killed by {killed_by}"
+
+
+def is_by_own_limit(ending: str) -> bool:
+    """Whether a program's own memory limit has ended it. A program that writes of one before it ends is not that."""
+    return _BY_OWN_LIMIT.match(ending) is not None
+
+
+def killing_signal(status: int) -> str | None:
+    """The name of the signal that an exit status stands for, if it does; see ``how_ended``."""
+    number = -status if status < 0 else status - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None
+
+
+def crash_line(text: str) -> str | None:
+    """The first line of the Go crash in what a program wrote, which is the one that says what happened."""
+    found = _GO_CRASH.search(text)
+    return None if found is None else one_line(found.group().partition("\n")[0])
+
+
+def last_words(log: str, killed: bool = False) -> str:
+    """The words of any program (see ``LastWords``): the first line of a Go crash, else the last line it wrote."""
+    crash = crash_line(log)
+    if crash is not None or killed:
+        return crash or ""
+    return one_line(log.strip().rpartition("\n")[2])
+
+
+def one_line(text: str) -> str:
+    """Text in one line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LINE_MAX else line[: _LINE_MAX - 3] + "..."
+
+
+def ending(status: int, text: str, words: LastWords = last_words) -> str:
+    """How a program ended that exited with ``status`` and wrote ``text``."""
+    killed = killing_signal(status) is not None
+    return with_words(how_ended(status), words(text, killed), killed)
+
+
+def with_words(how: str, words: str, killed: bool) -> str:
+    """How a program ended, and its words: the reason, except where it was ``killed`` from outside."""
+    separator = ", " if killed else ": "
+    return separator.join(filter(None, (how, words)))
+
+
+_lock = clock.Lock()
+# By process: after a fork the child needs a pipe of its own. (It holds its parent's open as well while it lives.)
+_pipes: dict[int, tuple[int, int]] = {}
+
+
+def descriptor() -> int:
+    """The side of the pipe that children watch, for ``pass_fds``: it is at its end once this process has ended."""
+    with _lock:
+        pid = os.getpid()
+        if pid not in _pipes:
+            _pipes[pid] = os.pipe()
+        return _pipes[pid][0]
+
+
+FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+# Programs that are run, and the package that brings each on Debian and Ubuntu.
+PACKAGES = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "mnexec": "mininet",
+    "unshare": "util-linux",
+    "cat": "coreutils",
+    "ovs-vsctl": "openvswitch-switch",
+    "ethtool": "ethtool",
+}
+
+
+def search_path(path: str | None = None) -> str:
+    """``path`` (of this process where it is not given) with the usual folders that it lacks."""
+    named = [folder for folder in (os.environ.get("PATH", "") if path is None else path).split(os.pathsep) if folder]
+    return os.pathsep.join(dict.fromkeys([*named, *FOLDERS]))
+
+
+def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """``base`` (of this process where it is not given) for a program that may run others."""
+    given = os.environ if base is None else base
+    return {**given, "PATH": search_path(given.get("PATH", ""))}
+
+
+def which(program: str) -> str | None:
+    """The path of a program; ``None`` where it is not installed."""
+    return shutil.which(program, path=search_path())
+
+
+def require(program: str) -> str:
+    """The path of a program. Raises ``MissingRequirementError`` that names the package which has it.
+
+    Raises ``RunError`` for a path that leads to none.
+    """
+    found = which(program)
+    if found is None and os.sep in program:
+        raise RunError(f"cannot run '{program}': there is no such program")
+    if found is None:
+        raise MissingRequirementError(
+            f"{program} is not installed: it is neither in PATH nor in {', '.join(FOLDERS)}",
+            f"Install the package {PACKAGES.get(program, program)} (Debian, Ubuntu: apt-get install).",
+        )
+    return found
+
+
+def complete_path() -> None:
+    """Add the folders to the PATH of this process: for libraries that run programs by themselves (Mininet)."""
+    os.environ["PATH"] = search_path()
+
 
 STAMP = "programs.json"
 _HASH_DIGITS = 16
@@ -32,13 +172,13 @@ class Program:
     @staticmethod
     def of(path: Path) -> Program:
         """The program file as it is now. OSError if it is missing."""
-        return Program(sources.hash_file(path), state_of(path))
+        return Program(assets.hash_file(path), state_of(path))
 
     def is_at(self, path: Path) -> bool:
         """Whether ``path`` can be run and holds what was built."""
         if not os.access(path, os.X_OK):
             return False
-        return state_of(path) == self.state or sources.hash_file(path) == self.sha256
+        return state_of(path) == self.state or assets.hash_file(path) == self.sha256
 
 
 @dataclass(frozen=True)
@@ -81,7 +221,7 @@ def find(module: GoModule, go_version: str | None = None) -> Path | None:
 
     Built with ``go_version``; without one with any, the one used last first.
     """
-    for cached in cache.trusted():
+    for cached in assets.trusted():
         if go_version is not None:
             candidates = [cached / "bin" / folder_name(module.source_hash(go_version))]
         else:
@@ -124,7 +264,73 @@ def go_version(module: GoModule) -> str | None:
 
 def path(name: str) -> Path:
     """The program ``name``, built from the present sources. Raises ``MissingRequirementError`` where it is not."""
-    for module in sources.modules():
+    for module in assets.modules():
         if name in module.packages and (folder := find(module)) is not None:
             return folder / name
     raise MissingRequirementError(f"{name} has not been built from the present sources", assets.set_up_hint())
+
+
+ALLOWED = f"the path of an executable file, an ELF program for this machine ({platform.machine()})"
+# elf(5): the magic number; class, byte order; at 16 the type, at 18 the machine, both of two bytes.
+_MAGIC, _CLASS_AND_ORDER, _TYPE, _MACHINE = slice(0, 4), slice(4, 6), slice(16, 18), slice(18, 20)
+_HEADER_BYTES = 20
+# ET_EXEC and ET_DYN, which is what position-independent programs are.
+_PROGRAMS = (b"\2\0", b"\3\0", b"\0\2", b"\0\3")
+_OWN = Path("/proc/self/exe")
+# A sweep reads a topology once for each combination of its values.
+_REMEMBERED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class UserProgram:
+    """Where it lies, and the SHA-256 of its contents, in hex."""
+
+    path: Path
+    sha256: str
+
+    @property
+    def short(self) -> str:
+        """What it is called among other programs: the first 12 digits."""
+        return self.sha256[:12]
+
+    def content(self) -> bytes:
+        """What it was when it was read. Raises ``MissingRequirementError`` where it is not that any more."""
+        again = "Put it back, or begin again with what it is now."
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise MissingRequirementError(f"{self.path} cannot be read: {error.strerror}", again) from error
+        if assets.hash_bytes(content) != self.sha256:
+            raise MissingRequirementError(f"{self.path} has changed since it was read", again)
+        return content
+
+
+def read_program(path: Path) -> UserProgram:
+    """The program in a file. Raises ``ValueError`` with what is wrong with it."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("is not a file")
+        if not os.access(path, os.X_OK):
+            raise ValueError("is not executable")
+        if not _is_program(_header(path), _header(_OWN)):
+            raise ValueError("is not a program for this machine")
+        return UserProgram(path, _hash(path, state_of(path)))
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
+
+
+def _header(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEADER_BYTES)
+
+
+def _is_program(header: bytes, own: bytes) -> bool:
+    same = all(header[part] == own[part] for part in (_MAGIC, _CLASS_AND_ORDER, _MACHINE))
+    return len(header) == _HEADER_BYTES and same and header[_TYPE] in _PROGRAMS
+
+
+@functools.lru_cache(_REMEMBERED)
+def _hash(path: Path, state: tuple[int, int, int, int]) -> str:
+    """Its SHA-256, computed once for each ``state`` of the file."""
+    return assets.hash_file(path)

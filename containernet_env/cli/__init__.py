@@ -19,7 +19,7 @@ from containernet_env.base.errors import (
     MissingRequirementError,
     UsageError,
 )
-from containernet_env.base.stop import stop_behind
+from containernet_env.base.work import stop_behind
 from containernet_env.cli import output
 
 PROGRAM = "containernet-env"
@@ -28,7 +28,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_ENVIRONMENT = 3
 
-# Command -> what it is for. Its module is imported only when it is used: `check` needs no Docker SDK.
+# Command -> what it is for. Its module is imported only when it is used: `results` needs no Docker SDK.
 COMMANDS = {
     "run": "Measure: bring a topology up, run the scenario matrix, append rows to a CSV, tear down.",
     "sweep": "Measure every combination of values, and go on where it was ended.",
@@ -49,6 +49,13 @@ COMMANDS = {
     "clean": "Remove what a killed run left behind.",
     "setup": "Install, build and start what runs need, as root (build.sh calls this).",
     "schema": "Print the JSON Schema of topology, scenario or sweep files.",
+}
+# Command -> the module that has it, where that has another name.
+MODULES = {
+    **dict.fromkeys(("rerun", "check"), "run"),
+    **dict.fromkeys(("worker", "certs"), "sweep"),
+    **dict.fromkeys(("compare", "show", "verify", "export"), "results"),
+    **dict.fromkeys(("setup", "clean", "shell", "schema"), "machine"),
 }
 # Commands whose work is what they print.
 PRINTING = ("check", "results", "compare", "table", "show", "verify", "schema")
@@ -82,8 +89,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"containernet_env.cli.{cmd_name}")
-        command: click.Command = module.command
+        module = importlib.import_module(f"containernet_env.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

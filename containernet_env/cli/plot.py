@@ -41,7 +41,7 @@ x_scale_option = click.option(
     metavar="FIGURE",
     help="A name that ends in .pdf, .svg or .png.",
 )
-def command(
+def plot_command(
     files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str, ...], x_scale: XScale, output: Path
 ) -> int:
     """Draw medians over repetitions, with their intervals, of results files against one axis.
@@ -49,12 +49,12 @@ def command(
     FIGURE.csv gets the numbers behind it. Rows that are not certainly valid are crosses, and in no median.
     """
     from containernet_env.base.errors import UsageError
-    from containernet_env.cli.files import check_output, write_output
+    from containernet_env.cli.arguments import check_output, write_output
     from containernet_env.cli.output import plain
     from containernet_env.report import paper
     from containernet_env.report.cells import shared
     from containernet_env.report.rows import read_rows
-    from containernet_env.setup import extras
+    from containernet_env.setup import packages
 
     def note(text: str) -> None:
         click.echo(plain(text), err=True)
@@ -71,7 +71,7 @@ def command(
     rows = paper.chosen(every, where)
     drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [], x_scale)
     for module in ("matplotlib", "scipy"):
-        extras.require(module, note)
+        packages.require(module, note)
     picture = paper.draw(drawing, form)
     write_output(numbers, drawing.numbers().encode(errors="replace"))
     write_output(output, picture)

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 )
 @click.option("--title", help="What the page is called; the names of the files by default.")
 @x_scale_option
-def command(files: tuple[Path, ...], output: Path, title: str | None, x_scale: XScale) -> int:
+def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_scale: XScale) -> int:
     """Write the rows of results files, and what their run directories add, as one page that needs no network.
 
     Run directories are looked for where a run leaves them, beside each OUT.
     """
-    from containernet_env.cli.files import check_output, write_output
+    from containernet_env.cli.arguments import check_output, write_output
     from containernet_env.cli.output import plain
     from containernet_env.report.document import document_of
     from containernet_env.report.page import BEGINNING, page
     from containernet_env.report.rows import read_rows
     from containernet_env.report.runs import read_runs
-    from containernet_env.setup import extras
+    from containernet_env.setup import packages
 
     def note(text: str) -> None:
         click.echo(plain(text), err=True)
@@ -45,7 +45,7 @@ def command(files: tuple[Path, ...], output: Path, title: str | None, x_scale: X
     check_output(output, BEGINNING, files)
     rows = read_rows(files, note)
     for module in ("plotly", "scipy"):
-        extras.require(module, note)
+        packages.require(module, note)
     document = document_of(rows, read_runs(rows, note), title, x_scale)
     size = write_output(output, page(document).encode())
     counts = document.counts

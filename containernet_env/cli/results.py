@@ -1,19 +1,32 @@
-"""`containernet-env results`: the rows of a CSV as a short table, repetitions merged."""
+"""`containernet-env results`, `compare`, `show`, `verify` and `export`: what runs have left."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import os
+import re
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_number
 from containernet_env.cli.output import plain
-from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text
+from containernet_env.cli.terminal import WIDE, milliseconds_text, name_text, rate_text, seconds_text
+
+if TYPE_CHECKING:
+    from containernet_env.results.comparison import Cell, Comparison
+    from containernet_env.results.files import Checked
+    from containernet_env.runs.verify import Judgement
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,10 +42,10 @@ from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text
 @click.option("--all", "every", is_flag=True, help="Take rows into the medians whose figures are not certainly valid.")
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV.")
-def command(file: Path, by: tuple[str, ...], every: bool, form: str | None) -> None:
+def results_command(file: Path, by: tuple[str, ...], every: bool, form: str | None) -> None:
     """Show the rows of FILE: for each configuration how many rows there are, the median, and the spread."""
-    from containernet_env.analysis.repetitions import FIGURES, summarize
     from containernet_env.results.csv_file import load
+    from containernet_env.results.repetitions import FIGURES, summarize
 
     # Not among what is printed for programs.
     summary = summarize(load(file, lambda text: click.echo(plain(text), err=True)), by, every)
@@ -84,3 +97,560 @@ def _spread(group: dict[Any, Any], figure: str, text: Callable[[float | None], s
     if median is None or group["rows"] == 1 or least == largest:
         return text(median)
     return f"{text(median)} [{text(least)}..{text(largest)}]"
+
+
+EXIT_SLOWER, EXIT_CANNOT_TELL = 1, 2
+_NAME_WIDTH, _WIDTH = 36, 120
+_COLUMNS = (
+    "cell", "figure", "repetitions_a", "repetitions_b", "rows_a", "rows_b", "median_a", "median_b",
+    "ratio", "ratio_low", "ratio_high", "p", "p_adjusted", "verdict", "words",
+    "repetitions_needed", "repetitions_advised", "detectable_ratio",
+)  # fmt: skip
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _Share(click.ParamType[float]):
+    """A share in per cent: "5%"."""
+
+    name = "PERCENT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As a ratio: 0.05."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?) ?%", str(value), re.ASCII)
+        share = float(found[1]) / 100 if found else 1.0
+        if not share < 1:
+            self.fail(f"{value!r} is no share; allowed: 0% to below 100%, such as 5%", param, ctx)
+        return share
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("a", type=_FILE)
+@click.argument("b", type=_FILE)
+@click.option("--also-a", multiple=True, type=_FILE, metavar="FILE", help="One more file of A; repeatable.")
+@click.option("--also-b", multiple=True, type=_FILE, metavar="FILE", help="One more file of B; repeatable.")
+@click.option(
+    "--figure",
+    "figures",
+    multiple=True,
+    metavar="COLUMN",
+    help="What is compared: throughput, p50, p99, another percentile, ServiceTime_50%_s and so on; repeatable. "
+    "By default throughput, and p50 of scenarios with a configured rate.",
+)
+@click.option(
+    "--fail-if-slower",
+    type=_Share(),
+    help="Exit status 1 where the whole interval of a cell is of a B that is slower by more than this, such as 5%; "
+    "2 where there is none, but some cell cannot be told.",
+)
+@click.option("--csv", "table", type=_FILE, metavar="FILE", help="Write the cells to this file, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare_command(
+    a: Path,
+    b: Path,
+    also_a: tuple[Path, ...],
+    also_b: tuple[Path, ...],
+    figures: tuple[str, ...],
+    fail_if_slower: float | None,
+    table: Path | None,
+    as_json: bool,
+) -> int:
+    """Compare the results in B with those in A: scenario by scenario the ratio with its interval, and a verdict.
+
+    Repetitions on fresh clusters are compared (`run --repeat 6 --fresh`), never requests: docs/statistics.md.
+    """
+    from containernet_env.setup import packages
+
+    def tell(text: str) -> None:
+        click.echo(plain(text), err=True)
+
+    from containernet_env.model.names import column_of
+    from containernet_env.results.comparison import FIGURES, match, read
+
+    names = [column_of("--figure", name, FIGURES) for name in figures]
+    sides = [read(paths, tell) for paths in ((a, *also_a), (b, *also_b))]
+    called = (f"A ({', '.join(map(str, (a, *also_a)))})", f"B ({', '.join(map(str, (b, *also_b)))})")
+    matched = match(sides[0], sides[1], list(dict.fromkeys(names)), called)
+    if table is not None:
+        _check_table(table)
+    packages.require("scipy", tell)
+    found = matched.judged()
+    rows = [_row(cell) for cell in found.cells]
+    if table is not None:
+        _write(table, rows)
+    if as_json:
+        click.echo(json.dumps(_document(found, rows, (a, *also_a), (b, *also_b)), indent=1))
+    else:
+        _print(found, ", ".join(map(str, (a, *also_a))), ", ".join(map(str, (b, *also_b))))
+    return 0 if fail_if_slower is None else _gate(found, fail_if_slower, tell)
+
+
+def _gate(found: Comparison, share: float, tell: Any) -> int:
+    """The exit status of --fail-if-slower: what is not known must not pass for good."""
+    slower = [cell for cell in found.cells if cell.slower_by_more_than(share)]
+    unknown = [cell for cell in found.cells if cell.cannot_tell_slower()]
+    limit = f"{100 * share:g} %"
+    if slower:
+        tell(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {_few(slower)}")
+        return EXIT_SLOWER
+    if unknown or found.only[0]:
+        told = [f"{len(unknown)} of {len(found.cells)} cells cannot be told"] if unknown else []
+        told += [f"{len(found.only[0])} scenarios of A have no valid row in B"] if found.only[0] else []
+        tell(f"whether B is slower by more than {limit}: {'; '.join(told)}")
+        return EXIT_CANNOT_TELL
+    return 0
+
+
+def _few(cells: Sequence[Cell], most: int = 3) -> str:
+    named = [f"{cell.title} ({cell.words})" for cell in cells[:most]]
+    return ", ".join(named) + (f" and {len(cells) - most} more" if len(cells) > most else "")
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    """A cell as programs get it; times in seconds, ratios as B over A."""
+    ratio = cell.ratio
+    values = (
+        cell.title,
+        cell.figure,
+        *cell.repetitions,
+        *cell.rows,
+        *cell.medians,
+        *((ratio.estimate, ratio.low, ratio.high) if ratio else (None, None, None)),
+        cell.p,
+        cell.adjusted_p,
+        cell.verdict,
+        cell.words,
+        cell.needed,
+        cell.advised,
+        cell.detectable,
+    )
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _check_table(path: Path) -> None:
+    """Refuse a file that cannot be written or is none of ours, before anything is installed or worked out."""
+    header = ",".join(_COLUMNS).encode()
+    try:
+        if path.exists() and (not path.is_file() or path.read_bytes()[: len(header)] != header):
+            raise UsageError(f"{path} is not replaced: it is no file of `compare --csv`\n  Choose another file.")
+        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise UsageError(f"cannot write {path}: its folder takes no file\n  Choose another file.")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}\n  Choose another file.") from error
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The cells as CSV, all of them or none; '-' where there is no value."""
+    from containernet_env.cli.arguments import write_output
+
+    file = io.StringIO()
+    writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _field(value) for name, value in row.items()} for row in rows)
+    write_output(path, file.getvalue().encode(errors="backslashreplace"))
+
+
+def _field(value: Any) -> Any:
+    from containernet_env.results.csv_file import inert
+
+    return "-" if value is None else inert(value) if isinstance(value, str) else value
+
+
+def _document(
+    found: Comparison, rows: Sequence[Mapping[str, Any]], a: Sequence[Path], b: Sequence[Path]
+) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "a": [str(path) for path in a],
+        "b": [str(path) for path in b],
+        "differs": {name: {"a": left, "b": right} for name, left, right in found.differs},
+        "cells": [dict(row) for row in rows],
+        "only_a": list(found.only[0]),
+        "only_b": list(found.only[1]),
+        "left_out_a": dict(found.left_out[0]),
+        "left_out_b": dict(found.left_out[1]),
+        "notes": list(found.notes),
+    }
+
+
+def _print(found: Comparison, a: str, b: str) -> None:
+    """The table, the reasons below it."""
+    lines = []
+    for name, path, left_out in zip("AB", (a, b), found.left_out, strict=True):
+        out = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        lines.append(f"{name}: {path}" + (f" (rows left out: {out})" if out else ""))
+    for name, left, right in found.differs:
+        lines.append(f"  {name}: {left} in A, {right} in B")
+    if not found.differs:
+        lines.append("  no column that tells experiments apart differs as a whole")
+    lines += ["", _line("", "figure", "n", "A", "B", "B/A", "95 % interval", "p", "verdict")]
+    named = None
+    for cell in found.cells:
+        name = cell.title if cell.title != named else ""
+        named = cell.title
+        if len(name) > _NAME_WIDTH:
+            lines.append(name)
+            name = ""
+        lines.append(_cell_line(name, cell))
+    lines += [
+        "",
+        *(textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _reasons(found)),
+    ]
+    click.echo("\n".join(plain(line.rstrip()) for line in lines))
+
+
+def _line(name: str, figure: str, n: str, a: str, b: str, ratio: str, interval: str, p: str, verdict: str) -> str:
+    return (
+        f"{name:<{_NAME_WIDTH}} {figure:<9.9} {n:>5} {a:>8} {b:>8} {ratio:>6} {interval:>13} {p:>6}  {verdict}"
+    ).rstrip()
+
+
+def _cell_line(name: str, cell: Cell) -> str:
+    text = rate_text if cell.figure == "Requests/sec" else milliseconds_text
+    ratio, interval = "-", "-"
+    if cell.ratio is not None:
+        ratio = f"{cell.ratio.estimate:.3f}"
+        if cell.ratio.low is not None and cell.ratio.high is not None:
+            interval = f"{cell.ratio.low:.3f}..{cell.ratio.high:.3f}"
+    p = "-" if cell.adjusted_p is None else f"{cell.adjusted_p:.2g}" if cell.adjusted_p >= 0.001 else "<0.001"
+    numbers = "|".join(map(str, cell.repetitions))
+    figure = {"Requests/sec": "req/s"}.get(cell.figure, cell.figure.removeprefix("ServiceTime_"))
+    verdict = cell.words.partition(";")[0] if cell.verdict in ("slower", "faster") else cell.verdict
+    a, b = (text(value) for value in cell.medians)
+    return _line(name, figure, numbers, a, b, ratio, interval, p, verdict)
+
+
+def _reasons(found: Comparison) -> list[str]:
+    """What the table has no room for, each thing once."""
+    tested = sum(cell.p is not None for cell in found.cells)
+    over = f", Holm's correction over {tested} tests" if tested > 1 else ""
+    lines = [f"n: repetitions; A, B: their medians; p: Mann-Whitney{over}; intervals of each ratio by itself"]
+    unknown = [cell for cell in found.cells if cell.verdict == "cannot tell"]
+    groups: dict[str, list[Cell]] = {}
+    for cell in unknown:
+        groups.setdefault(cell.words.partition(", by this spread")[0], []).append(cell)
+    for words, cells in groups.items():
+        advised = [cell.advised for cell in cells if cell.advised is not None and cell.advised > cell.needed]
+        more = ""
+        if advised and "needed" in words:
+            span = f"{min(advised)}" if min(advised) == max(advised) else f"{min(advised)} to {max(advised)}"
+            more = f", {span} to find a difference of 12 % by their spreads"
+        lines.append(f"{words}{more}" + (f" ({len(cells)} cells)" if len(found.cells) > 1 else ""))
+    seen = [cell for cell in found.cells if cell.verdict == "no difference shown" and cell.detectable]
+    if seen:
+        least, most = (100 * (end(cell.detectable or 1 for cell in seen) - 1) for end in (min, max))
+        span = f"{least:.2g} %" if f"{least:.2g}" == f"{most:.2g}" else f"{least:.2g} to {most:.2g} %, by cell,"
+        lines.append(f"no difference shown: one of {span} would have been found with a probability of 80 %")
+    shared = sum(sum(cell.rows) - sum(cell.repetitions) for cell in found.cells)
+    if shared:
+        lines.append(
+            "rows that share a cluster are one repetition, their median: `run --fresh` makes a cluster for each"
+        )
+    for name, others in zip("AB", found.only, strict=True):
+        if others:
+            lines.append(
+                f"only in {name}: {', '.join(others[:5])}" + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+            )
+    return [*lines, *found.notes]
+
+
+_NAMED_FILES = 10
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--events", is_flag=True, help="Show what happened when, too.")
+def show_command(run: Path, events: bool) -> None:
+    """Show RUN: what was measured on what, the network's proof, every scenario and its findings, and whether its files
+    are as the run left them.
+
+    RUN is a run directory (OUT.runs/RUN), or a results file, whose newest run is shown.
+    """
+    from containernet_env.results.run_directory import find_run, read_run
+
+    found = read_run(find_run(run))
+    # What was written down may hold brackets or colons that rich would take for markup.
+    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+    console.print(plain(f"run {found.path.name}, in {found.path}"), soft_wrap=True)
+    for line in _header(found.manifest):
+        console.print(plain(f"  {line}"), soft_wrap=True)
+    for proof in (found.network or {}).get("proofs", ()):
+        for line in _proof(proof):
+            console.print(plain(f"  {line}"), soft_wrap=True)
+    if found.scenarios:
+        console.print()
+        console.print(_table(found.scenarios))
+        for finding in _findings(found.scenarios):
+            console.print(finding, soft_wrap=True)
+    if events and found.events:
+        console.print()
+        for line in _events(found.events):
+            console.print(plain(line), soft_wrap=True)
+    console.print()
+    if found.torn:
+        console.print(f"{found.torn} lines were cut short: the run was killed while it wrote them", style="yellow")
+    logs = ", ".join(path.name for path in found.logs) or "none"
+    console.print(f"logs: {logs}", soft_wrap=True)
+    console.print(_files(found.checked), soft_wrap=True)
+
+
+def _header(manifest: Mapping[str, Any] | None) -> list[str]:
+    if manifest is None:
+        return ["manifest.json is missing: the run ended before it was written"]
+    plan = manifest["plan"]
+    links, store, repeats = (manifest.get(name) for name in ("links", "store", "repeats"))
+    members = [host for host in plan["hosts"] if host["role"] != "benchmark"]
+    lines = [
+        f"began {manifest['began']}, containernet-env {_program(manifest['program'])}",
+        f"{plan['config']['path']}: {len(members)} members and the client, config {manifest['config_hash']}",
+    ]
+    if repeats:
+        differing = ", ".join(item["name"] for item in repeats["differences"] if item["matters"])
+        lines.append(f"repeats {repeats['run_id']}, {f'with other {differing}' if differing else 'on equal terms'}")
+    if store:
+        led = f", leader at the start {leader}" if (leader := store["leader_at_start"]) else ""
+        lines.append(f"{store['kind']} {store['version']}{led}")
+    if len(clusters := manifest.get("clusters", ())) > 1:
+        led = ", ".join(str(cluster["leader_at_start"]) for cluster in clusters)
+        lines.append(f"{len(clusters)} clusters, one after the other, led at their starts by {led}")
+    if links:
+        seed = f" (seed {plan['seed']})" if links["links"] == "emulator" and "seed" in plan else ""
+        lines.append(f"links by {links['links']}{seed}, hosts by {links['network']} ({links['network_version']})")
+    lines += _machine(manifest["machine"])
+    if not links:
+        lines.append("nothing was brought up as a whole: see events.jsonl and logs")
+    return lines
+
+
+_MOMENTS = {"before": "before the first scenario", "after": "after the last", "change": "after links were changed"}
+
+
+def _proof(proof: Mapping[str, Any]) -> list[str]:
+    checks = proof.get("checks", [])
+    measured = [pair for pair in proof["pairs"] if pair["measured_ns"] is not None]
+    words = "as configured" if proof["passed"] else "NOT as configured"
+    line = f"network {words} {_MOMENTS[proof.get('moment', 'before')]}: "
+    if checks:
+        line += f"{sum(check['verdict'] == 'proved' for check in checks)} of {len(checks)} properties proved"
+    else:
+        line += f"{len(measured)} of {len(proof['pairs'])} RTTs proved"
+    if measured:
+        worst = max(measured, key=lambda pair: abs(pair["measured_ns"] - pair["expected_ns"]))
+        line += (
+            f", worst RTT {worst['a']}-{worst['b']}: {worst['expected_ns'] / 1e6:.3f} ms expected, "
+            f"{worst['measured_ns'] / 1e6:.3f} ms measured"
+        )
+    problems = [f"  wrong: {text}" for text in proof["problems"]]
+    return [line, *problems, *(f"  not proved: {text}" for text in proof["unproved"])]
+
+
+def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("scenario", no_wrap=True)
+    for heading in ("requests/s", "p50", "p99", "errors", "valid", "took"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("leader", no_wrap=True)
+    for line in scenarios:
+        load = line["load"] or {}
+        percentiles = (load.get("response_time") or {}).get("percentiles_s", {})
+        table.add_row(
+            plain(name_text(line["scenario"], line["repetition"], line.get("attempt", 1))),
+            rate_text(load.get("requests_per_s") if load.get("ok") else None),
+            milliseconds_text(percentiles.get("50")),
+            milliseconds_text(percentiles.get("99")),
+            str(load.get("failed", 0)),
+            line.get("valid") or "-",
+            seconds_text(line["seconds"]),
+            plain(line["leader"] or "-"),
+            style="red" if line["error"] else "",
+        )
+    return table
+
+
+def _findings(scenarios: Any) -> list[Text]:
+    lines = []
+    for line in scenarios:
+        name = plain(line["scenario"])
+        if line["error"]:
+            lines.append(Text(f"{name}: {plain(line['error'])}", style="red"))
+        texts = [*(finding["text"] for finding in line["findings"]), line.get("advice")]
+        lines += [Text(f"{name}: {plain(text)}", style="yellow") for text in filter(None, texts)]
+    return [Text(""), *lines] if lines else []
+
+
+def _events(events: Any) -> list[str]:
+    start_ns = events[0]["at_ns"]
+    return [f"{(event['at_ns'] - start_ns) / 1e9:9.3f} s  {event['kind']:<16} {event['text']}" for event in events]
+
+
+def _program(program: Mapping[str, Any]) -> str:
+    commit = program["commit"]
+    changed = ", with changes" if program["dirty"] else ""
+    return f"{program['version']} ({f'commit {commit[:12]}' if commit else 'unknown commit'}{changed})"
+
+
+def _machine(machine: Mapping[str, Any]) -> list[str]:
+    below = machine["virtualisation"]
+    kind = "a virtual machine" if below["guest"] or below["hypervisor"] else "no hypervisor told"
+    name = " ".join(filter(None, (below["vendor"], below["product"])))
+    kind += f" in a container ({below['container']})" if below["container"] else ""
+    return [
+        f"on {machine['cores']} cores, {machine['cpu_model']}, {machine['memory_bytes'] / (1 << 30):.1f} GiB, "
+        f"{kind}{f' ({name})' if name else ''}",
+        f"Linux {machine['kernel']}, clock {machine['clock_source']}, Docker engine {machine['engine']} on "
+        f"{machine['storage_driver']}, cgroup v{machine['cgroup_version']}",
+    ]
+
+
+def _files(checked: Checked | None) -> Text:
+    if checked is None:
+        return Text("files: no checksums: the run goes on, or was killed", style="yellow")
+    added = [item.name for item in checked.changed if item.how == "added"]
+    others = [f"{item.name} ({item.how})" for item in checked.changed if item.how != "added"]
+    beside = f"; added since: {_some(added)}" if added else ""
+    if others:
+        return Text(f"files: NOT as the run left them: {_some(others)}{beside}", style="red")
+    return Text(f"files: {checked.files}, all as the run left them{beside}")
+
+
+def _some(names: list[str]) -> str:
+    more = [f"{len(names) - _NAMED_FILES} more"] if len(names) > _NAMED_FILES else []
+    return ", ".join([*names[:_NAMED_FILES], *more])
+
+
+EXIT_VIOLATED, EXIT_NOTHING, EXIT_UNDECIDED = 1, 2, 4
+_MIB = 1 << 20
+# By what the checker says that it compared with (benchmark_image/internal/verify).
+_COMPARED = {
+    "history": "the store's own history",
+    "final state": "the store's final state: a lost write that was replaced before anybody read it is not seen",
+    "nothing": "nothing of the store's own, which is missing or has gaps: only reads tell of writes",
+}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--time",
+    "time_s",
+    type=click.IntRange(1, 86_400),
+    metavar="SECONDS",
+    default=60,
+    show_default=True,
+    help="How long the judgement of one history may take.",
+)
+@click.option(
+    "--memory",
+    "memory_mib",
+    type=click.IntRange(16, 1 << 20),
+    metavar="MIB",
+    default=1024,
+    show_default=True,
+    help="How much memory it may take.",
+)
+def verify_command(run: Path, time_s: int, memory_mib: int) -> int:
+    """Judge the histories of RUN: whether each key's operations are those of one copy of the store, which does one
+    after the other (linearizability), and whether what was acknowledged was carried out once.
+
+    RUN is a run directory (OUT.runs/RUN), or a results file, whose newest run is judged. Judgements, and pictures of
+    violations, are written to OUT.runs/RUN.verify.
+
+    Exit status: 0 all are ok, 1 one is violated, 2 one could not be judged, 4 one is undecided; of several the worst:
+    1, 2, 4, 0.
+    """
+    from containernet_env.base.errors import UsageError
+    from containernet_env.results.run_directory import find_run, histories_of, missing_histories, read_run
+    from containernet_env.runs.verify import judge
+
+    found = read_run(find_run(run))
+    histories = list(histories_of(found.path))
+    missing = missing_histories(found.scenarios, histories)
+    if not histories and not missing:
+        raise UsageError(
+            f'{found.path} has no history to judge\n  Give a scenario "history": true, and run it (docs/verify.md).'
+        )
+    folder = found.path.with_name(f"{found.path.name}.verify")
+    judgements = []
+    for history in histories:
+        judgement = judge(history, folder, time_s=time_s, memory_bytes=memory_mib * _MIB)
+        for line in _lines(judgement, folder):
+            click.echo(plain(line))
+        judgements.append(judgement)
+    for name in missing:
+        click.echo(plain(f"{name}: not judged: its history is missing"), err=True)
+    return status_of(judgements, len(missing))
+
+
+def status_of(judgements: Sequence[Judgement], missing: int) -> int:
+    """The exit status for all of them; ``missing`` histories could not be judged either."""
+    verdicts = {judgement.verdict for judgement in judgements}
+    if "violated" in verdicts:
+        return EXIT_VIOLATED
+    if missing or None in verdicts:
+        return EXIT_NOTHING
+    return EXIT_UNDECIDED if "undecided" in verdicts else 0
+
+
+def _lines(judgement: Judgement, folder: Path) -> Iterator[str]:
+    values, name = judgement.values, judgement.name
+    if judgement.verdict is None:
+        yield f"{name}: not judged: {judgement.reason}"
+        return
+    reason = f": {judgement.reason}" if judgement.reason else ""
+    yield f"{name}: {judgement.verdict}{reason}"
+    yield f"  {values['judged']:,} of {values['operations']:,} operations judged, on {values['keys']:,} keys"
+    if values["operations"]:
+        yield f"  compared with {_COMPARED[values['compared']]}"
+    if (unknown := values["unknown"]) > 0:
+        known = values["resolved"]
+        others = f", of {unknown - known} it is not" * (known < unknown)
+        yield f"  {unknown} writes without an answer, of {known} it is known what became of them{others}"
+    reads = values["serializable"]
+    if reads["reads"] and not reads["dated"]:
+        yield f"  {reads['reads']:,} reads that may be stale: which were is not known, since writes told no revisions"
+    elif reads["reads"]:
+        stale = f", by {reads['median_ms']:.1f} ms in the median, at most {reads['max_ms']:.1f} ms" * bool(
+            reads["stale"]
+        )
+        yield f"  {reads['stale']:,} of {reads['reads']:,} serializable reads were stale{stale}"
+    if (violation := values["violation"]) is not None:
+        yield f"  key {violation['key']}:"
+        yield from (f"    {line}" for line in violation["operations"] or ())
+        yield from (f"    the store has: {line}" for line in violation["store"] or ())
+        if violation["picture"]:
+            yield f"  picture: {folder / Path(violation['picture']).name}"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option(
+    "--license",
+    "license_name",
+    metavar="NAME",
+    help="Under which license others get it: an SPDX identifier such as CC-BY-4.0, a URL, or a text.",
+)
+@click.option(
+    "--rows",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="OUT",
+    help="The results file with its rows, where RUN does not lie beside it.",
+)
+def export_command(run: Path, file: Path | None, license_name: str | None, rows: Path | None) -> int:
+    """Write RUN as an RO-Crate to FILE: the run directory, its rows and what their columns mean in one zip.
+
+    RUN is a run directory (OUT.runs/RUN), or a results file, whose newest run is exported. FILE is RUN.zip in this
+    folder unless it is given.
+    """
+    from containernet_env.results.crate import export
+    from containernet_env.results.run_directory import find_run, read_run, results_file_of
+
+    found = read_run(find_run(run))
+    beside = rows or results_file_of(run, found.path)
+    wanted = file or Path(f"{found.path.name}.zip")
+    done = export(found, wanted, results=beside, license_name=license_name)
+    for note in done.notes:
+        click.echo(plain(note), err=True)
+    click.echo(f"{done.file}: {done.files} files, {done.rows} rows")
+    return 0

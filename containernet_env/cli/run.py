@@ -1,7 +1,8 @@
-"""`containernet-env run`: a measurement."""
+"""`containernet-env run`, `rerun` and `check`: a measurement, a repeated one, and a plan without one."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,29 @@ import click
 from rich.console import Console
 
 from containernet_env.base import clock
-from containernet_env.cli.external import consent_option, refuse_options, render_external_plan
-from containernet_env.cli.files import CONFIG, SCENARIOS, complete_scenarios
-from containernet_env.cli.options import KindsType, strict_option, testbed_options
+from containernet_env.cli.arguments import (
+    CONFIG,
+    SCENARIOS,
+    KindsType,
+    complete_scenarios,
+    consent_option,
+    refuse_options,
+    render_endpoints,
+    render_external_plan,
+    strict_option,
+    testbed_options,
+)
 from containernet_env.cli.output import unblocked
-from containernet_env.cli.progress import TerminalProgress, result_table, seconds_text
-from containernet_env.cli.signals import StopSignals
+from containernet_env.cli.render import render_machine, render_summary, render_topology
+from containernet_env.cli.terminal import StopSignals, TerminalProgress, result_table, seconds_text
+from containernet_env.config import load_config
+from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
 
 if TYPE_CHECKING:
-    from containernet_env.fidelity.rtt import Tolerance
-    from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.network.rtt import Tolerance
     from containernet_env.plan.plan import Plan
     from containernet_env.results.provenance import Repeats
 
@@ -67,7 +81,7 @@ if TYPE_CHECKING:
 @testbed_options
 @consent_option
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and create nothing.")
-def command(
+def run_command(
     config: Path,
     out: Path | None,
     quick: bool,
@@ -94,8 +108,7 @@ def command(
     CONFIG is a topology file, or the name of a shipped one: `containernet-env run 3node-3ms out.csv`. Where it names
     endpoints of a cluster that somebody else runs, nothing is brought up, and no root is needed.
     """
-    from containernet_env.runs import preflight
-    from containernet_env.runs.prepare import prepare
+    from containernet_env.runs.prepare import preflight, prepare
 
     began = clock.monotonic()
     console = Console(highlight=False, markup=False, emoji=False)
@@ -117,10 +130,9 @@ def command(
         seed=seed,
     )
     refuse_options(plan.config)
-    left_open = preflight.check(plan, out)
+    left_open = preflight(plan, out)
     if dry_run:
-        from containernet_env.cli.capacity import render_machine
-        from containernet_env.cli.render import render_plan, render_summary
+        from containernet_env.cli.render import render_machine, render_plan, render_summary
 
         if plan.config.external is not None:
             render_external_plan(plan, console)
@@ -159,7 +171,7 @@ def carried_out(
     ``strict``: it is 1 also where a row is not certainly valid. ``consent``: a cluster that somebody else runs may be
     loaded.
     """
-    from containernet_env.model.verdict import is_failure, states_text
+    from containernet_env.model.findings import is_failure, states_text
     from containernet_env.runs.measure import WRONG_AFTER, carry_out
 
     progress = TerminalProgress(console)
@@ -192,3 +204,64 @@ def carried_out(
     if not result.network_held:
         console.print(f"{WRONG_AFTER}: its rows say so, see network.json in {result.directory}", soft_wrap=True)
     return 1 if is_failure(states, strict) or moved or not result.network_held else 0
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option("--anyway", is_flag=True, help="Also where something that matters differs: the new manifest says what.")
+@strict_option
+@consent_option
+@click.option("--dry-run", is_flag=True, help="Say what differs and create nothing.")
+def rerun_command(run: Path, out: Path | None, anyway: bool, strict: bool, consent: bool, dry_run: bool) -> int:
+    """Repeat RUN: the same topology, scenarios, repetitions, seeds and options, with its rows in OUT.
+
+    RUN is a run directory (OUT.runs/RUN), or a results file, whose newest run is repeated. OUT is the results file that
+    it lies beside unless it is given. Where something that matters is not as it was (program, images, machine, kernel,
+    links, or a file of RUN that was changed), that is named and nothing is created.
+    """
+    from containernet_env.runs.rerun import prepare_rerun
+
+    began = clock.monotonic()
+    console = Console(highlight=False, markup=False, emoji=False)
+    found = prepare_rerun(run, out, anyway=anyway)
+    if dry_run:
+        for item in found.repeats.differences:
+            mark = "" if item.matters else ", which does not matter"
+            console.print(f"{item}{mark}: {item.why}", soft_wrap=True)
+        console.print(f"{found.repeats.run_id} would be repeated, its rows in {found.out}", soft_wrap=True)
+        return 0
+    refuse_options(found.plan.config)
+    return carried_out(found.plan, found.out, found.tolerance, console, began, found.repeats, strict, consent)
+
+
+@click.command(short_help="Check a topology file and print what it asks for.")
+@click.argument("config_path", metavar="CONFIG", type=CONFIG)
+@click.option(
+    "--scenarios",
+    "scenarios_path",
+    metavar="FILE",
+    type=SCENARIOS,
+    help="Check this scenario file too, instead of the one that CONFIG names or the default.",
+)
+def check_command(config_path: Path, scenarios_path: Path | None) -> int:
+    """Check the topology file CONFIG and its scenario file; print hosts, limits and expected RTTs.
+
+    CONFIG is a file, or the name of a shipped one: `containernet-env check 3node-3ms`, which also says where it lies.
+    It also says whether this machine carries the scenarios, as far as its runs have measured what requests cost here.
+    Where CONFIG names endpoints of a cluster that somebody else runs, it asks them who they are, and neither loads nor
+    writes anything; exit status 1 where they cannot be measured.
+    Nothing is created and no rights are needed. Exit status 2 and every problem at once when a file is refused.
+    """
+    config = load_config(config_path)
+    scenario_set = load_scenarios(scenarios_path or config.scenarios or DEFAULT_SCENARIOS)
+    plan = build_plan(config, scenario_set, PlanOptions(machine_cores=os.cpu_count() or 1))
+    console = Console(highlight=False, markup=False, emoji=False)
+    if config.external is not None:
+        good = render_endpoints(config, console)
+        render_summary(plan, console)
+        return 0 if good else 1
+    render_topology(plan, console)
+    render_machine(plan, console)
+    render_summary(plan, console)
+    return 0

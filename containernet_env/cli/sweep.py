@@ -1,30 +1,288 @@
-"""`containernet-env sweep`: many cells of a design, resumable."""
+"""`containernet-env sweep`, `worker` and `certs`: many cells of a design, on one machine or several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from containernet_env.base import clock
-from containernet_env.cli.external import consent_option, refuse_options
-from containernet_env.cli.files import PRESETS, SCENARIOS, SWEEP
-from containernet_env.cli.options import strict_option, testbed_options, tls_options
+from containernet_env.cli.arguments import (
+    PRESETS,
+    SCENARIOS,
+    SWEEP,
+    consent_option,
+    refuse_options,
+    strict_option,
+    testbed_options,
+    tls_options,
+)
 from containernet_env.cli.output import unblocked
-from containernet_env.cli.progress import seconds_text
-from containernet_env.cli.signals import StopSignals
-from containernet_env.cli.sweep_progress import JsonLines, SweepLines, json_line
+from containernet_env.cli.terminal import StopSignals, doubt_text, milliseconds_text, rate_text, seconds_text
+from containernet_env.model.findings import reasons_text
 from containernet_env.model.names import find
+from containernet_env.results import capacity
+from containernet_env.results.capacity import carried
+from containernet_env.runs import manifest
 
 if TYPE_CHECKING:
-    from containernet_env.fidelity.rtt import Tolerance
-    from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
-    from containernet_env.sweep.design import Design
+    from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.model.outcome import ScenarioOutcome
+    from containernet_env.network.rtt import Tolerance
+    from containernet_env.sweep.design import Cell, Design
     from containernet_env.sweep.placement import Placement
+    from containernet_env.sweep.progress import Standing
     from containernet_env.sweep.runner import Counts, Sweep
+
+_SHOWN_SHORT = 20
+
+
+def render_sweep(sweep: Sweep, console: Console) -> None:
+    """Print a sweep that is not carried out."""
+    design = sweep.design
+    names = list(dict.fromkeys(name for cell in design.cells for name, _ in cell.coordinates))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("cell", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("scenario", overflow="fold")
+    table.add_column("about", justify="right", no_wrap=True)
+    for cell in design.cells:
+        values = dict(cell.coordinates)
+        shown = [values.get(name, "-") for name in names]
+        table.add_row(cell.identity, *shown, cell.scenario.name, seconds_text(cell.estimated_s))
+    console.print(table)
+    console.print()
+    for note in sweep.notes():
+        console.print(note, soft_wrap=True)
+    count, seconds = sweep.left()
+    repetitions = f"{sweep.repeat} repetition{'s' if sweep.repeat > 1 else ''}"
+    console.print(
+        f"{len(design.cells)} cells on {len(design.beds)} testbeds, {repetitions}: {count} measurements are left, "
+        f"which take about {seconds_text(seconds)}",
+        soft_wrap=True,
+    )
+    for line in _short(sweep):
+        console.print(line, soft_wrap=True)
+
+
+def _short(sweep: Sweep) -> list[str]:
+    """The cells that this machine cannot carry, as its last runs let tell, in the words of `check`."""
+    if sweep.design.largest.config.external is not None:
+        return []  # what members take, they take elsewhere
+    known, note = capacity.read(manifest.key())
+    lines, unknown, fit = [], 0, 0
+    for bed in sweep.design.beds:
+        found = carried(bed.plan, known)
+        by_name = {cell.scenario.name: cell for cell in bed.cells}
+        unknown += sum(scenario.name in by_name for scenario in found.unknown)
+        fit += sum(scenario.name in by_name for scenario in found.fit)
+        for name in dict.fromkeys(short.scenario.name for short in found.shortages):
+            if name in by_name:
+                wanted = ", ".join(
+                    f"{short.resource} would need {short.wanted:.1f} cores, of {short.enough:.1f}"
+                    for short in found.shortages
+                    if short.scenario.name == name
+                )
+                lines.append(f"  {by_name[name].text}: {wanted}")
+    told = [
+        f"this machine carries {fit} cells, and not {len(lines)}:" if lines else f"this machine carries {fit} cells"
+    ]
+    told += lines[:_SHOWN_SHORT]
+    if len(lines) > _SHOWN_SHORT:
+        told.append(f"  and {len(lines) - _SHOWN_SHORT} more")
+    if unknown:
+        told.append(f"of {unknown} cells that cannot be told: nothing like them was measured here yet")
+    return [*told, *([] if note is None else [note])]
+
+
+# A terminal is told of the running cell so often.
+_INTERVAL_S = 0.5
+
+
+def standing_text(standing: Standing) -> str:
+    """How far a sweep is, on one line."""
+    return f"[{standing.done}/{standing.all}]"
+
+
+def figures_text(outcome: ScenarioOutcome) -> str:
+    """What a cell came to, on one line."""
+    if outcome.error is not None:
+        return outcome.error
+    figures = (
+        f"{rate_text(outcome.requests_per_s)}/s  p50 {milliseconds_text(outcome.percentile_s('50'))}  "
+        f"p99 {milliseconds_text(outcome.percentile_s('99'))}"
+    )
+    if (doubt := doubt_text(outcome)) and outcome.verdict is not None:
+        why = [reasons_text(";".join(outcome.verdict.reasons)), *([outcome.advice] if outcome.advice else [])]
+        return f"{figures}  {doubt}: {'; '.join(why)}"
+    return figures
+
+
+class SweepLines:
+    """A `containernet_env.sweep.progress.SweepProgress` on a rich console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._running = ""
+        self._began = self._shown = 0.0
+
+    def note(self, text: str) -> None:
+        """Print a line of its own."""
+        self._print(Text(f"  note       {text}", style="yellow"))
+
+    def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
+        """See ``SweepProgress``."""
+        values = ", ".join(f"{name}={value}" for name, value in cells[0].coordinates)
+        self._show(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
+
+    def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
+        """See ``SweepProgress``."""
+        self._began = clock.monotonic()
+        left = f"about {seconds_text(standing.left_s)} left"
+        self._running = f"{standing_text(standing)} {cell.text} #{repetition}, {left}"
+        self._show(self._running)
+
+    def cell_progress(self, done: int, errors: int) -> None:
+        """See ``SweepProgress``."""
+        now = clock.monotonic()
+        if self._live is not None and now - self._shown >= _INTERVAL_S:
+            failed = f", {errors:,} failed" if errors else ""
+            self._show(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
+
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
+        """See ``SweepProgress``."""
+        left = f"about {seconds_text(standing.left_s)} left" if standing.done < standing.all else "the last one"
+        line = f"{standing_text(standing)} {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
+        style = "red" if outcome.error is not None else "yellow" if doubt_text(outcome) else ""
+        self._print(Text(line, style=style))
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _print(self, line: Text) -> None:
+        self._console.print(line, soft_wrap=True)
+
+    def _show(self, text: str) -> None:
+        """What goes on now, on a terminal; rows that ended stay above it."""
+        if not self._console.is_terminal:
+            return
+        if self._live is None:
+            self._live = Live(console=self._console, transient=True, refresh_per_second=4)
+            self._live.start()
+        self._shown = clock.monotonic()
+        self._live.update(Group(Text(text, style="dim")))
+
+
+class JsonLines:
+    """The same as one JSON object for each line, for programs."""
+
+    def note(self, text: str) -> None:
+        """See ``SweepProgress``."""
+        json_line("note", text=text)
+
+    def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
+        """See ``SweepProgress``."""
+        json_line("testbed_began", cells=[cell.identity for cell in cells], repetition=repetition)
+
+    def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
+        """See ``SweepProgress``."""
+        json_line("cell_began", **_of_cell(cell, repetition, standing))
+
+    def cell_progress(self, done: int, errors: int) -> None:
+        """See ``SweepProgress``."""
+
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
+        """See ``SweepProgress``."""
+        json_line(
+            "cell_ended",
+            **_of_cell(cell, repetition, standing),
+            requests_per_s=outcome.requests_per_s,
+            p50_s=outcome.percentile_s("50"),
+            p99_s=outcome.percentile_s("99"),
+            valid=outcome.verdict.valid if outcome.verdict else None,
+            error=outcome.error,
+            advice=outcome.advice,
+        )
+
+    def close(self) -> None:
+        """Nothing is shown that has to be taken away."""
+
+
+def _of_cell(cell: Cell, repetition: int, standing: Standing) -> dict[str, Any]:
+    return {
+        "cell": cell.identity,
+        "scenario": cell.scenario.name,
+        "coordinates": dict(cell.coordinates),
+        "repetition": repetition,
+        "done": standing.done,
+        "all": standing.all,
+        "left_s": round(standing.left_s, 1),
+    }
+
+
+def json_line(event: str, **values: Any) -> None:
+    """Print one line for programs."""
+    click.echo(json.dumps({"event": event, **values}))
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("folder", type=click.Path(path_type=Path))
+def certs_command(folder: Path) -> None:
+    """Make FOLDER with ca.pem, cert.pem and key.pem, for a year; their authority signs nothing else.
+
+    Scheduler, workers and sweeps of a Dask cluster all use these three files. Whoever can read key.pem has the workers
+    do anything as root: FOLDER is private to the user who makes it.
+    """
+    from containernet_env.base.errors import UsageError
+    from containernet_env.stores.etcd.certificates import Authority
+
+    authority = Authority()
+    issued = authority.issue("containernet-env")
+    try:
+        folder.mkdir(mode=0o700)
+        contents = {"ca.pem": authority.certificate, "cert.pem": issued.certificate, "key.pem": issued.key}
+        for name, content in contents.items():
+            made = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(made, "wb") as file:
+                file.write(content)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}\n  Name a folder that is not there.") from error
+    click.echo(f"--tls-ca-file {folder}/ca.pem --tls-cert {folder}/cert.pem --tls-key {folder}/key.pem")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("address", metavar="ADDRESS")
+@tls_options
+def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None, tls_key: Path | None) -> int:
+    """Measure testbeds of sweeps (`sweep --dask ADDRESS`) on this machine, one at a time, until Ctrl-C.
+
+    ADDRESS is that of a Dask scheduler, HOST:PORT. Whoever reaches it has this worker do anything as root, so all of
+    them show certificates of one authority, which `certs` makes.
+    """
+    from containernet_env.setup import packages
+
+    def note(text: str) -> None:
+        click.echo(text, err=True)
+
+    packages.require("distributed", note)
+    from containernet_env.sweep.cluster import scheduler_at, tls_files
+    from containernet_env.sweep.serving import serve
+
+    with unblocked():
+        return 128 + serve(scheduler_at(address, tls_files(tls_ca_file, tls_cert, tls_key)), note)
 
 
 class PercentType(click.ParamType[float]):
@@ -116,7 +374,7 @@ class FigureType(click.Choice[str]):
 @consent_option
 @click.option("--json", "as_json", is_flag=True, help="Tell the course as lines of JSON, for programs.")
 @click.option("--dry-run", is_flag=True, help="Print the cells, the time that they take, and create nothing.")
-def command(
+def sweep_command(
     sweep: Path,
     out: Path | None,
     settings: tuple[str, ...],
@@ -146,7 +404,7 @@ def command(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    from containernet_env.setup import extras
+    from containernet_env.setup import packages
     from containernet_env.sweep.design import design
     from containernet_env.sweep.runner import Request, Sweep, Until
 
@@ -177,10 +435,8 @@ def command(
     placement = None if dask is None else _workers(dask, (tls_ca_file, tls_cert, tls_key), made, progress.note)
     found = Sweep(made, out, request, placement)
     if until is not None:
-        extras.require("scipy", lambda text: click.echo(text, err=True))
+        packages.require("scipy", lambda text: click.echo(text, err=True))
     if dry_run:
-        from containernet_env.cli.sweep_plan import render_sweep
-
         left_open = found.check()
         render_sweep(found, console)
         console.print(left_open, soft_wrap=True)
@@ -192,9 +448,9 @@ def _workers(
     address: str, files: tuple[Path | None, Path | None, Path | None], design: Design, note: Callable[[str], object]
 ) -> Placement:
     """The workers of a Dask cluster; nothing is connected yet."""
-    from containernet_env.setup import extras
+    from containernet_env.setup import packages
 
-    extras.require("distributed", lambda text: click.echo(text, err=True))
+    packages.require("distributed", lambda text: click.echo(text, err=True))
     from containernet_env.sweep.cluster import scheduler_at, tls_files
     from containernet_env.sweep.workers import Workers
 
@@ -203,7 +459,7 @@ def _workers(
 
 def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLines | SweepLines, strict: bool) -> int:
     """Carry a sweep out in front of the user, who called at ``began`` (monotonic, s); the exit status."""
-    from containernet_env.model.verdict import is_failure
+    from containernet_env.model.findings import is_failure
 
     as_json = isinstance(progress, JsonLines)
 

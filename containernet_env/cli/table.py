@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--all", "every", is_flag=True, help="Take rows whose figures are not certainly valid, too.")
 @click.option("--json", "output", flag_value="json", help="Print JSON.")
 @click.option("--csv", "output", flag_value="csv", help="Print CSV.")
-def command(form: str, files: tuple[Path, ...], every: bool, output: str | None) -> None:
+def table_command(form: str, files: tuple[Path, ...], every: bool, output: str | None) -> None:
     """Print results files as a table: dbtester's aggregated one, or requests/s by clients.
 
     Rows that agree in everything but the number of clients are the steps of one run: `dbtester` has a column for each

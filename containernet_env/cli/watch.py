@@ -18,7 +18,7 @@ _BEGIN_S = 15.0
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1; 0, the default, takes a free one."
 )
-def command(out: Path, port: int) -> int:
+def watch_command(out: Path, port: int) -> int:
     """Follow the run or sweep that measures into OUT, on a page that this machine alone can open.
 
     It ends when that ends; Ctrl-C ends it before, and what is measured goes on. Needs no root.
@@ -26,7 +26,7 @@ def command(out: Path, port: int) -> int:
     from containernet_env.base.errors import UsageError
     from containernet_env.cli.output import plain
     from containernet_env.runs.lock import Holder, holder
-    from containernet_env.sweep.journal import journal_of
+    from containernet_env.sweep.ledger import journal_of
     from containernet_env.watch.server import Server, State
     from containernet_env.watch.state import Follower
 

@@ -16,10 +16,20 @@ from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, render
 from containernet_env.config.service_schema import RawService, RawSuccess
 from containernet_env.config.validation import Length, StrictModel, rule, validate
-from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node, StoreChoice
-from containernet_env.model.external import DEFAULT_PREFIX, PLACES, Endpoint, External, TlsFiles
-from containernet_env.model.keys import is_path
+from containernet_env.model.config import (
+    CLIENT_NAME,
+    DEFAULT_PREFIX,
+    PLACES,
+    Config,
+    Endpoint,
+    EtcdSettings,
+    External,
+    Node,
+    StoreChoice,
+    TlsFiles,
+)
 from containernet_env.model.link import LinkSpec
+from containernet_env.model.scenario import is_path
 
 MAX_ENDPOINTS = 100
 MAX_PREFIX_BYTES = 200

@@ -11,7 +11,7 @@ from containernet_env.config.link_schema import FROM_SWITCH, TO_SWITCH, is_per_d
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Finding, json_path, render
 from containernet_env.config.topology_schema import MAX_NODES
-from containernet_env.model.chance import LEAST_CORRELATION, REACH
+from containernet_env.model.link import LEAST_CORRELATION, REACH
 
 # What a host's own key says for both directions, and its name in a ``link`` object.
 _SAID_TWICE = (("link_delay", "delay", DELAY_FORM), ("bandwidth", "bandwidth", BANDWIDTH_FORM))

@@ -20,22 +20,20 @@ from containernet_env.config.fields import (
     integer,
 )
 from containernet_env.config.validation import StrictModel
-from containernet_env.model.chance import (
+from containernet_env.model.link import (
     LEAST_CORRELATION,
+    OVERHEAD_MAX_BYTES,
+    QUEUE_MAX_BYTES,
+    QUEUE_MAX_FRAMES,
     REACH,
+    SEED_MAX,
+    DirectionSpec,
     Distribution,
     GilbertElliottLoss,
     IndependentLoss,
     Jitter,
-    Loss,
-)
-from containernet_env.model.link import (
-    OVERHEAD_MAX_BYTES,
-    QUEUE_MAX_BYTES,
-    QUEUE_MAX_FRAMES,
-    SEED_MAX,
-    DirectionSpec,
     LinkSpec,
+    Loss,
     Uplink,
 )
 

@@ -16,8 +16,18 @@ from containernet_env.config.scenario_schema import (
     RawWrite,
 )
 from containernet_env.model import load_contract as contract
-from containernet_env.model.keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
-from containernet_env.model.scenario import NO_WARMUP, Dataset, KeyOrder, new_keys
+from containernet_env.model.scenario import (
+    ALPHABET,
+    NO_WARMUP,
+    ONE_KEY,
+    Answer,
+    Dataset,
+    KeyOrder,
+    Keys,
+    Span,
+    after_prefix,
+    new_keys,
+)
 from containernet_env.model.search import KEY_SPACE
 
 

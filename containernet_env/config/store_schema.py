@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 
-from containernet_env.base.user_program import ALLOWED, read_program
+from containernet_env.base.programs import ALLOWED, read_program
 from containernet_env.config import hints
 from containernet_env.config.fields import FilePath, checked, choice
 from containernet_env.config.positions import Location

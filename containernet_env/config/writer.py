@@ -16,13 +16,10 @@ from containernet_env.config.fields import UNLIMITED
 from containernet_env.config.link_schema import FROM_SWITCH, GILBERT_ELLIOTT, TO_SWITCH
 from containernet_env.config.reader import json_text
 from containernet_env.config.service_schema import program_values, service_values
-from containernet_env.model.chance import GilbertElliottLoss, Loss
-from containernet_env.model.config import Config, EtcdSettings, Node, StoreChoice
+from containernet_env.model.config import Config, EtcdSettings, External, Node, StoreChoice
 from containernet_env.model.disruption import Disruption
-from containernet_env.model.external import External
-from containernet_env.model.keys import Span
-from containernet_env.model.link import DirectionSpec
-from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, Loss
+from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario, Span
 from containernet_env.model.search import Search
 from containernet_env.stores.kinds import KINDS
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from containernet_env.containernet.command_line import CommandLine as CLI
     from containernet_env.containernet.docker import Docker
     from containernet_env.containernet.network import Containernet
+    from containernet_env.containernet.shell import CommandLine as CLI
 
 __all__ = ["CLI", "Containernet", "Docker"]
 
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
 
         return Containernet
     if name == "CLI":
-        from containernet_env.containernet.command_line import CommandLine
+        from containernet_env.containernet.shell import CommandLine
 
         return CommandLine
     if name == "Docker":

@@ -2,17 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's.
 from mininet.link import Intf, Link
+from mininet.node import Controller, Node, Switch
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.containernet import keywords
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.base.units import parse_bandwidth, parse_duration
+from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network.interface import Interface, Port, parse_mtu
 from containernet_env.network.link import ShapedLink
+from containernet_env.network.switches import BridgeSwitch, LearningSwitch
+
+SHAPING = frozenset({"bw", "delay", "max_queue_size", "jitter", "loss"})
+# Refused unless they ask for nothing.
+_NEVER = frozenset({"use_hfsc", "use_tbf", "latency_ms", "enable_ecn", "enable_red", "speedup"})
+# These choose means, not behaviour; frames are never merged or checked by hardware on these links.
+_MEANINGLESS = frozenset({"use_htb", "gro", "disable_gro", "txo", "rxo", "fast", "intf", "cls1", "cls2"})
+_INTERFACE = frozenset({"ip", "mac", "up"})
+
+
+def shaping(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The fields of ``DirectionSpec`` that ``given`` asks for; raises ``UsageError`` that names ``where``."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in _MEANINGLESS or (key in _NEVER and value in (None, 0, False, "0", "0ms")):
+            continue
+        if key in _NEVER:
+            raise UsageError(f"{where}: {key}={value!r} is not offered; bw is an exact rate limit")
+        if key not in SHAPING:
+            near = difflib.get_close_matches(key, SHAPING | _INTERFACE | {"params1", "params2", "port1", "port2"}, n=1)
+            raise UsageError(f"{where}: unknown keyword {key}{f' (did you mean {near[0]}?)' if near else ''}")
+        if value is not None:
+            found.update(_field(key, value, where))
+    return found
+
+
+def _field(key: str, value: Any, where: str) -> dict[str, Any]:
+    try:
+        if key == "delay":
+            return {"delay_ns": parse_duration(value)}
+        if key == "bw":
+            rate = parse_bandwidth(value)
+            if rate == 0:
+                raise ValueError("more than 0")
+            return {"rate_bps": rate}
+        if key == "jitter":
+            # tc's, which Mininet asks for: uniform, and frames may overtake each other.
+            jitter_ns = 0 if value in (0, "0") else parse_duration(value)
+            return {"jitter": Jitter("uniform", jitter_ns, reorder=True) if jitter_ns else None}
+        if key == "loss":
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 100:
+                raise ValueError("a number of percent, 0 to 100")
+            return {"loss": IndependentLoss(value / 100) if value else None}
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError("a whole number of frames, 1 or more")
+        return {"queue_frames": value}
+    except ValueError as error:
+        raise UsageError(f"{where}: {key}={value!r}; allowed: {error}") from error
+
+
+def split(given: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """An end's ``params1`` or ``params2`` as (its address keywords, everything else)."""
+    given = dict(given or {})
+    return {key: given.pop(key) for key in _INTERFACE & set(given)}, given
+
+
+def link_spec(common: Mapping[str, Any], end1: Mapping[str, Any], end2: Mapping[str, Any], where: str) -> LinkSpec:
+    """The spec that link keywords ask for: ``common`` for both directions, each end's for what that end sends."""
+    both = shaping(common, where)
+    try:
+        directions = [DirectionSpec(**{**both, **shaping(end, where)}) for end in (end1, end2)]
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
+    return LinkSpec(a_to_b=directions[0], b_to_a=directions[1])
 
 
 class NetworkLink(Link):  # type: ignore[misc]
@@ -183,8 +249,8 @@ class NodeInterface(Intf):  # type: ignore[misc]
 
         What is not given stays as it is. Raises ``UsageError`` for unknown keywords.
         """
-        addresses, rest = keywords.split(params)
-        values = keywords.shaping(rest, self.name)
+        addresses, rest = split(params)
+        values = shaping(rest, self.name)
         if addresses.get("mac") is not None:
             self.setMAC(addresses["mac"])
         if addresses.get("ip") is not None:
@@ -292,3 +358,123 @@ def wrap(
         for end, node, number, alias in zip(held.ends, nodes, numbers, aliases, strict=True)
     )
     return link
+
+
+# Mininet hands these to every switch class; they are about OpenFlow.
+_IGNORED_KEYWORDS = frozenset(
+    {"listenPort", "inNamespace", "dpid", "protocols", "failMode", "opts", "batch", "isSwitch"}
+)
+
+
+class LazyShellNode(Node):  # type: ignore[misc]
+    """A Mininet node whose shell on this machine is started by the first command that is given to it."""
+
+    _wanted = False
+
+    def defaultIntf(self) -> Any:
+        """The first interface, or what stands for none."""
+        return self.intfs[min(self.intfs)] if self.intfs else NoInterface()
+
+    @classmethod
+    def setup(cls) -> None:
+        """Mininet's hook that looks for programs; none is needed before the first command."""
+
+    def _shell_namespace(self) -> str:
+        """Options for mnexec that lead to where the node's commands belong; the machine itself by default."""
+        return "-cd"
+
+    def startShell(self, mnopts: str | None = None) -> None:
+        """Does nothing when Mininet's constructor asks for it."""
+        if self._wanted:
+            super().startShell(mnopts)
+
+    def sendCmd(self, *args: Any, **options: Any) -> None:
+        """See Mininet."""
+        if not self.shell:
+            self._wanted = True
+            # inNamespace would make mnexec create yet another namespace.
+            self.inNamespace = False
+            self.startShell(self._shell_namespace())
+        super().sendCmd(*args, **options)
+
+    def cmd(self, *args: Any, **options: Any) -> Any:
+        """See Mininet."""
+        if not self._wanted:
+            self.sendCmd(*args, **options)
+            return self.waitOutput(options.get("verbose", False))
+        return super().cmd(*args, **options)
+
+
+class NetworkSwitch(LazyShellNode, Switch):  # type: ignore[misc]
+    """A switch of Mininet's that is ``held``, one of the network's: no OpenFlow, no controller.
+
+    ``start`` plugs cables in again that ``stop`` has pulled (the CLI's ``switch s1 stop``).
+    """
+
+    controlIntf = None
+
+    def __init__(self, held: LearningSwitch) -> None:
+        self.held = held
+        # inNamespace: Mininet would configure the machine's own loopback interface otherwise.
+        super().__init__(held.name, inNamespace=True)
+        self._ports_down = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process in whose network namespace its ports are, or that it is a part of."""
+        return self.held.pid
+
+    @pid.setter
+    def pid(self, value: int | None) -> None:
+        # Mininet notes its shell's process here; the switch is not in it.
+        del value
+
+    def _shell_namespace(self) -> str:
+        return f"-cda{self.pid}" if isinstance(self.held, BridgeSwitch) else super()._shell_namespace()
+
+    def defaultDpid(self, dpid: str | None = None) -> str:
+        """No OpenFlow here, so that names without a digit are fine."""
+        return "0" * self.dpidLen if dpid is None else str(super().defaultDpid(dpid))
+
+    def start(self, controllers: Sequence[Any]) -> None:
+        """Forwarding begins with the first link; after ``stop`` the cables are plugged in again."""
+        if self._ports_down:
+            self._set_links(True)
+
+    def stop(self, deleteIntfs: bool = False) -> None:
+        """Pull every cable; the switch itself stays until the network stops."""
+        self._set_links(False)
+
+    def _set_links(self, up: bool) -> None:
+        for intf in self.intfList():
+            intf.link.set_up(up)
+        self._ports_down = not up
+
+    def dpctl(self, *args: Any) -> str:
+        """No OpenFlow here."""
+        return f"{self.name} learns addresses by itself: there are no flows to show\n"
+
+
+def check_keywords(name: str, params: dict[str, Any]) -> None:
+    """Raise ``UsageError`` for keywords that would change how a switch forwards."""
+    unknown = sorted(key for key in set(params) - _IGNORED_KEYWORDS if params[key])
+    if unknown:
+        raise UsageError(f"switch {name}: unknown keyword {', '.join(unknown)}")
+
+
+class StandInController(LazyShellNode, Controller):  # type: ignore[misc]
+    """Takes the place of an OpenFlow controller where the switches need none; it runs nothing."""
+
+    def __init__(self, name: str, **params: Any) -> None:
+        # Not Controller's constructor: that one looks for a process that listens.
+        Node.__init__(self, name, inNamespace=False, **params)
+        self.ip = "127.0.0.1"
+        self.port = 6653
+        self.protocol = "tcp"
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def stop(self, *_args: Any, **_options: Any) -> None:
+        """Nothing to stop but a shell somebody asked for."""
+        self.terminate()

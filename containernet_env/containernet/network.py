@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from types import TracebackType
@@ -21,26 +21,81 @@ from mininet.log import error, info
 from mininet.net import Mininet
 from mininet.node import Controller, Host, NullController, Switch
 
-from containernet_env.base import clock, system_path
+from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
-from containernet_env.base.side_by_side import side_by_side
-from containernet_env.containernet.command_line import CommandLine, guard_stock_command_line
+from containernet_env.base.work import side_by_side
 from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
-from containernet_env.containernet.keywords import link_spec, split
-from containernet_env.containernet.links import NetworkLink, wrap
-from containernet_env.containernet.live_links import LiveLinks
-from containernet_env.containernet.measurements import Measurements
-from containernet_env.containernet.reconnect import reconnect
-from containernet_env.containernet.switches import NetworkSwitch, StandInController, check_keywords
-from containernet_env.containernet.tear_down import CONTAINERS, attempt, tear_down_error
+from containernet_env.containernet.links import (
+    NetworkLink,
+    NetworkSwitch,
+    StandInController,
+    check_keywords,
+    link_spec,
+    split,
+    wrap,
+)
+from containernet_env.containernet.live_links import LiveLinks, Measurements
+from containernet_env.containernet.shell import CommandLine, guard_stock_command_line
 from containernet_env.hosts import engine
-from containernet_env.hosts.netns import ProcessGoneError
-from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
+from containernet_env.hosts.engine import EngineGoneError
+from containernet_env.hosts.netns import ProcessGoneError, ip_batch
+from containernet_env.model.backends import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec, draw_seed
-from containernet_env.network.factory import LinkFactory, Place
+from containernet_env.network.factory import LinkFactory, Place, choose, choose_switches
 from containernet_env.network.interface import Interface, enter_neighbours, parse_address, too_many_neighbours
 from containernet_env.network.link import EventHandler
-from containernet_env.network.select import choose, choose_switches
+
+# Of a step that is about no container of its own: all that a list would tell is told by the steps of the hosts.
+CONTAINERS = "containers"
+
+
+def attempt(name: str, step: Callable[[], object], problems: list[tuple[str, Exception]]) -> None:
+    """Carry out one step; whatever goes wrong is noted with its name."""
+    try:
+        step()
+    except Exception as failure:  # noqa: BLE001 - reported at the end, with all others
+        problems.append((name, failure))
+
+
+def tear_down_error(problems: Sequence[tuple[str, Exception]]) -> RunError:
+    """What to raise for steps that failed: that the engine is gone, where it is that, with what stays in it."""
+    gone = [(name, failure) for name, failure in problems if isinstance(failure, EngineGoneError)]
+    others = [f"{name}: {failure}" for name, failure in problems if not isinstance(failure, EngineGoneError)]
+    if not gone:
+        return RunError("could not be removed:\n" + "\n".join(f"  {problem}" for problem in others))
+    hosts = ", ".join(name for name, _ in gone if name != CONTAINERS)
+    stay = f"the containers of {hosts} stay in it, their processes have been ended" if hosts else ""
+    failure = gone[0][1]
+    assert isinstance(failure, EngineGoneError)
+    return EngineGoneError(failure.state, "; ".join([*filter(None, [stay]), *others]))
+
+
+def reconnect(host: Any, links: Iterable[Any], factory: LinkFactory) -> None:
+    """Make ``links``, those of ``host``, again as they were last, and routes over them; addresses are read back.
+
+    A link to a host that has ended is made when that one is started again. Raises ``RunError`` where the system holds
+    something else.
+    """
+    nodes = {host}
+    for link in links:
+        own, peer = (link.intf1, link.intf2) if link.intf1.node is host else (link.intf2, link.intf1)
+        if hasattr(peer.node, "alive") and not (peer.node.alive and peer.node.pid == peer.held.pid):
+            link.held.clear()
+            own.held.pid = host.pid
+            continue
+        nodes.add(peer.node)
+        asked = (own.held.ip, own.held.mac)
+        factory.remake_link(link.held, own.held, host.pid)
+        held = (own.held.read_address(), own.held.read_mac())
+        if held != asked:
+            raise RunError(f"host {host.name}: its address is {held}, not {asked}")
+    for node in nodes:
+        # Those that are still missing go over links that are.
+        missing = any(link is not None and not link.held.made for link in (intf.link for intf in node.intfs.values()))
+        for route in getattr(node, "routes", {}).values():
+            with suppress(RunError) if missing else nullcontext():
+                ip_batch(node.pid, [route])
+
 
 __all__ = ["Containernet", "Docker"]
 
@@ -101,7 +156,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         # Mininet's init() would raise sysctls of this machine, and never put them back.
         Mininet.inited = True
         # Its hosts that are no containers run mnexec and bash.
-        system_path.complete()
+        programs.complete_path()
         topo, build = params.pop("topo", None), params.pop("build", True)
         super().__init__(topo=None, build=False, **params)
         self.topo = topo

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import shlex
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from statistics import median
 from typing import Any
 
 from docker.errors import BuildError, ImageNotFound
 
 from containernet_env.base import clock
-from containernet_env.base.endings import LastWords, last_words, one_line
 from containernet_env.base.errors import ContainernetEnvError, RunError
+from containernet_env.base.files import open_folder, reason
+from containernet_env.base.programs import (
+    OOM_BY_OWN_LIMIT,
+    LastWords,
+    how_ended,
+    killing_signal,
+    last_words,
+    one_line,
+    with_words,
+)
+from containernet_env.base.units import describe_size
 from containernet_env.hosts import engine
-from containernet_env.hosts.ending import ended_by_oom, ending_of
-from containernet_env.hosts.engine import EngineGoneError, ExitState
+from containernet_env.hosts.engine import EngineGoneError, ExitState, Shim, shim_of
 from containernet_env.hosts.limits import (
     Limits,
     cgroups_of,
@@ -31,7 +43,62 @@ from containernet_env.hosts.limits import (
 )
 from containernet_env.hosts.options import ContainerOptions, cpu_limit, hostname, memory_bytes
 from containernet_env.hosts.processes import ContainerProcesses
-from containernet_env.hosts.shim import Shim, shim_of
+
+# An OOM kill and the end that follows from it are a few milliseconds apart; more where memory is short for all.
+_OOM_TO_END_S = 2.0
+
+
+def ending_of(state: ExitState, oom: bool, memory_bytes: int | None, log: str, words: LastWords) -> str:
+    """How the first process ended, in one line; ``oom``: an OOM kill in its container came right before."""
+    assert state.exit_code is not None
+    how, signal = how_ended(state.exit_code), killing_signal(state.exit_code)
+    if oom:
+        limit = f" ({OOM_BY_OWN_LIMIT} {describe_size(memory_bytes)})" if memory_bytes else ""
+        how = f"OOM-killed{limit}" if signal == "SIGKILL" else f"{how} after an OOM kill in it{limit}"
+    return with_words(how, words(log, signal is not None), killed=signal is not None)
+
+
+def ended_by_oom(container: str, state: ExitState) -> bool:
+    """Whether an OOM kill in the container came right before its end.
+
+    The engine's flag alone does not tell: it is also set where another process was killed long before. The engine
+    keeps its last 256 events; where it has none of this container's, the flag decides.
+    """
+    only = {"container": container, "event": "oom"}
+    try:
+        # Up to now, as text with a fraction: a later moment would be waited for.
+        kills = engine.client().api.events(since=1, until=f"{clock.time():.9f}", filters=only, decode=True)
+        kills_s = [kill["timeNano"] / 1e9 for kill in kills]
+    except engine.UNREACHABLE:
+        kills_s = []
+    if not kills_s or not state.finished_at:
+        return state.oom_killed
+    ended_s = datetime.fromisoformat(state.finished_at).timestamp()
+    return any(abs(kill_s - ended_s) <= _OOM_TO_END_S for kill_s in kills_s)
+
+
+def put_secrets(root: Path, host: str, files: Mapping[str, bytes]) -> None:
+    """Write ``files``, contents by path, into ``host``, whose files are below ``root``; only root can read them there.
+
+    The host must have mounted memory where they go: they must never be on a disk. They end with the host. Raises
+    RunError, which names no contents.
+    """
+    for path, content in files.items():
+        parent, name = os.path.split(path)
+        try:
+            folder = open_folder(root, parent)
+            try:
+                if os.fstat(folder).st_dev == root.stat().st_dev:
+                    raise RunError(f"{host}: {path} would not be in memory: nothing is mounted there")
+                # Nothing that is there is followed or replaced.
+                file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            finally:
+                os.close(folder)
+            with open(file, "wb") as opened:
+                opened.write(content)
+        except OSError as error:
+            raise RunError(f"{host}: {path} could not be written: {reason(error)}") from error
+
 
 # How much of its log is looked at for why it ended: the dump of thousands of goroutines follows the line that says it.
 _WORDS_LINES = 10_000
@@ -442,3 +509,67 @@ def _rewrite(path: str, change: Callable[[str], str]) -> None:
                 file.truncate()
     except OSError as error:
         raise RunError(f"{path}, which the engine keeps for the container, cannot be written: {error}") from error
+
+
+WRITE_BYTES = 512
+"""About the record of a small put in etcd's write-ahead log."""
+
+SAMPLES = 100
+BUDGET_S = 0.2
+"""A host's measurement ends after so many samples or so long, whichever comes first, and with one at least."""
+
+# As etcd allocates its log before it writes to it (server/storage/wal, Preallocate): room for all samples.
+_ROOM_BYTES = SAMPLES * WRITE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimes:
+    """What appending ``WRITE_BYTES`` with an fdatasync took, ``samples`` times (1 or more)."""
+
+    samples: int
+    median_ns: int
+    slowest_ns: int
+
+
+def measure_sync(root: Path, directory: str, budget_s: float = BUDGET_S) -> SyncTimes:
+    """Append to a file in ``directory`` of a host whose files are below ``root``, in its nearest parent that exists.
+
+    The file has no name any more before the first byte is written, so nothing stays. It is this process that writes:
+    limits of the host's cgroup do not slow it down. Raises ``RunError`` where nothing can be written there.
+    """
+    name = f".containernet-env-{secrets.token_hex(8)}"
+    try:
+        folder = _nearest_folder(root, PurePosixPath("/", directory))
+        try:
+            descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
+        try:
+            os.posix_fallocate(descriptor, 0, _ROOM_BYTES)
+            return _appended(descriptor, budget_s)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise RunError(f"no fdatasync could be measured in {directory}: {reason(error)}") from error
+
+
+def _nearest_folder(root: Path, path: PurePosixPath) -> int:
+    try:
+        return open_folder(root, str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        if path == path.parent:
+            raise
+        return _nearest_folder(root, path.parent)
+
+
+def _appended(descriptor: int, budget_s: float) -> SyncTimes:
+    content = b"\x01" * WRITE_BYTES
+    took_ns: list[int] = []
+    until = clock.monotonic() + budget_s
+    while len(took_ns) < SAMPLES and (not took_ns or clock.monotonic() < until):
+        began = clock.perf_counter_ns()
+        os.write(descriptor, content)
+        os.fdatasync(descriptor)
+        took_ns.append(clock.perf_counter_ns() - began)
+    return SyncTimes(len(took_ns), round(median(took_ns)), max(took_ns))

@@ -8,11 +8,13 @@ Raises ``MissingRequirementError`` where the engine cannot be reached, ``EngineG
 from __future__ import annotations
 
 import os
+import select
 import socket
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,11 +24,58 @@ import urllib3.exceptions
 from docker.errors import APIError, DockerException, NotFound, StreamParseError
 
 from containernet_env.base import assets, clock
-from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.base.exhausted import shortage
-from containernet_env.base.side_by_side import side_by_side
+from containernet_env.base.errors import MissingRequirementError, RunError, shortage
+from containernet_env.base.work import side_by_side
 from containernet_env.hosts import owner
-from containernet_env.hosts.shim import Shim, shim_of
+
+# containerd-shim-runc-v2, as the kernel cuts it (TASK_COMM_LEN in linux/sched.h).
+_NAME = "containerd-shim"
+
+
+class Shim:
+    """One shim, held by a pidfd, so that a reused pid is never mistaken for it."""
+
+    def __init__(self, pid: int) -> None:
+        """Raises ``OSError`` where there is no such process."""
+        self.pid = pid
+        self._fd: int | None = os.pidfd_open(pid)
+
+    def has_ended(self, timeout_s: float = 0.0) -> bool:
+        """Whether it has ended, or does within ``timeout_s``; true once it was let go."""
+        if self._fd is None:
+            return True
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))
+
+    def close(self) -> None:
+        """Let it go. Idempotent."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def shim_of(pid: int, proc: Path = Path("/proc")) -> Shim | None:
+    """The shim of the container whose first process is ``pid``; ``None`` where it cannot be seen from here.
+
+    That is so where the engine is in another pid namespace, the process has ended, or its parent is no shim.
+    """
+    shim = None
+    try:
+        # Field 4 of stat; the name (field 2) may hold spaces and parentheses, fields count after its last ')'.
+        parent = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[4 - 3])
+        if parent == 0:
+            return None
+        shim = Shim(parent)
+        # Asked while it is held: it cannot have become another process since.
+        if (proc / str(parent) / "comm").read_text().strip() == _NAME:
+            return shim
+    except OSError:
+        pass
+    if shim is not None:
+        shim.close()
+    return None
+
 
 SDK_VERSION: str = docker.__version__
 
@@ -439,3 +488,56 @@ def _wait_gone(container: str) -> str | None:
             return f"{container}: {error}"
         clock.sleep(_POLL_S)
     return f"{container}: its removal, begun by another process, has not ended after {_REMOVAL_DEADLINE_S:.0f} s"
+
+
+_ENDED = "has ended"
+# Where a service manager holds the socket, an engine that ends cannot be told from one that was asked to stop them.
+_ENDING = "has stopped all containers of this run, as it does when it ends"
+
+
+class EngineWatch:
+    """Calls ``on_end``, once and from a thread of its own, when the engine ends or stops all containers of a run.
+
+    ``on_end`` is given what has become of it, as ``EngineGoneError`` is. On SIGTERM an engine stops listening, ends its
+    containers, and its connections last; when it is killed, the kernel ends those. ``running`` says how many containers
+    of the run there are. An engine that is silent, as one that was stopped, is not noticed.
+    """
+
+    def __init__(self, run: str, running: Callable[[], int], on_end: Callable[[str], None]) -> None:
+        self._run = run
+        self._running = running
+        self._on_end = on_end
+        self._events: Any = None
+        self._closing = False
+
+    def start(self) -> None:
+        """Begin. Raises ``RunError`` where the engine does not tell its events."""
+        wanted = {"type": ["container"], "event": ["kill"], "label": [f"{LABEL_RUN}={self._run}"]}
+        with refusals("the engine does not tell its events"):
+            self._events = client().api.events(filters=wanted, decode=True)
+        clock.Thread(target=self._follow, name="engine-watch", daemon=True).start()
+
+    def _follow(self) -> None:
+        stopped: set[str] = set()
+        state = _ENDED
+        with suppress(*UNREACHABLE):  # an event that was cut short
+            for event in self._events:
+                attributes = event.get("Actor", {}).get("Attributes", {})
+                if attributes.get("signal") == "9":
+                    continue  # an engine that ends asks first
+                if not listens():
+                    break
+                stopped.add(event["Actor"]["ID"])
+                if len(stopped) >= self._running():
+                    state = _ENDING
+                    break
+        if not self._closing:
+            self._on_end(state)
+
+    def close(self) -> None:
+        """End, without a word. Idempotent."""
+        self._closing = True
+        if self._events is not None:
+            # The SDK's closing looks for a socket that is gone where the engine is.
+            with suppress(AttributeError, OSError):
+                self._events.close()

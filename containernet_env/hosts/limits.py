@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.mounts import unescape
+from containernet_env.base.files import unescape
 
 # cgroup v1 has no word for "no limit": it answers the largest counter of whole pages (2^63 - 1 rounded down to
 # a page of 4 to 64 KiB, Linux mm/page_counter.c). No machine has that much memory.

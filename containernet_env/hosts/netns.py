@@ -13,11 +13,11 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TypeVar
 
-from containernet_env.base import clock, system_path
-from containernet_env.base.errors import RunError
-from containernet_env.base.exhausted import shortage, told
+from containernet_env.base import clock, programs
+from containernet_env.base.errors import RunError, shortage, told
 
 # linux/sched.h
 CLONE_NEWNET = 0x4000_0000
@@ -100,7 +100,7 @@ def run(
     is not installed.
     """
     command = " ".join(argv)
-    program = system_path.require(argv[0])
+    program = programs.require(argv[0])
 
     started: list[subprocess.Popen[str]] = []
 
@@ -196,3 +196,88 @@ def write_sysctl(pid: int, name: str, value: str) -> None:
         call_in(pid, lambda: path.write_text(value))
     except OSError as error:
         raise RunError(f"cannot set sysctl {name} to {value!r} for process {pid}: {error.strerror}") from error
+
+
+_DEADLINE_S = 5.0
+
+
+class ThrowawayNamespace:
+    """A fresh network namespace held by one process; nothing is mounted, so nothing can be left behind.
+
+    The process waits for the end of its standard input, which comes when this one closes it or dies.
+    """
+
+    def __init__(self) -> None:
+        # A session of its own: the terminal's Ctrl-C must not take the switches away before the hosts.
+        self._process = subprocess.Popen(
+            [programs.require("unshare"), "--net", programs.require("cat")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        deadline = clock.monotonic() + _DEADLINE_S
+        ours = os.stat("/proc/self/ns/net").st_ino
+        try:
+            while os.stat(f"/proc/{self.pid}/ns/net").st_ino == ours:
+                if self._process.poll() is not None or clock.monotonic() > deadline:
+                    raise RunError(f"no network namespace could be made (status {self._process.poll()})")
+                clock.sleep(0.001)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise RunError(f"no network namespace could be made: {error}") from error
+            raise
+
+    def close(self) -> None:
+        """Let the namespace go, with every interface in it. Idempotent."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> ThrowawayNamespace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_DISCARD_PORT = 9
+
+
+def set_congestion_control(pid: int, interface: str, address: str, subnet: str, algorithm: str) -> None:
+    """Make TCP between `address` (on `interface`, in the namespace of `pid`) and `subnet` use `algorithm`.
+
+    Raises RunError where the kernel does not have the algorithm or does not take the route.
+    """
+    available = read_sysctl(pid, "net.ipv4.tcp_available_congestion_control").split()
+    if algorithm not in available:
+        raise RunError(f"this kernel has no TCP congestion control {algorithm!r}; it has: {', '.join(available)}")
+    route = f"route replace {subnet} dev {interface} proto kernel scope link src {address} congctl {algorithm}"
+    ip_batch(pid, [route])
+
+
+def forget_paths(pid: int) -> None:
+    """Have its connections of tomorrow begin without what those of before have learnt of their paths (tcp_metrics)."""
+    ip_batch(pid, ["tcp_metrics flush all"])
+
+
+def congestion_control_towards(pid: int, address: str) -> str:
+    """The algorithm that a TCP connection from the namespace of `pid` to `address` really uses.
+
+    Reads it from a socket that has begun to connect; whether anybody answers does not matter. Raises RunError where
+    there is no route.
+    """
+    with socket_in(pid, socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        code = probe.connect_ex((address, _DISCARD_PORT))
+        if code not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
+            raise RunError(f"no connection to {address} can be begun: {os.strerror(code)}")
+        name = probe.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    return name.rstrip(b"\0").decode()

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from containernet_env.base import clock, life
-from containernet_env.base.container_files import open_file, root_of
+from containernet_env.base import clock, programs
 from containernet_env.base.errors import RunError
+from containernet_env.base.files import open_file, root_of
 from containernet_env.hosts.limits import cgroups_of
 
 _HELPER = Path(__file__).with_name("nsexec.py")
@@ -164,7 +164,7 @@ class ContainerProcesses:
         command += [f"--groups={','.join(map(str, self._user.groups))}"]
         command += [f"--join={path}" for path in self._join]
         command += [f"--env={key}={value}" for key, value in {**self._environment, **(environment or {})}.items()]
-        command.append(f"--life={life.descriptor()}")
+        command.append(f"--life={programs.descriptor()}")
         command += [f"--fd={target}={source}" for target, source in (descriptors or {}).items()]
         if tty:
             command.append("--tty")
@@ -177,7 +177,7 @@ class ContainerProcesses:
         """
         command = self.argv(argv, directory=options.pop("cwd", None), environment=options.pop("env", None))
         options.setdefault("start_new_session", True)
-        passed = (*options.pop("pass_fds", ()), life.descriptor())
+        passed = (*options.pop("pass_fds", ()), programs.descriptor())
         return subprocess.Popen(command, env={}, pass_fds=passed, **options)
 
 
@@ -225,7 +225,7 @@ class Shell:
                 stdin=theirs,
                 stdout=theirs,
                 stderr=theirs,
-                pass_fds=(commands, statuses, life.descriptor()),
+                pass_fds=(commands, statuses, programs.descriptor()),
                 start_new_session=True,
             )
         except BaseException:

@@ -1,17 +1,18 @@
-"""Findings: what a reader of a scenario's figures has to know, each with its value and the threshold it crossed."""
+"""Findings and the verdict: what a reader of a scenario's figures has to know, with values and thresholds. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from containernet_env.base.endings import is_by_own_limit
+from containernet_env.base.programs import is_by_own_limit
 from containernet_env.model.disruption import Disruptions
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.proof import NetworkProof
+from containernet_env.model.usage import LATE_NS, Consumption, Leadership, LinkStatistics, StoreActivity, Usage
 
 Effect = Literal["told", "unknown", "invalid"]
 """What it does to the figures of its row: nothing (it is only told), nobody can tell, or they are not the store's."""
@@ -280,3 +281,509 @@ def leader_findings(
         return
     text += f"{after.leader}{' again' if after.leader == before.leader else ''} at the end (term {after.term})"
     yield Finding("leader_changed", effect, text, (after.term or 0) - (before.term or 0), 0, after.leader)
+
+
+THROTTLED_SHARE = 0.01
+"""A host that its own limit stops for a larger share of the time: from there on it is in the 99th percentile."""
+SATURATED_CORES = 0.9
+"""A thread that takes more of a core, or is busy for a larger share of the time, has no time left in which it could
+wait for something else."""
+WAITED_SHARE = 0.05
+"""A generator that waits for a core for a larger share of the time adds that share to every latency."""
+STOLEN_SHARE = 0.01
+"""What a hypervisor may take from the machine's cores: from there on it is in the 99th percentile."""
+STOLEN_STEP_NS = 10_000_000
+"""The kernel tells stolen time in steps of this length: what is less than a step more than allowed may be one."""
+OTHERS_SHARE = 0.10
+"""What programs of others may take of the machine's cores, as user time: the engine's own take a few percent."""
+SLOW_SYNC_S = 0.016
+"""A 99th percentile of the log's writes that is in a longer bucket: etcd wants less than 10 ms; buckets end at 8 and at
+16 ms."""
+MEMBER_WAITED = 0.5
+"""How many threads of a member may wait for a core in the mean: 15 scenarios that two cores carried had up to 0.23, the
+ones that they did not carry 0.68 and more."""
+FULL_SHARE = 0.95
+"""A machine whose cores are busier has had somebody wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What the machine has, and what everything configured may take of it, in cores.
+
+    ``limits_cores`` is the sum of all hosts' CPU limits and one core for the link emulator; ``None`` where a host has
+    no limit. ``links_core``: one of the ``cores`` is kept for the link emulator. Without ``members_here`` the load
+    alone is this run's, and the members are elsewhere: whether it had its core, it says itself.
+    """
+
+    cores: int
+    limits_cores: float | None = None
+    links_core: bool = False
+    members_here: bool = True
+
+    @property
+    def suffices(self) -> bool:
+        """Whether all that is configured can run at its limits at once."""
+        return self.limits_cores is not None and self.limits_cores <= self.cores
+
+
+def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Capacity) -> Iterator[Finding]:
+    """Findings of what was used while a load ran; nothing is said of what is not known."""
+    if load is not None:
+        yield from _generator_findings(load)
+    if usage is None or usage.window_ns <= 0:
+        return
+    for name, member in usage.used.members.items():
+        yield from _throttled(name, member, usage.window_ns, "member_throttled", "told")
+    yield from _waited(usage)
+    if usage.used.client is not None:
+        yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
+    if usage.used.links is not None:
+        yield from _throttled("the link emulator", usage.used.links, usage.window_ns, "links_throttled", "invalid")
+    links = usage.links_cores
+    if links is not None and links > SATURATED_CORES:
+        text = f"the link emulator took {links:.2f} of the one core that it can take"
+        yield Finding("links_saturated", "invalid", text, round(links, 3), SATURATED_CORES)
+    stolen = (usage.steal_cores or 0.0) / capacity.cores
+    if stolen > STOLEN_SHARE + STOLEN_STEP_NS / (usage.window_ns * capacity.cores):
+        text = f"a hypervisor took {stolen:.1%} of this machine's time"
+        yield Finding("machine_stolen", "invalid", text, round(stolen, 4), STOLEN_SHARE)
+    if capacity.members_here:
+        yield from _machine_load(usage, capacity)
+
+
+def store_findings(store: StoreActivity | None) -> Iterator[Finding]:
+    """Findings of members whose disk is slow, as they count it themselves."""
+    for name, member in (store.members if store is not None else {}).items():
+        syncs = member.log_syncs
+        if syncs is not None and syncs.buckets and (syncs.p99_at_most_s or math.inf) > SLOW_SYNC_S:
+            took = f"up to {syncs.p99_at_most_s * 1e3:.0f} ms" if syncs.p99_at_most_s else "longer than it counts"
+            text = f"{name} waited for its disk: the 99th percentile of the writes of its log was {took}"
+            yield Finding("slow_disk", "told", text, syncs.p99_at_most_s, SLOW_SYNC_S, name)
+
+
+def _generator_findings(load: LoadResult) -> Iterator[Finding]:
+    if load.total_s <= 0:
+        return
+    busy = max(load.cpu_s / load.total_s, load.busy_ratio or 0.0)
+    if busy > SATURATED_CORES:
+        text = f"the load generator was busy all the time ({busy:.2f}): it was not the store that set the rate"
+        yield Finding("generator_saturated", "invalid", text, round(busy, 3), SATURATED_CORES)
+    waited = _waited_share(load)
+    if waited > WAITED_SHARE:
+        text = f"the load generator waited for a core for {waited:.0%} of the time"
+        if load.schedule is not None:
+            text = f"waits of the load generator for a core are {waited:.0%} of the median latency"
+        yield Finding("generator_waited", "invalid", text, round(waited, 4), WAITED_SHARE)
+
+
+def _waited_share(load: LoadResult) -> float:
+    """Which share of a latency the generator's waits for a core are; of an open loop at most.
+
+    In a closed loop with one request in flight it is that of the time; with more of them less of each latency, but the
+    next request is sent as much later. An open loop wakes for each start and each answer, and its rate is configured:
+    what it waits at each of both is part of a latency, and how often it does says nothing.
+    """
+    share = (load.run_delay_s or 0.0) / load.total_s
+    if load.schedule is None or load.mean_run_delay_s is None or not load.median_s:
+        return share
+    return min(share, 2 * load.mean_run_delay_s / load.median_s)
+
+
+def _throttled_share(used: Consumption, window_ns: int) -> float:
+    """For which share of the time a host's own CPU limit stopped it; 0 where that is too little to matter."""
+    share = (used.throttled_ns or 0) / window_ns
+    return share if share > THROTTLED_SHARE else 0.0
+
+
+def _throttled(name: str, used: Consumption, window_ns: int, kind: Kind, effect: Effect) -> Iterator[Finding]:
+    if share := _throttled_share(used, window_ns):
+        text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
+        yield Finding(kind, effect, text, round(share, 4), THROTTLED_SHARE, name)
+
+
+def _waited(usage: Usage) -> Iterator[Finding]:
+    """That threads of members waited for a core.
+
+    Where a member's own CPU limit stops it, that wait is in the counter, too, and the member is not named.
+    """
+    waited = {
+        name: threads
+        for name, member in usage.used.members.items()
+        if (threads := (member.run_delay_ns or 0) / usage.window_ns) > MEMBER_WAITED
+        and not _throttled_share(member, usage.window_ns)
+    }
+    if waited:
+        most = max(waited.values())
+        text = (
+            f"{', '.join(waited)} waited for cores, with up to {most:.1f} threads in the mean, none of them by a limit"
+        )
+        yield Finding("member_waited", "invalid", text, round(most, 4), MEMBER_WAITED)
+
+
+def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:
+    machine = usage.used.machine
+    if machine is None or machine.cpu_ns is None:
+        return
+    time_ns = usage.window_ns * capacity.cores
+    ours = [*usage.used.members.values(), usage.used.client, usage.used.links, usage.used.driver]
+    known = [used.user_ns for used in ours if used is not None]
+    if machine.user_ns is not None and None not in known:
+        # The kernel's own threads and interrupts, which work for the run too, have no user time.
+        others = (machine.user_ns - sum(user_ns for user_ns in known if user_ns is not None)) / time_ns
+        if others > OTHERS_SHARE:
+            text = f"programs that are not of this run took {others:.0%} of this machine's cores (user time)"
+            yield Finding("machine_shared", "invalid", text, round(others, 4), OTHERS_SHARE)
+    used_ns, shared = machine.cpu_ns, capacity.cores
+    if capacity.links_core and usage.used.links is not None and usage.used.links.cpu_ns is not None:
+        used_ns, shared = used_ns - usage.used.links.cpu_ns, shared - 1
+    busy = used_ns / (usage.window_ns * shared)
+    if busy > FULL_SHARE:
+        ours_ns = sum(used.cpu_ns or 0 for used in ours if used is not None)
+        explained = capacity.suffices and machine.cpu_ns - ours_ns <= OTHERS_SHARE * time_ns
+        effect: Effect = "told" if explained else "invalid"
+        cores = f"this machine's {shared} cores" if shared > 1 else "the one core beside the link emulator's"
+        text = f"{cores} {'were' if shared > 1 else 'was'} busy for {busy:.0%} of the time"
+        text += "" if explained else ": hosts had less CPU time than they are configured to have"
+        yield Finding("machine_full", effect, text, round(busy, 4), FULL_SHARE)
+
+
+Valid = Literal["yes", "no", "unknown"]
+State = Literal["valid", "not valid", "of unknown validity", "failed"]
+"""What a row counts as in summaries: one with an error has failed, whatever its figures are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What findings of one kind are. ``effects``: told, unknown or invalid, the first one where nothing else applies.
+
+    ``value`` says what is compared, with its unit, ``threshold`` with what, ``reason`` why that.
+    """
+
+    effects: tuple[Effect, ...]
+    value: str
+    threshold: str
+    reason: str
+
+
+RULES: Mapping[Kind, Rule] = {
+    "fell_behind": Rule(
+        ("told",),
+        "requests that an open loop started late, or never",
+        "0",
+        "response times count from the intended start, so they have the wait",
+    ),
+    "generator_late": Rule(
+        ("told", "invalid"),
+        "requests that the generator itself started more than 10 ms late",
+        "1 of 2,000 for invalid, 0 for told",
+        "from there on, half of what is above the 99.9th percentile is the generator's",
+    ),
+    "generator_paused": Rule(
+        ("invalid",),
+        "ns in which the generator did not run although it had something to do: the longest pause, or all of more than "
+        "10 ms together",
+        "100 ms, or 5 % of the time together",
+        "all clients wait for it; 100 ms is etcd's default heartbeat, and three times the longest pause that 219 "
+        "scenarios on two busy cores had",
+    ),
+    "link_lateness": Rule(
+        ("invalid",),
+        "ns, 99th percentile of how long after its time a frame reached its host, and the median",
+        "a 40th of the floor (else of the median latency), at least 0.3 ms, at most 1 ms; of the median a quarter, at "
+        "least 50 us",
+        "a request crosses four links at least, so that adds up to a tenth to one in 25, or a 40th to each; 0.3 ms and "
+        "50 us are more than twice what 18 scenarios on two busy cores had at most",
+    ),
+    "link_early": Rule(
+        ("invalid",),
+        "ns, the most by which a frame reached its host before its time",
+        "as for lateness",
+        "a link that is faster than configured",
+    ),
+    "links_paused": Rule(
+        ("invalid",),
+        "ns, the largest lateness",
+        "100 ms",
+        "the link emulator stood still: few frames meet that, and no percentile shows it; members notice 100 ms",
+    ),
+    "frames_unmatched": Rule(
+        ("unknown",),
+        "frames that had no stamp of their arrival",
+        "0",
+        "their lateness lacks the time before they were read; of all frames where the kernel stamps none",
+    ),
+    "frames_lost": Rule(
+        ("told", "invalid"),
+        "frames that the emulator or a host's network stack lost",
+        "0",
+        "no configured loss or queue explains them, and TCP waits 200 ms for some; told where a configured event "
+        "killed the member",
+    ),
+    "counters": Rule(("unknown",), "-", "-", "what the links did meanwhile is not known"),
+    "usage": Rule(("unknown",), "-", "-", "whether hosts, links and load had their cores is not known"),
+    "member_throttled": Rule(
+        ("told",),
+        "share of the time for which a member's own CPU limit stopped it",
+        "1 %",
+        "that is what was configured",
+    ),
+    "member_waited": Rule(
+        ("invalid",),
+        "threads of a member that waited for a core, in the mean; not asked of one that its own CPU limit stopped",
+        "0.5",
+        "its host had less CPU time than it is configured to have; scenarios that two cores carried had up to 0.23, "
+        "others 0.68 and more",
+    ),
+    "slow_disk": Rule(
+        ("told",),
+        "s, 99th percentile of how long a member's log took to reach its disk: the longest time of its bucket",
+        "16 ms",
+        "it is true of the member; etcd wants less than 10 ms (its FAQ), and buckets end at 8 and 16 ms",
+    ),
+    "client_throttled": Rule(
+        ("invalid",),
+        "share of the time for which the CPU limit of the client's host stopped it",
+        "1 %",
+        "from there on the 99th percentile has it, and it is not the store's",
+    ),
+    "generator_saturated": Rule(
+        ("invalid",),
+        "share of the time in which the load generator did not wait for members, or its CPU time over that time in "
+        "cores: the larger of both",
+        "0.9",
+        "one of its threads carries all requests: busier than that, it sets the rate and not the store",
+    ),
+    "generator_waited": Rule(
+        ("invalid",),
+        "share of the time for which the load generator waited for a core; of an open loop the mean of two of its "
+        "waits over the median latency, where that is less",
+        "5 %",
+        "every latency has about that share of it",
+    ),
+    "links_saturated": Rule(
+        ("invalid",),
+        "CPU time of the link emulator over the time, in cores",
+        "0.9",
+        "one thread carries all frames: from there on they wait for it",
+    ),
+    "links_throttled": Rule(
+        ("invalid",),
+        "share of the time for which a CPU limit stopped the link emulator",
+        "1 %",
+        "frames wait for it meanwhile",
+    ),
+    "machine_stolen": Rule(
+        ("invalid",),
+        "share of the machine's time that a hypervisor took",
+        "1 %, and the 10 ms of the kernel's clock",
+        "from there on the 99th percentile has it",
+    ),
+    "machine_shared": Rule(
+        ("invalid",),
+        "share of the machine's cores that programs took which are not of this run, as user time",
+        "10 %",
+        "the engine takes a few percent; more is somebody else's work",
+    ),
+    "machine_full": Rule(
+        ("told", "invalid"),
+        "share of the time for which the machine's cores were busy, without one that is kept for the link emulator",
+        "95 %",
+        "hosts waited for cores that they are configured to have; told where all limits together fit into the machine "
+        "and no other program took more than a tenth of it",
+    ),
+    "member_died": Rule(
+        ("told", "invalid"),
+        "-",
+        "-",
+        "the cluster is smaller than what was configured; told where its own memory limit ended it",
+    ),
+    "member_silent": Rule(
+        ("told", "invalid"),
+        "ns in which a living member answered nothing, on a connection that crosses no emulated link",
+        "its election timeout, at most 2 s",
+        "the others take it for gone; told where its own CPU limit stopped it for half of that and for a tenth of the "
+        "scenario, or a configured event did",
+    ),
+    "leader_changed": Rule(
+        ("told", "unknown", "invalid"),
+        "elections between the start and the end of the scenario",
+        "0",
+        "requests waited for a leader, and the ones before and after it are not of the same cluster; told where the "
+        "leader's own memory limit ended it, or configured events killed it or kept it from a majority (events.md), "
+        "unknown where it is not known who led at the start",
+    ),
+    "network_off": Rule(
+        ("invalid",),
+        "the proof after the last scenario",
+        "wrong",
+        "from when on it was wrong is not known, so no scenario since the proof before is known to be right",
+    ),
+    "network_unknown": Rule(
+        ("unknown",),
+        "the proof after the last scenario",
+        "it could not be had, or told nothing",
+        "whether the network was still the one that was configured is not known",
+    ),
+    "few_answers": Rule(
+        ("unknown",),
+        "requests that were answered well",
+        "20",
+        "with fewer, the 95th percentile is the slowest request",
+    ),
+    "cut_short": Rule(
+        ("unknown",), "-", "-", "the scenario ended before its load did: its figures are of another load"
+    ),
+    "below_floor": Rule(
+        ("told",),
+        "s by which the median is below the floor",
+        "a tenth of the floor, at least 0.3 ms",
+        "the figures are what was measured; the floor is not the least that is possible there",
+    ),
+    "search": Rule(
+        ("told", "unknown"),
+        "requests/s at which the objective of a search held in all repeats",
+        "requests/s above it at which it held in none",
+        "told where both are known; else the figures are those of a rate that may not be the highest",
+    ),
+    "event": Rule(("told",), "events that were carried out on members and links", "0", "they are what was configured"),
+    "unseen": Rule(
+        ("unknown",),
+        "-",
+        "-",
+        "somebody else runs the cluster: its members' cores and disks and the network are not seen",
+    ),
+    "event_missed": Rule(
+        ("invalid",),
+        "-",
+        "-",
+        "the figures are not of what was configured: nobody led when the event was due, the member was dead, the load "
+        "had ended, or the system refused it",
+    ),
+}
+
+
+_LOWER = ("fewer clients", "a lower rate")
+_LOAD = (*_LOWER, "more cores")
+_LIMITS = (*_LOAD, "lower CPU limits of members")
+_ALONE = ("a machine that does nothing else",)
+REASONS: Mapping[Kind, tuple[str, tuple[str, ...]]] = {
+    "generator_late": ("the load generator started requests late", _LOAD),
+    "generator_paused": ("the load generator was paused", _ALONE),
+    "generator_saturated": ("the load generator used all of its one core", _LOWER),
+    "generator_waited": ("the load generator waited for a core", _LOAD),
+    "link_lateness": ("the link emulator delivered frames late", _LOAD),
+    "link_early": ("the link emulator delivered frames early", _ALONE),
+    "links_paused": ("the link emulator was paused", _ALONE),
+    "links_saturated": ("the link emulator used all of its one core", _LOWER),
+    "links_throttled": ("a CPU limit stopped the link emulator", ("a higher CPU limit of the session that runs it",)),
+    "frames_unmatched": ("frames have no stamp of their arrival", _LOAD),
+    "frames_lost": ("frames were lost by no configured loss or queue", _LOAD),
+    "counters": ("the counters of the links could not be read", _ALONE),
+    "usage": ("what used the CPU could not be read", _ALONE),
+    "member_waited": ("a member waited for a core", _LIMITS),
+    "client_throttled": ("the CPU limit of the client stopped it", ("a higher limit", *_LOWER)),
+    "machine_stolen": ("a hypervisor took CPU time", _ALONE),
+    "machine_shared": ("other programs took CPU time", _ALONE),
+    "machine_full": ("all cores were busy", _LIMITS),
+    "member_died": ("a member ended", ()),
+    "member_silent": ("a member did not answer", ()),
+    "leader_changed": ("the leader changed, or may have", ()),
+    "network_off": ("after the load the network was not the configured one", _ALONE),
+    "network_unknown": ("after the load the network could not be proved", _ALONE),
+    "few_answers": ("there are too few answers", ("more requests", "a longer duration")),
+    "cut_short": ("the load ended early", ()),
+    "search": ("the search is not certain of its rate", ("a wider range of rates", "more repeats")),
+    "unseen": ("external cluster: CPU, disks and network are not observable", ()),
+    "event_missed": ("a configured event did not happen", ()),
+}
+"""A reason in words, and what helps in general: nothing that is known, where that is empty."""
+
+OF_THE_MACHINE: frozenset[Kind] = frozenset(
+    {
+        "generator_late",
+        "generator_paused",
+        "generator_saturated",
+        "generator_waited",
+        "link_lateness",
+        "link_early",
+        "links_paused",
+        "links_saturated",
+        "links_throttled",
+        "frames_unmatched",
+        "frames_lost",
+        "counters",
+        "usage",
+        "member_waited",
+        "machine_stolen",
+        "machine_shared",
+        "machine_full",
+        "network_off",
+        "network_unknown",
+    }
+)
+"""Findings that are about what measures and not about the store under what was configured: a sweep measures again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``valid``, and the kinds of findings that are why it is not "yes", each once, the worst first."""
+
+    valid: Valid
+    reasons: tuple[Kind, ...] = ()
+
+
+def verdict(findings: Iterable[Finding]) -> Verdict:
+    """The verdict on figures with these findings."""
+    by_effect: dict[Effect, dict[Kind, None]] = {"invalid": {}, "unknown": {}, "told": {}}
+    for finding in findings:
+        by_effect[finding.effect][finding.kind] = None
+    invalid, unknown = by_effect["invalid"], by_effect["unknown"]
+    reasons = (*invalid, *(kind for kind in unknown if kind not in invalid))
+    return Verdict("no" if invalid else "unknown" if unknown else "yes", reasons)
+
+
+def reasons_text(reasons: str) -> str:
+    """A row's column ``Reasons`` in words; an unknown kind stays as it is."""
+    return ", ".join(_WORDS.get(kind, kind) for kind in reasons.split(";"))
+
+
+_WORDS: Mapping[str, str] = {kind: words for kind, (words, _) in REASONS.items()}
+
+
+def state_of(failed: bool, valid: object) -> State:
+    """What a row counts as, by whether it has an error and by its column ``Valid``."""
+    if failed:
+        return "failed"
+    return "valid" if valid == "yes" else "not valid" if valid == "no" else "of unknown validity"
+
+
+def states_text(states: Iterable[State]) -> str:
+    """How many rows are in each state, those that none is in left out: "3 valid, 2 not valid"; "none" without rows."""
+    found = Counter(states)
+    return ", ".join(f"{found[state]:,} {state}" for state in get_args(State) if found[state]) or "none"
+
+
+def is_failure(states: Iterable[State], strict: bool) -> bool:
+    """Whether what left rows in these states ends with exit status 1: `run` and `sweep` alike.
+
+    Rows that were measured and are not valid are no failure, unless ``strict`` is configured.
+    """
+    return any(state == "failed" or (strict and state != "valid") for state in states)
+
+
+def counts(valid: object, reasons: object) -> bool:
+    """Whether a row's figures are used, by its columns ``Valid`` and ``Reasons``.
+
+    Of a cluster that somebody else runs nobody can say more than that nothing was seen to be wrong.
+    """
+    return valid == "yes" or (valid == "unknown" and reasons == "unseen")
+
+
+def as_markdown() -> str:
+    """The table of rules for docs/fidelity.md."""
+    lines = ["| finding | the row is then | compared | threshold | because |", "| --- | --- | --- | --- | --- |"]
+    names = {"told": "valid", "unknown": "unknown", "invalid": "not valid"}
+    for kind, rule in RULES.items():
+        effect = " or ".join(names[effect] for effect in rule.effects)
+        lines.append(f"| `{kind}` | {effect} | {rule.value} | {rule.threshold} | {rule.reason} |")
+    return "\n".join(lines) + "\n"

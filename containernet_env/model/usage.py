@@ -1,9 +1,10 @@
-"""What consumers of the machine used: each member, the client's host, the link emulator, the driver, the machine."""
+"""What hosts, links and members used or counted while a load ran, and who led."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 GAUGES = ("memory_bytes", "rss_bytes")
 """Fields that are levels and not counters."""
@@ -143,3 +144,256 @@ def larger(one: Consumption | None, other: Consumption) -> Consumption:
         return Consumption(**{name: getattr(other, name) for name in GAUGES})
     both = {name: (getattr(one, name), getattr(other, name)) for name in GAUGES}
     return Consumption(**{name: max((v for v in pair if v is not None), default=None) for name, pair in both.items()})
+
+
+_COUNTERS = ("frames", "bytes")
+LATE_NS = 1_000_000
+"""What the 99th percentile of lateness is to stay below, also under a load that fills the machine."""
+_PORT_COUNTERS = ("received_frames", "received_bytes", "sent_frames", "sent_bytes")
+# Drops in a direction that are not configured, and that no rule for frames of that kind explains.
+_OWN_DROPS = {
+    "buffers": "the emulator had no memory left",
+    "device": "the kernel had no room for them",
+    "error": "the kernel refused them",
+}
+_TAP_DROPS = {
+    "queue": "frames lost before the link, since the emulator could not keep up",
+    "receive": "frames lost after the link, since the host's network stack did not take them",
+}
+
+
+def direction_counters(held: Mapping[str, Any]) -> dict[str, Any]:
+    """One direction of the link emulator's answer, without its parameters."""
+    return {
+        "frames": held["frames"],
+        "bytes": held["bytes"],
+        "drops": dict(held["drops"]),
+        "offered": held["offered"],
+        "in_flight": held["in_flight"],
+        "unmatched": held["unmatched"],
+        "queue_high_water_frames": held["queue_high_water"],
+        "queue_high_water_bytes": held["queue_high_water_bytes"],
+        "wire_delay": held["wire_delay"],
+        "lateness": held.get("lateness"),
+    }
+
+
+def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Both directions of a link of the emulator's answer, and whether it is ``up``."""
+    return {"up": held["up"], **{side: direction_counters(held[side]) for side in ("a_to_b", "b_to_a")}}
+
+
+def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
+    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, and what is of all of them together.
+
+    Every frame that a port received from its host is counted in its link's ``offered`` or in the port's ``drops``; what
+    a switch counts as ``invalid_source`` or ``filtered`` is discarded.
+    """
+    ports = {
+        name: {
+            **{counter: port[counter] for counter in _PORT_COUNTERS},
+            "drops": dict(port["drops"]),
+            # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
+            "tap_drops": port["tap_drops"],
+            "tap_drops_error": port["tap_drops_error"],
+        }
+        for name, port in stats["ports"].items()
+    }
+    return {
+        "at_ns": at_ns,
+        "links": {name: link_counters(held) for name, held in stats["links"].items()},
+        "ports": ports,
+        "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
+        "stamps": stats["stamps"],
+        "unmatched": stats["unmatched"],
+        "lateness": {key: value for key, value in stats["lateness"].items() if key != "buckets"},
+        "latencies": stats.get("latencies"),
+        "partition": stats["partition"],
+    }
+
+
+def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What an interface sent, from ``ip -s -j link show`` (one entry) and ``tc -s -j qdisc show``.
+
+    The kernel counts the drops of a queueing discipline together, whether its limit or its loss was the cause.
+    """
+    sent = link["stats64"]["tx"]
+    dropped = sum(int(qdisc.get("drops", 0)) for qdisc in qdiscs if qdisc.get("root"))
+    return {
+        "frames": int(sent["packets"]),
+        "bytes": int(sent["bytes"]),
+        "drops": {"queue_or_loss": dropped, "device": int(sent["dropped"])},
+        "offered": None,
+        "in_flight": None,
+        "unmatched": None,
+        "queue_high_water_frames": None,
+        "queue_high_water_bytes": None,
+        "wire_delay": None,
+        "lateness": None,
+    }
+
+
+def since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The counters of ``now`` less those of ``before``, both as ``veth_counters`` has them.
+
+    A counter that went back was reset in between (its qdisc was replaced): it counts from there.
+    """
+    return {
+        **now,
+        **{key: _less(now[key], before[key]) for key in _COUNTERS},
+        "drops": {cause: _less(count, before["drops"].get(cause, 0)) for cause, count in now["drops"].items()},
+    }
+
+
+def _less(now: int, before: int) -> int:
+    return now - before if now >= before else now
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatistics:
+    """What every link saw during a scenario, as ``link_statistics`` of a network returned it (``values``)."""
+
+    values: Mapping[str, Any]
+
+    @property
+    def stamps(self) -> str | None:
+        """When a frame came from its host: by ``kernel`` or ``read``; ``None`` if the kernel carries links."""
+        held: str | None = self.values.get("stamps")
+        return held
+
+    @property
+    def unmatched(self) -> int:
+        """Frames without a stamp, so that their lateness lacks the time before they were read."""
+        return int(self.values.get("unmatched") or 0)
+
+    @property
+    def lateness_p50_ns(self) -> int | None:
+        """Median, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
+        return self._of("lateness", "p50_ns")
+
+    @property
+    def early_max_ns(self) -> int:
+        """The most by which any frame reached its host before its time; 0 if none did, or if that is unknown."""
+        sides = [link[side] for link in self.values.get("links", {}).values() for side in ("a_to_b", "b_to_a")]
+        return max((int((side.get("lateness") or {}).get("early_max_ns") or 0) for side in sides), default=0)
+
+    @property
+    def lateness_p99_ns(self) -> int | None:
+        """99th percentile, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
+        return self._of("lateness", "p99_ns")
+
+    @property
+    def lateness_max_ns(self) -> int | None:
+        """The latest that any frame on any link reached its host; ``None`` if unknown."""
+        return self._of("lateness", "max_ns")
+
+    def busiest_since(self, before: LinkStatistics, rates_bps: Mapping[str, tuple[int, int]]) -> tuple[float, str]:
+        """The largest share of its rate that a direction has carried since, and the name of its link; 0 if unknown.
+
+        ``rates_bps``: by link, of ``a_to_b`` and ``b_to_a``.
+        """
+        busiest = (0.0, "no link")
+        for name, rates in rates_bps.items():
+            if name in self.values.get("links", {}) and name in before.values.get("links", {}):
+                seconds = max(1, self.values["at_ns"] - before.values["at_ns"]) / 1e9
+                for side, rate in zip(("a_to_b", "b_to_a"), rates, strict=True):
+                    carried = self.values["links"][name][side]["bytes"] - before.values["links"][name][side]["bytes"]
+                    busiest = max(busiest, (carried * 8 / seconds / rate, name))
+        return busiest
+
+    def _of(self, durations: str, figure: str) -> int | None:
+        held = self.values.get(durations)
+        return int(held[figure]) if held and held["count"] and figure in held else None
+
+    def own_losses(self) -> Iterator[tuple[str, int, str]]:
+        """Losses that are not configured: link or port, number of frames, one line of text."""
+        for name, link in self.values["links"].items():
+            for side, words in (("a_to_b", "from"), ("b_to_a", "to")):
+                for cause, reason in _OWN_DROPS.items():
+                    if lost := link[side]["drops"].get(cause, 0):
+                        yield name, lost, f"link {name}: {lost} frames {words} its first node lost, since {reason}"
+        for name, port in self.values.get("ports", {}).items():
+            for counter, words in _TAP_DROPS.items():
+                if lost := (port["tap_drops"] or {}).get(counter, 0):
+                    yield name, lost, f"{name}: {lost} {words}"
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How long something took each time, of a histogram that the member keeps.
+
+    ``buckets`` are pairs of a bucket's longest time in seconds (``None``: any) and how often it took that, empty ones
+    left out; none at all where the member keeps no histogram. ``p99_at_most_s`` is the longest time of the bucket that
+    holds the 99th percentile: a histogram tells no more. Both figures are ``None`` where it did not happen, the latter
+    also where nothing bounds that bucket.
+    """
+
+    count: int
+    mean_s: float | None
+    p99_at_most_s: float | None
+    buckets: tuple[tuple[float | None, int], ...] = ()
+
+    @classmethod
+    def of(cls, sum_s: float, buckets: tuple[tuple[float | None, int], ...]) -> Durations:
+        """Of whole buckets, ascending."""
+        count = sum(times for _, times in buckets)
+        seen, p99_s = 0, None
+        for edge_s, times in buckets:
+            seen += times
+            if count and 100 * seen >= 99 * count:
+                p99_s = edge_s
+                break
+        mean_s = sum_s / count if count else None
+        return cls(count, mean_s, p99_s, tuple((edge_s, times) for edge_s, times in buckets if times))
+
+
+@dataclass(frozen=True, slots=True)
+class MemberActivity:
+    """One member; ``None`` where it did not tell.
+
+    ``leader_changes`` are those that it saw. ``log_syncs`` are the writes of its log forced to disk, ``commits`` those
+    of its data. ``failed_proposals`` are writes that found no majority. ``data_bytes`` is the size of its data at the
+    end, ``data_grown_bytes`` by how much that grew. ``warnings`` counts the lines of its log, from level warning on, by
+    what they say, and what else people look for in the log of that store.
+    """
+
+    leader_changes: int | None = None
+    log_syncs: Durations | None = None
+    commits: Durations | None = None
+    failed_proposals: int | None = None
+    data_bytes: int | None = None
+    data_grown_bytes: int | None = None
+    warnings: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreActivity:
+    """Every member by name that lived when the scenario began."""
+
+    members: Mapping[str, MemberActivity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads, and since which term: it grows with every election, also where the same member wins it.
+
+    Without a ``term`` the store elects no leader, and ``leader`` is the member that loads for the leader go to.
+    """
+
+    leader: str
+    term: int | None
+
+
+def leader_words(led: Leadership | None) -> str | None:
+    """Who leads, for people: "leader etcd1", or "no leader" in a store without one; ``None`` where it is not known."""
+    if led is None:
+        return None
+    return "no leader" if led.term is None else f"leader {led.leader}"
+
+
+def leader_text(before: Leadership | None, after: Leadership | None) -> str | None:
+    """Who led at the end of a scenario; "etcd1>etcd2" where another one did at its start, "etcd1>none" for nobody."""
+    now = after.leader if after is not None else None
+    if before is None or before.leader == now:
+        return now
+    return f"{before.leader}>{now or 'none'}"

@@ -1,24 +1,130 @@
-"""Makes switches and links of one network in the way that was chosen for it, and takes them away again."""
+"""Makes the switches and links of a network, in the way chosen for it, and removes them; partitions, leftovers."""
 
 from __future__ import annotations
 
 import itertools
+import os
+import re
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
-from containernet_env.base.errors import RunError, UsageError
-from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
-from containernet_env.model.choices import SwitchKind
+from containernet_env.base import clock
+from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.hosts import netns, owner
+from containernet_env.hosts.netns import ThrowawayNamespace
+from containernet_env.model.backends import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec
-from containernet_env.network.emulator.link import EmulatedLink
-from containernet_env.network.emulator.process import LinkEmulator
-from containernet_env.network.fabric import EmulatorFabric, Fabric, KernelFabric
-from containernet_env.network.interface import MTU_MAX_BYTES, NAME_MAX, Interface, Port, SwitchPort, derive_mac
-from containernet_env.network.kernel.tc import VethLink
+from containernet_env.model.usage import emulator_counters
+from containernet_env.network import switches
+from containernet_env.network.emulator import EmulatedLink, LinkEmulator, port_name
+from containernet_env.network.interface import (
+    MTU_MAX_BYTES,
+    NAME_MAX,
+    Interface,
+    Port,
+    SwitchPort,
+    delete_interface,
+    derive_mac,
+)
+from containernet_env.network.kernel import KernelPartition, VethLink
 from containernet_env.network.link import EventHandler, ShapedLink
 from containernet_env.network.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch
+
+_SAID = {
+    "emulator": "emulator",
+    "ovs": "netem on Open vSwitch",
+    "bridge": "netem on a Linux bridge",
+}
+
+
+@lru_cache(maxsize=1)
+def kernel_has_netem() -> bool:
+    """Whether a netem qdisc can be added: tried out in a namespace of its own, since only that is a proof.
+
+    A module that is there but not loaded is loaded by the kernel on the way.
+    """
+    with ThrowawayNamespace() as namespace:
+        netns.run(namespace.pid, ["ip", "link", "set", "dev", "lo", "up"])
+        done = netns.run(
+            namespace.pid, ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"], check=False
+        )
+    return done.returncode == 0
+
+
+def choose(asked: str) -> LinksKind:
+    """The implementation for ``--links``: ``auto`` is the link emulator, on every machine alike.
+
+    Raises ``MissingRequirementError`` where netem is asked for and the kernel has none.
+    """
+    check_choices(asked, "auto")
+    if asked != "netem":
+        return "emulator"
+    try:
+        found = kernel_has_netem()
+    except (RunError, OSError, subprocess.SubprocessError) as error:
+        raise RunError(f"cannot find out whether this kernel has netem: {error}") from error
+    if not found:
+        raise MissingRequirementError(
+            "this kernel has no netem (sch_netem), so it cannot delay packets",
+            "Use --links emulator, or auto.",
+        )
+    return "netem"
+
+
+def choose_switches(asked: str, links: LinksKind) -> SwitchKind:
+    """The kind of switches for ``--switches``: by netem, ``auto`` takes Open vSwitch where it works, else a bridge.
+
+    Raises ``MissingRequirementError`` where one is asked for that this machine cannot have.
+    """
+    check_choices(links, asked)
+    if links == "emulator":
+        return "emulator"
+    if asked == "bridge":
+        return "bridge"
+    reason = ovs_problem()
+    if asked == "ovs" and reason is not None:
+        raise MissingRequirementError(
+            f"Open vSwitch was asked for: {reason}", "Provide it, or use --switches bridge, or auto."
+        )
+    return "bridge" if reason is not None else "ovs"
+
+
+@lru_cache(maxsize=1)
+def ovs_problem() -> str | None:
+    """See ``ovs.problem``; found out once."""
+    return switches.problem()
+
+
+def describe(kind: SwitchKind) -> str:
+    """What carries the links, and on which switches, in words."""
+    return _SAID[kind]
+
+
+def remove_bridges(bridges: Iterable[switches.OurBridge] | None = None) -> tuple[str, ...]:
+    """Remove the bridges of Open vSwitch, of these or of all that are ours, whose owner is dead; says which."""
+    stale = [
+        bridge for bridge in (switches.list_ours() if bridges is None else bridges) if not owner.is_alive(bridge.owner)
+    ]
+    for bridge in stale:
+        switches.remove_bridge(bridge.name)
+    return tuple(f"bridge {bridge.name}" for bridge in stale)
+
+
+def remove_interfaces(run: str) -> list[str]:
+    """Remove the machine's interfaces that carry a run's name (6 hexadecimal digits, and more); their names.
+
+    Raises RunError where one could not be removed; one that is gone by then is no error.
+    """
+    if not re.fullmatch(r"[0-9a-f]{6}", run):
+        return []
+    names = [entry.name for entry in Path("/sys/class/net").iterdir() if re.fullmatch(f"{run}.*e[0-9]+", entry.name)]
+    return [name for name in names if delete_interface(os.getpid(), name)]
+
 
 # A test at the start fails where something else holds the processors for milliseconds just then.
 _EMULATOR_STARTS = 3
@@ -212,3 +318,89 @@ class LinkFactory:
         if self._namespace is not None:
             self._namespace.close()
             self._namespace = None
+
+
+class Fabric(ABC):
+    """What carries the links of one network."""
+
+    @abstractmethod
+    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
+        """Keep these sets of hosts' interfaces apart, in place of an earlier partition."""
+
+    @abstractmethod
+    def heal(self) -> int:
+        """End the partition; without one, nothing changes."""
+
+    @abstractmethod
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
+        """What these links saw since they came up, or since ``reset`` was last given (after it was read).
+
+        ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
+        ``stamps``, ``unmatched`` and ``lateness``: of the link emulator; ``at_ns``: when.
+        ``buckets``: with histograms.
+        """
+
+
+class EmulatorFabric(Fabric):
+    """The link emulator; ``emulator`` gives it, and is not asked before there is a link."""
+
+    def __init__(self, emulator: Callable[[], LinkEmulator]) -> None:
+        self._emulator = emulator
+
+    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
+        """See ``Fabric``: at one moment, between two frames."""
+        return self._emulator().ask("partition", sets=[[port_name(end) for end in group] for group in sets]).at_ns
+
+    def heal(self) -> int:
+        """See ``Fabric``."""
+        # Before its start there is nothing that could be parted.
+        return self._emulator().ask("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
+
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
+        """See ``Fabric``: of all its links, whichever are given."""
+        if not links:
+            return _kernel_counters([])
+        answer = self._emulator().ask("stats", reset=reset, buckets=buckets)
+        counters = emulator_counters(answer.result, answer.at_ns)
+        for link in links:
+            if isinstance(link, EmulatedLink) and link.name in counters["links"]:
+                link.count_at_hosts(counters["links"][link.name], counters["ports"], reset=reset)
+        return counters
+
+
+class KernelFabric(Fabric):
+    """The kernel: hosts follow each other within milliseconds, and the time is when the last was done."""
+
+    def __init__(self) -> None:
+        self._partition = KernelPartition()
+
+    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
+        """See ``Fabric``."""
+        self._partition.part(sets)
+        return clock.monotonic_ns()
+
+    def heal(self) -> int:
+        """See ``Fabric``."""
+        self._partition.heal()
+        return clock.monotonic_ns()
+
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
+        """See ``Fabric``."""
+        statistics = _kernel_counters(links)
+        if reset:
+            for link in links:
+                if isinstance(link, VethLink):
+                    link.reset_counters()
+        return statistics
+
+
+def _kernel_counters(links: Sequence[ShapedLink]) -> dict[str, Any]:
+    return {
+        "at_ns": clock.monotonic_ns(),
+        "links": {link.name: link.statistics() for link in links},
+        "ports": {},
+        "switches": {},
+        "stamps": None,
+        "unmatched": None,
+        "lateness": None,
+    }

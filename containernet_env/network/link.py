@@ -9,8 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.model.chance import IndependentLoss, Jitter, Loss
-from containernet_env.model.link import LinkSpec
+from containernet_env.model.link import IndependentLoss, Jitter, LinkSpec, Loss
 from containernet_env.network.interface import Interface, Port
 
 EventHandler = Callable[[str, str], None]

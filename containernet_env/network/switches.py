@@ -1,13 +1,128 @@
-"""Switches that learn addresses by themselves: inside the link emulator, as a Linux bridge, or as an Open vSwitch."""
+"""Switches that learn addresses by themselves: in the link emulator, a Linux bridge, or Open vSwitch."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from containernet_env.base import programs
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import owner
 from containernet_env.hosts.netns import ip_batch
-from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.network.emulator import LinkEmulator
 from containernet_env.network.interface import Port, delete_interface
-from containernet_env.network.kernel import ovs
+
+_TIMEOUT_S = 10
+# A run's id and what tells its bridges apart; cnenv and more of those that are only tried out.
+_NAME = re.compile(r"([0-9a-f]{6}|cnenv).+")
+_NOT_RUNNING = "database connection failed"
+MACHINE = 1  # a process in the machine's own network namespace, where Open vSwitch's interfaces have to be
+
+
+@dataclass(frozen=True)
+class OurBridge:
+    """A bridge of ours and the process that made it (a value of ``owner.current``)."""
+
+    name: str
+    owner: str
+
+
+def vsctl(*words: str) -> str:
+    """Run ``ovs-vsctl``, which waits until ovs-vswitchd has carried out a change; its output.
+
+    Raises ``RunError`` when it fails, and when the change is in the database but could not be made real.
+    """
+    try:
+        done = subprocess.run(
+            [programs.require("ovs-vsctl"), f"--timeout={_TIMEOUT_S}", *words],
+            capture_output=True,
+            text=True,
+            timeout=2 * _TIMEOUT_S,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        raise RunError(
+            f"ovs-vsctl {' '.join(words)} failed with status {error.returncode}: {error.stderr.strip()}"
+        ) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RunError(f"ovs-vsctl {' '.join(words)}: {error}") from error
+    if "Error detected while setting up" in done.stderr:
+        # Its exit status is 0 all the same.
+        raise RunError(f"ovs-vsctl {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def problem() -> str | None:
+    """Why Open vSwitch cannot be used here, with what to do about it; ``None`` where it can.
+
+    A bridge by the kernel's datapath is made for a moment: only that is a proof.
+    """
+    if programs.which("ovs-vsctl") is None:
+        return "ovs-vsctl is not installed (Debian, Ubuntu: openvswitch-switch)"
+    trial = f"cnenv{os.getpid()}"
+    try:
+        try:
+            add_bridge(trial)
+        finally:
+            vsctl("--if-exists", "del-br", trial)
+    except RunError as error:
+        if _NOT_RUNNING in str(error):
+            return "Open vSwitch is installed but does not run (service openvswitch-switch start)"
+        return f"Open vSwitch cannot make a bridge in this kernel (modprobe openvswitch): {error}"
+    return None
+
+
+def add_bridge(name: str) -> None:
+    """A bridge of this process's by the kernel's datapath that learns addresses by itself."""
+    vsctl(
+        *("--may-exist", "add-br", name, "--", "set-fail-mode", name, "standalone", "--", "set", "Bridge", name),
+        *("datapath_type=system", f'external_ids:{owner.LABEL}="{owner.current()}"'),
+    )
+
+
+def add_port(bridge: str, interface: str) -> None:
+    """Make an interface of the machine a port of a bridge."""
+    vsctl("--may-exist", "add-port", bridge, interface)
+
+
+def remove_bridge(name: str) -> None:
+    """Remove a bridge of ours with the interfaces that are its ports. Idempotent."""
+    ports = vsctl("list-ports", name).split() if name in (bridge.name for bridge in list_ours()) else []
+    vsctl("--if-exists", "del-br", name)
+    for port in ports:
+        # It may have gone with the namespace of its other end, or with another bridge's port. Somebody may have added
+        # an interface of theirs; ours begin with the run's id, as the bridge does.
+        if port.startswith(name[:6]):
+            delete_interface(MACHINE, port)
+
+
+def list_ours() -> list[OurBridge]:
+    """The bridges that carry our mark; none where Open vSwitch is not installed or does not run."""
+    if programs.which("ovs-vsctl") is None:
+        return []
+    try:
+        table = vsctl("--format=json", "--columns=name,external_ids", "list", "Bridge")
+    except RunError as error:
+        if _NOT_RUNNING in str(error):
+            return []
+        raise
+    return list(bridges_of(table))
+
+
+def bridges_of(table: str) -> Iterator[OurBridge]:
+    """Our bridges in a table of ``ovs-vsctl --format=json`` (RFC 7047, section 5.1): name, external_ids.
+
+    By mark and by name: one that somebody made with a copy of our mark is theirs.
+    """
+    for name, (_, pairs) in json.loads(table)["data"] if table.strip() else ():
+        owned = str(dict(pairs).get(owner.LABEL, ""))
+        if owner.is_owner(owned) and _NAME.fullmatch(name):
+            yield OurBridge(name, owned)
 
 
 class LearningSwitch(ABC):
@@ -96,17 +211,17 @@ class OvsSwitch(LearningSwitch):
     def __init__(self, name: str, bridge: str) -> None:
         super().__init__(name)
         self.bridge = bridge
-        ovs.add_bridge(bridge)
+        add_bridge(bridge)
 
     @property
     def pid(self) -> int:
         """A process in the namespace of its ports: the machine's own."""
-        return ovs.MACHINE
+        return MACHINE
 
     def attach(self, port: Port) -> None:
         """See ``LearningSwitch``: Open vSwitch removes the queueing discipline of what becomes its port."""
-        ovs.add_port(self.bridge, port.name)
+        add_port(self.bridge, port.name)
 
     def remove(self) -> None:
         """See ``LearningSwitch``."""
-        ovs.remove_bridge(self.bridge)
+        remove_bridge(self.bridge)

@@ -1,30 +1,322 @@
-"""From what is configured to what will be done: the last stage without side effects, printed by a dry run."""
+"""From what is configured to a plan: checks of stores, events and external clusters, and notes for the user. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
-from containernet_env.base.units import format_duration, format_ms
-from containernet_env.model import containernet_rules, netem_rules
-from containernet_env.model.choices import check_choices
+from containernet_env.base.units import format_duration, format_ms, format_number
+from containernet_env.model import backends
+from containernet_env.model import load_contract as contract
+from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import Config, Node
-from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScenario
-from containernet_env.model.topology import HostRole, Link, star
+from containernet_env.model.disruption import DRAWN_TARGETS, STRUCK, Disruption
+from containernet_env.model.link import MAX_FRAMES, DirectionSpec, IndependentLoss, product_frames
+from containernet_env.model.scenario import Dataset, EventPlace, Keys, Scenario, ScenarioSet, ScheduledScenario, is_path
+from containernet_env.model.topology import HostRole, Link, RttExpectation, Topology, frames_of, star
 from containernet_env.plan.estimate import Estimator
-from containernet_env.plan.event_rules import check_events
-from containernet_env.plan.external import UNSEEN_NOTE, check_external
-from containernet_env.plan.identity import scenario_hash
-from containernet_env.plan.notes import notes_of
-from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions
-from containernet_env.plan.selection import select
-from containernet_env.plan.store_rules import check_profile, check_scenarios
+from containernet_env.plan.export import scenario_hash
+from containernet_env.plan.plan import (
+    CPU_PERIOD_US,
+    HostPlan,
+    Plan,
+    PlannedScenario,
+    PlanOptions,
+    ProfileChoice,
+    select,
+)
 from containernet_env.stores.external import UnknownTiming
-from containernet_env.stores.kinds import store_of
+from containernet_env.stores.features import of_scenario
+from containernet_env.stores.keyvalue.external import MOST_KEYS
+from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import CLIENT_SECRETS, MemberStart, Store, Timing
+
+
+def check_scenarios(config: Config, scenario_set: ScenarioSet, store: Store) -> None:
+    """Raise ``ConfigError`` with everything in scenarios that the store lacks, once for each place of the file."""
+    blocks = {name: block for block in scenario_set.block_places for name in block.scenarios}
+    problems: dict[tuple[str, str], Problem] = {}
+    for scenario in scenario_set.scenarios:
+        block = blocks.get(scenario.name)
+        for key, reason in _store_refusals(scenario, store).items():
+            message = f"cannot be done: {store.title}, the store of {config.path}, {reason}"
+            if block is None:
+                problem = Problem("$.scenarios", f"{key} of {scenario.name} {message}")
+            elif key in block.keys:
+                got, line, column = block.keys[key]
+                problem = Problem(f"{block.where}.{key}", message, got, None, line, column)
+            else:
+                problem = Problem(block.where, f"its {key} {message}", None, None, block.line, block.column)
+            problems.setdefault((problem.path, problem.message), problem)
+    prefix = scenario_set.dataset.key_prefix
+    if store.keys_are_paths and not is_path(prefix):
+        message = f"cannot be done: {store.title}, the store of {config.path}, redirects what asks for such keys"
+        allowed = "no empty part, '.' or '..' between slashes"
+        where = "$.dataset.keyPrefix"
+        problems[where, message] = Problem(where, message, json.dumps(prefix), allowed)
+    if problems:
+        raise ConfigError(str(scenario_set.path), list(problems.values()))
+
+
+def _store_refusals(scenario: Scenario, store: Store) -> dict[str, str]:
+    """By the key that asks for it."""
+
+    def found() -> Iterator[tuple[str, str]]:
+        most = store.largest_value_bytes
+        if most is not None and scenario.val_size > most:
+            yield "data", f"takes values of at most {most} bytes"
+        for feature, key in of_scenario(scenario):
+            if (reason := store.lacks.get(feature)) is not None:
+                yield key, reason
+
+    return dict(found())
+
+
+def check_profile(config: Config, profile: ProfileChoice | None, store: Store) -> None:
+    """Raise ``UsageError`` for profiles that cannot be taken."""
+    if profile is None:
+        return
+    if (reason := store.lacks.get("profile")) is not None:
+        raise UsageError(f"profile={','.join(profile.kinds)}: {store.title} {reason}")
+    names = [node.name for node in config.nodes]
+    if profile.member is not None and profile.member not in names:
+        raise UsageError(f"profile_member={profile.member!r} is no member of {config.path}: it has {', '.join(names)}")
+
+
+FIELDS = {"delay": "delay_ns", "rate": "rate_bps", "loss": "loss"}
+
+
+def check_events(config: Config, scenario_set: ScenarioSet, options: PlanOptions) -> None:
+    """Raise ``ConfigError`` with every event that cannot be carried out."""
+    problems = [
+        Problem(place.where, message, json.dumps(place.event.target), allowed, place.line, place.column)
+        for place in scenario_set.event_places
+        for message, allowed in _event_refusals(config, place, options)
+    ]
+    if problems:
+        raise ConfigError(str(scenario_set.path), problems)
+
+
+def _event_refusals(config: Config, place: EventPlace, options: PlanOptions) -> Iterator[tuple[str, str]]:
+    """What is wrong with one event, and what is allowed."""
+    event, names = place.event, [node.name for node in config.nodes]
+    words = (*DRAWN_TARGETS, *STRUCK.values())
+    if event.target not in (*words, *names):
+        yield f"is not a member of {config.path}", ", ".join(names)
+        return
+    if event.verb == "partition" and len(names) < 2:
+        yield "has nobody to be parted from", "a topology of two members or more"
+    if event.target == "followers" and len(names) < 2:
+        yield "does not exist", "a topology of two members or more"
+    if event.verb in ("kill", "restart"):
+        if config.etcd.data == "tmpfs":
+            yield "would lose its data, which is on tmpfs", f'"data": "disk" in {config.path}, or freeze'
+        if options.engine == "containernet":
+            yield "cannot be started again by the original Containernet", "the engine builtin, or freeze"
+    for name, reason in _unshapeable(config, event, options):
+        yield f"cannot be carried out on the link of {name}: {reason}", "what goes with the rest of that link"
+
+
+def changed(direction: DirectionSpec, event: Disruption) -> DirectionSpec:
+    """A direction of a link while a delay, a loss or a rate is in force. Raises ``ValueError`` where they clash."""
+    value = event.value
+    if event.verb == "loss":
+        return replace(direction, loss=IndependentLoss(float(value)) if value else None)
+    if event.verb == "delay":
+        return replace(direction, delay_ns=int(value or 0))
+    return replace(direction, rate_bps=None if value is None else int(value))
+
+
+def _unshapeable(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, str]]:
+    if event.verb not in FIELDS:
+        return
+    refusal = backends.containernet_refusal if options.engine == "containernet" else backends.netem_refusal
+    by_kernel = options.engine == "containernet" or options.links == "netem"
+    for node in config.nodes:
+        if event.target in (node.name, *DRAWN_TARGETS):
+            for direction in (node.link.a_to_b, node.link.b_to_a):
+                try:
+                    reason = refusal(made) if (made := changed(direction, event)) and by_kernel else None
+                except ValueError as error:
+                    reason = str(error)
+                if reason is not None:
+                    yield node.name, reason
+                    break
+
+
+UNSEEN_NOTE = "somebody else runs this cluster: its cores, disks and network are not seen, so no row is certainly valid"
+_LINKS = "there are no hosts and no links of ours"
+
+
+def check_external(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> None:
+    """Raise ``UsageError`` for options, and ``ConfigError`` for events, that need hosts or links of ours."""
+    for name, reason in _refused(options):
+        raise UsageError(f"{config.path}: somebody else runs this cluster: {name} cannot be: {reason}")
+    places = scenario_set.event_places if scenario_set is not None else ()
+    problems = [
+        Problem(
+            place.where,
+            f"cannot be done to {config.path}, which somebody else runs",
+            json.dumps(place.event.target),
+            "no events",
+            place.line,
+            place.column,
+        )
+        for place in places
+    ]
+    if scenario_set is not None:
+        problems += _too_many_keys(config, scenario_set)
+    if problems and scenario_set is not None:
+        raise ConfigError(str(scenario_set.path), problems)
+
+
+def keys_of(plan: Plan) -> tuple[Keys, ...]:
+    """The keys that a run can write, by their whole names; none twice."""
+    assert plan.config.external is not None
+    prefix = plan.config.external.prefix_of(plan.run_id)
+    return keys_written((planned.scheduled.scenario for planned in plan.scenarios), plan.dataset, prefix)
+
+
+def keys_written(scenarios: Iterable[Scenario], dataset: Dataset, prefix: str = "") -> tuple[Keys, ...]:
+    """The keys that scenarios can write, the data set's among them; ``prefix`` comes before those of their own."""
+    most: dict[tuple[str, int], int] = {}
+    for scenario in scenarios:
+        keys = dataset.all_keys if scenario.uses_dataset else Keys(scenario.key_size, _count(scenario))
+        own = (prefix + keys.prefix + ("" if scenario.uses_dataset else scenario.key_prefix), keys.size)
+        most[own] = max(keys.count, most.get(own, 0))
+    return tuple(Keys(size, count, start) for (start, size), count in most.items())
+
+
+def _count(scenario: Scenario) -> int:
+    """How many different keys a write writes at most: the server's own rule (DistinctKeys in spec/spec.go)."""
+    if scenario.key_space is not None:
+        return scenario.key_space
+    return (scenario.total or 0) + scenario.warmup.requests + contract.KEY_SPACE_OF_DURATION
+
+
+def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Problem]:
+    """Scenarios that write more keys than can be deleted one by one."""
+    service = config.store.service
+    if service is None or service.delete is None:
+        return
+    for block in scenario_set.block_places:
+        scenarios = [item for item in scenario_set.scenarios if item.name in block.scenarios]
+        if (count := sum(keys.count for keys in keys_written(scenarios, scenario_set.dataset))) > MOST_KEYS:
+            message = f"can write {count:,} different keys, which are deleted one by one from {config.path} afterwards"
+            allowed = f'at most {MOST_KEYS:,}: a smaller "keySpace" or data set, or "keys": "stay" in the store'
+            yield Problem(block.where, message, None, allowed, block.line, block.column)
+
+
+def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
+    if options.engine != "builtin":
+        yield f"engine={options.engine!r}", _LINKS
+    if options.links != "auto":
+        yield f"links={options.links!r}", _LINKS
+    if options.switches != "auto":
+        yield f"switches={options.switches!r}", _LINKS
+    if options.tcp_congestion_control != "cubic":
+        yield "another congestion control", "the members' TCP is theirs, and the load uses that of this machine"
+    if options.links_core is not None:
+        yield "links_cpu", "no link emulator runs"
+    if options.fresh:
+        yield "fresh", "nothing here can start it anew; repetitions share the cluster"
+    if options.retry_invalid:
+        yield "retry_invalid", "its rows are never certainly valid, so each would be measured as often as that allows"
+    if options.profile is not None:
+        yield "profile", "members give profiles only where they are started for that (--enable-pprof)"
+
+
+# Above this etcd's documentation advises against adding members: every write waits for more of them.
+_MEMBERS_ADVISED = 7
+_HEARTBEATS_SHARE = 0.5
+"""Of a link's bandwidth: members send more than heartbeats when they are idle, and those in bursts."""
+
+
+def notes_of(
+    config: Config, options: PlanOptions, topology: Topology, timing: Timing, largest: RttExpectation | None
+) -> Iterator[str]:
+    """Sentences about choices that change what is measured, about a machine that is too small, limits that cannot bind,
+    and settings that do not go together."""
+    yield from _choice_notes(options)
+    yield from _host_notes(config, options, store_of(config).title)
+    if largest is not None:
+        yield from timing.notes(largest)
+        yield from _heartbeat_notes(topology, timing)
+    yield from _link_notes(topology, options)
+    yield from _queue_notes(topology)
+
+
+def _choice_notes(options: PlanOptions) -> Iterator[str]:
+    if options.links_core is not None:
+        others = ", ".join(map(str, options.links_core.others))
+        yield f"core {options.links_core.cpu} is kept for the link emulator; members, client and driver use {others}"
+    if options.profile is not None:
+        kinds, member = ", ".join(options.profile.kinds), options.profile.member or "the leader"
+        yield f"profiles ({kinds}) of {member} are taken, which costs it time: such rows are not merged with others"
+
+
+def _host_notes(config: Config, options: PlanOptions, title: str) -> Iterator[str]:
+    cores = options.machine_cores
+    loose = [node for node in config.hosts if node.cpus is not None and node.cpus > cores]
+    total_cpus = sum((node.cpus for node in config.hosts if node.cpus is not None), Decimal(0))
+    machine = f"this machine has {cores} core{'s' if cores > 1 else ''}"
+    if loose:
+        names = ", ".join(node.name for node in loose)
+        yield f"{machine}: the cpu limit of {names} is applied but cannot bind"
+    elif total_cpus > cores:
+        yield f"{machine}, the cpu limits add up to {format_number(total_cpus)}: the hosts compete for cpu"
+    if config.etcd.data == "tmpfs" and any(node.memory_bytes is not None for node in config.nodes):
+        yield f"{title}'s data is on tmpfs: it counts against each member's memory limit"
+    if KINDS[config.store.kind].section == "etcd" and len(config.nodes) > _MEMBERS_ADVISED:
+        yield f"{len(config.nodes)} members: etcd advises at most {_MEMBERS_ADVISED}"
+
+
+def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:
+    directions = [side for link in topology.links for side in (link.spec.a_to_b, link.spec.b_to_a)]
+    note = frame_memory_note(directions)
+    if note is not None and options.links != "netem":
+        yield note
+
+
+def _heartbeat_notes(topology: Topology, timing: Timing) -> Iterator[str]:
+    """Links that an idle leader's heartbeats alone fill, or nearly so; each of these messages is acknowledged."""
+    beat, followers = timing.heartbeat, len(topology.members) - 1
+    if beat is None:
+        return
+    members = {member.name for member in topology.members}
+    taken: dict[str, float] = {}
+    for link in topology.links:
+        if link.a in members:
+            for direction, size in ((link.spec.a_to_b, beat.message_bytes), (link.spec.b_to_a, beat.answer_bytes)):
+                sent_ns = sum(direction.serialization_ns(frames_of(each)[1]) for each in (size, 0))
+                taken[link.a] = max(taken.get(link.a, 0.0), followers * sent_ns / (beat.interval_ms * 10**6))
+    full = {name: share for name, share in taken.items() if share >= _HEARTBEATS_SHARE}
+    if full:
+        names, most = ", ".join(full), max(full.values())
+        fit = "do not fit" if most >= 1 else "hardly fit"
+        yield (
+            f"heartbeats every {beat.interval_ms} ms {fit} the link of {names}: those of a leader take "
+            f"{most:.0%} of its bandwidth, so leaders may change without any load"
+        )
+
+
+def _queue_notes(topology: Topology) -> Iterator[str]:
+    rtts_ns = topology.longest_rtts_ns()
+    short = [
+        link.name
+        for link in topology.links
+        for direction in (link.spec.a_to_b, link.spec.b_to_a)
+        if direction.default_queue_frames == MAX_FRAMES
+        and product_frames(rtts_ns[link.name], direction.rate_bps or 0, direction.overhead_bytes) > MAX_FRAMES
+    ]
+    if short:
+        names = ", ".join(dict.fromkeys(short))
+        yield f"the queues of {names} hold {MAX_FRAMES:,} frames, less than the bandwidth-delay product"
+
 
 # The kernel keeps memory limits in pages and rounds down; what is read back must be what was configured.
 _PAGE_BYTES = 4096
@@ -46,7 +338,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         check_external(config, scenario_set, options)
     topology = star(config)
     if options.engine == "containernet":
-        containernet_rules.check(topology.links, options.links)
+        backends.check(topology.links, options.links)
     if options.links == "netem":
         _check_netem(config, topology.links)
     if options.links_core is not None:
@@ -113,7 +405,7 @@ def _check_netem(config: Config, links: Sequence[Link]) -> None:
 
 
 def _netem_refusal(link: Link) -> str | None:
-    return netem_rules.refusal(link.spec.a_to_b) or netem_rules.refusal(link.spec.b_to_a)
+    return backends.netem_refusal(link.spec.a_to_b) or backends.netem_refusal(link.spec.b_to_a)
 
 
 def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:

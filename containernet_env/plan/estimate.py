@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from statistics import fmean
 
-from containernet_env.model.saturation import Saturation
 from containernet_env.model.scenario import Scenario
-from containernet_env.model.topology import Topology
-from containernet_env.model.transfer import has_jitter
+from containernet_env.model.search import Saturation
+from containernet_env.model.topology import Topology, has_jitter
 
 # CPU seconds of one request: the client's share, and the share of each member that takes part.
 CLIENT_CPU_S = 0.06e-3

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from containernet_env.analysis.repetitions import TIMING
 from containernet_env.report.cells import Cell, label_of, tells
 from containernet_env.report.names import label, level, number, phrase, text
+from containernet_env.results.repetitions import TIMING
 
 _FIRST = (
     "LinkDelay_ms",

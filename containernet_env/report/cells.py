@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from containernet_env.analysis.statistics import LEVEL, least_number, median, median_interval
 from containernet_env.report.names import FIGURES, Figure, phrase, scaled
 from containernet_env.report.rows import Rows
+from containernet_env.results.statistics import LEVEL, least_number, median, median_interval
 
 CONFIDENCE, RANGE = f"{100 * LEVEL:g} %", "range"
 """What a bar is: the confidence interval of the median, or from the least to the largest of too few for one."""

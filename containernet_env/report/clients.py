@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from containernet_env.analysis.statistics import median
 from containernet_env.report.names import RATE, scaled
 from containernet_env.report.rows import Rows
 from containernet_env.report.series import series_of
+from containernet_env.results.statistics import median
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from containernet_env.analysis.histogram import Histogram, decode, merged
-from containernet_env.analysis.statistics import median
 from containernet_env.base.errors import UsageError
 from containernet_env.model.usage import Consumption
 from containernet_env.report.names import RATE, scaled
@@ -24,6 +22,7 @@ from containernet_env.report.runs import lines_of, run_paths
 from containernet_env.report.series import Series, series_of
 from containernet_env.results.run_directory import read_run, read_usage
 from containernet_env.results.run_files import ScenarioLine, UsageLine
+from containernet_env.results.statistics import Histogram, decode, median, merged
 
 T = TypeVar("T")
 

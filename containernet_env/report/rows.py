@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from containernet_env.analysis.repetitions import MEASURED_WITH, following
-from containernet_env.model.verdict import counts, reasons_text
+from containernet_env.model.findings import counts, reasons_text
 from containernet_env.report.names import text
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load
+from containernet_env.results.repetitions import MEASURED_WITH, following
 
 if TYPE_CHECKING:
     import pandas

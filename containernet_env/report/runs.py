@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from containernet_env.analysis.histogram import decode
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import describe_size
 from containernet_env.report.names import scaled
 from containernet_env.report.rows import FILE, Rows
 from containernet_env.results.run_directory import ReadRun, read_run, runs_folder
+from containernet_env.results.statistics import decode
 
 PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
 """Of a curve, rising; those that a row has too few requests for are left out of it."""

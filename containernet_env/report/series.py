@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from containernet_env.analysis.comparison import LOAD
 from containernet_env.base.errors import UsageError
 from containernet_env.report.cells import label_of, tells
 from containernet_env.report.names import text
 from containernet_env.report.rows import VARIANT, Rows
+from containernet_env.results.comparison import LOAD
 
 _OF_STEPS = {"ClientCount", "ConnectionCount", "RequestCount", VARIANT}
 _SYSTEM = ("Store", "StoreVersion")

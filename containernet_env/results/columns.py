@@ -5,38 +5,472 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal
 
-from containernet_env.model.link import LinkSpec
+from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.run_facts import RunFacts
+from containernet_env.model.outcome import RunFacts, ScenarioOutcome
 from containernet_env.model.scenario import Scenario
-from containernet_env.results.column import Column, Role, Value
-from containernet_env.results.event_columns import EVENT_COLUMNS
-from containernet_env.results.leader_columns import LEADER_COLUMNS
-from containernet_env.results.link_text import (
-    bandwidth_mbps,
-    delay_ms,
-    each_or_one,
-    impairments,
-    jitter_ms,
-    loss_ratio,
-    plain,
+from containernet_env.model.search import SearchResult
+from containernet_env.model.usage import Usage
+
+NOT_APPLICABLE = "-"
+
+Value = str | int | float | Decimal | bool | None
+Role = Literal["configured", "derived", "measured", "run"]
+"""``configured``: what the user chose, or what follows where that is left open. ``derived``: what always follows.
+``measured``: the outcome. ``run``: which run, when, on what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``digits`` after the point make its text; ``None`` for words and counts.
+
+    ``derive`` gives the value for a row, ``None`` where the column does not apply or nothing was measured.
+    """
+
+    name: str
+    unit: str
+    role: Role
+    meaning: str
+    derive: Callable[[RunFacts, ScenarioOutcome], Value]
+    digits: int | None = None
+    number: bool = True
+
+    def text(self, facts: RunFacts, outcome: ScenarioOutcome) -> str:
+        """What a row has in this column, on one line."""
+        value = self.derive(facts, outcome)
+        if value is None:
+            return NOT_APPLICABLE
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if self.digits is not None:
+            return f"{value:.{self.digits}f}"
+        return " ".join(str(value).split()) or NOT_APPLICABLE
+
+
+def plain(value: Decimal | int) -> str:
+    """Plain decimal text without trailing zeros: "3", "0.5", "1000"."""
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def each_or_one(values: Sequence[str]) -> str:
+    """One value where all are equal, else all of them in order, separated by semicolons."""
+    return values[0] if len(set(values)) == 1 else ";".join(values)
+
+
+def _both_ways(link: LinkSpec, text: Callable[[DirectionSpec], str]) -> str:
+    """One value where both directions agree, else that to the switch, a slash, and that from it."""
+    to_switch, from_switch = text(link.a_to_b), text(link.b_to_a)
+    return to_switch if to_switch == from_switch else f"{to_switch}/{from_switch}"
+
+
+def delay_ms(link: LinkSpec) -> str:
+    """One-way delays."""
+    return _both_ways(link, lambda direction: plain(Decimal(direction.delay_ns) / 1_000_000))
+
+
+def _rate(direction: DirectionSpec) -> str:
+    return "unlimited" if direction.rate_bps is None else plain(Decimal(direction.rate_bps) / 1_000_000)
+
+
+def _counted(direction: DirectionSpec) -> str:
+    """How frames take their turn at the rate, where it is configured."""
+    overhead = f" overhead {direction.overhead_bytes}" if direction.overhead_bytes else ""
+    return overhead + (f" uplink {direction.uplink}" if direction.uplink is not None else "")
+
+
+def bandwidth_mbps(link: LinkSpec) -> str:
+    """Rates, with what a frame takes besides its bytes and where it waits; "unlimited" where there is no limit."""
+    return _both_ways(link, lambda direction: _rate(direction) + _counted(direction))
+
+
+def _jitter(direction: DirectionSpec) -> str:
+    jitter = direction.jitter
+    if jitter is None:
+        return "0"
+    value = f"{jitter.distribution} {plain(Decimal(jitter.ns) / 1_000_000)}"
+    if jitter.correlation_ns is not None:
+        value += f" correlation {plain(Decimal(jitter.correlation_ns) / 1_000_000)}"
+    return f"{value} reordering" if jitter.reorder else value
+
+
+def jitter_ms(link: LinkSpec) -> str:
+    """Distribution and value of the jitter; "0" where there is none."""
+    return _both_ways(link, _jitter)
+
+
+def _loss(direction: DirectionSpec) -> str:
+    loss = direction.loss
+    if loss is None:
+        return "0"
+    ratio = plain(Decimal(f"{loss.mean_ratio:.6g}"))
+    return ratio if isinstance(loss, IndependentLoss) else f"{ratio} in bursts"
+
+
+def loss_ratio(link: LinkSpec) -> str:
+    """Share of frames that are to be lost."""
+    return _both_ways(link, _loss)
+
+
+def impairments(link: LinkSpec) -> str:
+    """All of a link in a few words, such as "3 ms 1000 Mbit/s" or "0 ms unlimited, loss 0.01"."""
+    rate = _both_ways(link, _rate)
+    words = f"{delay_ms(link)} ms {rate if rate == 'unlimited' else f'{rate} Mbit/s'}{_both_ways(link, _counted)}"
+    for name, value in (("jitter", jitter_ms(link)), ("loss", loss_ratio(link))):
+        words += f", {name} {value}" if value != "0" else ""
+    return words
+
+
+def first_successes_s(outcome: ScenarioOutcome) -> list[float | None]:
+    """For each thing that an event did, in order, how long after it the first request succeeded."""
+    done, load = outcome.disruptions, outcome.load
+    times = [item.since_start_ns for item in done.carried if item.strikes] if done is not None else []
+    return [None if load is None or at_ns is None else load.first_success_s(at_ns / 1e9) for at_ns in times]
+
+
+def _first_successes(outcome: ScenarioOutcome) -> Value:
+    found = first_successes_s(outcome)
+    return ";".join("-" if value is None else f"{value:.3f}" for value in found) or None
+
+
+EVENT_COLUMNS = (
+    Column(
+        "Events",
+        "",
+        "configured",
+        "[what is done to members and their links](../docs/events.md) while the load runs; '-' where nothing is",
+        lambda facts, outcome: "; ".join(event.text for event in outcome.scheduled.scenario.events) or None,
+        number=False,
+    ),
+    Column(
+        "EventsDone",
+        "",
+        "measured",
+        "what of that happened to whom and when, after the start of the load; disruptions.jsonl has all of it",
+        lambda facts, outcome: outcome.disruptions.text or None if outcome.disruptions else None,
+        number=False,
+    ),
+    Column(
+        "EventSeed",
+        "",
+        "run",
+        "what `random` members were drawn from: the run's seed with scenario, repetition and attempt",
+        lambda facts, outcome: outcome.disruptions.seed if outcome.disruptions else None,
+        number=False,
+    ),
+    Column(
+        "LongestGap_s",
+        "s",
+        "measured",
+        "the longest time in which no request succeeded",
+        lambda facts, outcome: outcome.load.longest_gap_s if outcome.load else None,
+        6,
+    ),
+    Column(
+        "FirstSuccess_s",
+        "s",
+        "measured",
+        "for each thing that events did, in order: how long after it the first request succeeded, `a;b;c`; requests "
+        "that were under way may succeed after it",
+        lambda facts, outcome: _first_successes(outcome),
+        number=False,
+    ),
 )
-from containernet_env.results.repetition_columns import REPETITION_COLUMNS
-from containernet_env.results.rtt_columns import RTT_COLUMNS
-from containernet_env.results.search_columns import SEARCH_COLUMNS
-from containernet_env.results.usage_columns import USAGE_COLUMNS
 
 
-def _of_scenario(get: Callable[[Scenario], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
-    return lambda facts, outcome: get(outcome.scheduled.scenario)
+LEADER_COLUMNS = (
+    Column(
+        "Leader",
+        "",
+        "measured",
+        "who led when the scenario ended; `etcd1>etcd3` where another one did at its start",
+        lambda facts, outcome: outcome.leader,
+        number=False,
+    ),
+    Column(
+        "LeaderAtStart",
+        "",
+        "measured",
+        "who led when it began; where the topology names a leader, every living member agreed",
+        lambda facts, outcome: outcome.leader_at_start,
+        number=False,
+    ),
+    Column(
+        "TermAtStart",
+        "",
+        "measured",
+        "the term of that leadership: every election begins a new one; '-' where the store has no leader",
+        lambda facts, outcome: outcome.term_at_start,
+    ),
+    Column(
+        "TermAtEnd",
+        "",
+        "measured",
+        "the term when it ended: a larger one means an election, also where the same member leads",
+        lambda facts, outcome: outcome.term_at_end,
+    ),
+    Column(
+        "LeaderConfigured",
+        "",
+        "configured",
+        "who is made the leader before every scenario; '-' leaves that to elections",
+        lambda facts, outcome: facts.config.etcd.leader,
+        number=False,
+    ),
+    Column(
+        "Floor_50%_s",
+        "s",
+        "measured",
+        "[the least median latency](../docs/floor.md) that links, disks and the store's protocol allow under that "
+        "leader, in an unloaded system; '-' where it is not known, as where the leader changed",
+        lambda facts, outcome: outcome.floor_s,
+        6,
+    ),
+    Column(
+        "AboveFloor_50%_s",
+        "s",
+        "measured",
+        "what is left of the median (`50%`) above it: CPU time, waiting, windows of TCP and HTTP/2, losses",
+        lambda facts, outcome: outcome.above_floor_s,
+        6,
+    ),
+)
+
+
+REPETITION_COLUMNS = (
+    Column(
+        "Repetition",
+        "",
+        "run",
+        "which of `--repeat`; in a sweep, which block",
+        lambda facts, outcome: outcome.scheduled.repetition,
+    ),
+    Column(
+        "Cluster",
+        "",
+        "run",
+        "the number of the cluster within the run: rows with the same one share it; `--fresh` makes one for each "
+        "repetition; '-' where the scenario was not run",
+        lambda facts, outcome: outcome.cluster,
+    ),
+    Column(
+        "Reused",
+        "",
+        "run",
+        "what the scenario found from before it: `nothing`, all was brought up for it; `cluster`, hosts, links and the "
+        "members with what scenarios before it had written; `cluster;new-limits`, `cluster;new-links`, "
+        "`cluster;new-limits;new-links`, the same, on which CPU limits, links or both were changed just before it "
+        "(sweeps); '-' where it was not run",
+        lambda facts, outcome: outcome.reused,
+        number=False,
+    ),
+    Column(
+        "Attempt",
+        "",
+        "run",
+        "which one of this repetition: with `--retry-invalid` it is measured again where `Valid` is not `yes`",
+        lambda facts, outcome: outcome.scheduled.attempt,
+    ),
+)
+
+
+def _measured_ms(facts: RunFacts, outcome: ScenarioOutcome) -> Value:
+    if outcome.client_rtts:
+        return max(rtt.median_ns for rtt in outcome.client_rtts.values()) / 1e6
+    return None if facts.rtt_measured_ns is None else facts.rtt_measured_ns / 1e6
+
+
+def _proof(facts: RunFacts, outcome: ScenarioOutcome) -> Value:
+    if outcome.client_rtts:
+        medians = ";".join(f"{rtt.median_ns / 1e6:.3f}" for rtt in outcome.client_rtts.values())
+        samples = min(rtt.samples for rtt in outcome.client_rtts.values())
+        return f"RTT {medians} ms: medians of {samples} each"
+    return facts.network.text if facts.network is not None else None
+
+
+RTT_COLUMNS = (
+    Column(
+        "RttExpected_ms",
+        "ms",
+        "derived",
+        "of the member pair with the largest expected RTT: what the links make of it",
+        lambda facts, outcome: facts.rtt.expected_ns / 1e6 if facts.rtt else None,
+        3,
+    ),
+    Column(
+        "RttMeasured_ms",
+        "ms",
+        "measured",
+        "of the same pair: the medians of both ways, measured before the cluster started, together; of a cluster that "
+        "somebody else runs the largest median RTT from the client to an endpoint, around the scenario",
+        _measured_ms,
+        3,
+    ),
+    Column(
+        "NetworkProof",
+        "",
+        "run",
+        "what was measured of the network before the scenario ([how](../docs/fidelity.md)): `proved`, all as "
+        "configured; `unproved: loss of etcd1>s1 (0.1 %)`, the rest is: the samples cannot tell what is named; of a "
+        "cluster that somebody else runs `RTT 0.201;0.312 ms: medians of 20 each`: how long TCP connections to each "
+        "endpoint took to open, right before and after the scenario",
+        _proof,
+        number=False,
+    ),
+)
+
+
+def _of_search(get: Callable[[SearchResult], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
+    return lambda facts, outcome: get(outcome.search) if outcome.search is not None else None
+
+
+def _objective(facts: RunFacts, outcome: ScenarioOutcome) -> Value:
+    search = outcome.scheduled.scenario.search
+    return None if search is None else search.text
+
+
+SEARCH_COLUMNS = (
+    Column(
+        "SearchObjective",
+        "",
+        "configured",
+        "the response times that a [search](../docs/load.md#saturation-search) wants held: `p99<=50ms`, several joined "
+        "by `;`; '-' for all other loads, as in the columns to `SearchProbes`",
+        _objective,
+        number=False,
+    ),
+    Column(
+        "SearchRate_per_s",
+        "1/s",
+        "measured",
+        "the highest rate at which they held, whose figures the row has; '-' where `SearchEnd` is not `found`",
+        _of_search(lambda search: search.rate_per_s),
+        4,
+    ),
+    Column(
+        "SearchLow_per_s",
+        "1/s",
+        "measured",
+        "lower end of its interval: the highest rate at which they held in all repeats; '-' for none",
+        _of_search(lambda search: search.low_per_s),
+        4,
+    ),
+    Column(
+        "SearchHigh_per_s",
+        "1/s",
+        "measured",
+        "upper end: the least rate above it at which they held in none; '-' where there is none",
+        _of_search(lambda search: search.high_per_s),
+        4,
+    ),
+    Column(
+        "SearchEnd",
+        "",
+        "measured",
+        "`found`, or why there is no rate: `from`, they did not hold at the lowest one; `to`, they were not missed at "
+        "the highest one; `generator` or `machine`, which were the limit above the lower end; `noise`, probes "
+        "contradicted each other; `ended`, see `Error`",
+        _of_search(lambda search: search.end),
+        number=False,
+    ),
+    Column(
+        "SearchProbes",
+        "",
+        "measured",
+        "how many loads the search measured; each is in probes.jsonl",
+        _of_search(lambda search: len(search.probes)),
+    ),
+)
+
+
+def _of_usage(get: Callable[[Usage], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
+    return lambda facts, outcome: get(outcome.machine) if outcome.machine is not None else None
 
 
 def _of_load(get: Callable[[LoadResult], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
     return lambda facts, outcome: get(outcome.load) if outcome.load is not None else None
+
+
+def _cores(name: str, meaning: str, get: Callable[[Usage], float | None]) -> Column:
+    return Column(f"{name}_cores", "cores", "measured", meaning, _of_usage(get), 3)
+
+
+def _client_throttled_s(usage: Usage) -> Value:
+    return None if usage.client_throttled_ns is None else usage.client_throttled_ns / 1e9
+
+
+USAGE_COLUMNS = (
+    _cores(
+        "ClusterCpu",
+        "CPU time that all members took, per second from right before the benchmark was sent to right after its "
+        "answer: connecting, the warm-up and the generator's report included",
+        lambda usage: usage.cluster_cores,
+    ),
+    _cores(
+        "LinksCpu",
+        "the same of the link emulator, in which the hosts' network stacks take the frames that it brings; '-' where "
+        "the kernel carries the links",
+        lambda usage: usage.links_cores,
+    ),
+    _cores("ClientCpu", "the same of the client's host", lambda usage: usage.client_cores),
+    _cores("Steal", "the same of what a hypervisor took from this machine", lambda usage: usage.steal_cores),
+    Column(
+        "ClientThrottled_s",
+        "s",
+        "measured",
+        "for how long the client's host was stopped by its own CPU limit",
+        _of_usage(_client_throttled_s),
+        3,
+    ),
+    Column(
+        "GeneratorBusy_ratio",
+        "ratio",
+        "measured",
+        "share of `Total` in which the load generator did not wait for the members: near 1 it was itself the limit",
+        _of_load(lambda load: load.busy_ratio),
+        4,
+    ),
+    Column(
+        "GeneratorPauses",
+        "",
+        "measured",
+        "how often the load generator did not run for more than 10 ms although it had something to do: it was stopped, "
+        "or the machine was busy",
+        _of_load(lambda load: load.pauses),
+    ),
+    Column(
+        "GeneratorPaused_s",
+        "s",
+        "measured",
+        "for how long in all",
+        _of_load(lambda load: load.paused_s),
+        3,
+    ),
+    Column(
+        "GeneratorWaited_s",
+        "s",
+        "measured",
+        "for how long its threads were runnable and did not run, all together; '-' where the kernel does not tell",
+        _of_load(lambda load: load.run_delay_s),
+        3,
+    ),
+    Column(
+        "LinksCore",
+        "",
+        "configured",
+        "the core that `--links-cpu` keeps for the link emulator; '-' without it",
+        lambda facts, outcome: facts.links_cpu,
+    ),
+)
+
+
+def _of_scenario(get: Callable[[Scenario], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
+    return lambda facts, outcome: get(outcome.scheduled.scenario)
 
 
 def _ours(derive: Callable[[RunFacts, ScenarioOutcome], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:

@@ -18,11 +18,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
-from containernet_env.results.checksums import CHECKSUMS, digest_of, files_of
-from containernet_env.results.column import NOT_APPLICABLE
-from containernet_env.results.columns import BY_NAME
+from containernet_env.results.columns import BY_NAME, NOT_APPLICABLE
 from containernet_env.results.csv_file import rows_of_run
-from containernet_env.results.ownership import PARTIAL, replacing
+from containernet_env.results.files import CHECKSUMS, PARTIAL, digest_of, files_of, reason, remedy, replacing
 from containernet_env.results.run_directory import (
     EVENTS,
     LOGS,
@@ -35,7 +33,6 @@ from containernet_env.results.run_directory import (
     ReadRun,
 )
 from containernet_env.results.run_files import FILES, Manifest, json_schema
-from containernet_env.results.whole_lines import reason, remedy
 
 METADATA, ROWS, ROWS_SCHEMA = "ro-crate-metadata.json", "rows.csv", "rows.csv-metadata.json"
 _SCHEMA = "schemas/run-{}.schema.json"

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.results.column import NOT_APPLICABLE
-from containernet_env.results.columns import BY_NAME, COLUMNS, SEED_COLUMNS, SEED_TABLE
-from containernet_env.results.ownership import make_folders
-from containernet_env.results.whole_lines import (
+from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS, SEED_TABLE
+from containernet_env.results.files import (
     append_whole,
     content_of,
+    make_folders,
     open_to_append,
     reason,
     remedy,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from containernet_env.model.choices import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
+from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 
 # What an int64 holds: larger ones are none of ours, and leave what a float can hold.
 _Count = Annotated[int, Field(ge=0, lt=2**63)]

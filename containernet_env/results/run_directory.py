@@ -10,25 +10,40 @@ from __future__ import annotations
 import json
 import os
 import reprlib
+import tempfile
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
-from containernet_env.base.named_files import file_name
+from containernet_env.base.files import file_name, followed
+from containernet_env.model.findings import Valid
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import NetworkProof
 from containernet_env.model.search import Probe
 from containernet_env.model.usage import Consumers, Consumption
-from containernet_env.results.checksums import CHECKSUMS, Checked, check, checksums_of
-from containernet_env.results.histories import HISTORIES
-from containernet_env.results.ownership import make_folders, replacing
+from containernet_env.results import csv_file
+from containernet_env.results.files import (
+    CHECKSUMS,
+    Checked,
+    append_whole,
+    check,
+    checksums_of,
+    make_folders,
+    open_to_append,
+    reason,
+    remedy,
+    replacing,
+)
 from containernet_env.results.run_files import (
+    SHOWN,
     DisruptionLine,
     EventLine,
     Manifest,
@@ -39,8 +54,93 @@ from containernet_env.results.run_files import (
     ScenarioLine,
     UsageLine,
 )
-from containernet_env.results.run_shown import SHOWN
-from containernet_env.results.whole_lines import append_whole, open_to_append
+
+if TYPE_CHECKING:
+    import pandas
+
+HISTORIES = "history"
+CLIENT_SUFFIX, STORE_SUFFIX = ".jsonl.gz", ".store.jsonl.gz"
+
+
+def history_name(number: int, scenario: str, repetition: int) -> str:
+    """What the files of the history, and the folder of the profiles, of a run's ``number``-th scenario are called."""
+    return f"{number:02}-{file_name(_without_number(scenario, repetition))}"
+
+
+def _without_number(scenario: str, repetition: int) -> str:
+    return f"{scenario}.{repetition}" if repetition > 1 else scenario
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHistory:
+    """The history of one scenario; ``store`` is the store's own, ``None`` where it is not there."""
+
+    name: str
+    client: Path
+    store: Path | None
+
+
+def histories_of(run: Path) -> Iterator[KeptHistory]:
+    """The histories in a run directory, in the order of the scenarios."""
+    for path in sorted((run / HISTORIES).glob(f"*{CLIENT_SUFFIX}")):
+        if path.name.endswith(STORE_SUFFIX):
+            continue
+        name = path.name.removesuffix(CLIENT_SUFFIX)
+        store = path.with_name(name + STORE_SUFFIX)
+        yield KeptHistory(name, path, store if store.is_file() else None)
+
+
+def missing_histories(scenarios: Iterable[Mapping[str, Any]], kept: Iterable[KeptHistory]) -> list[str]:
+    """The scenarios of a run (lines of scenarios.jsonl) that were to keep a history which is not there, by name.
+
+    Also those whose load left no result, and those that were never run.
+    """
+    asked = Counter(_without_number(line["scenario"], line["repetition"]) for line in scenarios if _keeps(line))
+    there = Counter(history.name.partition("-")[2] for history in kept)
+    return [name for name, count in asked.items() for _ in range(count - there[file_name(name)])]
+
+
+def _keeps(line: Mapping[str, Any]) -> bool:
+    return bool(line.get("history")) or (line["load"] or {}).get("history") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A completed run.
+
+    ``outcomes`` are its scenarios in order, ``directory`` is its run directory, ``rows`` what was appended to the CSV.
+    ``file`` is where they are: that CSV, or, where it was removed or replaced during the run, OUT.rescued beside it.
+    ``network_before`` and ``network_after`` are what was proved of the network before the first scenario and after the
+    last; ``None`` where it could not be measured.
+    """
+
+    run_id: str
+    directory: Path
+    outcomes: tuple[ScenarioOutcome, ...]
+    rows: tuple[dict[str, str], ...]
+    file: Path
+    network_before: NetworkProof | None = None
+    network_after: NetworkProof | None = None
+
+    @property
+    def network_held(self) -> bool:
+        """Whether nothing was found wrong with the network after the last scenario."""
+        return self.network_after is None or self.network_after.passed
+
+    @property
+    def failed(self) -> int:
+        """How many scenarios failed or were not run."""
+        return sum(outcome.error is not None for outcome in self.outcomes)
+
+    def valid(self, verdict: Valid) -> int:
+        """How many scenarios have figures with this verdict."""
+        return sum(outcome.verdict is not None and outcome.verdict.valid == verdict for outcome in self.outcomes)
+
+    @property
+    def frame(self) -> pandas.DataFrame:
+        """The rows as a table: numbers as numbers, what does not apply as missing."""
+        return csv_file.frame_of(self.rows)
+
 
 MANIFEST, NETWORK, SCENARIOS, PROBES, EVENTS, USAGE, DISRUPTIONS, LOGS, PROFILES = (
     "manifest.json",
@@ -426,3 +526,67 @@ def _known(value: Any, where: str, form: type[RunFile]) -> Mapping[str, Any]:
         got = textwrap.shorten(reprlib.repr(first["input"]), 100)
         raise UsageError(f"{where} is not of its form: {place}: {first['msg']}; got {got}\n  {_REMEDY}") from error
     return value
+
+
+# What a run of 4 hosts wrote, rounded up: a row of 0.5 KB and, of each host's links and port, 4 KB in scenarios.jsonl
+# for each scenario; for each host 54 KB of its log and its part of the manifest, the proof and the events.
+_ROW_BYTES = 1_000
+_SCENARIO_HOST_BYTES = 4_000
+_HOST_BYTES = 64_000
+
+
+def least_bytes(scenarios: int, hosts: int, clusters: int = 1) -> int:
+    """How much a run of so many scenarios on so many hosts, brought up so often, writes beside its timelines."""
+    return scenarios * (_ROW_BYTES + hosts * _SCENARIO_HOST_BYTES) + clusters * hosts * _HOST_BYTES
+
+
+def check_place(out: Path, needed_bytes: int) -> None:
+    """Raise UsageError, with the path and a remedy, where rows cannot be kept in ``out`` or its run directory.
+
+    Tells types of files, a read-only file system and too little space by looking; as root, whom no permission stops,
+    also whether the folders take a file, by making one that has no name.
+    """
+    runs = runs_folder(out)
+    try:
+        if out.exists() and not out.is_file() and not out.is_dir():
+            raise UsageError(
+                f"cannot write results to {out}: it is no regular file\n  Name a file, or one that does not exist yet."
+            )
+        if runs.exists() and not runs.is_dir():
+            raise UsageError(
+                f"cannot keep run directories in {runs}: it is no folder\n"
+                f"  Move it away, or choose another name than {out}."
+            )
+        # A symbolic link may lead to another file system.
+        for path in (followed(out).parent, out.absolute().parent, runs.absolute()):
+            folder = next(parent for parent in (path, *path.parents) if parent.exists())
+            if not folder.is_dir():
+                raise UsageError(f"cannot write results to {out}: {folder} is not a directory")
+            _check_folder(folder, out, needed_bytes)
+        if os.geteuid() == 0 and out.is_file():
+            os.close(os.open(out, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
+    except OSError as error:
+        raise UsageError(f"cannot write results to {out}: {reason(error)}\n  {remedy(error)}") from error
+
+
+def _check_folder(folder: Path, out: Path, needed_bytes: int) -> None:
+    held = os.statvfs(folder)
+    free = held.f_bavail * held.f_frsize
+    if held.f_flag & os.ST_RDONLY:
+        raise UsageError(
+            f"cannot write results to {out}: {folder} is on a read-only file system\n  Mount it for writing, or choose "
+            "another place."
+        )
+    if (held.f_blocks and free < needed_bytes) or (held.f_files and not held.f_favail):
+        room = f"{free / 1e6:.1f} MB" if free < needed_bytes else "no inode"
+        raise UsageError(
+            f"cannot write results to {out}: {room} free in {folder}; this run writes about {needed_bytes / 1e6:.1f} MB"
+            "\n  Make room there, or choose another place."
+        )
+    if os.geteuid() == 0:
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise UsageError(
+                f"cannot write results to {out}: no file can be made in {folder}: {reason(error)}\n  {remedy(error)}"
+            ) from error

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from containernet_env.hosts import engine, owner
-from containernet_env.network.kernel import ovs
-from containernet_env.network.leftovers import remove_bridges, remove_interfaces
+from containernet_env.network import switches
+from containernet_env.network.factory import remove_bridges, remove_interfaces
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def remove_leftovers() -> Leftovers:
 
     Raises MissingRequirementError where no engine answers, RunError where something could not be removed.
     """
-    containers, bridges = engine.list_ours(), ovs.list_ours()
+    containers, bridges = engine.list_ours(), switches.list_ours()
     in_use = [f"container {container.name}" for container in containers if owner.is_alive(container.owner)]
     in_use += [f"bridge {bridge.name}" for bridge in bridges if owner.is_alive(bridge.owner)]
     stale = [container for container in containers if not owner.is_alive(container.owner)]

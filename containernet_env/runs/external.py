@@ -12,32 +12,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from containernet_env.analysis.capacity import capacity_of
-from containernet_env.base.errors import RunError, text_of
-from containernet_env.base.exhausted import told
-from containernet_env.base.progress import Progress
-from containernet_env.base.side_by_side import persistently, side_by_side
-from containernet_env.base.stop import Stop
-from containernet_env.fidelity.gate import Gate
-from containernet_env.hosts.data_sync import SyncTimes
-from containernet_env.hosts.tcp_http import TcpConnection
-from containernet_env.load.server import BenchmarkServer
-from containernet_env.model.leadership import Leadership, leader_words
+from containernet_env.base.errors import RunError, text_of, told
+from containernet_env.base.work import Progress, Stop, persistently, side_by_side
+from containernet_env.hosts.container import SyncTimes
+from containernet_env.hosts.counters import Pids
+from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.outcome import Reused
 from containernet_env.model.scenario import Scenario
-from containernet_env.plan.external import keys_of
+from containernet_env.model.usage import Leadership, leader_words
+from containernet_env.network.gate import Gate
+from containernet_env.plan.build import keys_of
 from containernet_env.plan.plan import Plan
+from containernet_env.results.capacity import capacity_of
 from containernet_env.runs import external_left
+from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.external_access import AGAIN_S, cluster_of, connections_to, external_of, login_of, usable
 from containernet_env.runs.external_left import CleanedUp, Told
-from containernet_env.runs.faults import Faults
+from containernet_env.runs.load import BenchmarkServer
 from containernet_env.runs.local_server import LocalServer
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.target import MeasuredNetwork
-from containernet_env.setup.load_programs import ready_load_programs
+from containernet_env.setup.builds import ready_load_programs
 from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
 from containernet_env.stores.kinds import external_store_of
-from containernet_env.usage.consumers import Pids
 
 UNSEEN = "somebody else runs the cluster: its members' cores and disks, and the network, cannot be seen"
 HOSTS_KIND = "external"

@@ -7,10 +7,9 @@ import ssl
 from pathlib import Path
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.base.side_by_side import persistently
-from containernet_env.hosts.tcp_http import TcpConnection
-from containernet_env.model.config import Config
-from containernet_env.model.external import PASSWORD_VARIABLE, External, TlsFiles
+from containernet_env.base.work import persistently
+from containernet_env.hosts.http import TcpConnection
+from containernet_env.model.config import PASSWORD_VARIABLE, Config, External, TlsFiles
 from containernet_env.plan.plan import Plan
 from containernet_env.stores.external import ClusterLook, ExternalCluster, Login, OwnKeys
 from containernet_env.stores.kinds import external_store_of

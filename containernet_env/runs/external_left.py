@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from containernet_env.base import cache, clock
+from containernet_env.base import assets, clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http_answer import HttpError
+from containernet_env.base.http import HttpError
 from containernet_env.hosts import owner
 from containernet_env.model.config import Config, HttpService
-from containernet_env.model.keys import Keys
+from containernet_env.model.scenario import Keys
 from containernet_env.runs.external_access import LOOK_TIMEOUT_S, cluster_of, external_of, require_usable
 from containernet_env.stores.external import OwnKeys
 
@@ -85,12 +85,12 @@ class Told:
 
 def home() -> Path:
     """Where the folders are: in the user's own cache."""
-    return cache.own() / "external"
+    return assets.own() / "external"
 
 
 def begin(config: Config, run_id: str, identity: str | None, own: OwnKeys) -> Path:
     """Make the folder of a run of this process, private to this user. Raises RunError where it cannot be written."""
-    cache.make()
+    assets.make()
     folder, store = home() / run_id, config.store
     endpoints = external_of(config).urls
     record = Record(run_id, identity, endpoints, own.prefix, owner.current(), own.generated, store.service, store.kind)

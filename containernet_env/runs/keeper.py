@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from statistics import median
 
 from containernet_env.base.errors import RunError, text_of
+from containernet_env.hosts.sampler import Sample
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.search import Probe
+from containernet_env.plan.export import config_hash
+from containernet_env.plan.plan import Plan
+from containernet_env.results import capacity
+from containernet_env.results.capacity import MachineKey, SyncSample, advice, sample_of
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
+from containernet_env.results.files import reason
+from containernet_env.results.provenance import MachineFacts
 from containernet_env.results.run_directory import SCENARIOS, RunDirectory
-from containernet_env.results.run_files import Manifest, Proof
-from containernet_env.results.whole_lines import reason
+from containernet_env.results.run_files import ClusterRecord, Manifest, Proof
 from containernet_env.runs.matrix import INTERRUPTED, NOT_RUN
 from containernet_env.runs.progress import Guarded
-from containernet_env.usage.window import Sample
+
+
+def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOutcome:
+    """An outcome with what would make its figures valid. Never raises."""
+    if outcome.state in ("valid", "failed"):
+        return outcome
+    try:
+        known, _ = capacity.read(key)
+        own = sample_of(outcome, len(plan.config.nodes), key.cores, config_hash(plan), plan.store.name)
+        requests = [*known.requests, *([] if own is None else [own])]
+        return replace(outcome, advice=advice(plan, outcome, known.model_copy(update={"requests": requests})))
+    except Exception:  # noqa: BLE001 - the row is worth more
+        return outcome
+
+
+def keep_costs(
+    plan: Plan, facts: MachineFacts, clusters: Sequence[ClusterRecord], outcomes: Sequence[ScenarioOutcome]
+) -> str | None:
+    """Add what was measured to the machine's file; a note where that cannot be. Never raises.
+
+    Profiles cost CPU time that others do not spend, so scenarios of such a run are left out; so are those with events,
+    of which requests wait and fail.
+    """
+    try:
+        members = len(plan.topology.members)
+        usual = [outcome for outcome in outcomes if outcome.disruptions is None]
+        measured = [] if plan.options.profile is not None else usual
+        which = config_hash(plan), plan.store.name
+        samples = [sample_of(outcome, members, facts.cores, *which) for outcome in measured]
+        syncs = [
+            SyncSample(
+                at=cluster.at,
+                data=plan.config.etcd.data,
+                median_ns=median(times.median_ns for times in cluster.sync.values()),
+            )
+            for cluster in clusters
+            if cluster.sync
+        ]
+        return capacity.add(MachineKey.of(facts), [one for one in samples if one is not None], syncs)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more
+        return f"what requests cost on this machine is not kept: {text_of(error)}"
 
 
 class RowsNotWrittenError(RunError):

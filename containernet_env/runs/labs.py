@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError
-from containernet_env.containernet.crashes import Crashes
+from containernet_env.containernet.shell import Crashes
 from containernet_env.hosts import engine, owner
-from containernet_env.model.leadership import Leadership
+from containernet_env.model.usage import Leadership
 from containernet_env.runs.testbed import Testbed
 
 _REJOIN_S = 20.0

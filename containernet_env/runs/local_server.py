@@ -8,11 +8,11 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from containernet_env.base import life
-from containernet_env.base.endings import LastWords, ending, last_words
-from containernet_env.hosts.unix_http import UnixConnection
-from containernet_env.load.server import SERVER_ENTRY_POINT
-from containernet_env.model.external import PASSWORD_VARIABLE, External
+from containernet_env.base import programs as life
+from containernet_env.base.programs import LastWords, ending, last_words
+from containernet_env.hosts.http import UnixConnection
+from containernet_env.model.config import PASSWORD_VARIABLE, External
+from containernet_env.runs.load import SERVER_ENTRY_POINT
 from containernet_env.setup.commands import Ending, guarded
 
 _END_TIMEOUT_S = 10.0

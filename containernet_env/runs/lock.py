@@ -15,7 +15,7 @@ from types import TracebackType
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.stop import Stop
+from containernet_env.base.work import Stop
 
 PATH = Path("/run/containernet-env.lock")
 _POLL_S = 0.1

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
-from containernet_env.base.stop import Stop, stops_kept
-from containernet_env.load.request import request_of
-from containernet_env.load.server import Answer
-from containernet_env.model.disruption import Disruptions
+from containernet_env.base.work import Stop, stops_kept
+from containernet_env.model.disruption import Disruptions, explains_election, failures_explained
 from containernet_env.model.findings import (
     Finding,
     death_findings,
@@ -20,20 +18,19 @@ from containernet_env.model.findings import (
     floor_findings,
     leader_findings,
     load_findings,
+    machine_findings,
     member_findings,
     network_findings,
+    store_findings,
 )
-from containernet_env.model.leadership import Leadership, leader_text
-from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_contract import RUN_TIMEOUT_MAX_S
-from containernet_env.model.machine_findings import machine_findings, store_findings
-from containernet_env.model.outages import explains_election, failures_explained
 from containernet_env.model.outcome import Reused, ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.model.usage import Leadership, LinkStatistics, leader_text
 from containernet_env.plan.plan import PlannedScenario
 from containernet_env.runs.disruptor import Disruptor
-from containernet_env.runs.follow import Follower, answer_nothing
-from containernet_env.runs.member_watch import MemberWatch
+from containernet_env.runs.follow import Follower, MemberWatch, answer_nothing
+from containernet_env.runs.load import Answer, request_of
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.searching import KeepProbe, Searching

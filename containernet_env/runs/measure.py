@@ -16,45 +16,37 @@ from pathlib import Path
 from typing import Unpack
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, text_of
-from containernet_env.base.exhausted import told
-from containernet_env.base.stop import Stop, stops_kept
-from containernet_env.containernet import select
-from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, text_of, told
+from containernet_env.base.work import Stop, stops_kept
+from containernet_env.containernet import testbed_network
+from containernet_env.hosts.counters import AllUse
+from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.config import Config
-from containernet_env.model.findings import Finding, network_finding
-from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.findings import Finding, network_finding, states_text
+from containernet_env.model.outcome import RunFacts, ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
-from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import ScenarioSet
-from containernet_env.model.verdict import states_text
+from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.plan import Plan
+from containernet_env.results.capacity import MachineKey
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
-from containernet_env.results.machine_costs import MachineKey
 from containernet_env.results.provenance import Repeats, StoreFacts
-from containernet_env.results.run_directory import RunDirectory
+from containernet_env.results.run_directory import RunDirectory, RunResult
 from containernet_env.results.run_files import ClusterRecord, Manifest, Sync
-from containernet_env.results.run_result import RunResult
-from containernet_env.runs import clean, labs, preflight, version
-from containernet_env.runs.change import change_between
-from containernet_env.runs.cores import kept_off
-from containernet_env.runs.costs import advised, keep_costs
-from containernet_env.runs.demands import lock_for, require_root
+from containernet_env.runs import clean, labs, version
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent
-from containernet_env.runs.keeper import Keeper, was_measured
+from containernet_env.runs.keeper import Keeper, advised, keep_costs, was_measured
 from containernet_env.runs.manifest import inputs_of, manifest_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
-from containernet_env.runs.prepare import RunChoices, prepare
+from containernet_env.runs.prepare import RunChoices, lock_for, preflight, prepare, require_root
 from containernet_env.runs.progress import Guarded, RunProgress, Silent
-from containernet_env.runs.standing import Standing, StandingTestbed
-from containernet_env.runs.testbed import take_down
+from containernet_env.runs.reuse import Standing, StandingTestbed, change_between
+from containernet_env.runs.testbed import kept_off, take_down
 from containernet_env.setup import ready_images
 from containernet_env.setup.images import Images
-from containernet_env.usage.consumers import AllUse
-from containernet_env.usage.sampler import Sampler
 
 AnyTestbed = StandingTestbed | ExternalTestbed
 
@@ -84,7 +76,7 @@ def measure(
     ``yes_load_this_cluster`` alone.
     """
     plan = prepare(topology, scenarios, **choices)
-    preflight.check(plan, Path(out))
+    preflight(plan, Path(out))
     tolerance = Tolerance.parse(rtt_tolerance) if isinstance(rtt_tolerance, str) else rtt_tolerance
     return carry_out(
         plan,
@@ -122,7 +114,7 @@ def carry_out(
         require_consent(plan, yes_load_this_cluster)
     else:
         require_root()
-        select.require(plan)
+        testbed_network.require(plan)
     stop.check()
     try:
         with stops_kept(), told(), nullcontext() if in_sweep else lock_for(plan), kept_off(plan.options.links_core):

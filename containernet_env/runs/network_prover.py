@@ -8,15 +8,14 @@ from typing import Any
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError
-from containernet_env.base.progress import Progress
-from containernet_env.base.stop import Stop
+from containernet_env.base.work import Progress, Stop
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
-from containernet_env.fidelity.gate import Gate, measure_gate
-from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.findings import PAUSE_NS
-from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof, named
+from containernet_env.model.usage import LATE_NS, LinkStatistics
+from containernet_env.network.gate import Gate, measure_gate
+from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
 

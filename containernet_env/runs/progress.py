@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Protocol
 
 from containernet_env.base.errors import text_of
-from containernet_env.base.progress import Progress, Stage
+from containernet_env.base.work import Progress, Stage
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import PlannedScenario

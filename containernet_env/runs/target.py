@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from containernet_env.load.server import BenchmarkServer
-from containernet_env.model.machine_findings import Capacity
+from containernet_env.model.findings import Capacity
 from containernet_env.model.scenario import Scenario
-from containernet_env.runs.faults import Faults
+from containernet_env.runs.disruptor import Faults
+from containernet_env.runs.load import BenchmarkServer
 from containernet_env.stores.protocol import Cluster, LoadTerms
 
 
@@ -16,7 +16,7 @@ class MeasuredNetwork(Protocol):
     """Links that count what goes over them."""
 
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> Mapping[str, Any]:
-        """What every link saw; see ``containernet_env.model.link_statistics``."""
+        """What every link saw; see ``containernet_env.model.usage``."""
 
 
 class ClientHost(Protocol):

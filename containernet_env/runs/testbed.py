@@ -7,42 +7,148 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from containernet_env.analysis.capacity import capacity_of
-from containernet_env.analysis.floor import Floor
 from containernet_env.base import clock
-from containernet_env.base.container_files import root_of
-from containernet_env.base.endings import last_words
-from containernet_env.base.errors import RunError, text_of
-from containernet_env.base.exhausted import ReservedFiles, told
-from containernet_env.base.progress import Progress, Stage
-from containernet_env.base.stop import Stop
-from containernet_env.containernet import select
+from containernet_env.base.errors import ReservedFiles, RunError, UsageError, text_of, told
+from containernet_env.base.files import root_of
+from containernet_env.base.programs import last_words
+from containernet_env.base.work import Progress, Stage, Stop
+from containernet_env.containernet import testbed_network
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
-from containernet_env.fidelity.gate import Gate
-from containernet_env.fidelity.rtt import Tolerance
-from containernet_env.hosts import engine, netns, tcp
-from containernet_env.hosts.data_sync import SyncTimes
-from containernet_env.hosts.engine import EngineGoneError
-from containernet_env.hosts.engine_watch import EngineWatch
-from containernet_env.hosts.netns_http import NamespaceConnection
-from containernet_env.hosts.secrets import put_secrets
-from containernet_env.hosts.unix_http import UnixConnection
-from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
-from containernet_env.model.leadership import Leadership, leader_words
+from containernet_env.hosts import engine, netns
+from containernet_env.hosts.container import BUDGET_S, SyncTimes, measure_sync, put_secrets
+from containernet_env.hosts.counters import Pids
+from containernet_env.hosts.engine import EngineGoneError, EngineWatch
+from containernet_env.hosts.http import NamespaceConnection, UnixConnection
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
-from containernet_env.plan.plan import HostPlan, Plan
+from containernet_env.model.usage import Leadership, leader_words
+from containernet_env.network.gate import Gate
+from containernet_env.network.rtt import Tolerance
+from containernet_env.plan.plan import HostPlan, KeptCore, Plan
+from containernet_env.results.capacity import capacity_of
+from containernet_env.results.floor import Floor
 from containernet_env.results.provenance import LinkFacts
 from containernet_env.results.run_files import Proof
-from containernet_env.runs.faults import TestbedFaults
-from containernet_env.runs.link_watch import LinkWatch
+from containernet_env.runs.disruptor import TestbedFaults
+from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
 from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
-from containernet_env.runs.sync import measure_syncs
 from containernet_env.setup.images import Images
-from containernet_env.stores.protocol import GATE_SCRIPT, Broken, Cluster, LoadTerms, MemberPlace, Trust
-from containernet_env.usage.consumers import Pids
+from containernet_env.stores.protocol import GATE_SCRIPT, Broken, Cluster, LoadTerms, MemberHost, MemberPlace, Trust
+
+
+def kept_core(cpu: int) -> KeptCore:
+    """The core, and those that are left for members, client and driver. Raises ``UsageError`` where it cannot be."""
+    usable = sorted(os.sched_getaffinity(0))
+    names = ", ".join(map(str, usable))
+    if cpu not in usable:
+        raise UsageError(f"links_cpu={cpu} is no core that this process may use; allowed: {names}")
+    others = tuple(core for core in usable if core != cpu)
+    if not others:
+        raise UsageError(
+            f"links_cpu={cpu} would leave no core for members, client and driver: this process may use {names} alone"
+        )
+    return KeptCore(cpu, others)
+
+
+@contextmanager
+def kept_off(core: KeptCore | None) -> Iterator[None]:
+    """Within it this thread, and whatever it starts, uses the other cores. Raises ``RunError`` if that is refused."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, core.others)
+        held = os.sched_getaffinity(0)
+    except OSError as error:
+        raise RunError(f"the driver cannot be kept off core {core.cpu}: {error.strerror}") from error
+    try:
+        if held != set(core.others):
+            raise RunError(f"the driver is not kept off core {core.cpu}: the kernel holds {sorted(held)}")
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+ALL_BUDGET_S = 1.0
+"""What it may take for all members together."""
+
+
+def measure_syncs(
+    plan: Plan, hosts: Mapping[str, MemberHost], check: Callable[[], None], note: Callable[[str], None]
+) -> dict[str, SyncTimes]:
+    """Measure one member after the other, while nobody else writes; those where it cannot be measured are left out.
+
+    ``check`` is called before each, and where one fails: it raises where a host that has ended is why.
+    """
+    members = [host for host in plan.hosts if host.data]
+    measured: dict[str, SyncTimes] = {}
+    for host in members:
+        check()
+        try:
+            budget_s = min(BUDGET_S, ALL_BUDGET_S / len(members))
+            measured[host.name] = measure_sync(root_of(hosts[host.name].pid), host.data[0], budget_s)
+        except RunError as error:
+            check()
+            note(f"{host.name}: {error}; writes have no floor")
+    return measured
+
+
+PING_S = 1.0
+"""How often it is asked, and how long each answer may take."""
+SILENT_S = 5.0
+"""After so much silence it is given up: five of etcd's default election timeouts, so nothing that is measured after it
+is of the network that was configured; and a quarter of the default request timeout, so requests have not failed yet."""
+# An answer that is there while the caller was stopped is found by the next question, so pauses of the driver cost one.
+_PINGS = round(SILENT_S / PING_S)
+
+
+class LinkWatch:
+    """Asks on a thread of its own, between ``start`` and ``close``.
+
+    ``answers`` tells whether an answer comes within so many seconds; ``fail`` is called once, with the reason.
+    """
+
+    def __init__(self, answers: Callable[[float], bool], fail: Callable[[str], None]) -> None:
+        self._answers = answers
+        self._fail = fail
+        self._unanswered = 0
+        self._over = clock.Event()
+        self._thread = clock.Thread(target=self._run, name="link-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more; idempotent. A question that is under way ends by itself."""
+        self._over.set()
+
+    def note(self, answered: bool) -> bool:
+        """Take down one answer, or its absence; whether the silence has lasted long enough now."""
+        self._unanswered = 0 if answered else self._unanswered + 1
+        return self._unanswered == _PINGS
+
+    def settle(self) -> None:
+        """Return once it answers, or has been given up: at once where nothing is wrong."""
+        for _ in range(_PINGS + 1):
+            began_s = clock.monotonic()
+            if self._over.is_set() or self._answers(PING_S):
+                return
+            self._over.wait(began_s + PING_S - clock.monotonic())
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            began_s = clock.monotonic()
+            if self.note(self._answers(PING_S)) and not self._over.is_set():
+                self._over.set()
+                self._fail(
+                    f"the link emulator has not answered for {SILENT_S:g} s: it was stopped, or gets no CPU time"
+                )
+            self._over.wait(max(0.0, began_s + PING_S - clock.monotonic()))
+
 
 HOST_UP_TIMEOUT_S = 60.0
 # Of each host's log; the run directory keeps the last megabyte of them.
@@ -92,7 +198,7 @@ class Testbed:
         self.plan = plan
         self.images = {"member": images.member, "benchmark": images.benchmark}
         self._progress = progress
-        self.net = select.create(plan)
+        self.net = testbed_network.create(plan)
         self.hosts: dict[str, TestbedHost] = {}
         self._cluster: Cluster | None = None
         self._trust: Trust | None = None
@@ -299,10 +405,10 @@ class Testbed:
         for plan in plans:
             host = self.hosts[plan.name]
             interface = host.defaultIntf().name
-            tcp.set_congestion_control(host.pid, interface, plan.ip, subnet, plan.tcp_congestion_control)
+            netns.set_congestion_control(host.pid, interface, plan.ip, subnet, plan.tcp_congestion_control)
         for plan in plans:
             peer = next(other for other in self.plan.hosts if other is not plan)
-            held = tcp.congestion_control_towards(self.hosts[plan.name].pid, peer.ip)
+            held = netns.congestion_control_towards(self.hosts[plan.name].pid, peer.ip)
             if held != plan.tcp_congestion_control:
                 raise RunError(f"{plan.name}: TCP congestion control is {held}, not {plan.tcp_congestion_control}")
             self._congestion_control[plan.name] = held

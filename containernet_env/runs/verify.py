@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from containernet_env.base import programs
-from containernet_env.results.histories import KeptHistory
-from containernet_env.results.ownership import replacing
+from containernet_env.results.files import replacing
+from containernet_env.results.run_directory import KeptHistory
 
 CHECKER = "history-checker"
 # Beside its own limit: reading a history, and making the violation small and its picture.

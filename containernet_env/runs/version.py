@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from containernet_env.base import assets, sources, system_path
+from containernet_env.base import assets, programs
 from containernet_env.base.release import VERSION
 
 # Where a wheel and a source archive have what `described` said of the clone that they were made from.
@@ -54,7 +54,7 @@ def source_hash() -> str:
     others = [
         path for folder in assets.FOLDERS if folder != "configs" for path in assets.travelling(assets.ROOT, folder)
     ]
-    return sources.combine(sources.hash_files(assets.PACKAGE, python), sources.hash_files(assets.ROOT, others))
+    return assets.combine(assets.hash_files(assets.PACKAGE, python), assets.hash_files(assets.ROOT, others))
 
 
 @cache
@@ -74,7 +74,7 @@ def described(root: Path) -> str | None:
             return None
     # Another user's clone may be asked for its commit; a hook of a commit in another repository must not redirect us.
     settings = ("-c", f"safe.directory={root}", "-c", "core.fsmonitor=false")
-    environment = {key: value for key, value in system_path.environment().items() if not key.startswith("GIT_")}
+    environment = {key: value for key, value in programs.environment().items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(
             ["git", "--no-optional-locks", *settings, "-C", str(root),

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-from containernet_env.base import assets, cache, clock, sources
+from containernet_env.base import assets
+from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.sources import GoModule
-from containernet_env.base.stop import Stop
-from containernet_env.setup import base_image, binaries, disk, dockerd, downloads, go, images, missing, packages
+from containernet_env.base.work import Stop
+from containernet_env.setup import builds, dockerd, images, missing, packages
+from containernet_env.setup.commands import SetupReport, Steps, only_one
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
-from containernet_env.setup.steps import SetupReport, Steps
 from containernet_env.stores.kinds import DEFAULT
 from containernet_env.stores.protocol import Store
 
-LOCK = Path("/run/containernet-env-setup.lock")
-_LOCK_DEADLINE_S = 3600.0
-_LOCK_POLL_S = 0.2
-_PINNED = {"etcd": sources.etcd_version, "consul": sources.consul_version}
+_PINNED = {"etcd": assets.etcd_version, "consul": assets.consul_version}
 _TOLD = {"consul": "Consul is built from its Go modules: 3 to 6 minutes on two cores, a program of 118 MB"}
 
 
@@ -71,13 +64,13 @@ def set_up(report: SetupReport, store: Store = DEFAULT, stop: Stop | None = None
             return True
         if needs := found.disk_needs():
             with report.stage("disk") as stage:
-                stage.done(disk.require(needs))
+                stage.done(missing.require(needs))
         _Work(found, report, stop).run()
     return True
 
 
 def _start_engine(report: SetupReport, stop: Stop) -> None:
-    steps = Steps(report, cache.logs(), stop)
+    steps = Steps(report, assets.logs(), stop)
 
     def start() -> None:
         with steps.step("engine") as step:
@@ -93,7 +86,7 @@ class _Work:
         self._missing = found
         self._report = report
         self._stop = stop
-        self._steps = Steps(report, cache.logs(), stop)
+        self._steps = Steps(report, assets.logs(), stop)
 
     def run(self) -> None:
         if self._missing.packages:
@@ -117,19 +110,19 @@ class _Work:
             step.done(f"installed {', '.join(self._missing.packages)}")
 
     def _programs(self) -> None:
-        toolchain = go.find()
+        toolchain = builds.find()
         if toolchain is None:
             with self._steps.step("go") as step:
-                toolchain = go.ensure(self._steps.commands, step.log)
+                toolchain = builds.ensure(self._steps.commands, step.log)
                 step.done(f"{toolchain.version} into the cache")
         for module in self._missing.modules:
             self._program(module, toolchain)
 
-    def _program(self, module: GoModule, toolchain: go.Go) -> None:
+    def _program(self, module: GoModule, toolchain: builds.Go) -> None:
         with self._steps.step(module.label) as step:
             if (told := _TOLD.get(module.name)) is not None:
                 step.note(told)
-            binaries.build(module, toolchain, self._steps.commands, step.log)
+            builds.build(module, toolchain, self._steps.commands, step.log)
             pinned = _PINNED[module.name]() if module.name in _PINNED else ""
             version = f" {module.version or pinned}" if module.version or pinned else ""
             step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
@@ -138,7 +131,7 @@ class _Work:
         files, own = self._missing.files, self._missing.store.image
         with self._steps.step(f"{own.label} files") as step:
             for file in files:
-                downloads.fetch(file, self._steps.commands.stopping)
+                images.fetch(file, self._steps.commands.stopping)
             step.done(f"fetched {', '.join(file.name for file in files)}")
 
     def _base_images(self) -> None:
@@ -148,11 +141,11 @@ class _Work:
             if tag in images.present():
                 continue
             with self._steps.step(name) as step:
-                how = base_image.make(tag, self._steps.commands, step.log, step.note, more)
+                how = images.make(tag, self._steps.commands, step.log, step.note, more)
                 step.done(f"{tag}, {how}")
 
     def _images(self) -> None:
-        version = binaries.go_version()
+        version = builds.go_version()
         assert version is not None, "every program has been built"
         recipes = images.recipes(version, self._missing.store)
         for recipe in recipes:
@@ -166,36 +159,3 @@ class _Work:
         if removed:
             with self._steps.step("older") as step:
                 step.done(f"removed {', '.join(removed)}")
-
-
-@contextmanager
-def only_one(
-    note: Callable[[str], object], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S, stop: Stop | None = None
-) -> Iterator[None]:
-    """Hold the machine for one set-up; wait for another one, and say so, until ``stop`` asks for the end.
-
-    The lock ends with the process.
-    """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        deadline = clock.monotonic() + deadline_s
-        told = False
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not told:
-                    note("waiting for another set-up on this machine to end")
-                    told = True
-            if clock.monotonic() > deadline:
-                raise MissingRequirementError(
-                    f"another set-up holds {path} for more than {deadline_s:.0f} s",
-                    "Let it end, then run again.",
-                )
-            if stop is not None:
-                stop.check()
-            clock.sleep(_LOCK_POLL_S)
-        yield
-    finally:
-        os.close(fd)

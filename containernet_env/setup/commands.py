@@ -8,16 +8,22 @@ calls ``stop``: so no signal can fall between the start of a process and the not
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from containernet_env.base import clock, life, system_path
+from containernet_env.base import clock, programs
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.work import Stage, Stop
 
 _GUARD = Path(__file__).with_name("guard.py")
 _TAIL_LINES = 8
@@ -102,7 +108,7 @@ class Commands:
             if self.stopping.is_set():
                 raise Stopped
             try:
-                found = shutil.which(argv[0], path=system_path.search_path((env or os.environ).get("PATH", "")))
+                found = shutil.which(argv[0], path=programs.search_path((env or os.environ).get("PATH", "")))
                 if found is None:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
                 process = subprocess.Popen(
@@ -111,8 +117,8 @@ class Commands:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
-                    env=system_path.environment(env),
-                    pass_fds=(life.descriptor(),),
+                    env=programs.environment(env),
+                    pass_fds=(programs.descriptor(),),
                     start_new_session=True,
                 )
             except OSError as error:
@@ -137,7 +143,7 @@ def guarded(argv: Sequence[str], ending: Ending) -> list[str]:
     It is to be started in a session of its own, and has to be given ``life.descriptor()``.
     """
     how = (int(ending.signum), int(ending.leader_only), ending.grace_s)
-    return [sys.executable, "-I", "-S", str(_GUARD), str(life.descriptor()), *map(str, how), *argv]
+    return [sys.executable, "-I", "-S", str(_GUARD), str(programs.descriptor()), *map(str, how), *argv]
 
 
 def _end(process: subprocess.Popen[bytes], ending: Ending, already_asked: bool = False) -> None:
@@ -178,3 +184,115 @@ def _how_it_ended(returncode: int) -> str:
     if returncode < 0:
         return f"was ended by {signal.Signals(-returncode).name}"
     return f"ended with exit status {returncode}"
+
+
+_POLL_S = 0.1
+
+
+class SetupReport(Protocol):
+    """What the set-up tells; stages may overlap. Part of ``containernet_env.base.work.Reporter``."""
+
+    def stage(self, name: str) -> AbstractContextManager[Stage]:
+        """Begin a step; leaving the context without an error shows its one line."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know, once."""
+
+
+@dataclass
+class Step:
+    """One step in progress: where its details go, and how it tells."""
+
+    log: Path
+    note: Callable[[str], None]
+    done: Callable[[str], None]
+
+
+class Steps:
+    """The steps of one set-up. They run in threads, so that a signal in the main thread, or ``stop``, can end them."""
+
+    def __init__(self, report: SetupReport, logs: Path, stop: Stop | None = None) -> None:
+        self._report = report
+        self._logs = logs
+        self._stop = stop or Stop()
+        self.commands = Commands()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """One step, with a fresh log file named after it. An error passes through and no line is shown."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log = self._logs / f"{name.replace(' ', '-')}.log"
+        log.write_bytes(b"")
+        with self._report.stage(name) as stage:
+            yield Step(log, self._report.note, stage.done)
+
+    def run(self, *jobs: Callable[[], None]) -> None:
+        """Run jobs side by side and wait for all; where signals are to end them, called in the main thread.
+
+        The first error stops the others and is raised. So does whatever strikes this thread meanwhile, the exception
+        of a signal or ``Interrupted`` of the stop token: every program that runs is ended before it is raised.
+        """
+        if not jobs:
+            return
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            futures = [pool.submit(job) for job in jobs]
+            try:
+                while not _settled(futures):
+                    self._stop.check()
+                if any(future.done() and future.exception() is not None for future in futures):
+                    self.commands.stop()
+            except BaseException:
+                self.commands.stop()
+                raise
+        _raise_first(futures)
+
+
+def _settled(futures: Sequence[Future[None]]) -> bool:
+    """Wait for a moment; whether all have ended, or one has failed."""
+    done, left = wait(futures, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
+    return not left or any(future.exception() is not None for future in done)
+
+
+def _raise_first(futures: Sequence[Future[None]]) -> None:
+    """Raise what went wrong, in preference to what was merely stopped because of it."""
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
+        raise error
+
+
+LOCK = Path("/run/containernet-env-setup.lock")
+_LOCK_DEADLINE_S = 3600.0
+_LOCK_POLL_S = 0.2
+
+
+@contextmanager
+def only_one(
+    note: Callable[[str], object], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S, stop: Stop | None = None
+) -> Iterator[None]:
+    """Hold the machine for one set-up; wait for another one, and say so, until ``stop`` asks for the end.
+
+    The lock ends with the process.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = clock.monotonic() + deadline_s
+        told = False
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not told:
+                    note("waiting for another set-up on this machine to end")
+                    told = True
+            if clock.monotonic() > deadline:
+                raise MissingRequirementError(
+                    f"another set-up holds {path} for more than {deadline_s:.0f} s",
+                    "Let it end, then run again.",
+                )
+            if stop is not None:
+                stop.check()
+            clock.sleep(_LOCK_POLL_S)
+        yield
+    finally:
+        os.close(fd)

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from containernet_env.base import assets, clock, system_path
+from containernet_env.base import assets, clock, programs
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 
@@ -85,7 +85,7 @@ def start(report: Callable[[str], None]) -> str:
 
 def find() -> str | None:
     """The path of dockerd, also where PATH has no sbin directories; None if it is not installed."""
-    return system_path.find("dockerd")
+    return programs.which("dockerd")
 
 
 def service_commands(run_dir: Path = Path("/run"), init_comm: Path = Path("/proc/1/comm")) -> list[list[str]]:
@@ -94,11 +94,11 @@ def service_commands(run_dir: Path = Path("/run"), init_comm: Path = Path("/proc
     Their programs are installed in many containers and small machines where nothing answers them: what counts
     is systemd's run directory, or an init as process 1.
     """
-    if (run_dir / "systemd" / "system").is_dir() and system_path.find("systemctl"):
+    if (run_dir / "systemd" / "system").is_dir() and programs.which("systemctl"):
         return [["systemctl", "start", "docker"]]
-    if (run_dir / "openrc").is_dir() and system_path.find("rc-service"):
+    if (run_dir / "openrc").is_dir() and programs.which("rc-service"):
         return [["rc-service", "docker", "start"]]
-    if init_comm.read_text(encoding="ascii").strip() == "init" and system_path.find("service"):
+    if init_comm.read_text(encoding="ascii").strip() == "init" and programs.which("service"):
         return [["service", "docker", "start"]]
     return []
 
@@ -107,7 +107,7 @@ def _ask_service_manager(command: list[str]) -> str | None:
     """Run it and wait for the engine; the reason as one line where that failed."""
     try:
         done = subprocess.run(
-            [system_path.require(command[0]), *command[1:]],
+            [programs.require(command[0]), *command[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -210,7 +210,7 @@ def _launch(command: list[str]) -> None:
             start_new_session=True,
             cwd="/",
             umask=0o022,
-            env=system_path.environment(),
+            env=programs.environment(),
         )
     _started.append(process)
     deadline = clock.monotonic() + _START_DEADLINE_S

@@ -1,24 +1,408 @@
-"""The images of the hosts: which ones the sources demand, building what is missing, removing our older ones.
-
-An image's tag is the hash of everything it is made from, so that a tag that exists is the right image.
-"""
+"""The images of the hosts: which ones the sources demand, building them and their base, removing older ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import io
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import docker
 from docker.errors import APIError, ImageNotFound
 
-from containernet_env.base import assets, clock, programs, sources
+from containernet_env.base import assets, clock, programs
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.user_program import UserProgram
+from containernet_env.base.programs import UserProgram
 from containernet_env.hosts import engine
-from containernet_env.setup import base_image, binaries, downloads, image_build
+from containernet_env.setup import builds, packages
+from containernet_env.setup.commands import CommandError, Commands, Stopped
 from containernet_env.stores.kinds import DEFAULT
-from containernet_env.stores.protocol import GATE_SCRIPT, USER_PROGRAM, ImageParts, Store
+from containernet_env.stores.protocol import GATE_SCRIPT, USER_PROGRAM, Download, ImageParts, Store
+
+_FOLDER = "downloads"
+_SILENCE_S = 30.0
+_MOST_BYTES = 200 << 20
+_PIECE_BYTES = 1 << 16
+
+
+def find(download: Download) -> Path | None:
+    """The file in the cache, where it is there."""
+    for cached in assets.trusted():
+        path = cached / _FOLDER / _name(download)
+        if path.is_file() and assets.hash_file(path) == download.sha256:
+            return path
+    return None
+
+
+def fetch(download: Download, stopping: clock.Event) -> Path:
+    """Fetch a file into the cache.
+
+    Raises ``MissingRequirementError`` where it cannot be had or is another one, and ``Stopped`` once ``stopping`` is
+    set; nothing is left of it then.
+    """
+    if (cached := find(download)) is not None:
+        return cached
+    home = assets.make() / _FOLDER
+    home.mkdir(mode=0o755, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=home)
+    partial = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _receive(download.url, file, stopping)
+        if (found := assets.hash_file(partial)) != download.sha256:
+            raise ValueError(f"its SHA-256 is {found[:16]}..., not {download.sha256[:16]}...")
+        partial.chmod(0o644)
+        return partial.rename(home / _name(download))
+    except (OSError, ValueError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        raise MissingRequirementError(
+            f"{download.url} could not be fetched: {error}",
+            "Check the network (a proxy is taken from HTTPS_PROXY), and that there is such a version.",
+        ) from error
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+
+
+def _name(download: Download) -> str:
+    return f"{hashlib.sha256(download.url.encode()).hexdigest()[:16]}-{download.name}"
+
+
+def _receive(url: str, file: IO[bytes], stopping: clock.Event) -> None:
+    received = 0
+    with urllib.request.urlopen(url, timeout=_SILENCE_S) as answer:
+        while piece := answer.read(_PIECE_BYTES):
+            if stopping.is_set():
+                raise Stopped
+            received += len(piece)
+            if received > _MOST_BYTES:
+                raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+            file.write(piece)
+
+
+OFFICIAL = "debian:bookworm-slim"
+TOOLS = ("iproute2", "iputils-ping", "procps")
+LABEL_ORIGIN = "containernet-env.origin"
+# ping's file carries a capability that hosts do not have, and the kernel then refuses to run it at all. A plain copy
+# uses the ICMP sockets that the engine allows everybody (net.ipv4.ping_group_range).
+PLAIN_PING = "cp /usr/bin/ping /usr/bin/ping.plain && mv /usr/bin/ping.plain /usr/bin/ping"
+# Alternatives have pages of the manual, and a package that cannot link its own there is not installed.
+_MAN = "mkdir -p /usr/share/man/man1 && "
+_MAN_HOOK = 'mkdir -p "$1/usr/share/man/man1"'
+
+
+def dockerfile(packages: Sequence[str] = ()) -> str:
+    """How the base image is made of the official one; with ``packages`` besides its own tools."""
+    return f"""ARG BASE_IMAGE={OFFICIAL}
+FROM ${{BASE_IMAGE}}
+RUN {_MAN if packages else ""}apt-get update \\
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {" ".join((*TOOLS, *packages))} \\
+ && rm -rf /var/lib/apt/lists/* \\
+ && {PLAIN_PING}
+CMD ["/bin/sh"]
+"""
+
+
+_ANSWER_S = 5
+_PULL_DEADLINE_S = 180.0
+_BOOTSTRAP_TIMEOUT_S = 900.0
+# The root file system is unpacked here: /tmp is often small, in memory, or forbids device nodes.
+WORK = Path("/var/tmp")
+_WORK_PREFIX = "containernet-env-base."
+_DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NO_DOCUMENTATION = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
+_KEYRINGS = {
+    "debian": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "ubuntu": "/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+}
+
+
+def source_hash(packages: Sequence[str] = ()) -> str:
+    """Hash of what the base image has to be, with ``packages`` besides its own tools."""
+    return assets.combine("base", dockerfile(packages), *_NO_DOCUMENTATION)
+
+
+def make(tag: str, commands: Commands, log: Path, note: Callable[[str], None], more: Sequence[str] = ()) -> str:
+    """Make the base image as ``tag``, with the packages ``more`` besides its own tools; says how.
+
+    Raises ``MissingRequirementError`` when neither way works.
+    """
+    reason = registry_problem()
+    if reason is None:
+        try:
+            return _from_official(tag, commands, more)
+        except (BuildError, *engine.UNREACHABLE) as error:
+            reason = str(error)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"{OFFICIAL} is not used: {reason}\n")
+    return _from_packages(tag, commands, log, note, more)
+
+
+def registry_problem() -> str | None:
+    """Why the official image cannot be had, as one line; None where it is here or its registry answers."""
+    try:
+        with closing(engine.connect(_ANSWER_S)) as client:
+            if not client.api.images(name=OFFICIAL):
+                client.api.inspect_distribution(OFFICIAL)
+    except engine.UNREACHABLE as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def _from_official(tag: str, commands: Commands, more: Sequence[str]) -> str:
+    client = patient_client()
+    try:
+        if not client.api.images(name=OFFICIAL):
+            _pull(client, commands)
+        # The host's network: an engine without a bridge has no other.
+        build_image(
+            client,
+            tag,
+            context({"Dockerfile": dockerfile(more).encode()}, {}),
+            labels=base_labels(OFFICIAL, more),
+            network="host",
+            base=OFFICIAL,
+            stopping=commands.stopping,
+        )
+    finally:
+        client.close()
+    return f"from {OFFICIAL}"
+
+
+def _pull(client: docker.DockerClient, commands: Commands) -> None:
+    repository, _, name = OFFICIAL.partition(":")
+    deadline = clock.monotonic() + _PULL_DEADLINE_S
+    for event in client.api.pull(repository, tag=name, stream=True, decode=True):
+        if "error" in event:
+            raise BuildError(event["error"])
+        if commands.stopping.is_set():
+            raise Stopped
+        if clock.monotonic() > deadline:
+            raise TimeoutError(f"the pull took longer than {_PULL_DEADLINE_S:.0f} s")
+
+
+def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str], None], more: Sequence[str]) -> str:
+    if programs.which(packages.IMAGE_BUILDER) is None:
+        packages.install([packages.IMAGE_BUILDER], commands, log, note)
+    remove_leftovers()
+    distribution, suite, lines = apt_sources()
+    work = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=WORK))
+    try:
+        archive = work / "root.tar"
+        try:
+            commands.run(
+                bootstrap_command(suite, archive, lines, more),
+                log,
+                timeout_s=_BOOTSTRAP_TIMEOUT_S,
+                env={**packages.environment(), "TMPDIR": str(work)},
+            )
+        except CommandError as error:
+            shown = "\n".join(f"    {line}" for line in error.tail)
+            raise MissingRequirementError(
+                f"the base image was not made: no registry has {OFFICIAL}, and {error}\n{shown}",
+                f"Check the network, or load {OFFICIAL} by hand (docker load). Details: {log}",
+            ) from error
+        origin = f"{distribution} {suite}, mmdebstrap"
+        _import(archive, tag, base_labels(origin, more))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return f"made with mmdebstrap from {distribution} {suite}"
+
+
+def bootstrap_command(suite: str, archive: Path, lines: list[str], more: Sequence[str] = ()) -> list[str]:
+    """mmdebstrap's command line for a root file system with our tools and ``more``, from the sources ``lines``."""
+    hooks = [f"--essential-hook={_MAN_HOOK}"] if more else []
+    without = [f"--dpkgopt=path-exclude={pattern}" for pattern in _NO_DOCUMENTATION]
+    return [
+        packages.IMAGE_BUILDER,
+        "--mode=root",
+        "--variant=minbase",
+        f"--include={','.join((*TOOLS, *more))}",
+        *hooks,
+        f"--customize-hook=chroot \"$1\" sh -c '{PLAIN_PING}'",
+        *without,
+        suite,
+        str(archive),
+        *lines,
+    ]
+
+
+def apt_sources() -> tuple[str, str, list[str]]:
+    """The distribution's id, its suite, and the machine's own package sources of it as lines for mmdebstrap.
+
+    Foreign sources on the machine are left out; without any left, mmdebstrap takes the suite's default.
+    """
+    release = dict(_assignments(Path("/etc/os-release").read_text(encoding="utf-8")))
+    distribution, suite = release.get("ID", ""), release.get("VERSION_CODENAME", "")
+    if distribution not in _KEYRINGS or not suite:
+        # A derivative's own archive need not have our tools; Debian's own serves every kernel.
+        return "debian", "bookworm", []
+    form = "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"
+    listed = subprocess.run(
+        [programs.require("apt-get"), "indextargets", "--format", form, "Created-By: Packages"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return distribution, suite, source_lines(distribution, suite, listed.stdout)
+
+
+def source_lines(distribution: str, suite: str, listed: str) -> list[str]:
+    """sources.list lines of ``distribution``'s main archive for ``suite`` and its updates.
+
+    ``listed`` has a line "URI RELEASE COMPONENT ORIGIN" per source of the machine.
+    """
+    keyring = _KEYRINGS[distribution]
+    option = f"[signed-by={keyring}] " if Path(keyring).exists() else ""
+    wanted = {suite, f"{suite}-updates", f"{suite}-security"}
+    found = []
+    for line in listed.splitlines():
+        uri, release, component, origin = [*line.split(), "", "", "", ""][:4]
+        if release in wanted and component == "main" and origin.lower() == distribution:
+            found.append(f"deb {option}{uri} {release} main")
+    return list(dict.fromkeys(found)) if any(f" {suite} main" in line for line in found) else []
+
+
+def _assignments(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not key.startswith("#"):
+            yield key.strip(), "".join(shlex.split(value))
+
+
+def remove_leftovers() -> None:
+    """Remove what a killed set-up left of its root file system, unless something is mounted in it."""
+    mounted = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    for path in WORK.glob(f"{_WORK_PREFIX}*"):
+        if f" {path}/" not in mounted:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def base_labels(origin: str, more: Sequence[str] = ()) -> dict[str, str]:
+    """The labels of the base image; ``origin`` says what it was made from."""
+    return {**image_labels(source_hash(more)), LABEL_ORIGIN: origin}
+
+
+def _import(archive: Path, tag: str, labels: Mapping[str, str]) -> None:
+    repository, _, name = tag.partition(":")
+    changes = [f"LABEL {json.dumps(key)}={json.dumps(value)}" for key, value in labels.items()]
+    client = patient_client()
+    try:
+        answer: Any = client.api.import_image_from_file(
+            str(archive),
+            repository=repository,
+            tag=name,
+            changes=[*changes, f"ENV {_DEFAULT_PATH}", 'CMD ["/bin/sh"]'],
+        )
+    except APIError as error:
+        raise MissingRequirementError(
+            f"the engine did not take the base image: {error.explanation or error}",
+            "Look at the engine's log and its free disk, then run again.",
+        ) from error
+    finally:
+        client.close()
+    if '"error"' in str(answer):
+        raise MissingRequirementError(
+            f"the engine did not take the base image: {answer}", "Look at the engine's log and its free disk."
+        )
+
+
+# The clone or install whose set-up made an image: those of several on a machine leave each other's images alone.
+LABEL_CLONE = "containernet-env.clone"
+_CALL_TIMEOUT_S = 600
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+
+class BuildError(Exception):
+    """The engine refused or failed to build; the message holds its reason and last lines."""
+
+
+def image_labels(source: str) -> dict[str, str]:
+    """The labels of an image of ours that is made here from the sources with hash ``source``."""
+    return {**engine.labels(), engine.LABEL_SOURCE: source, LABEL_CLONE: str(assets.ROOT)}
+
+
+def patient_client() -> docker.DockerClient:
+    """A client for calls that move whole images. The caller closes it."""
+    return engine.connect(_CALL_TIMEOUT_S)
+
+
+def context(texts: Mapping[str, bytes], files: Mapping[str, Path]) -> IO[bytes]:
+    """A build context as an open temporary tar file: ``texts`` by content, ``files`` by path; all executable.
+
+    Owner and times are fixed, so that equal contents give equal layers. The caller closes it.
+    """
+    output = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+    with tarfile.open(fileobj=output, mode="w") as archive:
+        for name, content in texts.items():
+            archive.addfile(_entry(name, len(content)), io.BytesIO(content))
+        for name, path in files.items():
+            with path.open("rb") as file:
+                archive.addfile(_entry(name, path.stat().st_size), file)
+    output.seek(0)
+    return output
+
+
+def _entry(name: str, size: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    entry.mode = 0o755
+    return entry
+
+
+def build_image(
+    client: docker.DockerClient,
+    tag: str,
+    build_context: IO[bytes],
+    *,
+    labels: Mapping[str, str],
+    network: str,
+    base: str,
+    stopping: clock.Event,
+) -> None:
+    """Build ``tag`` from ``build_context`` (closed here) on ``base``; the tag appears when all is done.
+
+    ``network`` is the one that RUN lines see; where there is one, they have the proxies of the environment, which the
+    image does not keep. Raises ``BuildError`` with the builder's last
+    lines, ``Stopped`` once ``stopping`` is set (the engine ends a build whose caller is gone).
+    """
+    proxies = {key: os.environ[key] for key in _PROXIES if key in os.environ and network != "none"}
+    lines: list[str] = []
+    with build_context:
+        events = client.api.build(
+            fileobj=build_context,
+            custom_context=True,
+            tag=tag,
+            labels=dict(labels),
+            buildargs={"BASE_IMAGE": base, **proxies},
+            network_mode=network,
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        for event in events:
+            if stopping.is_set():
+                raise Stopped
+            if "error" in event:
+                raise BuildError("\n".join([*lines[-6:], event["error"].strip()]))
+            if text := event.get("stream", "").strip():
+                lines.append(text)
+
 
 NAMESPACE = "containernet-env"
 REPOSITORIES = tuple(f"{NAMESPACE}/{name}" for name in ("etcd", "benchmark", "base"))
@@ -68,7 +452,7 @@ def tag_of(name: str, source: str) -> str:
 
 def base_tag(packages: tuple[str, ...] = ()) -> str:
     """The tag of the base image that is demanded now, or of the one with these packages."""
-    return tag_of("base-with" if packages else "base", base_image.source_hash(packages))
+    return tag_of("base-with" if packages else "base", source_hash(packages))
 
 
 def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Recipe:
@@ -79,19 +463,19 @@ def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Reci
     own = {name: folder / name for name in (_DOCKERFILE, *scripts)}
     gate = {GATE_SCRIPT: root / _GATE_FOLDER / GATE_SCRIPT} if parts.gated else {}
     try:
-        hashes = [sources.hash_files(folder, own.values()), sources.hash_files(root, gate.values())]
+        hashes = [assets.hash_files(folder, own.values()), assets.hash_files(root, gate.values())]
     except FileNotFoundError as error:
         raise MissingRequirementError(
-            f"{error.filename} is missing: this clone or installation is not complete", sources.RESTORE
+            f"{error.filename} is missing: this clone or installation is not complete", assets.RESTORE
         ) from error
     programs_hash = module.source_hash(go_version) if module is not None else ""
     fetched = [item for file in parts.files for item in (file.name, file.url, file.sha256)]
-    base = base_image.source_hash(parts.packages)
+    base = source_hash(parts.packages)
     users = [parts.binary.sha256] if parts.binary is not None else []
-    source = sources.combine(parts.name, base, programs_hash, *hashes, *fetched, *users)
+    source = assets.combine(parts.name, base, programs_hash, *hashes, *fetched, *users)
     found = programs.find(module, go_version) if module is not None else None
     built = {name: found / name for name in module.packages} if module is not None and found is not None else {}
-    there = {file.name: path for file in parts.files if (path := downloads.find(file)) is not None}
+    there = {file.name: path for file in parts.files if (path := find(file)) is not None}
     return Recipe(parts.label, source, {**own, **gate, **built, **there}, parts.packages, parts.binary)
 
 
@@ -100,7 +484,7 @@ def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -
 
     ``go_version`` as in the hashes of their programs.
     """
-    by_name = {module.name: module for module in sources.modules(root)}
+    by_name = {module.name: module for module in assets.modules(root)}
     benchmark = recipe(ImageParts("benchmark", module=by_name["benchmark"], gated=False), go_version, root)
     member, default = (recipe(kind.image, go_version, root) for kind in (store, DEFAULT))
     return (member, benchmark) if member.tag == default.tag else (member, benchmark, default)
@@ -108,7 +492,7 @@ def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -
 
 def required_images(store: Store = DEFAULT) -> Images:
     """The tags that a run has to use. Raises ``MissingRequirementError`` before anything was ever built."""
-    go_version = binaries.go_version()
+    go_version = builds.go_version()
     if go_version is None:
         raise MissingRequirementError("nothing has been built yet", assets.set_up_hint())
     member, benchmark = recipes(go_version, store)[:2]
@@ -139,12 +523,12 @@ def build(wanted: Recipe, stopping: clock.Event, log: Path) -> None:
 
     Raises ``MissingRequirementError`` with the builder's last lines.
     """
-    labels = image_build.image_labels(wanted.source)
-    client = image_build.patient_client()
+    labels = image_labels(wanted.source)
+    client = patient_client()
     try:
         users = {} if wanted.binary is None else {USER_PROGRAM: wanted.binary.content()}
-        build_context = image_build.context(users, wanted.files)
-        image_build.build(
+        build_context = context(users, wanted.files)
+        build_image(
             client,
             wanted.tag,
             build_context,
@@ -153,7 +537,7 @@ def build(wanted: Recipe, stopping: clock.Event, log: Path) -> None:
             base=wanted.base,
             stopping=stopping,
         )
-    except (image_build.BuildError, *engine.UNREACHABLE) as error:
+    except (BuildError, *engine.UNREACHABLE) as error:
         log.write_text(f"{error}\n", encoding="utf-8")
         raise MissingRequirementError(
             f"the image {wanted.tag} was not built: {error}",
@@ -201,5 +585,5 @@ def _remove(tag: str) -> bool:
 
 def _belongs_to_another(row: Mapping[str, Any], root: Path) -> bool:
     """Whether the image was made by the set-up of another clone that still stands."""
-    clone = (row.get("Labels") or {}).get(image_build.LABEL_CLONE, "")
+    clone = (row.get("Labels") or {}).get(LABEL_CLONE, "")
     return clone not in ("", str(root)) and (Path(clone) / "etcd_image" / "go.mod").exists()

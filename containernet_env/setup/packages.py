@@ -1,20 +1,27 @@
-"""Debian packages: only those whose programs are missing, without questions and without recommends."""
+"""Debian packages whose programs are missing, and optional Python packages that only some commands need."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import os
 import re
+import shlex
+import sys
+import sysconfig
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import SIGINT
 
-from containernet_env.base import clock, system_path
+from containernet_env.base import assets, clock, programs
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 from containernet_env.setup import dockerd
-from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped
+from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped, only_one
 
 # Each program we need, and the package that brings it on Debian and Ubuntu.
-PROGRAMS = {program: system_path.PACKAGES[program] for program in ("mnexec", "ip", "tc")}
+PROGRAMS = {program: programs.PACKAGES[program] for program in ("mnexec", "ip", "tc")}
 IMAGE_BUILDER = "mmdebstrap"
 
 LOCK_DEADLINE_S = 900.0
@@ -43,13 +50,13 @@ _NO_NETWORK = re.compile(r"resolv|could not connect|failed to fetch|network is u
 
 def missing() -> list[str]:
     """The packages whose programs this machine lacks, in order; never more than what is needed here."""
-    wanted = [package for program, package in PROGRAMS.items() if system_path.find(program) is None]
+    wanted = [package for program, package in PROGRAMS.items() if programs.which(program) is None]
     if not any(path.exists() for path in _CERTIFICATES):
         # Without them no download can be checked; minimal machines come without.
         wanted.append("ca-certificates")
     if dockerd.find() is None and not engine.is_reachable():
         wanted.append("docker.io")
-        if _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y") and system_path.find("apparmor_parser") is None:
+        if _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y") and programs.which("apparmor_parser") is None:
             # Where the kernel has AppArmor on, the engine refuses every container without this one.
             wanted.append("apparmor")
     return list(dict.fromkeys(wanted))
@@ -60,7 +67,7 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
 
     Raises ``MissingRequirementError`` where there is no apt-get, no network, or apt-get refuses.
     """
-    if system_path.find("apt-get") is None or system_path.find("dpkg") is None:
+    if programs.which("apt-get") is None or programs.which("dpkg") is None:
         raise MissingRequirementError(
             f"missing here: {', '.join(packages)}, and this system has no apt-get to install them",
             "Use Debian 12 or Ubuntu, or install by hand: mnexec (Mininet), ip and tc (iproute2), "
@@ -75,7 +82,7 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
     except CommandError as error:
         raise _not_installed(packages, error, log) from error
     still = [
-        program for program, package in PROGRAMS.items() if package in packages and system_path.find(program) is None
+        program for program, package in PROGRAMS.items() if package in packages and programs.which(program) is None
     ]
     if still:
         reason = f" ({update_problem})" if update_problem else ""
@@ -128,7 +135,7 @@ class _PackageManager:
 def environment() -> dict[str, str]:
     """The environment in which packages are installed: no questions, no restart of services, C messages."""
     quiet = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
-    return {**system_path.environment(), **quiet}
+    return {**programs.environment(), **quiet}
 
 
 def _not_installed(packages: Sequence[str], error: CommandError, log: Path) -> MissingRequirementError:
@@ -146,3 +153,118 @@ def _not_installed(packages: Sequence[str], error: CommandError, log: Path) -> M
     return MissingRequirementError(
         f"{', '.join(packages)} could not be installed: {error}\n{text}", f"{remedy} Details: {log}"
     )
+
+
+EXTRAS = {"analysis": ("scipy", "matplotlib", "plotly"), "dask": ("dask", "distributed")}
+"""Extra of pyproject.toml -> what it brings, by names that are those of the modules as well."""
+_PIP_TIMEOUT_S = 600.0
+_LOCK_DEADLINE_S = 900.0
+
+
+def require(module: str, note: Callable[[str], object]) -> None:
+    """Return when ``module``, one of ``EXTRAS``, can be imported; called in the main thread.
+
+    In a clone's own .venv its extra is installed where it is missing or another version than constraints.txt pins;
+    ``note`` is told so, once. Where that fails, a version that pyproject.toml allows is used, and ``note`` is told.
+    Nothing is installed into any other environment. Raises ``MissingRequirementError`` with what to do where the module
+    is missing after all.
+    """
+    extra = next(name for name, modules in EXTRAS.items() if module in modules)
+    clone = assets.CLONE if _is_own_environment() else None
+    if not _is_missing(module, clone):
+        return
+    why = f"this needs {module}, which is not installed"
+    if clone is None:
+        target = "containernet-env" if assets.CLONE is None else str(assets.CLONE)
+        pins = [] if assets.CLONE is None else ["--constraint", str(assets.CLONE / "constraints.txt"), "--editable"]
+        remedy = shlex.join([sys.executable, "-m", "pip", "install", *pins, f"{target}[{extra}]"])
+        raise MissingRequirementError(why, f"Install it: {remedy}")
+    if (version := _version(module)) is not None:
+        why = f"this needs {module} {_pin(clone, module)}, and {version} is installed"
+    try:
+        _make_sure(module, extra, clone, why, note)
+    except MissingRequirementError as error:
+        version = _version(module)
+        if version is None or not _allows(clone, extra, module, version):
+            raise
+        reason = str(error).partition("\n")[0]
+        note(f"{reason}; {module} {version} is used")
+
+
+def _make_sure(module: str, extra: str, clone: Path, why: str, note: Callable[[str], object]) -> None:
+    """Install the extra, unless another process does so meanwhile."""
+    argv = _pip(clone, extra)
+    if not os.access(sysconfig.get_path("purelib"), os.W_OK):
+        raise MissingRequirementError(f"{why}; this user cannot write to {sys.prefix}", f"As root: {shlex.join(argv)}")
+    assets.logs().mkdir(parents=True, exist_ok=True)
+    # The lock of build.sh, which installs into the same environment.
+    with only_one(note, clone / ".build" / "python.lock", _LOCK_DEADLINE_S):
+        if _is_missing(module, clone):
+            note(f"installing {', '.join(EXTRAS[extra])} into {sys.prefix}, once")
+            _install(argv)
+    importlib.invalidate_caches()
+
+
+def _is_own_environment() -> bool:
+    return assets.CLONE is not None and Path(sys.prefix).resolve() == (assets.CLONE / ".venv").resolve()
+
+
+def _is_missing(module: str, clone: Path | None) -> bool:
+    version = _version(module)
+    return version is None or (clone is not None and version != _pin(clone, module))
+
+
+def _version(module: str) -> str | None:
+    """The installed version; None without one, and where an installation was interrupted: its metadata come last."""
+    importlib.invalidate_caches()
+    if importlib.util.find_spec(module) is None:
+        return None
+    try:
+        return importlib.metadata.version(module)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _pin(clone: Path, module: str) -> str:
+    lines = (clone / "constraints.txt").read_text(encoding="ascii").splitlines()
+    return next(line.partition("==")[2] for line in lines if line.startswith(f"{module}=="))
+
+
+def _requirements(clone: Path, extra: str) -> list[str]:
+    project = tomllib.loads((clone / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found: list[str] = project["optional-dependencies"][extra]
+    return found
+
+
+def _allows(clone: Path, extra: str, module: str, version: str) -> bool:
+    """Whether pyproject.toml allows a version: each of its ranges is `NAME>=LEAST,<BELOW`."""
+    line = next(line for line in _requirements(clone, extra) if line.startswith(f"{module}>="))
+    numbers = [version, *re.split(">=|,<", line)[1:]]
+    if not all(re.fullmatch(r"\d+(\.\d+)*", number) for number in numbers):
+        return False
+    found, least, below = (tuple(map(int, number.split("."))) for number in numbers)
+    return least <= found < below
+
+
+def _pip(clone: Path, extra: str) -> list[str]:
+    """What installs the extra and nothing else: the program itself stays as it is while it runs."""
+    pip = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    return [*pip, "--constraint", str(clone / "constraints.txt"), *_requirements(clone, extra)]
+
+
+def _install(argv: list[str]) -> None:
+    log = assets.logs() / "extras.log"
+    commands = Commands()
+    with clock.ThreadPoolExecutor(1) as pool:
+        done = pool.submit(commands.run, argv, log, timeout_s=_PIP_TIMEOUT_S)
+        try:
+            done.result()
+        except CommandError as error:
+            last = f": {error.tail[-1]}" if error.tail else ""
+            raise MissingRequirementError(
+                f"{error}{last}",
+                f"Check the network (a proxy is taken from HTTPS_PROXY, its certificate from PIP_CERT). Details: {log}",
+            ) from error
+        except BaseException:
+            commands.stop()
+            raise

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.errors import RunError
-from containernet_env.base.http_answer import NoAnswerError
-from containernet_env.model.config import Config
-from containernet_env.model.external import External
-from containernet_env.model.keys import Keys
-from containernet_env.model.leadership import Leadership
+from containernet_env.base.http import NoAnswerError
+from containernet_env.base.programs import LastWords, last_words
+from containernet_env.model.config import Config, External
+from containernet_env.model.scenario import Keys
 from containernet_env.model.topology import RttExpectation
+from containernet_env.model.usage import Leadership
 from containernet_env.stores.protocol import Cluster, Connection, LoadTerms, MemberPlace, Store
 
 MEMBER_TIMEOUT_S = 2.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Generic
 
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.store_activity import MemberActivity, StoreActivity
+from containernet_env.model.usage import Leadership, MemberActivity, StoreActivity
 from containernet_env.stores.members import M, MemberCluster, MemberStatus
 
 

@@ -13,12 +13,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
-from containernet_env.base import clock, container_files
-from containernet_env.base.errors import RunError
-from containernet_env.base.exhausted import shortage
-from containernet_env.base.side_by_side import answers_within, persistently
-from containernet_env.model.choices import ProfileKind
-from containernet_env.model.leadership import Leadership
+from containernet_env.base import clock, files
+from containernet_env.base.errors import RunError, shortage
+from containernet_env.base.work import answers_within, persistently
+from containernet_env.model.backends import ProfileKind
+from containernet_env.model.usage import Leadership
 from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory, Ping, Profiling, Waits, Written
 
 # PID 1 of an image waits on this FIFO and becomes the store when a line arrives (etcd_image/wait-at-gate).
@@ -121,12 +120,12 @@ class Member(ABC):
 
     def start(self, deadline: float) -> None:
         """Open the gate: PID 1 of the host then becomes the store. `deadline` is on the monotonic clock, seconds."""
-        root = container_files.root_of(self.host.pid)
+        root = files.root_of(self.host.pid)
         while True:
             if not self.expected and (death := self.death()) is not None:
                 raise RunError(f"the cluster did not start: {death}")
             try:
-                gate = container_files.open_file(root, GATE, os.O_WRONLY | os.O_NONBLOCK, stat.S_IFIFO)
+                gate = files.open_file(root, GATE, os.O_WRONLY | os.O_NONBLOCK, stat.S_IFIFO)
                 try:
                     os.write(gate, b"go\n")
                 finally:

@@ -11,15 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from containernet_env.base.endings import LastWords, last_words
-from containernet_env.base.sources import GoModule
-from containernet_env.base.user_program import UserProgram
-from containernet_env.model.choices import ProfileKind
+from containernet_env.base.assets import GoModule
+from containernet_env.base.programs import LastWords, UserProgram, last_words
+from containernet_env.model.backends import ProfileKind
 from containernet_env.model.config import Config, Node, StoreChoice
-from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario
-from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.topology import RttExpectation
+from containernet_env.model.usage import Leadership, StoreActivity
 from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.flags import Flag

@@ -13,17 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from containernet_env.base import cache, sources
+from containernet_env.base import assets
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, text_of
-from containernet_env.base.stop import Stop
-from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.base.work import Stop
 from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScenarioSet
+from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.plan import PlannedScenario, PlanOptions
-from containernet_env.results.checksums import CHECKSUMS, check, files_of
 from containernet_env.results.csv_file import rows_after
-from containernet_env.results.ownership import make_folders, replacing
+from containernet_env.results.files import CHECKSUMS, check, files_of, make_folders, replacing
 from containernet_env.results.run_directory import runs_folder
 from containernet_env.runs import version
 from containernet_env.runs.keeper import was_measured
@@ -31,7 +30,7 @@ from containernet_env.runs.lock import RunLock
 from containernet_env.runs.measure import carry_out
 from containernet_env.runs.prepare import on_this_machine
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import binaries
+from containernet_env.setup import builds
 
 GO = "Go"
 UNKNOWN = "unknown"
@@ -51,8 +50,8 @@ def facts() -> dict[str, str]:
         "commit": (version.commit() or UNKNOWN)[:_DIGITS],
         "changed files": UNKNOWN if dirty is None else "yes" if dirty else "no",
         "sources": version.source_hash()[:_DIGITS],
-        "etcd": sources.etcd_version(),
-        GO: binaries.go_version() or UNKNOWN,
+        "etcd": assets.etcd_version(),
+        GO: builds.go_version() or UNKNOWN,
         "Python": platform.python_version(),
         "architecture": platform.machine(),
     }
@@ -172,7 +171,7 @@ def measure(task: Task, tell: Callable[[Told], object], stop: Stop) -> Returned:
     try:
         with RunLock(wait=stop):
             # What a worker left that was killed; whoever holds the lock is alone here.
-            folder = cache.make() / FOLDER
+            folder = assets.make() / FOLDER
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             return _measured(task, folder / "out.csv", tell, stop)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.stop import Stop
-from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.base.work import Stop
+from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.plan import Plan
 from containernet_env.sweep.design import Bed, Cell, Design
 from containernet_env.sweep.progress import Course

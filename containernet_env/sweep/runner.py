@@ -10,29 +10,70 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from containernet_env.base import clock
-from containernet_env.base.errors import RunError, UsageError, text_of
-from containernet_env.base.exhausted import told
-from containernet_env.base.stop import Stop
-from containernet_env.containernet import select
-from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.base.errors import RunError, UsageError, text_of, told
+from containernet_env.base.work import Stop
+from containernet_env.containernet import testbed_network
+from containernet_env.model.config import StoreChoice
+from containernet_env.model.findings import State, states_text
 from containernet_env.model.link import draw_seed
-from containernet_env.model.verdict import State, states_text
+from containernet_env.network.rtt import Tolerance
 from containernet_env.results.csv_file import rows_after
-from containernet_env.results.place import check_place, least_bytes
-from containernet_env.results.run_directory import runs_folder
-from containernet_env.runs import preflight
-from containernet_env.runs.demands import lock_for, require_root
+from containernet_env.results.run_directory import check_place, least_bytes, runs_folder
+from containernet_env.runs import manifest
 from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
 from containernet_env.runs.measure import carry_out
+from containernet_env.runs.prepare import lock_for, preflight, require_root
 from containernet_env.runs.progress import Silent
-from containernet_env.runs.standing import Standing
+from containernet_env.runs.reuse import Standing
+from containernet_env.stores.kinds import KINDS
+from containernet_env.stores.protocol import Store
 from containernet_env.sweep.design import Design, link_seed
-from containernet_env.sweep.journal import Journal, Kept, journal_of, read_journal
-from containernet_env.sweep.ledger import FIGURES, LEAST, Ledger, tried_of
+from containernet_env.sweep.ledger import FIGURES, LEAST, Journal, Kept, Ledger, journal_of, read_journal, tried_of
 from containernet_env.sweep.placement import Begun, Ended, Job, Losses, Placement, Terms
 from containernet_env.sweep.progress import Clock, Course, SweepProgress
-from containernet_env.sweep.versions import made_by, of_store, other
+
+_DIGITS = 12
+_NOT_COMPARED = "program"
+
+
+def made_by(stores: Iterable[Store], tolerance: Tolerance | None) -> dict[str, str]:
+    """By name, as text: what measures now. All but the commit is compared: it says for people which sources these are.
+
+    The machine is not part of it: rows name theirs.
+    """
+    # Of several versions of one store each cell names its own.
+    versions = {store.name: KINDS[store.name].make(StoreChoice(store.name)).version for store in stores}
+    program = manifest.program_facts()
+    commit = (program.commit or "unknown")[:_DIGITS] + ("-dirty" if program.dirty else "")
+    return {
+        _NOT_COMPARED: f"{program.version} (commit {commit})",
+        "sources": program.sources[:_DIGITS],
+        "Go": program.go or "unknown",
+        **{name: versions[name] for name in sorted(versions)},
+        "RTT tolerance": _text(tolerance),
+    }
+
+
+def of_store(made: Mapping[str, str], store: Store) -> dict[str, str]:
+    """What of ``made_by`` is about the rows of one store."""
+    return {name: value for name, value in made.items() if name not in KINDS or name == store.name}
+
+
+def _text(tolerance: Tolerance | None) -> str:
+    if tolerance is None:
+        return "by the kind of links"
+    return f"{tolerance.absolute_ns / 1e6:g} ms, {100 * tolerance.ratio:g} %"
+
+
+def other(was: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """In what they differ, in words, with both values; ``None`` where what is compared is the same."""
+    # Rows of one store say nothing of another one, which the sweep may have got since.
+    names = [name for name in now if was.get(name) != now[name] and (name in was or name not in KINDS)]
+    if not [name for name in names if name != _NOT_COMPARED]:
+        return None
+    return ", ".join(f"{name} {was.get(name, 'unknown')}, now {now[name]}" for name in names)
+
 
 TRIES = 3
 """How often a cell is measured before the machine is given up for it."""
@@ -291,7 +332,7 @@ class Here:
 
     def check(self, design: Design, out: Path | None) -> str:
         """See ``Placement``."""
-        return preflight.check(design.largest, out)
+        return preflight(design.largest, out)
 
     @contextmanager
     def held(self, design: Design) -> Iterator[None]:
@@ -299,7 +340,7 @@ class Here:
         plan = design.beds[0].plan
         if plan.config.external is None:
             require_root()
-            select.require(plan)
+            testbed_network.require(plan)
         with lock_for(plan):
             yield
 

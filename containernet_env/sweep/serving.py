@@ -15,13 +15,13 @@ from typing import Any
 
 from distributed import Worker, WorkerPlugin, get_worker
 
-from containernet_env.base import cache, clock
+from containernet_env.base import assets, clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.stop import Stop
+from containernet_env.base.work import Stop
 from containernet_env.hosts import owner
 from containernet_env.runs import clean
-from containernet_env.runs.demands import require_root
 from containernet_env.runs.lock import RunLock
+from containernet_env.runs.prepare import require_root
 from containernet_env.sweep import at_worker
 from containernet_env.sweep.at_worker import Returned, Task, Told
 from containernet_env.sweep.cluster import Scheduler, identity_of, reach, settle_dask
@@ -133,7 +133,7 @@ def serve(scheduler: Scheduler, note: Callable[[str], object]) -> int:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A folder for Dask's own files; those of workers that were killed are removed."""
-    home = cache.make() / "workers"
+    home = assets.make() / "workers"
     home.mkdir(mode=0o700, exist_ok=True)
     for path in home.iterdir():
         by = path.name.replace("_", "/")

@@ -17,13 +17,12 @@ from typing import Any, Literal
 
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
-from containernet_env.model.verdict import State, reasons_text, states_text
+from containernet_env.model.findings import State, reasons_text, states_text
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
 from containernet_env.runs.lock import Holder
-from containernet_env.sweep.journal import journal_of
-from containernet_env.sweep.ledger import Tried, tried_of
+from containernet_env.sweep.ledger import Tried, journal_of, tried_of
 from containernet_env.watch.tail import Tail
 
 Course = Literal["nothing", "on", "ended", "killed"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from containernet_env.hosts import engine
-from containernet_env.network.kernel import ovs
+from containernet_env.network import switches
 from tests.deadline import eventually
 
 RAISED_BY_STOCK_MININET = (
@@ -100,7 +100,7 @@ def snapshot() -> dict[str, set[str]]:
         "named namespaces": set(_output("ip", "netns").split()),
         "namespaces": {str(process.namespace) for process in processes},
         "links": links,
-        "bridges of Open vSwitch": {f"{bridge.name} of {bridge.owner}" for bridge in ovs.list_ours()},
+        "bridges of Open vSwitch": {f"{bridge.name} of {bridge.owner}" for bridge in switches.list_ours()},
         "qdiscs": set(_output("tc", "qdisc").splitlines()),
         "cgroups": cgroups,
         "mounts": mounts,

@@ -14,9 +14,9 @@ from docker.errors import NotFound
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import engine
-from containernet_env.hosts.unix_http import UnixConnection
-from containernet_env.load.server import SERVER_SOCKET
+from containernet_env.hosts.http import UnixConnection
 from containernet_env.results.run_directory import find_run
+from containernet_env.runs.load import SERVER_SOCKET
 from tests.deadline import HANG_S, eventually
 
 PROJECT = Path(__file__).resolve().parents[2]

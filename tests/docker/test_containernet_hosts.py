@@ -15,16 +15,15 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base import clock, container_files
+from containernet_env.base import clock, files
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet import docker
 from containernet_env.containernet.network import Containernet, Docker
-from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import engine, netns, processes
-from containernet_env.hosts.data_sync import measure_sync
-from containernet_env.hosts.secrets import put_secrets
+from containernet_env.hosts.container import measure_sync, put_secrets
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.topology import RttExpectation
+from containernet_env.network.rtt import ProbeHost, measure
 from containernet_env.stores.etcd.cluster import Member
 from containernet_env.stores.protocol import MemberPlace
 from tests.deadline import HANG_S, eventually
@@ -167,7 +166,7 @@ def test_what_a_container_links_to_is_looked_for_in_the_container(
 ) -> None:
     """Each of its files that the driver opens is a link to one of this machine, by its name or through /proc."""
     host = shared.addDocker("links", dimage=image, tmpfs=["/secrets:size=64k"])
-    root = container_files.root_of(host.pid)
+    root = files.root_of(host.pid)
     member = Member(MemberPlace(host, "10.0.0.1", SimpleNamespace()))  # type: ignore[arg-type]
     mine = tmp_path / "mine"
     mine.mkdir()

@@ -22,11 +22,11 @@ from bench.load.services import CONSUL, Service
 from containernet_env.base import programs
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine
+from containernet_env.hosts.http import TcpConnection
 from containernet_env.hosts.options import PIDS_LIMIT
-from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.model.config import StoreChoice
 from containernet_env.runs.external_left import records
-from containernet_env.setup import binaries, missing
+from containernet_env.setup import builds, missing
 from containernet_env.setup.images import required_images
 from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.zookeeper import session, words
@@ -70,7 +70,7 @@ def set_up(kind: str) -> Any:
 
 
 def consuls_program() -> Path:
-    found = programs.find(set_up("consul").image.module, binaries.go_version())
+    found = programs.find(set_up("consul").image.module, builds.go_version())
     assert found is not None
     return found / "consul"
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from containernet_env.results.run_directory import ReadRun, find_run, read_run
-from containernet_env.setup.go import find
+from containernet_env.setup.builds import find
 from tests.docker.conftest import TINY_SCENARIOS
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import call, near_and_far, rows, run

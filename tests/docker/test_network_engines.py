@@ -20,15 +20,15 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.config import load_config
-from containernet_env.containernet import select, testbed_network
+from containernet_env.containernet import testbed_network
 from containernet_env.containernet.docker import new_run_id
 from containernet_env.containernet.network import Containernet
-from containernet_env.fidelity.rtt import measure_rtt
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import cgroups_of
-from containernet_env.model.choices import EngineChoice, SwitchesChoice
-from containernet_env.network.kernel.tc import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
+from containernet_env.model.backends import EngineChoice, SwitchesChoice
+from containernet_env.network.kernel import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
 from containernet_env.network.link import check_held
+from containernet_env.network.rtt import measure_rtt
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
 from tests.deadline import eventually
@@ -39,7 +39,7 @@ from tests.root.network import answers, has_netem, needs_ovs, silent
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 
-PROBLEM = select.original_problem()
+PROBLEM = testbed_network.original_problem()
 ORIGINAL = pytest.mark.skipif(PROBLEM is not None, reason=f"the original Containernet is not installed: {PROBLEM}")
 ENGINES = [
     pytest.param(("builtin", "auto"), id="builtin"),
@@ -70,7 +70,7 @@ def make_plan(folder: Path, which: EngineChoice, switches: SwitchesChoice) -> Pl
 @contextmanager
 def network(plan: Plan) -> Iterator[testbed_network.TestbedNetwork]:
     before = snapshot()
-    net = select.create(plan)
+    net = testbed_network.create(plan)
     try:
         yield net
     finally:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from containernet_env import setup
-from containernet_env.base import assets, sources
+from containernet_env.base import assets
 from containernet_env.hosts import engine
-from containernet_env.setup import image_build, images, missing
+from containernet_env.setup import images, missing
 from tests.deadline import eventually
 
 Start = Callable[..., Any]
@@ -46,7 +46,7 @@ def test_each_container_has_a_gate_of_its_own_and_etcd_starts_behind_it(start: S
     gate = ["sh", "-c", "test -p /run/gate && echo go >/run/gate"]
     eventually(lambda: first.exec_run(gate).exit_code == 0, "the container reads its gate")
     eventually(lambda: ended(first), "etcd --version ends")
-    assert f"etcd Version: {sources.etcd_version()}" in first.logs().decode()
+    assert f"etcd Version: {assets.etcd_version()}" in first.logs().decode()
     assert not ended(second), "opening one gate opened another"
     second.stop(timeout=60)
     second.reload()
@@ -69,7 +69,7 @@ def test_clean_up_removes_only_older_images_under_our_names() -> None:
     ours, foreign = f"containernet-env/etcd:test-{mark}", f"test-{mark}/etcd:1"
     base = client.images.get(images.base_tag())
     # The base image may have been made by another clone on this machine, which then is the one that cleans up.
-    maker = Path(base.labels[image_build.LABEL_CLONE])
+    maker = Path(base.labels[images.LABEL_CLONE])
     try:
         base.tag(f"test-{mark}/etcd", "1")
         base.tag("containernet-env/etcd", f"test-{mark}")

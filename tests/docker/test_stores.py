@@ -16,15 +16,14 @@ from typing import Any
 import pytest
 
 from containernet_env import measure
-from containernet_env.base import sources
-from containernet_env.base.user_program import UserProgram, read_program
+from containernet_env.base import assets
+from containernet_env.base.programs import UserProgram, read_program
 from containernet_env.hosts import engine
 from containernet_env.model.config import StoreChoice
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.results.histories import histories_of
-from containernet_env.results.run_result import RunResult
+from containernet_env.results.run_directory import RunResult, histories_of
 from containernet_env.runs.verify import Judgement, judge
-from containernet_env.setup import go, missing
+from containernet_env.setup import builds, missing
 from containernet_env.stores.kinds import KINDS
 from tests.docker.conftest import TINY_SCENARIOS
 from tests.docker.runs import topology
@@ -121,10 +120,10 @@ def test_a_program_of_the_users_is_measured(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserProgram]:
     """A small proxy in the place of zetcd and cetcd, built; the images with it are removed at the end."""
-    toolchain = go.find()
+    toolchain = builds.find()
     assert toolchain is not None, "the programs of the project have been built"
     path = tmp_path_factory.mktemp("proxy") / "small-proxy"
-    environment = {**os.environ, **sources.BUILD_ENVIRONMENT}
+    environment = {**os.environ, **assets.BUILD_ENVIRONMENT}
     argv = [toolchain.path, "build", "-trimpath", "-o", str(path), "."]
     subprocess.run(argv, cwd=Path(__file__).parent / "small_proxy", env=environment, check=True, timeout=120)
     found = read_program(path)
@@ -151,7 +150,7 @@ def test_clients_of_other_stores_are_served_by_etcd(
     choice = {"kind": kind, "binary": str(proxy.path)}
     config = topology(tmp_path / "c.json", members, store={"store": choice}, mem="256m")
     result = measured(tmp_path, config, WRITE, *others)
-    version = f"etcd {sources.etcd_version()}, binary {proxy.short}"
+    version = f"etcd {assets.etcd_version()}, binary {proxy.short}"
     assert {(row["Store"], row["StoreVersion"]) for row in result.rows} == {(kind, version)}
     fine, crashed = (result.outcomes[:-1], result.outcomes[-1]) if others else (result.outcomes, None)
     for outcome in fine:

@@ -17,12 +17,12 @@ _ended: list[str] = []
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip this ring, with the reason printed, where it cannot run."""
-    from containernet_env.base import programs, sources
+    from containernet_env.base import assets, programs
     from containernet_env.hosts import engine
 
     if os.geteuid() != 0:
         reason = "not root"
-    elif programs.find(sources.modules()[-1]) is None:
+    elif programs.find(assets.modules()[-1]) is None:
         reason = "./build.sh has not been run"
     elif not engine.is_reachable():
         reason = "no Docker engine is running"

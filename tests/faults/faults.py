@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env.hosts import engine, owner
-from containernet_env.results.column import NOT_APPLICABLE
-from containernet_env.results.columns import COLUMNS
+from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from tests.deadline import HANG_S, eventually
 from tests.faults.files import FILLING, MEMBERS, topology
 from tests.faults.harness import Run

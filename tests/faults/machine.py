@@ -26,13 +26,13 @@ from typing import Any
 import requests.exceptions
 from docker.errors import APIError, NotFound
 
-from containernet_env.analysis.gate_plan import EMULATOR_PACE, plan_gate
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import Limits
 from containernet_env.model import load_contract as contract
 from containernet_env.model.topology import Topology
 from containernet_env.model.usage import Consumers, Consumption
+from containernet_env.network.gate_plan import EMULATOR_PACE, plan_gate
 from containernet_env.stores.members import GATE
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop

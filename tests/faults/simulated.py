@@ -15,6 +15,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -27,15 +28,14 @@ from unittest import mock
 
 import docker
 
-from containernet_env.base import clock, container_files, life
+from containernet_env.base import clock, programs
+from containernet_env.base import files as container_files
 from containernet_env.cli import _status_of, output
 from containernet_env.config import load_config
 from containernet_env.containernet import network as containernet
-from containernet_env.fidelity import gate, prober
-from containernet_env.hosts import container, engine, netns, owner, tcp
+from containernet_env.hosts import container, engine, netns, owner
 from containernet_env.model.topology import Topology
-from containernet_env.network.emulator import process as emulator
-from containernet_env.network.kernel import ovs
+from containernet_env.network import emulator, gate, rtt, switches
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import RunDirectory
@@ -377,7 +377,7 @@ FAULTS: dict[str, Strike] = {
 def carry_out(cell: Cell, folder: Path, seed: int) -> None:
     """Strike a run at the moment of the cell, and see that it ends as promised. Raises AssertionError."""
     simulation = Simulation(seed)
-    life.descriptor()  # this process's, which stays
+    programs.descriptor()  # this process's, which stays
     before = _descriptors()
     simulation.run(lambda: _struck(cell, simulation, folder))
     simulation.machine.close()
@@ -444,16 +444,17 @@ def on_machine(run: Run) -> Iterator[None]:
         (signal, {"pidfd_send_signal": machine.pidfd_send_signal, "signal": run.handlers.__setitem__}),
         (signal, {"getsignal": lambda signum: signal.SIG_DFL}),
         (emulator.subprocess, {"Popen": partial(Popen, machine)}),
-        (emulator, {"socket": SimpleNamespace(socketpair=machine.socketpair), "default_binary": lambda: "/bin/sh"}),
-        (prober, {"default_binary": lambda: "/bin/sh", "json": SimpleNamespace(dumps=json.dumps, loads=machine.loads)}),
+        (emulator, {"socket": SimpleNamespace(**vars(socket) | {"socketpair": machine.socketpair})}),
+        (emulator, {"default_binary": lambda: "/bin/sh"}),
+        (rtt, {"default_binary": lambda: "/bin/sh", "json": SimpleNamespace(dumps=json.dumps, loads=machine.loads)}),
         (netns, {"_enter": machine.living, "socket_in": machine.socket_in, "is_own": machine.is_own}),
         (netns, {"read_sysctl": lambda pid, name: "cubic" if "congestion" in name else "0"}),
-        (tcp, {"congestion_control_towards": lambda pid, address: "cubic"}),
+        (netns, {"congestion_control_towards": lambda pid, address: "cubic"}),
         (
             container,
             {"cgroups_of": machine.cgroups_of, "read_limits": lambda held: held, "limit_swap": lambda *_: None},
         ),
-        (ovs, {"list_ours": list}),
+        (switches, {"list_ours": list}),
         (owner, {"current": lambda: machine.owner, "is_alive": lambda text: text not in machine.dead_owners}),
         (lock, {"PATH": run.files.folder / "lock"}),
         (sys, {"stdout": run.text, "stderr": run.text}),
@@ -466,7 +467,7 @@ def on_machine(run: Run) -> Iterator[None]:
         (measure, {"AllUse": lambda *_: machine.use}),
         (measure.version, {"commit_text": lambda: "0123456789ab"}),
         (manifest, {"program_facts": lambda: PROGRAM}),
-        (manifest.machine, {"facts": lambda: MACHINE}),
+        (manifest, {"facts": lambda: MACHINE}),
         (manifest.images, {"digest": lambda tag: f"sha256:{tag}"}),
         # What is worked out from the samples of a gate is the same each time.
         (gate, {"verdicts": _verdicts}),

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from containernet_env.base import cache
+from containernet_env.base import assets
 from containernet_env.hosts import engine
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.run_directory import runs_folder
@@ -105,7 +105,7 @@ QUANTITIES = (
     Quantity("memory in use on the machine", "MiB", 0.05, True, lambda seen: _used_mib()),
     Quantity("network namespaces", "", 0, False, lambda seen: len(snapshot()["namespaces"])),
     Quantity("cgroups", "", 4, False, lambda seen: sum(len(folders) for _, folders, _ in os.walk("/sys/fs/cgroup"))),
-    Quantity("disk of the cache", "MiB", 0.01, True, lambda seen: _disk_mib(cache.own())),
+    Quantity("disk of the cache", "MiB", 0.01, True, lambda seen: _disk_mib(assets.own())),
     Quantity("disk of the engine", "MiB", 0.05, True, lambda seen: _disk_mib(engine.client().info()["DockerRootDir"])),
     Quantity("disk of a run's directory", "KiB", 0.5, True, lambda seen: _disk_mib(seen.result.directory) * 1024),
     Quantity("time of a run", "s", 0.25, True, lambda seen: seen.seconds),

@@ -16,12 +16,11 @@ from containernet_env.config.export import schema_of
 from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.load.request import request_of
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.identity import config_hash
+from containernet_env.plan.export import config_hash, plan_values
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.csv_file import ResultsFile, load
+from containernet_env.runs.load import request_of
 from tests.input import guard, tables, texts, valid
 from tests.input.run_directories import CHECKSUMS, FILES, INPUTS
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from containernet_env import cli
-from containernet_env.base import cache, clock
-from containernet_env.load.server import Answer
+from containernet_env.base import assets, clock
 from containernet_env.runs import lock
 from containernet_env.runs import measure as measure_module
+from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
 from containernet_env.sweep import serving
 from tests.unit.matrix_fakes import result_of
@@ -28,7 +28,7 @@ def machine(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setattr(serving, "require_root", lambda: None)
     patch.setattr(serving.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     patch.setattr(lock, "PATH", folder / "lock")
-    patch.setattr(cache, "own", lambda: folder)
+    patch.setattr(assets, "own", lambda: folder)
     patch.setattr(
         measure_module, "Observer", lambda testbed, progress, on_event, *_: Observer(testbed, progress, on_event)
     )

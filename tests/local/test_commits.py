@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.containernet.original import origin
-from containernet_env.containernet.original.origin import commit_of
+from containernet_env.containernet import original_links
+from containernet_env.containernet.original_links import commit_of
 from containernet_env.runs import version
 from tests.deadline import HANG_S
 
@@ -92,7 +92,7 @@ def test_what_pip_installed_from_a_git_url_has_the_commit_that_pip_noted(
 
 def test_where_nothing_is_installed_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
-        raise origin.metadata.PackageNotFoundError(name)
+        raise original_links.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(origin.metadata, "distribution", fail)
+    monkeypatch.setattr(original_links.metadata, "distribution", fail)
     assert commit_of(tmp_path / "mininet") is None

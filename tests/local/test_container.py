@@ -19,10 +19,9 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import container, engine
 from containernet_env.hosts.container import Container
-from containernet_env.hosts.engine import EngineGoneError
+from containernet_env.hosts.engine import EngineGoneError, shim_of
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.options import ContainerOptions
-from containernet_env.hosts.shim import shim_of
 from tests.deadline import eventually
 
 

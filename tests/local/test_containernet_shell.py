@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.containernet.programs import ContainerPrograms
+from containernet_env.containernet.docker import ContainerPrograms
 from containernet_env.hosts.processes import SENTINEL, Shell, User, find_user, one_line
 from tests.deadline import eventually
 

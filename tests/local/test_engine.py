@@ -20,10 +20,9 @@ from docker.errors import APIError, DockerException, NotFound, StreamParseError
 
 from containernet_env import cli
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.containernet.tear_down import CONTAINERS, attempt, tear_down_error
+from containernet_env.containernet.network import CONTAINERS, attempt, tear_down_error
 from containernet_env.hosts import engine, owner
-from containernet_env.hosts.engine import EngineGoneError, EngineUnusableError
-from containernet_env.hosts.engine_watch import EngineWatch
+from containernet_env.hosts.engine import EngineGoneError, EngineUnusableError, EngineWatch
 from containernet_env.setup import missing
 
 # The SDK leaves its sockets open where the other side has ended, or where it cannot use what answers.

@@ -13,10 +13,16 @@ from typing import Any
 import pytest
 import requests
 
-from containernet_env.base import exhausted
-from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.base.exhausted import ReservedFiles, allow_open_files, shortage, told
-from containernet_env.base.side_by_side import side_by_side
+from containernet_env.base import errors
+from containernet_env.base.errors import (
+    MissingRequirementError,
+    ReservedFiles,
+    RunError,
+    allow_open_files,
+    shortage,
+    told,
+)
+from containernet_env.base.work import side_by_side
 from tests.unit.descriptors import closed_from_now_on, open_descriptors
 
 
@@ -57,7 +63,7 @@ def test_other_errors_stay_what_they_are(error: Exception) -> None:
 def test_reserved_files_are_there_when_every_other_one_is_in_use() -> None:
     script = """
 import os, resource
-from containernet_env.base.exhausted import ReservedFiles
+from containernet_env.base.errors import ReservedFiles
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 reserved = ReservedFiles(8)
 held = []
@@ -78,7 +84,7 @@ def test_the_limit_of_open_files_is_raised_only_where_it_is_too_low(monkeypatch:
     set_to: list[Any] = []
     limits: Any = SimpleNamespace(**vars(resource))
     limits.getrlimit, limits.setrlimit = lambda which: (100, 4096), lambda which, both: set_to.append(both)
-    monkeypatch.setattr(exhausted, "resource", limits)
+    monkeypatch.setattr(errors, "resource", limits)
     for needed in (100, 300, 5000):
         allow_open_files(needed)
     assert set_to == [(300, 4096), (5000, 5000)]

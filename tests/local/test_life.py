@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base import life
+from containernet_env.base import programs
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError
-from containernet_env.fidelity import prober as prober_module
-from containernet_env.fidelity.rtt import ProbeHost, RttTable, measure
 from containernet_env.hosts import nsexec
 from containernet_env.model.topology import RttExpectation
-from containernet_env.network.emulator import process
-from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.network import emulator as process
+from containernet_env.network import rtt as prober_module
+from containernet_env.network.emulator import LinkEmulator
+from containernet_env.network.rtt import ProbeHost, RttTable, measure
 from containernet_env.setup.commands import CommandError, Commands
 from tests.deadline import HANG_S
 
@@ -39,7 +39,7 @@ def program(path: Path, script: str) -> Path:
 IMPORTS = """
 import sys, threading
 from pathlib import Path
-from containernet_env.fidelity.rtt import ProbeHost, measure
+from containernet_env.network.rtt import ProbeHost, measure
 from containernet_env.model.topology import RttExpectation
 from containernet_env.setup.commands import Commands, Ending
 """
@@ -108,10 +108,10 @@ def test_a_signal_reaches_the_guarded_program_once(leader_only: bool, tmp_path: 
     script = (
         f"trap 'trap - INT; sleep 0.3; echo once >{caught}; exit 0' INT; echo $$ >{fifo}; while :; do sleep 0.05; done"
     )
-    words = [life.descriptor(), int(signal.SIGINT), int(leader_only), 5, "sh", "-c", script]
+    words = [programs.descriptor(), int(signal.SIGINT), int(leader_only), 5, "sh", "-c", script]
     guard = subprocess.Popen(
         [sys.executable, "-I", "-S", PROJECT / "containernet_env" / "setup" / "guard.py", *map(str, words)],
-        pass_fds=(life.descriptor(),),
+        pass_fds=(programs.descriptor(),),
         start_new_session=True,
     )
     fifo.read_text()
@@ -121,8 +121,8 @@ def test_a_signal_reaches_the_guarded_program_once(leader_only: bool, tmp_path: 
 
 
 def test_one_pipe_serves_all_children_and_none_inherits_it_unasked() -> None:
-    ours = life.descriptor()
-    assert life.descriptor() == ours
+    ours = programs.descriptor()
+    assert programs.descriptor() == ours
     assert not os.get_inheritable(ours)
     assert not select.select([ours], [], [], 0)[0]
 

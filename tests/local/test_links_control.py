@@ -15,10 +15,15 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.network.emulator.control import Answer, ControlClient
-from containernet_env.network.emulator.link import EmulatedLink, changed_fields, direction_from_json, direction_to_json
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
+from containernet_env.network.emulator import (
+    Answer,
+    ControlClient,
+    EmulatedLink,
+    changed_fields,
+    direction_from_json,
+    direction_to_json,
+)
 from containernet_env.network.interface import Interface, SwitchPort
 
 SOON_S = 0.05

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env.base.errors import Interrupted, RunError
-from containernet_env.base.stop import Stop
+from containernet_env.base.work import Stop
 from containernet_env.hosts import owner
 from containernet_env.runs.lock import RunLock, holder
 from tests.unit.disk import file_limit

@@ -21,7 +21,7 @@ from packaging.version import Version
 
 import containernet_env
 from containernet_env.base import assets
-from containernet_env.results.checksums import CHECKSUMS
+from containernet_env.results.files import CHECKSUMS
 from containernet_env.runs import version
 from tests.deadline import HANG_S
 from tests.unit import test_checksums
@@ -143,8 +143,8 @@ def test_installed_package_knows_its_commit_and_configs_away_from_the_clone(inst
 
 def test_installed_sources_make_the_same_programs_as_the_clones(installed: Path, tmp_path: Path) -> None:
     hashes = (
-        "from containernet_env.base import sources; "
-        "print([module.source_hash('go1.26.8') for module in sources.modules()])"
+        "from containernet_env.base import assets; "
+        "print([module.source_hash('go1.26.8') for module in assets.modules()])"
     )
     assert run(installed, tmp_path, hashes) == run(assets.ROOT, tmp_path, hashes)
 
@@ -157,7 +157,7 @@ COMPLETION = (
 )
 COMMANDS = (
     "import importlib; from containernet_env import cli; "
-    "[importlib.import_module(f'containernet_env.cli.{name}') for name in cli.COMMANDS]; "
+    "[importlib.import_module(f'containernet_env.cli.{cli.MODULES.get(name, name)}') for name in cli.COMMANDS]; "
     "import containernet_env.sweep.runner, containernet_env.sweep.design"
 )
 WATCH = "import containernet_env.cli.watch, containernet_env.watch.server, containernet_env.watch.state"
@@ -181,7 +181,7 @@ LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
         pytest.param(COMMANDS, ("dask", "distributed", "tornado"), id="all commands"),
         # That is most of the program, and what loading it takes is taken from what is measured beside it.
         pytest.param(
-            f"{WATCH}, containernet_env.sweep.journal",
+            f"{WATCH}, containernet_env.sweep.ledger",
             tuple(f"containernet_env.{room}" for room in ("config", "stores", "plan", "sweep.design")),
             id="watch",
         ),
@@ -202,7 +202,7 @@ def test_the_names_are_those_that_are_documented() -> None:
 
 @pytest.mark.parametrize("environment", [{}, {"PATH": ""}, {"PATH": "/bin"}])
 def test_the_command_and_the_python_interface_need_no_path(environment: dict[str, str]) -> None:
-    code = "from containernet_env.base import system_path; print(system_path.require('cat'))"
+    code = "from containernet_env.base import programs; print(programs.require('cat'))"
     for words in (["-m", "containernet_env", "--version"], ["-c", code]):
         ran = done(sys.executable, *words, env=environment)
         assert ran.returncode == 0 and ran.stdout, ran.stderr

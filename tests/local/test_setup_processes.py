@@ -20,21 +20,20 @@ import pytest
 from rich.console import Console
 
 from containernet_env import setup
-from containernet_env.base import cache, programs
+from containernet_env.base import assets, programs
+from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import Interrupted, MissingRequirementError
-from containernet_env.base.sources import GoModule
-from containernet_env.base.stop import Stop
-from containernet_env.cli.setup import ConsoleReport
-from containernet_env.cli.signals import StopSignals
+from containernet_env.base.work import Stop
+from containernet_env.cli.machine import ConsoleReport
+from containernet_env.cli.terminal import StopSignals
 from containernet_env.hosts import engine
 from containernet_env.model.config import StoreChoice
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import binaries, dockerd, go, missing
-from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped
-from containernet_env.setup.go import Go
+from containernet_env.setup import builds, commands, dockerd, missing
+from containernet_env.setup.builds import Go
+from containernet_env.setup.commands import CommandError, Commands, Ending, Steps, Stopped
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
-from containernet_env.setup.steps import Steps
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from tests.deadline import HANG_S, eventually
 
@@ -181,17 +180,17 @@ def test_a_stop_token_ends_the_build_of_a_store_and_nothing_of_it_counts(
     ready = Missing(required=IMAGES)
     monkeypatch.setattr(missing, "look", lambda store=DEFAULT: lacks if store == zookeeper else ready)
     monkeypatch.setattr(missing.Missing, "disk_needs", lambda self: [])
-    monkeypatch.setattr(cache, "MACHINE", own)
-    monkeypatch.setattr(cache, "own", lambda: own)
-    monkeypatch.setattr(cache, "logs", lambda: tmp_path / "logs")
-    monkeypatch.setattr(setup, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(assets, "MACHINE", own)
+    monkeypatch.setattr(assets, "own", lambda: own)
+    monkeypatch.setattr(assets, "logs", lambda: tmp_path / "logs")
+    monkeypatch.setattr(commands, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(go, "find", lambda: toolchain)
+    monkeypatch.setattr(builds, "find", lambda: toolchain)
     monkeypatch.setattr(dockerd, "ensure_running", lambda *of: "")
     stop = Stop()
     with ThreadPoolExecutor(1) as caller:
         ended = caller.submit(setup.ready_images, zookeeper, Silent(), stop)
-        log = cache.logs() / "example.log"
+        log = assets.logs() / "example.log"
         wait_for(log, "waiting\n")
         assert len(list((own / "bin").iterdir())) == 1 and len(writers(log)) >= 2
         stop.request()
@@ -258,6 +257,6 @@ def test_the_folder_of_a_program_that_runs_is_known(tmp_path: Path) -> None:
     folder.mkdir()
     shutil.copy(shutil.which("sleep") or "/bin/sleep", folder / "one")
     with subprocess.Popen([folder / "one", "60"]) as running:
-        assert eventually(lambda: binaries._running_in(tmp_path) == {folder}, "it runs")
+        assert eventually(lambda: builds._running_in(tmp_path) == {folder}, "it runs")
         running.kill()
-    assert binaries._running_in(tmp_path) == set()
+    assert builds._running_in(tmp_path) == set()

@@ -14,9 +14,9 @@ import pytest
 
 from containernet_env import cli
 from containernet_env.base.errors import Interrupted, RunError
-from containernet_env.base.stop import stops_kept
-from containernet_env.cli import signals
-from containernet_env.cli.signals import STOP_SIGNALS, StopSignals
+from containernet_env.base.work import stops_kept
+from containernet_env.cli import terminal
+from containernet_env.cli.terminal import STOP_SIGNALS, StopSignals
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -65,22 +65,22 @@ def test_of_errors_that_nothing_can_catch_a_stop_needs_no_word(
         def __del__(self) -> None:
             raise error
 
-    monkeypatch.setattr(sys, "unraisablehook", signals.tell_unraisable)
+    monkeypatch.setattr(sys, "unraisablehook", terminal.tell_unraisable)
     Dropping()
     assert ("Exception ignored" in capfd.readouterr().err) == isinstance(error, ValueError)
 
 
 def test_ctrl_c_that_an_extension_dropped_keeps_work_from_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "_pressed", False)
+    monkeypatch.setattr(terminal, "_pressed", False)
     with StopSignals():
         pass
-    found = signal.signal(signal.SIGINT, signals.interrupt)
+    found = signal.signal(signal.SIGINT, terminal.interrupt)
     try:
         with suppress(KeyboardInterrupt):  # as pydantic does in a callback
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt), StopSignals():
             pytest.fail("work has begun")
-        assert signal.getsignal(signal.SIGINT) is signals.interrupt
+        assert signal.getsignal(signal.SIGINT) is terminal.interrupt
     finally:
         signal.signal(signal.SIGINT, found)
 

@@ -24,9 +24,9 @@ from click.testing import CliRunner
 from distributed import LocalCluster, Security
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.stop import Stop
-from containernet_env.cli import certs as certs_command
-from containernet_env.results.checksums import check
+from containernet_env.base.work import Stop
+from containernet_env.cli import sweep as certs_command
+from containernet_env.results.files import check
 from containernet_env.sweep import at_worker, workers
 from containernet_env.sweep.cluster import Scheduler, TlsFiles, scheduler_at
 from containernet_env.sweep.design import design
@@ -114,7 +114,7 @@ def serving_by(files: TlsFiles) -> Iterator[Scheduler]:
 def ours(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     """What the command makes."""
     folder = tmp_path_factory.mktemp("certificates") / "dask"
-    CliRunner().invoke(certs_command.command, [str(folder)], standalone_mode=False)
+    CliRunner().invoke(certs_command.certs_command, [str(folder)], standalone_mode=False)
     return TlsFiles(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
 
 

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from containernet_env.config import load_config
-from containernet_env.hosts import netns_http
-from containernet_env.hosts.netns_http import NamespaceConnection, NoAnswerError
-from containernet_env.hosts.tcp_http import TcpConnection
+from containernet_env.hosts import http as netns_http
+from containernet_env.hosts.http import NamespaceConnection, NoAnswerError, TcpConnection
 from containernet_env.model.config import EtcdSettings
-from containernet_env.runs import member_watch
-from containernet_env.runs.member_watch import MemberWatch
+from containernet_env.runs import follow
+from containernet_env.runs.follow import MemberWatch
 from containernet_env.stores.etcd import profiling
 from containernet_env.stores.etcd.certificates import Authority, Issued, client_context, trust_of
 from containernet_env.stores.etcd.profiling import EtcdProfiling
@@ -138,7 +137,7 @@ def test_members_of_another_ca_or_address_are_refused_and_refuse(server: Server,
 
 def test_pings_go_over_tls(server: Server, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
     """TLS has messages of its own, such as tickets of sessions: they neither answer a ping nor end the connection."""
-    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.05)
+    monkeypatch.setattr(follow, "PING_INTERVAL_S", 0.05)
     opened = []
 
     class Counted(NamespaceConnection):

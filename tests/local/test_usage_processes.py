@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from containernet_env.usage.consumers import AllUse, ContainerUse, Pids, ProcessUse
-from containernet_env.usage.groups import Group
-from containernet_env.usage.processes import Process
+from containernet_env.hosts.counters import AllUse, ContainerUse, Group, Pids, Process, ProcessUse
 from tests.deadline import eventually
 from tests.unit.descriptors import open_descriptors
 

@@ -17,7 +17,7 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.runs.lock import RunLock
-from containernet_env.sweep.journal import Journal, journal_of
+from containernet_env.sweep.ledger import Journal, journal_of
 from containernet_env.watch import server as servers
 from containernet_env.watch.server import Server, State
 from containernet_env.watch.state import Follower

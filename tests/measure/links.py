@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
 from containernet_env.model.topology import RttExpectation
+from containernet_env.network.rtt import ProbeHost, measure
 from tests.measure import figure
 from tests.root.gate_star import star, star_of
 from tests.root.network import ADDRESSES, emulated, veth

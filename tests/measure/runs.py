@@ -16,8 +16,8 @@ from typing import Any
 
 from containernet_env import measure
 from containernet_env.containernet.network import Containernet
-from containernet_env.results.run_result import RunResult
-from containernet_env.runs.at_once import at_once
+from containernet_env.results.run_directory import RunResult
+from containernet_env.runs.disruptor import at_once
 from containernet_env.setup import missing
 from tests.docker.runs import CONFIG, END_S, Run, call, host_pid, topology
 from tests.measure import figure

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.hosts.netns import ThrowawayNamespace
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
+from containernet_env.network import kernel
 from containernet_env.network.interface import Interface
-from containernet_env.network.kernel import tc
-from containernet_env.network.kernel.tc import VethLink
+from containernet_env.network.kernel import VethLink
 
 FILE = Path(__file__).with_name("tc.json")
 MS, MBIT = 10**6, 10**6
@@ -61,7 +60,7 @@ def record() -> dict[str, dict[str, Any]]:
             link.apply(LinkSpec(spec, DirectionSpec()))
             qdiscs = netns.run(one.pid, ["tc", "-j", "qdisc", "show", "dev", "rec0"]).stdout
             classes = netns.run(one.pid, ["tc", "class", "show", "dev", "rec0"]).stdout
-            commands = [" ".join(words) for words in tc.tc_commands("rec0", spec)]
+            commands = [" ".join(words) for words in kernel.tc_commands("rec0", spec)]
             shown = json.loads(qdiscs or "[]")
             for qdisc in shown:
                 qdisc.pop("refcnt", None)  # follows the number of processors

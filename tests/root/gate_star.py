@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from containernet_env.fidelity.gate import Gate, measure_gate
 from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.topology import Host, Link, Switch, Topology
-from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.network.emulator import LinkEmulator
 from containernet_env.network.factory import LinkFactory, Place
+from containernet_env.network.gate import Gate, measure_gate
 from containernet_env.network.link import ShapedLink
 
 

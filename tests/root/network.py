@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.fidelity.rtt import RttTable
 from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import LinkSpec
-from containernet_env.network.emulator.link import EmulatedLink
-from containernet_env.network.emulator.process import LinkEmulator, default_binary
+from containernet_env.network.emulator import EmulatedLink, LinkEmulator, default_binary
+from containernet_env.network.factory import kernel_has_netem, ovs_problem
 from containernet_env.network.interface import Interface
-from containernet_env.network.kernel.tc import VethLink
-from containernet_env.network.select import kernel_has_netem, ovs_problem
+from containernet_env.network.kernel import VethLink
+from containernet_env.network.rtt import RttTable
 from tests.deadline import eventually
 
 ADDRESSES = ("10.9.0.1", "10.9.0.2")

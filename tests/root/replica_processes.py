@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bench.load.services import REPLICAS, Service
 from containernet_env.base import programs
-from containernet_env.base.sources import replicas_module
+from containernet_env.base.assets import replicas_module
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import binaries, go
-from containernet_env.setup.steps import Steps
+from containernet_env.setup import builds
+from containernet_env.setup.commands import Steps
 
 COUNT = 3
 
@@ -35,8 +35,8 @@ class Replicas(Service):
 def built(folder: Path) -> Path | None:
     """The program, built where it is not there yet; ``None`` where there is no Go to build it with."""
     module = replicas_module()
-    if (found := programs.find(module)) is None and (toolchain := go.find()) is not None:
+    if (found := programs.find(module)) is None and (toolchain := builds.find()) is not None:
         steps = Steps(Silent(), folder)
         with steps.step("replicas") as step:
-            found = binaries.build(module, toolchain, steps.commands, step.log)
+            found = builds.build(module, toolchain, steps.commands, step.log)
     return None if found is None else found / "replicas"

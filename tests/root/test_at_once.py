@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env.containernet.network import Containernet
-from containernet_env.runs.at_once import at_once
+from containernet_env.runs.disruptor import at_once
 from tests.deadline import eventually
 from tests.root.network import apart, keywords_of, machine_interfaces, needs_emulator, needs_root, reach
 

@@ -27,7 +27,7 @@ import pytest
 from bench.load.cluster import Cluster, text64
 from bench.load.members import free_ports
 from bench.load.secured import PASSWORD, PREFIX, USER, Secured
-from containernet_env.base import cache, programs
+from containernet_env.base import assets, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.cli import main
 from containernet_env.hosts import netns
@@ -36,7 +36,7 @@ from containernet_env.runs.external_left import Record, records
 from containernet_env.runs.measure import carry_out, measure
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import go
+from containernet_env.setup import builds
 from containernet_env.stores.etcd.certificates import Authority
 from tests.deadline import HANG_S, eventually
 from tests.root.replica_processes import Replicas, built
@@ -423,10 +423,10 @@ def test_a_user_without_rights_builds_the_load_measures_and_writes_nowhere_else(
     if (found := interpreter_for_all(uid)) is None:
         pytest.skip("this clone, or its Python, is not readable to others")
     python, path = found
-    toolchain = go.find()
+    toolchain = builds.find()
     assert toolchain is not None
     asked = [toolchain.path, "env", "GOCACHE", "GOMODCACHE"]
-    go_built, modules = subprocess.check_output(asked, text=True, env=go.environment()).split()
+    go_built, modules = subprocess.check_output(asked, text=True, env=builds.environment()).split()
     folder = Path(tempfile.mkdtemp(prefix="cnenv-test-", dir="/var/tmp"))
     home = folder / "home"
     try:
@@ -434,7 +434,7 @@ def test_a_user_without_rights_builds_the_load_measures_and_writes_nowhere_else(
         words = run_words(endpoints_file(folder, plain), folder, WRITE)
         for made in (folder, *folder.iterdir()):
             os.chown(made, uid, uid)
-        given = {"HOME": home, "MACHINE": cache.MACHINE, "BUILT": go_built, "MODULES": modules, "USER_ID": uid}
+        given = {"HOME": home, "MACHINE": assets.MACHINE, "BUILT": go_built, "MODULES": modules, "USER_ID": uid}
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, **{name: str(of) for name, of in given.items()}}
         command = [*PREPARED, *as_user(uid), python, *COMMAND, *words]
         done = subprocess.run(

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from containernet_env.fidelity.gate import Gate
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.topology import PROBE_FRAME_BYTES
+from containernet_env.network.gate import Gate
 from tests.root.gate_star import Star, star, star_of
 from tests.root.network import COARSE, needs_emulator, needs_root
 

@@ -8,15 +8,14 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from containernet_env.analysis.odds import CountTest
 from containernet_env.base.errors import UsageError
-from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import netns
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec, Loss
 from containernet_env.model.topology import RttExpectation
-from containernet_env.network.kernel.tc import DELAY_TOLERANCE_NS
+from containernet_env.network.chance import CountTest
+from containernet_env.network.kernel import DELAY_TOLERANCE_NS
 from containernet_env.network.link import ShapedLink, check_held
+from containernet_env.network.rtt import ProbeHost, measure
 from tests.deadline import HANG_S, eventually
 from tests.root.network import (
     ADDRESSES,

@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager, suppress
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
 from containernet_env.model.topology import RttExpectation
-from containernet_env.network.kernel import tc
+from containernet_env.network import kernel
 from containernet_env.network.link import ShapedLink, check_held
+from containernet_env.network.rtt import ProbeHost, measure
 from tests.root.network import (
     ADDRESSES,
     COARSE,
@@ -58,10 +58,10 @@ SPECS = [
 @pytest.mark.parametrize("make", [EMULATOR, HTB])
 def test_what_is_applied_replaces_everything_and_is_read_back(make: Maker) -> None:
     with make(LinkSpec.symmetric(0, 10 * MBIT)) as (link, _):
-        check_held("test", LinkSpec.symmetric(0, 10 * MBIT), link.read_back(), 0, tc.RATE_TOLERANCE_RATIO)
+        check_held("test", LinkSpec.symmetric(0, 10 * MBIT), link.read_back(), 0, kernel.RATE_TOLERANCE_RATIO)
         for spec in SPECS:
             link.apply(spec)
-            check_held("test", spec, link.read_back(), 0, tc.RATE_TOLERANCE_RATIO)
+            check_held("test", spec, link.read_back(), 0, kernel.RATE_TOLERANCE_RATIO)
 
 
 @pytest.mark.parametrize("make", [EMULATOR, HTB])
@@ -116,7 +116,7 @@ def test_a_change_of_one_value_keeps_the_others(make: Maker) -> None:
         link.change(link.ends[0], delay_ns=20 * MS)
         asked = LinkSpec(DirectionSpec(20 * MS, 100 * MBIT), DirectionSpec(3 * MS, 100 * MBIT))
         assert link.spec == asked
-        check_held("test", asked, link.read_back(), tc.DELAY_TOLERANCE_NS)
+        check_held("test", asked, link.read_back(), kernel.DELAY_TOLERANCE_NS)
 
 
 @pytest.mark.parametrize("make", [EMULATOR, NETEM])
@@ -125,7 +125,7 @@ def test_a_delay_comes_and_goes_and_the_bandwidth_stays(make: Maker) -> None:
     with make(rate) as (link, pids):
         for spec in (both, rate, LinkSpec.symmetric(3 * MS), both, LinkSpec()):
             link.apply(spec)
-            check_held("test", spec, link.read_back(), tc.DELAY_TOLERANCE_NS, tc.RATE_TOLERANCE_RATIO)
+            check_held("test", spec, link.read_back(), kernel.DELAY_TOLERANCE_NS, kernel.RATE_TOLERANCE_RATIO)
             assert answers(*pids, ADDRESSES[1])
 
 
@@ -137,7 +137,7 @@ def test_a_delay_without_netem_is_an_error_that_leaves_the_link_as_it_was() -> N
             with pytest.raises(RunError, match="netem"):
                 link.apply(change)
             assert link.spec == spec
-            check_held("test", spec, link.read_back(), 0, tc.RATE_TOLERANCE_RATIO)
+            check_held("test", spec, link.read_back(), 0, kernel.RATE_TOLERANCE_RATIO)
 
 
 @pytest.mark.parametrize("make", [EMULATOR, HTB])

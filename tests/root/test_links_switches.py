@@ -16,11 +16,11 @@ from mininet.topo import Topo
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet.network import Containernet
-from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.topology import RttExpectation
-from containernet_env.network.kernel import ovs
+from containernet_env.network import switches
+from containernet_env.network.rtt import ProbeHost, measure
 from tests.deadline import eventually
 from tests.root.network import (
     NETWORKS,
@@ -50,7 +50,7 @@ def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         assert network.switches_kind == request.param
         yield network
     assert machine_interfaces() == before
-    assert ovs.list_ours() == []
+    assert switches.list_ours() == []
 
 
 def test_two_switches_and_their_names(net: Containernet) -> None:

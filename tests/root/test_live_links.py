@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.containernet.command_line import run_command
 from containernet_env.containernet.network import Containernet
+from containernet_env.containernet.shell import run_command
 from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
-from containernet_env.model.chance import IndependentLoss, Jitter
-from containernet_env.model.link import DirectionSpec
-from containernet_env.network.kernel.partition import part_lines
+from containernet_env.hosts.netns import ThrowawayNamespace
+from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter
+from containernet_env.network.kernel import part_lines
 from tests.deadline import eventually
 from tests.root.network import (
     NETWORKS,

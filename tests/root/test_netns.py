@@ -15,9 +15,9 @@ import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import netns, processes
-from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.hosts.processes import ContainerProcesses
-from containernet_env.network.select import choose, kernel_has_netem
+from containernet_env.network.factory import choose, kernel_has_netem
 from tests.deadline import HANG_S, eventually
 from tests.root.network import needs_root
 

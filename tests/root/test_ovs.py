@@ -12,8 +12,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import owner
-from containernet_env.network import leftovers
-from containernet_env.network.kernel import ovs
+from containernet_env.network import factory, switches
 from tests.root.network import machine_interfaces, needs_ovs, needs_root
 
 pytestmark = [pytest.mark.root, needs_root, needs_ovs]
@@ -32,13 +31,13 @@ input()
 
 @pytest.fixture(autouse=True)
 def unchanged_machine() -> Iterator[None]:
-    before = machine_interfaces(), ovs.vsctl("list-br")
+    before = machine_interfaces(), switches.vsctl("list-br")
     yield
-    assert (machine_interfaces(), ovs.vsctl("list-br")) == before
+    assert (machine_interfaces(), switches.vsctl("list-br")) == before
 
 
 def test_what_a_killed_network_left_is_removed_and_nothing_else() -> None:
-    ovs.vsctl("add-br", "theirs0")
+    switches.vsctl("add-br", "theirs0")
     try:
         with subprocess.Popen(
             [sys.executable, "-c", NETWORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -46,33 +45,33 @@ def test_what_a_killed_network_left_is_removed_and_nothing_else() -> None:
             try:
                 assert driver.stdout is not None
                 assert driver.stdout.readline() == b"up\n"
-                bridges = [bridge.name for bridge in ovs.list_ours()]
+                bridges = [bridge.name for bridge in switches.list_ours()]
                 assert len(bridges) == 2
-                assert leftovers.remove_bridges() == ()  # in use
+                assert factory.remove_bridges() == ()  # in use
             finally:
                 os.killpg(driver.pid, signal.SIGKILL)
-        assert leftovers.remove_bridges() == tuple(f"bridge {name}" for name in bridges)
+        assert factory.remove_bridges() == tuple(f"bridge {name}" for name in bridges)
         assert not [name for name in machine_interfaces() if name.startswith("0b0b0b")]
-        assert ovs.vsctl("list-br").split() == ["theirs0"]
+        assert switches.vsctl("list-br").split() == ["theirs0"]
     finally:
-        ovs.vsctl("del-br", "theirs0")
+        switches.vsctl("del-br", "theirs0")
 
 
 def test_a_bridge_carries_its_owner_and_goes_with_its_ports() -> None:
-    ovs.add_bridge("cnenvtest0")
+    switches.add_bridge("cnenvtest0")
     try:
-        assert ovs.OurBridge("cnenvtest0", owner.current()) in ovs.list_ours()
+        assert switches.OurBridge("cnenvtest0", owner.current()) in switches.list_ours()
         subprocess.run(["ip", "link", "add", "cnenvtest1", "type", "veth", "peer", "cnenvtest2"], check=True)
-        ovs.add_port("cnenvtest0", "cnenvtest1")
+        switches.add_port("cnenvtest0", "cnenvtest1")
     finally:
-        ovs.remove_bridge("cnenvtest0")
-    ovs.remove_bridge("cnenvtest0")
+        switches.remove_bridge("cnenvtest0")
+    switches.remove_bridge("cnenvtest0")
 
 
 def test_a_port_that_is_not_there_is_an_error() -> None:
-    ovs.add_bridge("cnenvtest0")
+    switches.add_bridge("cnenvtest0")
     try:
         with pytest.raises(RunError, match="nosuchport"):
-            ovs.add_port("cnenvtest0", "nosuchport")
+            switches.add_port("cnenvtest0", "nosuchport")
     finally:
-        ovs.remove_bridge("cnenvtest0")
+        switches.remove_bridge("cnenvtest0")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.stores.proxied.last_words import last_words
 from tests.root.network import needs_root
 

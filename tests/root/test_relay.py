@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
-from containernet_env.hosts.netns_http import HttpError, NamespaceConnection, NoAnswerError, request_json
-from containernet_env.hosts.unix_http import UnixConnection
-from containernet_env.load.relay import Relay
+from containernet_env.hosts.http import HttpError, NamespaceConnection, NoAnswerError, UnixConnection, request_json
+from containernet_env.hosts.netns import ThrowawayNamespace
+from containernet_env.runs.load import Relay
 from tests.deadline import HANG_S
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="not root")]

@@ -62,7 +62,7 @@ print(len(load(place / "out.csv", print)) - taken)
 def test_a_place_that_takes_no_results_is_refused(tmp_path: Path, options: str, needed: int, words: str | None) -> None:
     program = f"""
 from containernet_env.base.errors import UsageError
-from containernet_env.results.place import check_place
+from containernet_env.results.run_directory import check_place
 try:
     check_place(place / "new" / "out.csv", {needed})
     print("taken", list(place.iterdir()))

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.containernet.command_line import run_command
 from containernet_env.containernet.network import Containernet
+from containernet_env.containernet.shell import run_command
 from containernet_env.hosts import netns
-from containernet_env.hosts.namespace import ThrowawayNamespace
-from containernet_env.network.capture import Capture
+from containernet_env.hosts.netns import ThrowawayNamespace
+from containernet_env.network.measure import Capture
 from tests.deadline import HANG_S, eventually
 from tests.root.network import answers, keywords_of, needs_emulator, needs_root
 
@@ -64,7 +64,7 @@ def test_iperf_finds_the_links_bandwidth_and_fails_where_it_is_down(
     assert said is not None
     # 1448 of 1514 bytes are payload; what waits in buffers at the start comes on top.
     assert 0 < float(said[1]) < 60, said[0]
-    monkeypatch.setattr("containernet_env.network.throughput._CONNECT_DEADLINE_S", 0.5)
+    monkeypatch.setattr("containernet_env.network.measure._CONNECT_DEADLINE_S", 0.5)
     net.link_down("h1", "s1")
     with pytest.raises(RunError, match="no TCP connection to"):
         run_command(net, "iperf h1 h2 1")

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env.hosts.counters import ContainerUse, ProcessUse
 from containernet_env.hosts.limits import cgroups_of
-from containernet_env.hosts.namespace import ThrowawayNamespace
-from containernet_env.hosts.netns import ip_batch, socket_in
+from containernet_env.hosts.netns import ThrowawayNamespace, ip_batch, socket_in
+from containernet_env.hosts.sampler import Sample, Window
 from containernet_env.model.usage import Consumers, Consumption
-from containernet_env.usage.consumers import ContainerUse, ProcessUse
-from containernet_env.usage.window import Sample, Window
 from tests.deadline import eventually
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="not root")]

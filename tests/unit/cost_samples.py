@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base import cache
-from containernet_env.cli.capacity import Memory
+from containernet_env.base import assets
+from containernet_env.cli.render import Memory
 from containernet_env.config import load_config
 from containernet_env.model.findings import Finding, Kind
-from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet, ScheduledScenario
-from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.model.usage import Consumers, Consumption, LinkStatistics, Usage
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
-from containernet_env.results import machine_costs
-from containernet_env.results.machine_costs import CostSample, MachineCosts, MachineKey, SyncSample
+from containernet_env.results import capacity
+from containernet_env.results.capacity import CostSample, MachineCosts, MachineKey, SyncSample
 from tests.unit.answers import closed_loop
 from tests.unit.manifests import MACHINE
 
@@ -109,6 +108,6 @@ def outcome(*kinds: Kind, scenario: Scenario = WRITE, error: str | None = None, 
 
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where this machine's file is from here on."""
-    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
-    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
-    return tmp_path / "cache" / machine_costs.NAME
+    monkeypatch.setattr(assets, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
+    return tmp_path / "cache" / capacity.NAME

@@ -19,9 +19,9 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.config import load_config
-from containernet_env.hosts.tcp_http import TcpConnection
+from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.config import Config
-from containernet_env.model.keys import Keys
+from containernet_env.model.scenario import Keys
 from containernet_env.runs.external_access import cluster_of
 from containernet_env.stores.external import ExternalCluster, OwnKeys
 

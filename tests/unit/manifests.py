@@ -9,8 +9,7 @@ from typing import Any
 from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.identity import config_hash
+from containernet_env.plan.export import config_hash, plan_values
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results.provenance import (
     ImageFacts,

@@ -9,21 +9,19 @@ from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.stop import Stop
-from containernet_env.cli.signals import StopSignals
+from containernet_env.base.work import Stop
+from containernet_env.cli.terminal import StopSignals
 from containernet_env.config import load_config
-from containernet_env.load.server import Answer, Progress
 from containernet_env.model.disruption import Disruption
-from containernet_env.model.leadership import Leadership
+from containernet_env.model.findings import Capacity
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.machine_findings import Capacity
-from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.run_facts import RunFacts
+from containernet_env.model.outcome import RunFacts, ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.search import Probe
-from containernet_env.model.store_activity import StoreActivity
+from containernet_env.model.usage import Leadership, StoreActivity
 from containernet_env.plan.plan import PlannedScenario
 from containernet_env.results.columns import row_of
+from containernet_env.runs.load import Answer, Progress
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.progress import Silent
 from containernet_env.stores.protocol import NEAR, LoadTerms

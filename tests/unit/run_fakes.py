@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.hosts.data_sync import SyncTimes
-from containernet_env.load.server import Answer
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.machine_findings import Capacity
+from containernet_env.hosts.container import SyncTimes
+from containernet_env.hosts.counters import Pids
+from containernet_env.model.findings import Capacity
 from containernet_env.model.outcome import Reused
 from containernet_env.model.proof import NetworkProof
+from containernet_env.model.usage import Leadership
 from containernet_env.results.provenance import LinkFacts
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import measure as measure_module
-from containernet_env.runs.change import Change
+from containernet_env.runs.load import Answer
 from containernet_env.runs.measure import measure
+from containernet_env.runs.reuse import Change
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import LoadTerms
-from containernet_env.usage.consumers import Pids
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM
 from tests.unit.matrix_fakes import GOOD, FakeCluster, FakeNet, FakeServer
 
@@ -171,7 +171,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> Beds:
     # How busy this machine is decides no verdict.
     monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
     monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)
-    monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE)
+    monkeypatch.setattr(manifest_module, "facts", lambda: MACHINE)
     monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)
     monkeypatch.setattr(measure_module, "StandingTestbed", create)

@@ -14,15 +14,14 @@ from functools import lru_cache
 from ipaddress import IPv4Address
 from typing import Any
 
-from containernet_env.analysis.gate_plan import GatePlan, plan_gate
-from containernet_env.analysis.gate_trains import EMULATOR, Times
-from containernet_env.analysis.gate_verdict import verdicts
-from containernet_env.fidelity.gate import probe_to_json, times_from_json
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.topology import Host, Link, Switch, Topology
-from containernet_env.network.emulator.link import direction_to_json
-from containernet_env.network.emulator.process import default_binary
+from containernet_env.network.emulator import default_binary, direction_to_json
+from containernet_env.network.gate import probe_to_json, times_from_json
+from containernet_env.network.gate_plan import GatePlan, plan_gate
+from containernet_env.network.gate_trains import EMULATOR, Times
+from containernet_env.network.gate_verdict import verdicts
 
 Fault = Callable[[str, DirectionSpec], DirectionSpec]
 """What a direction of a name does instead of what was configured."""

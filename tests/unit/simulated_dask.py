@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base import cache, clock
-from containernet_env.base.stop import Stop
-from containernet_env.load.server import Answer
-from containernet_env.results.checksums import check
+from containernet_env.base import assets, clock
+from containernet_env.base.work import Stop
+from containernet_env.results.files import check
 from containernet_env.runs import measure as measure_module
+from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
 from containernet_env.sweep import at_worker, serving, workers
 from containernet_env.sweep.cluster import Scheduler, TlsFiles
@@ -236,7 +236,7 @@ def simulate(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, *names
     monkeypatch.setattr(measure_module, "Observer", lambda bed, progress, tell, *_: Observer(bed, progress, tell))
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setattr(platform, "node", lambda: dask.here.name)
-    monkeypatch.setattr(cache, "make", lambda: dask.here.folder)
+    monkeypatch.setattr(assets, "make", lambda: dask.here.folder)
     monkeypatch.setattr(at_worker, "RunLock", lambda wait: nullcontext())
     monkeypatch.setattr(serving, "RUNNING", serving._Running())
     monkeypatch.setattr(serving, "get_worker", lambda: SimpleNamespace(log_event=dask.here.tell))

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base.stop import Stop
-from containernet_env.load.server import Answer
+from containernet_env.base.work import Stop
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
+from containernet_env.runs.load import Answer
 from containernet_env.sweep import runner
 from containernet_env.sweep.design import design
-from containernet_env.sweep.journal import journal_of
+from containernet_env.sweep.ledger import journal_of
 from containernet_env.sweep.progress import Standing
 from containernet_env.sweep.runner import Counts, Request, Sweep
 from tests.simulated_time import World

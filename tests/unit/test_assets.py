@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env import __version__
-from containernet_env.base import assets, cache, sources
+from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts.options import PIDS_LIMIT
 from containernet_env.runs import version
@@ -42,9 +42,9 @@ def test_services_of_compose_are_confined_as_hosts_are_and_use_no_proxy() -> Non
 
 
 def test_every_module_is_hashed_over_files_that_travel() -> None:
-    for module in sources.modules():
+    for module in assets.modules():
         travelling = set(assets.travelling(assets.ROOT, module.folder.name))
-        paths = [module.folder / name for name in module.only] or sources.compiled_files(module.folder)
+        paths = [module.folder / name for name in module.only] or assets.compiled_files(module.folder)
         assert set(paths) <= travelling
 
 
@@ -53,8 +53,8 @@ def test_root_keeps_to_the_machines_cache_whatever_the_environment_says(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.own() == Path("/var/cache/containernet-env")
-    assert tmp_path not in [path.parent for path in cache.trusted()]
+    assert assets.own() == Path("/var/cache/containernet-env")
+    assert tmp_path not in [path.parent for path in assets.trusted()]
 
 
 def test_a_user_has_a_cache_by_xdg_or_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,24 +65,24 @@ def test_a_user_has_a_cache_by_xdg_or_is_told_what_to_set(monkeypatch: pytest.Mo
     monkeypatch.setenv("HOME", "/home/u")
     for named, expected in (("/x/cache", "/x/cache"), ("", "/home/u/.cache"), ("relative", "/home/u/.cache")):
         monkeypatch.setenv("XDG_CACHE_HOME", named)
-        assert cache.own() == Path(expected) / "containernet-env"
+        assert assets.own() == Path(expected) / "containernet-env"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(MissingRequirementError, match="XDG_CACHE_HOME"):
-        cache.own()
+        assets.own()
 
 
 def test_what_others_can_write_to_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
-    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
-    assert cache.trusted() == ()
-    assert cache.make() == tmp_path / "cache"
-    assert cache.trusted() == (tmp_path / "cache",)
+    monkeypatch.setattr(assets, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
+    assert assets.trusted() == ()
+    assert assets.make() == tmp_path / "cache"
+    assert assets.trusted() == (tmp_path / "cache",)
     for mode in (0o775, 0o757, 0o777):
         (tmp_path / "cache").chmod(mode)
-        assert cache.trusted() == ()
+        assert assets.trusted() == ()
         with pytest.raises(MissingRequirementError, match="others may write"):
-            cache.make()
+            assets.make()
 
 
 def test_what_another_user_owns_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -90,18 +90,18 @@ def test_what_another_user_owns_is_not_trusted(monkeypatch: pytest.MonkeyPatch, 
     if os.geteuid() == 0:
         os.chown(tmp_path, owner, owner)
     tmp_path.chmod(0o755)
-    monkeypatch.setattr(cache, "MACHINE", tmp_path)
-    monkeypatch.setattr(cache, "own", lambda: tmp_path)
+    monkeypatch.setattr(assets, "MACHINE", tmp_path)
+    monkeypatch.setattr(assets, "own", lambda: tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: owner)
-    assert cache.trusted() == (tmp_path,)
+    assert assets.trusted() == (tmp_path,)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert cache.trusted() == ()
+    assert assets.trusted() == ()
 
 
 def test_logs_and_what_to_do_are_of_a_clone_or_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (cache.logs(), assets.set_up_hint()) == (assets.ROOT / ".build", "Run ./build.sh as root.")
+    assert (assets.logs(), assets.set_up_hint()) == (assets.ROOT / ".build", "Run ./build.sh as root.")
     monkeypatch.setattr(assets, "CLONE", None)
-    assert cache.logs() == cache.own() / "logs"
+    assert assets.logs() == assets.own() / "logs"
     monkeypatch.setattr(assets.sys, "argv", ["/home/u/.local/bin/containernet-env", "run"])
     assert assets.set_up_hint() == "Run as root: /home/u/.local/bin/containernet-env setup"
 

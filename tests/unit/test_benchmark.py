@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.hosts.netns_http import HttpError, NoAnswerError
-from containernet_env.load.request import request_of
-from containernet_env.load.server import BenchmarkServer
+from containernet_env.hosts.http import HttpError, NoAnswerError
 from containernet_env.model.findings import load_findings
-from containernet_env.model.keys import Span
 from containernet_env.model.load_result import SCHEMA, LoadResult
-from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Warmup
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Span, Warmup
+from containernet_env.runs.load import BenchmarkServer, request_of
 from containernet_env.stores.protocol import LoadTerms
 from tests.unit.answers import benchmarks, check, check_request, closed_loop, examples, open_loop, results, schema
 

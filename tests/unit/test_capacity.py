@@ -16,9 +16,21 @@ from click.testing import CliRunner
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.analysis.capacity import advice, carried
-from containernet_env.analysis.request_costs import (
+from containernet_env.cli import group
+from containernet_env.cli import run as check
+from containernet_env.cli.render import Memory, machine_lines, render_machine
+from containernet_env.model.disruption import Disruptions
+from containernet_env.model.findings import REASONS, RULES, Finding, Kind, reasons_text
+from containernet_env.model.scenario import Span
+from containernet_env.plan.export import config_hash
+from containernet_env.plan.plan import KeptCore, Plan, ProfileChoice
+from containernet_env.results import capacity
+from containernet_env.results.capacity import (
+    CostSample,
     ForwardingCost,
+    MachineCosts,
+    advice,
+    carried,
     cost_at,
     forwarding_cost,
     full_share,
@@ -27,18 +39,8 @@ from containernet_env.analysis.request_costs import (
     reached_per_s,
     sample_of,
 )
-from containernet_env.cli import check, group
-from containernet_env.cli.capacity import Memory, machine_lines, render_machine
-from containernet_env.model.disruption import Disruptions
-from containernet_env.model.findings import Finding, Kind
-from containernet_env.model.keys import Span
-from containernet_env.model.verdict import REASONS, RULES, reasons_text
-from containernet_env.plan.identity import config_hash
-from containernet_env.plan.plan import KeptCore, Plan, ProfileChoice
-from containernet_env.results import machine_costs
-from containernet_env.results.machine_costs import CostSample, MachineCosts
-from containernet_env.runs import costs as costs_module
-from containernet_env.runs import machine
+from containernet_env.runs import keeper as costs_module
+from containernet_env.runs import manifest
 from containernet_env.runs import measure as measure_module
 from tests.unit.answers import DOCS
 from tests.unit.cost_samples import KEY, MEMORY, MS, READ, WRITE, known, outcome, own_place, plan_of, sample
@@ -306,10 +308,10 @@ def test_what_check_prints_of_a_machine(tmp_path: Path, snapshot: SnapshotAssert
 
 def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     costs = known(sample(), sync_ms=0.1)
-    monkeypatch.setattr(machine_costs, "read", lambda key: (costs, None))
-    monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
-    monkeypatch.setattr(machine, "memory_bytes", lambda: MEMORY.all_bytes)
-    monkeypatch.setattr(machine, "memory_available_bytes", lambda: MEMORY.available_bytes)
+    monkeypatch.setattr(capacity, "read", lambda key: (costs, None))
+    monkeypatch.setattr(manifest, "cpu_model", lambda: "Some CPU")
+    monkeypatch.setattr(manifest, "memory_bytes", lambda: MEMORY.all_bytes)
+    monkeypatch.setattr(manifest, "memory_available_bytes", lambda: MEMORY.available_bytes)
     output = StringIO()
     render_machine(plan_of(tmp_path, *MANY), Console(file=output, width=80))
     assert f"```text\n{output.getvalue().lstrip()}```" in (DOCS / "fidelity.md").read_text(encoding="utf-8")
@@ -317,13 +319,13 @@ def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, m
 
 def test_check_and_a_dry_run_say_it(place: Path, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    machine_costs.add(machine.key(), [sample(frames=5, links_ns=50_000)], [])
+    capacity.add(manifest.key(), [sample(frames=5, links_ns=50_000)], [])
     for words in (["check", str(plan.config.path)], ["run", str(plan.config.path), "--dry-run"]):
         said = CliRunner().invoke(group, words).output
         assert "\nThis machine\n" in said
         assert "  the links carry about 90,000 frames/s, 90 Mbit/s in frames of 125 bytes\n" in said
     place.write_text("{")
-    result = CliRunner().invoke(check.command, [str(plan.config.path)])
+    result = CliRunner().invoke(check.check_command, [str(plan.config.path)])
     assert (result.exit_code, f"  {place} is not what a run has left there" in result.output) == (0, True)
 
 
@@ -340,40 +342,40 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> None:
     other = KEY.model_copy(update={"cores": 4})
-    assert machine_costs.add(other, [sample(links_ns=7)], []) is None
+    assert capacity.add(other, [sample(links_ns=7)], []) is None
     for number in range(20):
         added = [sample(links_ns=number), sample(kind="txn", links_ns=number)]
-        assert machine_costs.add(KEY, added, known(sync_ms=number).syncs) is None
-    held, note = machine_costs.read(KEY)
+        assert capacity.add(KEY, added, known(sync_ms=number).syncs) is None
+    held, note = capacity.read(KEY)
     assert note is None
     for kind in ("write", "txn"):
         assert [one.links_ns for one in held.requests if one.kind == kind] == list(range(11, 20))
     assert [one.median_ns for one in held.syncs] == [number * MS for number in range(11, 20)]
-    assert [one.links_ns for one in machine_costs.read(other)[0].requests] == [7]
-    assert machine_costs.read(KEY.model_copy(update={"kernel": "7.0"}))[0].requests == []
-    assert (place.stat().st_mode & 0o777, os.listdir(place.parent)) == (0o644, [machine_costs.NAME])
+    assert [one.links_ns for one in capacity.read(other)[0].requests] == [7]
+    assert capacity.read(KEY.model_copy(update={"kernel": "7.0"}))[0].requests == []
+    assert (place.stat().st_mode & 0o777, os.listdir(place.parent)) == (0o644, [capacity.NAME])
     for cores in range(5, 15):
-        machine_costs.add(KEY.model_copy(update={"cores": cores}), [sample()], [])
-    assert len(json.loads(place.read_text())["machines"]) == machine_costs.KEPT_MACHINES
+        capacity.add(KEY.model_copy(update={"cores": cores}), [sample()], [])
+    assert len(json.loads(place.read_text())["machines"]) == capacity.KEPT_MACHINES
 
 
 def test_all_samples_together_are_bounded(place: Path) -> None:
-    many = [sample(members=number) for number in range(1, machine_costs.KEPT_SAMPLES + 50)]
-    machine_costs.add(KEY, many, [])
-    assert [one.members for one in machine_costs.read(KEY)[0].requests] == [one.members for one in many[49:]]
+    many = [sample(members=number) for number in range(1, capacity.KEPT_SAMPLES + 50)]
+    capacity.add(KEY, many, [])
+    assert [one.members for one in capacity.read(KEY)[0].requests] == [one.members for one in many[49:]]
     assert place.stat().st_size < 1 << 20
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine_costs.add(KEY, [sample()], [])
+    capacity.add(KEY, [sample()], [])
 
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    note = machine_costs.add(KEY, [sample(), sample()], [])
+    note = capacity.add(KEY, [sample(), sample()], [])
     assert note == "what requests cost on this machine is not kept: No space left on device"
-    assert (machine_costs.read(KEY), os.listdir(place.parent)) == ((known(sample()), None), [machine_costs.NAME])
+    assert (capacity.read(KEY), os.listdir(place.parent)) == ((known(sample()), None), [capacity.NAME])
 
 
 @pytest.mark.parametrize(
@@ -393,34 +395,34 @@ def test_a_full_disk_leaves_the_file_as_it_was(place: Path, monkeypatch: pytest.
 def test_a_file_that_is_not_ours_is_ignored_with_a_note_and_replaced(place: Path, content: bytes) -> None:
     place.parent.mkdir()
     place.write_bytes(content)
-    held, note = machine_costs.read(KEY)
+    held, note = capacity.read(KEY)
     assert held == known()
     assert note == f"{place} is not what a run has left there: it is ignored, and the next run replaces it"
-    assert machine_costs.add(KEY, [sample()], []) is None
-    assert machine_costs.read(KEY) == (known(sample()), None)
+    assert capacity.add(KEY, [sample()], []) is None
+    assert capacity.read(KEY) == (known(sample()), None)
 
 
 def test_what_is_no_file_at_all_is_ignored_with_a_note(place: Path) -> None:
     place.parent.mkdir()
     os.mkfifo(place)
-    assert "is ignored" in str(machine_costs.read(KEY)[1])
+    assert "is ignored" in str(capacity.read(KEY)[1])
     place.unlink()
     place.mkdir()
-    assert "is ignored" in str(machine_costs.read(KEY)[1])
-    assert "is not kept: Is a directory" in str(machine_costs.add(KEY, [sample()], []))
-    assert os.listdir(place.parent) == [machine_costs.NAME]
+    assert "is ignored" in str(capacity.read(KEY)[1])
+    assert "is not kept: Is a directory" in str(capacity.add(KEY, [sample()], []))
+    assert os.listdir(place.parent) == [capacity.NAME]
 
 
 def test_a_run_keeps_what_it_has_measured(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_fakes(monkeypatch)
     monkeypatch.setattr(measure_module, "keep_costs", costs_module.keep_costs)
     run(tmp_path / "out.csv")
-    assert [(one.data, one.median_ns) for one in machine_costs.read(KEY)[0].syncs] == [("disk", 500_000)]
+    assert [(one.data, one.median_ns) for one in capacity.read(KEY)[0].syncs] == [("disk", 500_000)]
     profiled = plan_of(tmp_path, profile=ProfileChoice(("cpu",)))
     for plan in (plan_of(tmp_path), profiled):
         struck = replace(outcome(), disruptions=Disruptions("1"))
         assert costs_module.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared"), struck]) is None
-    assert len(machine_costs.read(KEY)[0].requests) == 1
+    assert len(capacity.read(KEY)[0].requests) == 1
     assert place.exists()
 
 
@@ -431,7 +433,7 @@ def test_a_run_ends_well_where_nothing_can_be_kept(
     monkeypatch.setattr(measure_module, "keep_costs", costs_module.keep_costs)
     place.parent.write_text("no folder")
     assert run(tmp_path / "out.csv").failed == 0
-    monkeypatch.setattr(machine_costs, "add", lambda *_: 1 / 0)
+    monkeypatch.setattr(capacity, "add", lambda *_: 1 / 0)
     assert run(tmp_path / "out.csv").failed == 0
     assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-", "-"]
     assert costs_module.keep_costs(plan_of(tmp_path), MACHINE, [], []) == (

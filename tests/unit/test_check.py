@@ -19,8 +19,8 @@ from containernet_env.config.meanings import MEANINGS
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
-from containernet_env.results import machine_costs
-from containernet_env.runs import machine
+from containernet_env.results import capacity
+from containernet_env.runs import manifest
 from tests.unit.blocks import write
 from tests.unit.commands import answer, check_file
 from tests.unit.cost_samples import known
@@ -38,10 +38,10 @@ def node(number, **changes):
 @pytest.fixture(autouse=True)
 def same_machine(monkeypatch):
     """What is printed of this machine is the same everywhere."""
-    monkeypatch.setattr(machine_costs, "read", lambda key: (known(), None))
-    monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
-    monkeypatch.setattr(machine, "memory_bytes", lambda: 24 << 30)
-    monkeypatch.setattr(machine, "memory_available_bytes", lambda: 20 << 30)
+    monkeypatch.setattr(capacity, "read", lambda key: (known(), None))
+    monkeypatch.setattr(manifest, "cpu_model", lambda: "Some CPU")
+    monkeypatch.setattr(manifest, "memory_bytes", lambda: 24 << 30)
+    monkeypatch.setattr(manifest, "memory_available_bytes", lambda: 20 << 30)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
 

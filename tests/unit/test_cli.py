@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env import cli
 from containernet_env.base import assets
-from containernet_env.cli.files import CONFIG, SCENARIOS
+from containernet_env.cli.arguments import CONFIG, SCENARIOS
 from containernet_env.config.reader import MAX_FILE_BYTES
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.runs import version

@@ -13,21 +13,17 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.config import load_config
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.config import EtcdSettings, HttpService, StoreChoice
 from containernet_env.model.disruption import Carried, Disruption, Disruptions
 from containernet_env.model.findings import Effect, Finding, Kind, load_findings
-from containernet_env.model.keys import ONE_KEY, Span
-from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.outcome import RunFacts, ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
-from containernet_env.model.run_facts import RunFacts
-from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.model.scenario import ONE_KEY, Scenario, ScheduledScenario, Span
 from containernet_env.model.search import Objective, Probe, Search, SearchResult
 from containernet_env.model.topology import RttExpectation
-from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.model.usage import Consumers, Consumption, LinkStatistics, Usage
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE, row_of
 from containernet_env.stores.kinds import KINDS
 from tests.unit.answers import closed_loop, open_loop, results, schema, without_answers

@@ -23,24 +23,24 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env import containernet
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
-from containernet_env.cli import shell
-from containernet_env.containernet import command_line, live_links, measurements, tools
-from containernet_env.containernet import crashes as crashes_module
-from containernet_env.containernet.changes import CHANGES
-from containernet_env.containernet.command_line import CommandLine, run_command
+from containernet_env.cli import machine
+from containernet_env.containernet import live_links
+from containernet_env.containernet import shell as command_line
+from containernet_env.containernet import shell as crashes_module
+from containernet_env.containernet import shell as tools
 from containernet_env.containernet.docker import Docker
-from containernet_env.containernet.measurements import Measurements
-from containernet_env.containernet.network import Containernet
-from containernet_env.containernet.reconnect import reconnect
+from containernet_env.containernet.live_links import Measurements
+from containernet_env.containernet.network import Containernet, reconnect
+from containernet_env.containernet.shell import CHANGES, CommandLine, run_command
 from containernet_env.containernet.testbed_network import LiveChanges
 from containernet_env.hosts.netns import ProcessGoneError
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.network import echo, throughput
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
+from containernet_env.model.usage import Leadership
+from containernet_env.network import measure as echo
+from containernet_env.network import measure as throughput
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import Interface
-from containernet_env.network.throughput import Throughput
+from containernet_env.network.measure import Throughput
 from containernet_env.runs.labs import Lab
 
 MS, MBIT = 10**6, 10**6
@@ -159,7 +159,7 @@ class Measured(Measurements, Mininet):  # type: ignore[misc]
 def test_pings_are_sent_from_outside_and_counted(said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ping in another language, or an image without ping or shell, was "100% dropped" on a working network."""
     echo = mock.Mock(side_effect=[1_234_567, None, 2_000_000, None, 1_000_000, ProcessGoneError("gone")])
-    monkeypatch.setattr(measurements.echo, "round_trip_ns", echo)
+    monkeypatch.setattr(live_links.measure, "round_trip_ns", echo)
     net = Measured()
     assert round(net.pingAll("2")) == 67
     assert [call.args for call in echo.call_args_list] == [
@@ -179,7 +179,7 @@ def test_pings_are_sent_from_outside_and_counted(said: io.StringIO, monkeypatch:
 
 def test_a_host_that_cannot_ping_is_an_error_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Measured()
-    monkeypatch.setattr(measurements.echo, "round_trip_ns", mock.Mock(side_effect=RunError("cannot enter")))
+    monkeypatch.setattr(live_links.measure, "round_trip_ns", mock.Mock(side_effect=RunError("cannot enter")))
     with pytest.raises(RunError, match="cannot enter"):
         net.pingAll()
     monkeypatch.setattr(net.hosts[1], "_address", None)
@@ -211,7 +211,7 @@ def test_iperf_is_measured_from_outside(monkeypatch: pytest.MonkeyPatch) -> None
     for call in refused:
         with pytest.raises(UsageError):
             call()
-    rates = [measurements.format_rate(rate) for rate in (7, 9_996, 1.5e6, 99.96e6, 9.45e9)]
+    rates = [live_links.format_rate(rate) for rate in (7, 9_996, 1.5e6, 99.96e6, 9.45e9)]
     assert rates == ["7.00 bits/sec", "10.0 Kbits/sec", "1.50 Mbits/sec", "100 Mbits/sec", "9.45 Gbits/sec"]
 
 
@@ -643,7 +643,7 @@ def test_hosts_that_are_linked_to_each_other_start_again_with_link_and_routes(mo
     """`restart h1 h2` made the link of h1 into the namespace that h2 had had, and setDefaultRoute was forgotten."""
     ran: list[tuple[int, list[str]]] = []
     monkeypatch.setattr("containernet_env.containernet.docker.ip_batch", lambda pid, lines: ran.append((pid, lines)))
-    monkeypatch.setattr("containernet_env.containernet.reconnect.ip_batch", lambda pid, lines: ran.append((pid, lines)))
+    monkeypatch.setattr("containernet_env.containernet.network.ip_batch", lambda pid, lines: ran.append((pid, lines)))
     monkeypatch.setattr(Interface, "read_address", lambda self: self.ip)
     monkeypatch.setattr(Interface, "read_mac", lambda self: self.mac)
     factory = LinkFactory("bridge", "abc123", None, lambda *_: None)
@@ -815,10 +815,10 @@ def test_no_command_is_begun_on_a_network_that_is_gone(monkeypatch: pytest.Monke
         return 0
 
     monkeypatch.setattr(command_line, "run_command", one_command)
-    assert shell._run_commands(testbed, ("first", "second", "third")) == 0
+    assert machine._run_commands(testbed, ("first", "second", "third")) == 0
     assert ran == ["first", "second"]
 
 
 def test_the_end_of_the_network_is_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    shell._tell_failure("testbed_failed", "the link emulator ended: killed by SIGKILL")
+    machine._tell_failure("testbed_failed", "the link emulator ended: killed by SIGKILL")
     assert "the link emulator ended: killed by SIGKILL; the network is gone" in capsys.readouterr().err

@@ -14,14 +14,14 @@ import pandas
 import pytest
 from click.testing import Result
 
-from containernet_env.analysis import comparison
-from containernet_env.analysis.comparison import Cell, Comparison, compare
-from containernet_env.analysis.statistics import Interval
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli import main
+from containernet_env.results import comparison
 from containernet_env.results.columns import COLUMNS
+from containernet_env.results.comparison import Cell, Comparison, compare
 from containernet_env.results.csv_file import load
-from containernet_env.setup import extras
+from containernet_env.results.statistics import Interval
+from containernet_env.setup import packages
 from tests.unit import report_rows
 from tests.unit.report_rows import write
 
@@ -443,7 +443,7 @@ def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monk
     def require(module: str, note: object) -> None:
         raise MissingRequirementError(f"this needs {module}", "Install it.")
 
-    monkeypatch.setattr(extras, "require", require)
+    monkeypatch.setattr(packages, "require", require)
     for name in ("scipy", "scipy.special", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)
     a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name)) for name in "ab")

@@ -16,11 +16,10 @@ from containernet_env.config.export import schema_of
 from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.writer import scenarios_text, topology_text
-from containernet_env.model.chance import IndependentLoss
 from containernet_env.model.config import Config
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
 from containernet_env.model.scenario import ScenarioSet
-from containernet_env.results.link_text import bandwidth_mbps, delay_ms, each_or_one, impairments
+from containernet_env.results.columns import bandwidth_mbps, delay_ms, each_or_one, impairments
 from tests.input import valid
 from tests.input.valid import RICH_SCENARIOS, RICH_TOPOLOGY
 from tests.unit.blocks import DATA, LOAD, mixed, reads, txns, write, writes

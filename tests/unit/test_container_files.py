@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base import container_files
-from containernet_env.base.container_files import copy_descriptor, open_file, open_folder, root_of
+from containernet_env.base import files
 from containernet_env.base.errors import RunError
-from containernet_env.hosts import data_sync
-from containernet_env.hosts.data_sync import measure_sync
+from containernet_env.base.files import copy_descriptor, open_file, open_folder, root_of
+from containernet_env.hosts import container
+from containernet_env.hosts.container import measure_sync, put_secrets
 from containernet_env.hosts.processes import account_text
-from containernet_env.hosts.secrets import put_secrets
 from containernet_env.stores.etcd.cluster import Member
 from containernet_env.stores.protocol import MemberPlace
 
@@ -38,7 +37,7 @@ def machine() -> Iterator[Path]:
 def open_gate(root: Path) -> None:
     host: Any = SimpleNamespace(name="etcd1", pid=1, alive=True, ending=lambda words: None, logs=lambda tail: "")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(container_files, "root_of", lambda pid: root)
+        patch.setattr(files, "root_of", lambda pid: root)
         Member(MemberPlace(host, "10.0.0.1", SimpleNamespace())).start(deadline=0.0)  # type: ignore[arg-type]
 
 
@@ -76,7 +75,7 @@ def test_a_link_of_a_container_does_not_lead_out_of_it(
     (root / link).symlink_to(os.path.relpath(machine / link, (root / link).parent) if relative else machine / link)
     before = [(str(entry), entry.is_file() and entry.read_text()) for entry in sorted(machine.rglob("*"))]
     written: list[int] = []
-    monkeypatch.setattr(data_sync.os, "fdatasync", lambda descriptor: written.append(os.fstat(descriptor).st_dev))
+    monkeypatch.setattr(container.os, "fdatasync", lambda descriptor: written.append(os.fstat(descriptor).st_dev))
     found = None
     try:
         found = act(root)

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base.container_files import root_of
 from containernet_env.base.errors import RunError
-from containernet_env.hosts import data_sync
-from containernet_env.hosts.data_sync import SAMPLES, measure_sync
-from containernet_env.hosts.secrets import put_secrets
+from containernet_env.base.files import root_of
+from containernet_env.hosts import container
+from containernet_env.hosts.container import SAMPLES, measure_sync, put_secrets
 
 
 def test_it_is_measured_in_the_directory_or_the_nearest_parent_that_exists(tmp_path: Path) -> None:
@@ -36,9 +35,9 @@ def test_a_disk_that_takes_longer_is_measured_as_often_as_there_is_time(
         written.append(os.fstat(descriptor).st_nlink)
         now_ns += 30_000_000
 
-    monkeypatch.setattr(data_sync.os, "fdatasync", sync)
-    monkeypatch.setattr(data_sync.clock, "perf_counter_ns", lambda: now_ns)
-    monkeypatch.setattr(data_sync.clock, "monotonic", lambda: now_ns / 1e9)
+    monkeypatch.setattr(container.os, "fdatasync", sync)
+    monkeypatch.setattr(container.clock, "perf_counter_ns", lambda: now_ns)
+    monkeypatch.setattr(container.clock, "monotonic", lambda: now_ns / 1e9)
     times = measure_sync(tmp_path, "/", budget_s=0.1)
     assert (times.samples, times.median_ns, times.slowest_ns) == (4, 30_000_000, 30_000_000)
     assert measure_sync(tmp_path, "/", budget_s=0.0).samples == 1

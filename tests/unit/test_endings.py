@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.base.endings import ending, how_ended, last_words
+from containernet_env.base.programs import ending, how_ended, last_words
 from containernet_env.stores.etcd.store import ETCD
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"

@@ -14,17 +14,16 @@ import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.config import load_config
-from containernet_env.containernet import builtin, select
-from containernet_env.containernet.original.links import keywords
+from containernet_env.containernet import testbed_network
+from containernet_env.containernet.original_links import keywords
 from containernet_env.hosts import engine, netns, owner
-from containernet_env.model import containernet_rules as original_rules
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model import backends as original_rules
 from containernet_env.model.config import Config
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.topology import Link
-from containernet_env.network import select as network_select
+from containernet_env.network import factory as network_select
+from containernet_env.network import switches
 from containernet_env.network.interface import delete_interface
-from containernet_env.network.kernel import ovs
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.runs import clean
@@ -45,16 +44,16 @@ def plan_of(name: str = "3node-3ms.json", **options: Any) -> Plan:
 
 def test_what_a_run_is_made_by_is_known_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(mininet.net, "Containernet", raising=False)
-    monkeypatch.setattr(select, "choose", lambda asked: "netem" if asked == "auto" else asked)
-    monkeypatch.setattr(select, "choose_switches", lambda asked, links: f"{asked} for {links}")
+    monkeypatch.setattr(testbed_network, "choose", lambda asked: "netem" if asked == "auto" else asked)
+    monkeypatch.setattr(testbed_network, "choose_switches", lambda asked, links: f"{asked} for {links}")
     plan = build_plan(config_of(), None, PlanOptions(2, seed=4711))
-    select.require(plan)
-    found = select.foreseen(plan)
+    testbed_network.require(plan)
+    found = testbed_network.foreseen(plan)
     assert (found.network, found.network_version) == ("builtin", f"Mininet {mininet.net.VERSION}")
     assert (found.links, found.switches, found.network_commit) == ("netem", "auto for netem", None)
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(builtin, "BuiltinNetwork", lambda **keywords: asked.update(keywords))
-    select.create(plan)
+    monkeypatch.setattr(testbed_network, "BuiltinNetwork", lambda **keywords: asked.update(keywords))
+    testbed_network.create(plan)
     assert (asked["links"], asked["switches"], asked["seed"]) == ("auto", "auto", 4711)
 
 
@@ -85,7 +84,7 @@ def test_what_its_links_cannot_do_is_refused_with_the_link_and_the_reason(direct
 
 def test_what_its_links_can_do_is_taken() -> None:
     for ratio in (0.07, 0.29, 1.0, 0.0000001, 0.123456):
-        assert original_rules.refusal(DirectionSpec(loss=IndependentLoss(ratio))) is None
+        assert original_rules.containernet_refusal(DirectionSpec(loss=IndependentLoss(ratio))) is None
     with pytest.raises(UsageError, match="--links emulator"):
         plan_of(links="emulator")
 
@@ -117,14 +116,14 @@ def test_its_keywords_say_all_that_is_asked(direction: DirectionSpec, asked: dic
 
 def test_without_the_original_the_guide_is_named_and_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(mininet.net, "Containernet", raising=False)
-    monkeypatch.setattr(select.system_path, "find", lambda program: None)
+    monkeypatch.setattr(testbed_network.programs, "which", lambda program: None)
     # A kernel without netem is told before anything that could be installed.
     for has_netem, words in ((True, "without Containernet"), (False, "no netem")):
-        monkeypatch.setattr(select, "kernel_has_netem", lambda has_netem=has_netem: has_netem)
-        for make in (select.require, select.create):
-            with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*{select.GUIDE}"):
+        monkeypatch.setattr(testbed_network, "kernel_has_netem", lambda has_netem=has_netem: has_netem)
+        for make in (testbed_network.require, testbed_network.create):
+            with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*{testbed_network.GUIDE}"):
                 make(plan_of())
-    page, _, section = select.GUIDE.partition("#")
+    page, _, section = testbed_network.GUIDE.partition("#")
     assert section in anchors((PROJECT / page).read_text("utf-8"))
 
 
@@ -132,33 +131,33 @@ def test_a_containernet_that_cannot_be_imported_says_why(monkeypatch: pytest.Mon
     def fail(name: str) -> ModuleType:
         raise ImportError("No module named 'distutils'")
 
-    monkeypatch.setattr(select, "kernel_has_netem", lambda: True)
+    monkeypatch.setattr(testbed_network, "kernel_has_netem", lambda: True)
     monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(MissingRequirementError, match="distutils"):
-        select.require(plan_of())
+        testbed_network.require(plan_of())
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the original and all its programs were here."""
     monkeypatch.setattr(mininet.net, "Containernet", object, raising=False)
-    monkeypatch.setattr(select.system_path, "find", lambda program: f"/bin/{program}")
-    monkeypatch.setattr(select, "choose_switches", lambda asked, links: "bridge" if asked == "auto" else asked)
-    monkeypatch.setattr(select, "kernel_has_netem", lambda: True)
+    monkeypatch.setattr(testbed_network.programs, "which", lambda program: f"/bin/{program}")
+    monkeypatch.setattr(testbed_network, "choose_switches", lambda asked, links: "bridge" if asked == "auto" else asked)
+    monkeypatch.setattr(testbed_network, "kernel_has_netem", lambda: True)
 
 
 @pytest.mark.usefixtures("installed")
 def test_programs_that_it_runs_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    select.require(plan_of())
-    monkeypatch.setattr(select.system_path, "find", lambda program: None if program == "brctl" else program)
+    testbed_network.require(plan_of())
+    monkeypatch.setattr(testbed_network.programs, "which", lambda program: None if program == "brctl" else program)
     with pytest.raises(MissingRequirementError, match=r"brctl(.|\n)*bridge-utils"):
-        select.require(plan_of())
-    select.require(plan_of(switches="ovs"))
+        testbed_network.require(plan_of())
+    testbed_network.require(plan_of(switches="ovs"))
 
 
 @pytest.mark.usefixtures("installed")
 def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(select, "kernel_has_netem", lambda: False)
+    monkeypatch.setattr(testbed_network, "kernel_has_netem", lambda: False)
     node = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "link_delay": "0ms"}
     undelayed = tmp_path / "fast.json"
     # 250 ms of 48.448 Mbit/s are the 1000 frames that an interface holds by itself.
@@ -166,9 +165,9 @@ def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPat
         undelayed.write_text(json.dumps([node | {"bandwidth": mbps}]))
         plan = plan_of(str(undelayed), links=links)
         with pytest.raises(MissingRequirementError, match="no netem") if is_needed else nullcontext():
-            select.require(plan)
+            testbed_network.require(plan)
     with pytest.raises(MissingRequirementError, match="no netem"):
-        select.require(plan_of())
+        testbed_network.require(plan_of())
 
 
 # --- links and switches of the project's own network ------------------------------------------------------------------
@@ -219,23 +218,23 @@ TABLE = (
 
 
 def test_bridges_of_the_dead_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(ovs.bridges_of("")) == []
-    alive = ovs.OurBridge("0a0a0ab0", owner.current())
+    assert list(switches.bridges_of("")) == []
+    alive = switches.OurBridge("0a0a0ab0", owner.current())
     removed: list[str] = []
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
     monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
-    monkeypatch.setattr(ovs, "list_ours", lambda: [*ovs.bridges_of(TABLE), alive])
-    monkeypatch.setattr(ovs, "remove_bridge", removed.append)
+    monkeypatch.setattr(switches, "list_ours", lambda: [*switches.bridges_of(TABLE), alive])
+    monkeypatch.setattr(switches, "remove_bridge", removed.append)
     assert clean.remove_leftovers() == clean.Leftovers(("bridge 0b0b0bb0",), ("bridge 0a0a0ab0",))
     assert removed == ["0b0b0bb0"]
 
 
 def test_only_interfaces_of_our_run_go_with_a_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
     removed: list[str] = []
-    monkeypatch.setattr(ovs, "list_ours", lambda: [ovs.OurBridge("0b0b0bb0", DEAD)])
-    monkeypatch.setattr(ovs, "vsctl", lambda *words: "0b0b0be1\neth1\n" if words[0] == "list-ports" else "")
-    monkeypatch.setattr(ovs, "delete_interface", lambda pid, name: removed.append(name))
-    ovs.remove_bridge("0b0b0bb0")
+    monkeypatch.setattr(switches, "list_ours", lambda: [switches.OurBridge("0b0b0bb0", DEAD)])
+    monkeypatch.setattr(switches, "vsctl", lambda *words: "0b0b0be1\neth1\n" if words[0] == "list-ports" else "")
+    monkeypatch.setattr(switches, "delete_interface", lambda pid, name: removed.append(name))
+    switches.remove_bridge("0b0b0bb0")
     assert removed == ["0b0b0be1"]
 
 
@@ -247,7 +246,7 @@ def test_interfaces_are_looked_for_only_where_a_run_makes_some(
     left = engine.OurContainer("c0ffee", name, "a1b2c3", "etcd1", DEAD, "running", "i")
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [left])
     monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
-    monkeypatch.setattr(ovs, "list_ours", list)
+    monkeypatch.setattr(switches, "list_ours", list)
     monkeypatch.setattr(clean, "remove_interfaces", lambda run: asked.append(run) or ["a1b2c3e0"])
     removed = clean.remove_leftovers().removed
     assert asked == looked_for
@@ -259,9 +258,9 @@ def test_a_database_that_does_not_run_has_no_bridges(monkeypatch: pytest.MonkeyP
         raise RunError("ovs-vsctl failed with status 1: unix:/run/db.sock: database connection failed (No such file)")
 
     monkeypatch.setattr("shutil.which", lambda program, path=None: "/usr/bin/ovs-vsctl")
-    monkeypatch.setattr(ovs, "vsctl", refuse)
-    assert ovs.list_ours() == []
-    assert "does not run" in (ovs.problem() or "")
+    monkeypatch.setattr(switches, "vsctl", refuse)
+    assert switches.list_ours() == []
+    assert "does not run" in (switches.problem() or "")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env.config import load_config
-from containernet_env.model.keys import Span
-from containernet_env.model.scenario import Scenario, Warmup
+from containernet_env.model.scenario import Scenario, Span, Warmup
 from containernet_env.model.topology import star
 from containernet_env.plan.estimate import SCENARIO_S, Estimator
 

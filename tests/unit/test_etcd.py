@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base.endings import LastWords, last_words, with_words
 from containernet_env.base.errors import RunError
-from containernet_env.hosts.netns_http import NoAnswerError
-from containernet_env.model.leadership import Leadership
+from containernet_env.base.programs import LastWords, last_words, with_words
+from containernet_env.hosts.http import NoAnswerError
+from containernet_env.model.usage import Leadership
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace, Waits
 from tests.simulated_time import START_NS, World, simulated

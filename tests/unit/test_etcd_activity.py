@@ -11,8 +11,8 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.model.choices import ProfileKind
-from containernet_env.model.store_activity import Durations, MemberActivity
+from containernet_env.model.backends import ProfileKind
+from containernet_env.model.usage import Durations, MemberActivity
 from containernet_env.stores.etcd import metrics, observation
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling

@@ -17,7 +17,7 @@ from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.writer import scenarios_text
 from containernet_env.model.disruption import name_of
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.identity import scenario_hash
+from containernet_env.plan.export import scenario_hash
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import RunDirectory
 

@@ -12,25 +12,21 @@ import pytest
 from click.testing import CliRunner
 
 from containernet_env.base.errors import ConfigError, RunError, UsageError
-from containernet_env.base.http_answer import HttpError, NoAnswerError
-from containernet_env.cli import run as run_command
+from containernet_env.base.http import HttpError, NoAnswerError
+from containernet_env.cli.run import run_command
 from containernet_env.config import load_config
 from containernet_env.config.endpoints import parse_endpoint
-from containernet_env.hosts.tcp_http import TcpConnection
-from containernet_env.load.request import request_of
-from containernet_env.model.config import HttpService
-from containernet_env.model.external import Endpoint, External
-from containernet_env.model.keys import Keys, Span
-from containernet_env.model.outcome import ClientRtt
-from containernet_env.model.run_facts import RunFacts
-from containernet_env.model.scenario import Scenario
-from containernet_env.model.verdict import counts
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.external import keys_of
-from containernet_env.plan.identity import config_hash
+from containernet_env.hosts.http import TcpConnection
+from containernet_env.model.config import Endpoint, External, HttpService
+from containernet_env.model.findings import counts
+from containernet_env.model.outcome import ClientRtt, RunFacts
+from containernet_env.model.scenario import Keys, Scenario, Span
+from containernet_env.plan.build import keys_of
+from containernet_env.plan.export import config_hash, plan_values
 from containernet_env.plan.plan import Plan
 from containernet_env.results.columns import row_of
 from containernet_env.runs.external_access import login_of, require_consent
+from containernet_env.runs.load import request_of
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
 from containernet_env.stores.etcd.cluster import Member
@@ -98,7 +94,7 @@ def test_a_name_that_no_host_can_have_gives_no_answer(host: str) -> None:
 )  # fmt: skip
 def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path, words: str) -> None:
     out = tmp_path / "out.csv"
-    done = CliRunner().invoke(run_command.command, [str(written(tmp_path, PLAIN)), str(out), "--quick", *words.split()])
+    done = CliRunner().invoke(run_command, [str(written(tmp_path, PLAIN)), str(out), "--quick", *words.split()])
     assert done.exit_code and "somebody else runs" in f"{done.output} {done.exception}"
     assert not out.exists()
 

@@ -16,14 +16,15 @@ import pytest
 from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.base import cache
+from containernet_env.base import assets
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.cli import check, clean
+from containernet_env.cli import machine
+from containernet_env.cli import run as check
 from containernet_env.config.writer import topology_values
 from containernet_env.hosts import owner
 from containernet_env.model.config import Config
-from containernet_env.model.keys import ALPHABET, Keys
-from containernet_env.model.leadership import Leadership
+from containernet_env.model.scenario import ALPHABET, Keys
+from containernet_env.model.usage import Leadership
 from containernet_env.runs import external_left
 from containernet_env.runs.external_access import usable
 from containernet_env.runs.local_server import LocalServer
@@ -501,7 +502,7 @@ Over = Callable[[], None]
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the folders of runs on external clusters are, in a cache of the test's own."""
-    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
     return external_left.home()
 
 
@@ -623,7 +624,7 @@ def test_a_run_on_record_elsewhere_is_told(network: Network, tmp_path: Path, ove
     # Another kind of store at the same endpoint is another cluster.
     external_left.clean_up(config_of(tmp_path, "etcd", [one.url]), "cluster-1", pytest.fail, pytest.fail)
     of_services(tmp_path, [other.url])
-    done = CliRunner().invoke(clean.command, [str(tmp_path / "endpoints.json")])
+    done = CliRunner().invoke(machine.clean_command, [str(tmp_path / "endpoints.json")])
     assert done.exit_code == 0 and "nothing was left behind" in done.output
     assert f"left as it is: {PREFIX} of a killed run at {one.url}\n" in done.output
     assert [record.endpoints for _, record in external_left.records()] == [(one.url,)]
@@ -657,7 +658,7 @@ def test_what_a_run_of_an_older_version_left_is_removed(network: Network, tmp_pa
 def test_check_prints_what_the_members_are(network: Network, tmp_path: Path) -> None:
     found = ZooKeeperCluster(network, 3)
     of(tmp_path, found)
-    done = CliRunner().invoke(check.command, [str(tmp_path / "endpoints.json")])
+    done = CliRunner().invoke(check.check_command, [str(tmp_path / "endpoints.json")])
     assert done.exit_code == 0, done.output
     assert "3 endpoints of zookeeper, run by somebody else" in done.output
     assert f"zookeeper1  {found.servers[0].address}  version 3.8.0, leads" in done.output

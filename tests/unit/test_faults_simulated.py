@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http_answer import NoAnswerError
+from containernet_env.base.http import NoAnswerError
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from tests.faults.simulated import FAULTS, carry_out, strike_anywhere
 from tests.faults.table import FINISHED, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells

@@ -9,25 +9,35 @@ from typing import Any, get_args
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.model.disruption import Carried, Disruptions
+from containernet_env.model.disruption import Carried, Disruptions, explains_election, failures_explained
 from containernet_env.model.findings import (
+    RULES,
+    Capacity,
     Effect,
     Finding,
     Kind,
+    Verdict,
+    as_markdown,
     floor_findings,
     leader_findings,
     load_findings,
+    machine_findings,
     member_findings,
     network_findings,
+    store_findings,
+    verdict,
 )
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.machine_findings import Capacity, machine_findings, store_findings
-from containernet_env.model.outages import explains_election, failures_explained
-from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
-from containernet_env.model.usage import Consumers, Consumption, Usage
-from containernet_env.model.verdict import RULES, Verdict, as_markdown, verdict
+from containernet_env.model.usage import (
+    Consumers,
+    Consumption,
+    Durations,
+    Leadership,
+    LinkStatistics,
+    MemberActivity,
+    StoreActivity,
+    Usage,
+)
 from tests.recorded import sabotaged
 from tests.unit.answers import DOCS, closed_loop, open_loop, without_answers
 from tests.unit.commands import check_block
@@ -60,7 +70,7 @@ def test_the_worst_finding_decides(findings: list[tuple[Kind, Effect]], expected
 def test_every_kind_of_finding_has_a_rule_in_the_document(snapshot: SnapshotAssertion) -> None:
     assert set(RULES) == set(get_args(Kind))
     assert all(rule.effects for rule in RULES.values())
-    check_block(DOCS / "fidelity.md", "rules", "containernet_env/model/verdict.py", as_markdown(), snapshot)
+    check_block(DOCS / "fidelity.md", "rules", "containernet_env/model/findings.py", as_markdown(), snapshot)
 
 
 # --- the load ---------------------------------------------------------------------------------------------------------

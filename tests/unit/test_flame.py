@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env.hosts import profiles
+from containernet_env.hosts.profiles import Stack
 from containernet_env.runs.observer import flame_graph
 from containernet_env.stores.protocol import Profile
-from containernet_env.usage import flame, pprof
-from containernet_env.usage.pprof import Stack
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "pprof"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -55,14 +55,14 @@ NEGATIVE = field(1, varint(1)) + field(2, varint(-3))
 
 
 def test_stacks_begin_with_the_outermost_function() -> None:
-    parsed = pprof.parse(made(PACKED, APART, PACKED))
+    parsed = profiles.parse(made(PACKED, APART, PACKED))
     assert parsed.units == {"cpu": "nanoseconds"}
     assert parsed.of("cpu") == {("main.main", "main.work", "runtime.mallocgc"): 60, ("main.main",): 5}
-    assert pprof.parse(made(NEGATIVE)).of("cpu") == {("main.main",): -3}
+    assert profiles.parse(made(NEGATIVE)).of("cpu") == {("main.main",): -3}
     with pytest.raises(ValueError, match="has no delay; it has cpu"):
         parsed.of("delay")
     before: Mapping[Stack, int] = {("a",): 5, ("b",): 7, ("c",): 9}
-    assert pprof.grown(before, {("a",): 8, ("b",): 7, ("c",): 2, ("d",): 1}) == {("a",): 3, ("d",): 1}
+    assert profiles.grown(before, {("a",): 8, ("b",): 7, ("c",): 2, ("d",): 1}) == {("a",): 3, ("d",): 1}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_stacks_begin_with_the_outermost_function() -> None:
 )
 def test_what_is_no_profile_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
-        pprof.parse(data)
+        profiles.parse(data)
 
 
 STACKS: Mapping[Stack, int] = {("main", "b"): 10**9, ("main", "a", "x"): 3 * 10**9, ("main",): 2 * 10**9}
@@ -98,8 +98,8 @@ def drawn(text: str) -> dict[str, tuple[float, float, float]]:
 
 
 def test_a_box_is_as_wide_as_its_share_and_stands_on_its_caller() -> None:
-    boxes = drawn(flame.svg("cpu of etcd1", STACKS, "nanoseconds"))
-    whole = flame.WIDTH - 20
+    boxes = drawn(profiles.svg("cpu of etcd1", STACKS, "nanoseconds"))
+    whole = profiles.WIDTH - 20
     root, main = boxes["all: 6.00 s, 100.00%"], boxes["main: 6.00 s, 100.00%"]
     a, b, x = boxes["a: 3.00 s, 50.00%"], boxes["b: 1.00 s, 16.67%"], boxes["x: 3.00 s, 50.00%"]
     assert root[2] == main[2] == whole
@@ -110,31 +110,31 @@ def test_a_box_is_as_wide_as_its_share_and_stands_on_its_caller() -> None:
 
 
 def test_boxes_of_odd_stacks() -> None:
-    markup = flame.svg("<title> & more", {("f[go.shape.*<x>&]", '"'): 5}, "bytes")
+    markup = profiles.svg("<title> & more", {("f[go.shape.*<x>&]", '"'): 5}, "bytes")
     assert "f[go.shape.*<x>&]: 0.0 KiB, 100.00%" in drawn(markup) and "script" not in markup
-    nothing = flame.svg("mutex of etcd1", {}, "nanoseconds")
+    nothing = profiles.svg("mutex of etcd1", {}, "nanoseconds")
     assert "nothing was measured" in nothing and list(drawn(nothing)) == ["all: 0.0 ms, 0 %"]
-    narrow = flame.svg("t", {("main", *(f"f{n}" for n in range(2000))): 1, ("main",): 10**6}, "count")
+    narrow = profiles.svg("t", {("main", *(f"f{n}" for n in range(2000))): 1, ("main",): 10**6}, "count")
     assert len(drawn(narrow)) == 2 and "2000 more levels are too narrow to be seen" in narrow
-    assert len(drawn(flame.svg("t", {tuple(f"f{n}" for n in range(5000)): 1}, "count"))) == 5001
+    assert len(drawn(profiles.svg("t", {tuple(f"f{n}" for n in range(5000)): 1}, "count"))) == 5001
 
 
 def test_labels_fit_their_boxes() -> None:
     name = "go.etcd.io/etcd/server/v3/etcdserver.(*EtcdServer).applyEntryNormal"
     shortened = {1000: name, 350: name.rpartition("/")[2], 260: "(*EtcdServer).applyEntryNormal"}
     shortened |= {150: "applyEntryNormal", 100: "applyEntryNo..", 20: ""}
-    assert {width: flame._label(name, width) for width in shortened} == shortened
+    assert {width: profiles._label(name, width) for width in shortened} == shortened
     generic = "sync/atomic.(*Pointer[go.shape.struct { internal/sync.x }]).Load"
-    assert flame._label(generic, 6 + len(generic) * flame._LETTER - 1) == generic.removeprefix("sync/")
-    assert flame._colour(generic) == flame._colour("sync/atomic.Load") != flame._colour("sync.Load")
+    assert profiles._label(generic, 6 + len(generic) * profiles._LETTER - 1) == generic.removeprefix("sync/")
+    assert profiles._colour(generic) == profiles._colour("sync/atomic.Load") != profiles._colour("sync.Load")
     for width in range(0, 1000, 7):
-        assert len(flame._label(name, width)) * flame._LETTER <= max(width, 0)
+        assert len(profiles._label(name, width)) * profiles._LETTER <= max(width, 0)
 
 
 def test_amounts() -> None:
     amounts = {(1_180_000_000, "nanoseconds"): "1.18 s", (14_463_433, "nanoseconds"): "14.5 ms"}
     amounts |= {(4_623_055, "bytes"): "4.4 MiB", (2048, "bytes"): "2.0 KiB", (12345, "count"): "12,345 count"}
-    assert {key: flame.amount(*key) for key in amounts} == amounts
+    assert {key: profiles.amount(*key) for key in amounts} == amounts
 
 
 def flat_and_cumulated(stacks: Mapping[Stack, int]) -> dict[str, tuple[int, int]]:
@@ -168,10 +168,10 @@ def value_of(text: str) -> tuple[float, float]:
 @pytest.mark.parametrize(("kind", "measured"), [("cpu", "cpu"), ("allocs", "alloc_space"), ("mutex", "delay")])
 def test_recorded_profiles_of_etcd_are_read_as_pprof_reads_them(kind: str, measured: str) -> None:
     """The texts beside the profiles are what `go tool pprof -top` made of them (-base allocs-before for allocs)."""
-    stacks = pprof.parse((RECORDED / f"{kind}.pb.gz").read_bytes()).of(measured)
+    stacks = profiles.parse((RECORDED / f"{kind}.pb.gz").read_bytes()).of(measured)
     if kind == "allocs":
-        before = pprof.parse((RECORDED / "allocs-before.pb.gz").read_bytes()).of(measured)
-        stacks = pprof.grown(before, stacks)
+        before = profiles.parse((RECORDED / "allocs-before.pb.gz").read_bytes()).of(measured)
+        stacks = profiles.grown(before, stacks)
     found = flat_and_cumulated(stacks)
     lines = (RECORDED / f"{kind}.top.txt").read_text().splitlines()[1:]
     assert len(lines) == 8
@@ -180,5 +180,5 @@ def test_recorded_profiles_of_etcd_are_read_as_pprof_reads_them(kind: str, measu
         for told, ours in zip((flat, cumulated), found[name[0]], strict=True):
             value, half = value_of(told)
             assert abs(ours - value) <= half, (line, found[name[0]])
-    graph = drawn(flame.svg(kind, stacks, pprof.parse((RECORDED / f"{kind}.pb.gz").read_bytes()).units[measured]))
+    graph = drawn(profiles.svg(kind, stacks, profiles.parse((RECORDED / f"{kind}.pb.gz").read_bytes()).units[measured]))
     assert len(graph) > 50

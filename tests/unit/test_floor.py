@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 
-from containernet_env.analysis.floor import Floor, median
-from containernet_env.model.chance import Jitter
 from containernet_env.model.config import Config, EtcdSettings, Node
-from containernet_env.model.keys import Span
-from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.scenario import Scenario
-from containernet_env.model.topology import star
-from containernet_env.model.transfer import frames_of, serialization_ns
+from containernet_env.model.link import DirectionSpec, Jitter, LinkSpec
+from containernet_env.model.scenario import Scenario, Span
+from containernet_env.model.topology import frames_of, serialization_ns, star
+from containernet_env.results.floor import Floor
+from containernet_env.results.floor import weighted_median as median
 from containernet_env.stores.etcd import messages
 from containernet_env.stores.etcd.messages import ReadSizes, WriteSizes
 from containernet_env.stores.etcd.store import ETCD

@@ -16,17 +16,16 @@ from typing import Any
 
 import pytest
 
-from containernet_env.analysis.gate_plan import MS, US, GatePlan, Train, plan_gate
-from containernet_env.analysis.gate_trains import EMULATOR, KERNEL, Times, fits
-from containernet_env.analysis.gate_verdict import verdicts
 from containernet_env.config import load_config
-from containernet_env.fidelity import gate as gate_module
-from containernet_env.fidelity.gate import Gate, allowed_for, measure_gate
-from containernet_env.fidelity.rtt import Tolerance
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof, Property
 from containernet_env.model.topology import Topology, star
+from containernet_env.network import gate as gate_module
+from containernet_env.network.gate import Gate, allowed_for, measure_gate
+from containernet_env.network.gate_plan import MS, US, GatePlan, Train, plan_gate
+from containernet_env.network.gate_trains import EMULATOR, KERNEL, Times, fits
+from containernet_env.network.gate_verdict import verdicts
+from containernet_env.network.rtt import Tolerance
 from tests.simulated_time import chosen
 from tests.unit.simulated import Fault, Noise, Stall, as_configured, carry, changed, check_of, gate, star_of, wrong
 

@@ -13,7 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from containernet_env.analysis.gate_plan import (
+from containernet_env.config import load_config
+from containernet_env.config.fields import DELAY_MAX_NS, RATE_MAX_BPS, RATE_MIN_BPS
+from containernet_env.model.link import (
+    OVERHEAD_MAX_BYTES,
+    QUEUE_MAX_BYTES,
+    QUEUE_MAX_FRAMES,
+    REACH,
+    DirectionSpec,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+)
+from containernet_env.model.topology import Topology, star
+from containernet_env.network.gate import plan_for, probe_to_json
+from containernet_env.network.gate_plan import (
     KERNEL_PACE,
     MS,
     GatePlan,
@@ -24,14 +39,8 @@ from containernet_env.analysis.gate_plan import (
     longest_path_ns,
     plan_gate,
 )
-from containernet_env.analysis.gate_trains import EMULATOR, KERNEL, Times
-from containernet_env.analysis.gate_verdict import verdicts
-from containernet_env.config import load_config
-from containernet_env.config.fields import DELAY_MAX_NS, RATE_MAX_BPS, RATE_MIN_BPS
-from containernet_env.fidelity.gate import plan_for, probe_to_json
-from containernet_env.model.chance import REACH, GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.link import OVERHEAD_MAX_BYTES, QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, DirectionSpec, LinkSpec
-from containernet_env.model.topology import Topology, star
+from containernet_env.network.gate_trains import EMULATOR, KERNEL, Times
+from containernet_env.network.gate_verdict import verdicts
 from tests.unit.simulated import gate, star_of, wrong
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -19,14 +19,13 @@ from rich.console import Console
 
 from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted, RunError, text_of
-from containernet_env.base.stop import Stop, stops_kept
-from containernet_env.cli.progress import TerminalProgress
-from containernet_env.cli.signals import StopSignals
+from containernet_env.base.work import Stop, stops_kept
+from containernet_env.cli.terminal import StopSignals, TerminalProgress
 from containernet_env.hosts import netns
 from containernet_env.model.disruption import Disruption
-from containernet_env.model.leadership import Leadership
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.model.usage import Leadership
 from containernet_env.plan.plan import PlannedScenario
 from containernet_env.runs.matrix import Matrix
 from tests.simulated_time import World, chosen, struck_everywhere

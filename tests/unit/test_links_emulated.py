@@ -17,14 +17,12 @@ import pytest
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.containernet.links import wrap
 from containernet_env.hosts.netns import ProcessGoneError
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network import factory as factory_module
-from containernet_env.network.emulator.link import EmulatedLink
-from containernet_env.network.fabric import EmulatorFabric
-from containernet_env.network.factory import LinkFactory, Place
+from containernet_env.network import kernel as tc
+from containernet_env.network.emulator import EmulatedLink
+from containernet_env.network.factory import EmulatorFabric, LinkFactory, Place
 from containernet_env.network.interface import Interface, SwitchPort
-from containernet_env.network.kernel import tc
 
 MBIT = 10**6
 SYMMETRIC = LinkSpec.symmetric(3_000_000, 100 * MBIT)

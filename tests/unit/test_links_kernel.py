@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.network.kernel import netem, tc
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
+from containernet_env.network import kernel
 from containernet_env.network.link import check_held
 from tests.recorded import specs
 
@@ -26,15 +25,15 @@ HTB, HTB_CLASS = RECORDED["rate"]["qdiscs"], RECORDED["rate"]["classes"]
 
 
 def commands(spec: DirectionSpec) -> list[str]:
-    return [" ".join(command) for command in tc.tc_commands("rec0", spec)]
+    return [" ".join(command) for command in kernel.tc_commands("rec0", spec)]
 
 
 @pytest.mark.parametrize("name", specs.SPECS)
 def test_what_a_kernel_with_netem_holds_is_what_was_asked(name: str) -> None:
     asked, recorded = specs.SPECS[name], RECORDED[name]
     assert commands(asked) == recorded["commands"]
-    held = tc.direction_from_tc(recorded["qdiscs"], recorded["classes"], asked)
-    tolerances = (tc.delay_tolerance_ns(asked.delay_ns), tc.RATE_TOLERANCE_RATIO)
+    held = kernel.direction_from_tc(recorded["qdiscs"], recorded["classes"], asked)
+    tolerances = (kernel.delay_tolerance_ns(asked.delay_ns), kernel.RATE_TOLERANCE_RATIO)
     check_held(name, LinkSpec(asked), LinkSpec(held), *tolerances)
     late = replace(asked, delay_ns=asked.delay_ns + 10_000 + asked.delay_ns // 1000)
     for changed in (late, replace(asked, rate_bps=77_000)):
@@ -45,13 +44,13 @@ def test_what_a_kernel_with_netem_holds_is_what_was_asked(name: str) -> None:
 def test_nothing_asked_is_nothing_done() -> None:
     assert commands(FREE) == commands(DirectionSpec(loss=IndependentLoss(0))) == []
     noqueue = {"kind": "noqueue", "handle": "0:", "root": True, "options": {}}
-    assert tc.direction_from_tc([noqueue, {"kind": "clsact"}], "") == FREE
+    assert kernel.direction_from_tc([noqueue, {"kind": "clsact"}], "") == FREE
 
 
 def test_a_queue_is_as_deep_with_a_delay_as_without() -> None:
     """netem once held both waits: 1454 ms of queue, where the emulator had 242."""
     for asked in (DirectionSpec(0, 10**8), DirectionSpec(0, 10**8, 77), DirectionSpec(0, 10**8, None, 30_000)):
-        alone, delayed = (tc.tc_commands("x0", replace(asked, delay_ns=ns))[-1] for ns in (0, 50 * MS))
+        alone, delayed = (kernel.tc_commands("x0", replace(asked, delay_ns=ns))[-1] for ns in (0, 50 * MS))
         assert alone[-3:] == delayed[-3:]
         assert delayed[delayed.index("parent") + 1] == "10:1"
     assert alone[-3:] == ["bfifo", "limit", "30000"]
@@ -84,12 +83,12 @@ def test_what_cannot_be_done_faithfully_is_refused_with_the_reason(values: dict[
     [("6400bit", 6400), ("123456Kbit", 123_456_000), ("1Gbit", 10**9), ("100Mbit", 10**8), ("40Gbit", 4 * 10**10)],
 )
 def test_rates_as_tc_prints_them(text: str, rate_bps: int) -> None:
-    assert tc.direction_from_tc(HTB, HTB_CLASS.replace("2500Mbit", text)).rate_bps == rate_bps
+    assert kernel.direction_from_tc(HTB, HTB_CLASS.replace("2500Mbit", text)).rate_bps == rate_bps
 
 
 @pytest.mark.parametrize("rate_bps", [10**5, 10**6, 10**9, 4 * 10**10])
 def test_a_burst_holds_a_frame_and_no_more_than_a_quarter_of_a_millisecond(rate_bps: int) -> None:
-    burst: Any = tc.burst_bytes(rate_bps)
+    burst: Any = kernel.burst_bytes(rate_bps)
     assert burst >= 1514
     assert burst == 1600 or burst * 8 <= rate_bps * 0.00025 + 8
 
@@ -119,7 +118,7 @@ def late_by(jitter: float, correlation: float = 0) -> dict[str, float]:
 )
 def test_what_nobody_asked_for_is_an_error(qdiscs: list[Any], classes: str, words: str) -> None:
     with pytest.raises(RunError, match=words):
-        tc.direction_from_tc(qdiscs, classes)
+        kernel.direction_from_tc(qdiscs, classes)
 
 
 RATE, BOTH = DirectionSpec(0, 10**6), DirectionSpec(3 * MS, 10**9)
@@ -182,7 +181,7 @@ NORMAL = DirectionSpec(MS, jitter=Jitter("normal", 9000, reorder=True))
 def test_a_change_leaves_the_qdiscs_and_their_frames_where_it_can(
     old: DirectionSpec, new: DirectionSpec, changes: list[str] | None
 ) -> None:
-    found = netem.in_place(tc.tc_commands("rec0", old), tc.tc_commands("rec0", new))
+    found = kernel.in_place(kernel.tc_commands("rec0", old), kernel.tc_commands("rec0", new))
     assert found is changes is None or [" ".join(command) for command in found or []] == changes
 
 

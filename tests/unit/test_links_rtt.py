@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from containernet_env.analysis.rtt_chance import NO_CHANCE, chance_of
 from containernet_env.base.errors import UsageError
-from containernet_env.fidelity.rtt import ANSWERS, MeasuredPair, RttTable, Tolerance, table_from_answer
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
-from containernet_env.model.link import DirectionSpec
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, Loss
+from containernet_env.network.chance import NO_CHANCE, chance_of
+from containernet_env.network.rtt import ANSWERS, MeasuredPair, RttTable, Tolerance, table_from_answer
 
 MS = 10**6
 PROBES, INTERVAL_NS, TIMEOUT_NS = 25, 10 * MS, 5000 * MS

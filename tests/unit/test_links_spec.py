@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
-from containernet_env.containernet.keywords import link_spec, shaping, split
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.model.frame_memory import FRAME_MEMORY_BYTES, frame_memory_note, most_held_bytes
-from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.link_statistics import LinkStatistics, emulator_counters, since, veth_counters
-from containernet_env.model.queues import default_frames
+from containernet_env.containernet.links import link_spec, shaping, split
+from containernet_env.model.backends import FRAME_MEMORY_BYTES, frame_memory_note, most_held_bytes
+from containernet_env.model.link import (
+    DirectionSpec,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+    default_frames,
+)
+from containernet_env.model.usage import LinkStatistics, emulator_counters, since, veth_counters
 from containernet_env.network.interface import Interface
-from containernet_env.network.kernel.tc import VethLink
+from containernet_env.network.kernel import VethLink
 
 GO = Path(__file__).resolve().parents[2] / "link_emulator"
 README = (GO / "README.md").read_text().replace("\n  ", "")  # its long lines are folded

@@ -13,10 +13,9 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.load.server import Answer, Progress
-from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
+from containernet_env.model.usage import LinkStatistics
 from containernet_env.runs.follow import (
     END_TIMEOUT_S,
     HOST_NEWS_S,
@@ -26,6 +25,7 @@ from containernet_env.runs.follow import (
     Patience,
     who_is_silent,
 )
+from containernet_env.runs.load import Answer, Progress
 from containernet_env.runs.matrix import timeout_s
 from containernet_env.stores.protocol import Waits
 from tests.simulated_time import World

@@ -10,10 +10,10 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted
-from containernet_env.base.stop import Stop
-from containernet_env.load.server import Answer
+from containernet_env.base.work import Stop
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.load_result import LoadResult
+from containernet_env.runs.load import Answer
 from tests.unit.answers import closed_loop
 from tests.unit.matrix_fakes import Bench, write
 

@@ -21,9 +21,8 @@ from click.testing import CliRunner
 from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import Interrupted, RunError, UsageError
-from containernet_env.base.stop import Stop
+from containernet_env.base.work import Stop
 from containernet_env.cli import group
-from containernet_env.load.server import Answer
 from containernet_env.model.findings import network_finding
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.results import csv_file, run_directory
@@ -34,6 +33,7 @@ from containernet_env.runs import follow, network_prover
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.keeper import RowsNotWrittenError
+from containernet_env.runs.load import Answer
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
@@ -239,7 +239,7 @@ def bare_testbed(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
         links_kind="emulator",
         stop=lambda: None,
     )
-    monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
+    monkeypatch.setattr(testbed_module.testbed_network, "create", lambda plan: net)
     return Testbed(prepare(CONFIG, QUICK), Images(member="e", benchmark="b"), Silent(), **more)
 
 

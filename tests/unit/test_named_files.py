@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containernet_env.base.named_files import NAME_MAX, file_name
+from containernet_env.base.files import NAME_MAX, file_name
 from containernet_env.config.scenarios import load_scenarios
-from containernet_env.results.histories import (
+from containernet_env.results.run_directory import (
     CLIENT_SUFFIX,
     STORE_SUFFIX,
     KeptHistory,
+    RunDirectory,
     histories_of,
     history_name,
     missing_histories,
 )
-from containernet_env.results.run_directory import RunDirectory
 
 # What keys in a scenario file may hold, and what is not checked before: names of hosts and scenarios of a script.
 TEXTS = st.text(alphabet="a./_:-\\\0\n ä", max_size=12) | st.text(max_size=300)

@@ -8,7 +8,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
-from containernet_env.hosts.netns_http import NamespaceConnection, NoAnswerError
+from containernet_env.hosts.http import NamespaceConnection, NoAnswerError
 from containernet_env.network.interface import too_many_neighbours
 
 

@@ -177,10 +177,9 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Ca
     }
     for (module, name), value in patches.items():
         monkeypatch.setattr(module, name, value, raising=False)
-    modules = [f"containernet_env.containernet.original.{name}" for name in ("network", "host", "switches")]
-    for name in modules:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    module = importlib.import_module(modules[0])
+    name = "containernet_env.containernet.original"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module(name)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     # No interrupt of the constructors: these run where the fake kernel is.
     monkeypatch.setattr("mininet.link.makeIntfPair", lambda *args, **options: None)
@@ -197,8 +196,7 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Ca
     yield lambda: (made.append(module.OriginalNetwork(PLAN.run_id, "bridge")), made[-1])[1]
     for net in made:
         net.stop()
-    for name in modules:
-        sys.modules.pop(name, None)
+    sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.proof import Check, NetworkProof, named
+from containernet_env.model.usage import LinkStatistics
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import network_prover
 from tests.unit.testbed_fakes import make_bed

@@ -14,20 +14,19 @@ import pytest
 
 from containernet_env.base.errors import Interrupted, UsageError
 from containernet_env.config import load_config
-from containernet_env.load.server import Answer
-from containernet_env.model.store_activity import MemberActivity, StoreActivity
-from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.hosts.counters import AllUse
+from containernet_env.hosts.sampler import Sampler
+from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.identity import config_hash
+from containernet_env.plan.export import config_hash
 from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
-from containernet_env.runs import cores, measure
-from containernet_env.runs.cores import kept_core, kept_off
+from containernet_env.runs import measure, testbed
+from containernet_env.runs.load import Answer
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import prepare
+from containernet_env.runs.testbed import kept_core, kept_off
 from containernet_env.stores.protocol import Profile
-from containernet_env.usage.consumers import AllUse
-from containernet_env.usage.sampler import Sampler
 from tests.unit.matrix_fakes import CONFIG, Bench, result_of, write
 from tests.unit.run_fakes import on_fakes, run
 from tests.unit.test_flame import APART, PACKED, made
@@ -195,11 +194,11 @@ def test_a_run_that_is_interrupted_lets_go_of_its_profile() -> None:
 
 
 def test_a_core_is_kept_if_it_is_one_and_another_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda pid: {0, 2, 5})
+    monkeypatch.setattr(testbed.os, "sched_getaffinity", lambda pid: {0, 2, 5})
     assert kept_core(2) == KeptCore(2, (0, 5))
     with pytest.raises(UsageError, match=r"links_cpu=1 is no core that this process may use; allowed: 0, 2, 5"):
         kept_core(1)
-    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda pid: {3})
+    monkeypatch.setattr(testbed.os, "sched_getaffinity", lambda pid: {3})
     with pytest.raises(UsageError, match=r"links_cpu=3 would leave no core for members, client and driver"):
         kept_core(3)
 

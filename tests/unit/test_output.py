@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from containernet_env.base.errors import Interrupted
 from containernet_env.cli import group, main
-from containernet_env.cli.signals import StopSignals
+from containernet_env.cli.terminal import StopSignals
 from containernet_env.model.findings import Effect, Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
-from containernet_env.results.run_result import RunResult
+from containernet_env.results.run_directory import RunResult
 from containernet_env.runs import measure
 from tests.unit import report_rows
 from tests.unit.answers import closed_loop

@@ -10,7 +10,7 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.network.interface import Interface
-from containernet_env.network.kernel.partition import KernelPartition
+from containernet_env.network.kernel import KernelPartition
 
 
 class Kernel:

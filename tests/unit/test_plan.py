@@ -14,9 +14,8 @@ import pytest
 from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config import load_config
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
-from containernet_env.model.chance import IndependentLoss
 from containernet_env.model.config import EtcdSettings
-from containernet_env.model.link import LinkSpec
+from containernet_env.model.link import IndependentLoss, LinkSpec
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.plan import PlanOptions

@@ -14,7 +14,7 @@ from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.report.paper import FORMATS, chosen, draw, plan
 from containernet_env.report.rows import read_rows
 from containernet_env.results.csv_file import inert
-from containernet_env.setup import extras
+from containernet_env.setup import packages
 from tests.unit.report_rows import EVIL, numbers, row, shown, sweep, write
 
 BY = ["bandwidth", "consistency"]
@@ -71,7 +71,7 @@ def test_what_there_is_none_of_is_answered_with_what_there_is_before_anything_is
     def require(module: str, note: object) -> None:
         raise MissingRequirementError(f"this needs {module}", "Install it.")
 
-    monkeypatch.setattr(extras, "require", require)
+    monkeypatch.setattr(packages, "require", require)
     for name in ("scipy", "scipy.special", "matplotlib"):
         monkeypatch.setitem(sys.modules, name, None)
     path = write(tmp_path / "out.csv", sweep(repeat=6))

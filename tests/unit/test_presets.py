@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base import assets
 from containernet_env.cli import group
-from containernet_env.cli.files import CONFIG, SCENARIOS, SWEEP
+from containernet_env.cli.arguments import CONFIG, SCENARIOS, SWEEP
 from containernet_env.config.export import schema_of
 from containernet_env.config.reader import read_document
 from containernet_env.config.sweep_axes import axis_of

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from containernet_env.cli import progress
-from containernet_env.cli.progress import MatrixTime, TerminalProgress, result_table
+from containernet_env.cli import terminal as progress
+from containernet_env.cli.terminal import MatrixTime, TerminalProgress, result_table
 from containernet_env.model.findings import Effect, Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome

@@ -11,10 +11,10 @@ import pandas
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.analysis.repetitions import bimodal, summarize, two_groups
 from containernet_env.base.errors import UsageError
 from containernet_env.results.columns import SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile, load
+from containernet_env.results.repetitions import bimodal, summarize, two_groups
 from tests.unit.commands import answer
 
 SEED_HEADER = ",".join(SEED_COLUMNS)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.analysis.repetitions import TIMING, kept_apart
 from containernet_env.base.errors import UsageError
 from containernet_env.report import document as documents
 from containernet_env.report.axes import Table
@@ -26,6 +25,7 @@ from containernet_env.report.paper import FORMATS, plan
 from containernet_env.report.rows import read_rows
 from containernet_env.report.runs import PERCENTS, Details, Runs, Timeline, read_runs
 from containernet_env.results.csv_file import load
+from containernet_env.results.repetitions import TIMING, kept_apart
 from containernet_env.results.run_directory import DISRUPTIONS, SCENARIOS, RunDirectory
 from containernet_env.stores.kinds import KINDS
 from tests.unit.answers import closed_loop

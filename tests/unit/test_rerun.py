@@ -14,20 +14,19 @@ import pytest
 from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.base import sources
+from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, ContainernetEnvError, UsageError
 from containernet_env.cli import group
-from containernet_env.fidelity.rtt import Tolerance
-from containernet_env.results.checksums import CHECKSUMS
-from containernet_env.results.differences import FACTS, as_markdown, differences
+from containernet_env.network.rtt import Tolerance
+from containernet_env.results.columns import USAGE_COLUMNS
+from containernet_env.results.files import CHECKSUMS
 from containernet_env.results.provenance import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of
-from containernet_env.results.usage_columns import USAGE_COLUMNS
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import rerun as rerun_module
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import RunChoices
-from containernet_env.runs.rerun import prepare_rerun, rerun
+from containernet_env.runs.rerun import FACTS, as_markdown, differences, prepare_rerun, rerun
 from containernet_env.setup.images import Images
 from containernet_env.sweep.runner import Counts
 from tests.unit import sweep_fakes
@@ -46,9 +45,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Beds:
     """Runs and what is compared have fakes; gives the testbeds that are made."""
     monkeypatch.setattr(rerun_module, "require_root", lambda: None)
     monkeypatch.setattr(rerun_module, "required_images", lambda *of: Images(member="e", benchmark="b"))
-    monkeypatch.setattr(rerun_module.select, "foreseen", lambda plan: LINKS)
-    monkeypatch.setattr(sources, "etcd_version", lambda: "3.7.3")
-    monkeypatch.setattr(rerun_module.preflight, "check", lambda plan, out: "")
+    monkeypatch.setattr(rerun_module.testbed_network, "foreseen", lambda plan: LINKS)
+    monkeypatch.setattr(assets, "etcd_version", lambda: "3.7.3")
+    monkeypatch.setattr(rerun_module, "preflight", lambda plan, out: "")
     return on_fakes(monkeypatch)
 
 
@@ -93,7 +92,7 @@ def elsewhere(patch: pytest.MonkeyPatch, **update: Any) -> None:
     """This is another machine, or another program."""
     program = {name: value for name, value in update.items() if name in ProgramFacts.model_fields}
     machine = {name: value for name, value in update.items() if name not in program}
-    patch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update=machine))
+    patch.setattr(manifest_module, "facts", lambda: MACHINE.model_copy(update=machine))
     patch.setattr(manifest_module, "program_facts", lambda: PROGRAM.model_copy(update=program))
 
 
@@ -240,7 +239,7 @@ def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
 
 
 def test_the_readme_has_the_table_of_what_is_compared(snapshot: SnapshotAssertion) -> None:
-    check_block(README, "compared", "containernet_env/results/differences.py", as_markdown(), snapshot)
+    check_block(README, "compared", "containernet_env/runs/rerun.py", as_markdown(), snapshot)
 
 
 def refusal(directory: Path) -> str:
@@ -271,8 +270,8 @@ def test_another_machine_or_program_is_refused_and_nothing_is_created(
     with monkeypatch.context() as patch:
         patch.setattr(manifest_module.images, "digest", lambda tag: None)
         others = LINKS.model_copy(update={"links": "netem", "switches": "ovs"})
-        patch.setattr(rerun_module.select, "foreseen", lambda plan: others)
-        patch.setattr(sources, "etcd_version", lambda: "3.8.0")
+        patch.setattr(rerun_module.testbed_network, "foreseen", lambda plan: others)
+        patch.setattr(assets, "etcd_version", lambda: "3.8.0")
         told["images, links and versions"] = refusal(first)
     assert told == snapshot
     assert sorted(tmp_path.rglob("*")) == before and not made

@@ -18,15 +18,14 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import UsageError
 from containernet_env.hosts import netns
-from containernet_env.network.capture import Capture
+from containernet_env.network.measure import Capture
 from containernet_env.results import csv_file as results
-from containernet_env.results import place, whole_lines
+from containernet_env.results import files, run_directory
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, as_markdown
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
-from containernet_env.results.ownership import make_folders
+from containernet_env.results.files import make_folders, open_to_append
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Proof
-from containernet_env.results.whole_lines import open_to_append
 from containernet_env.runs.keeper import RowsNotWrittenError
 from tests.unit.commands import check_block
 from tests.unit.disk import file_limit
@@ -183,7 +182,7 @@ def test_a_row_that_was_not_forced_to_disk_is_not_in_the_file(
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as broken, pytest.raises(RowNotWrittenError) as refused:
-        broken.setattr(whole_lines.os, "fsync", fail)
+        broken.setattr(files.os, "fsync", fail)
         file.append({"TestType": "read"})
     assert f"out.csv cannot be written: {words}" in str(refused.value)
     assert rows_of(tmp_path / "out.csv") == []
@@ -249,8 +248,8 @@ def test_the_room_is_looked_for_where_a_link_leads(tmp_path: Path, monkeypatch: 
     (there / "out.csv").touch()
     (tmp_path / "out.csv").symlink_to(there / "out.csv")
     looked: list[Path] = []
-    monkeypatch.setattr(place, "_check_folder", lambda folder, out, needed: looked.append(folder))
-    place.check_place(tmp_path / "out.csv", 1)
+    monkeypatch.setattr(run_directory, "_check_folder", lambda folder, out, needed: looked.append(folder))
+    run_directory.check_place(tmp_path / "out.csv", 1)
     assert there in looked
 
 
@@ -514,7 +513,7 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(netns, "socket_in", mock.Mock())
     monkeypatch.delenv("SUDO_UID", raising=False)
     for name, write in (
-        ("out.csv", lambda path: place.check_place(path, 1)),
+        ("out.csv", lambda path: run_directory.check_place(path, 1)),
         ("out.csv", opened),
         ("d1.pcap", lambda path: Capture("d1", 1, "d1-eth0", path)),
     ):

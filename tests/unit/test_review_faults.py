@@ -10,10 +10,10 @@ from unittest import mock
 
 import pytest
 
-from containernet_env.base import clock, life
+from containernet_env.base import clock, programs
 from containernet_env.cli.output import Output
 from containernet_env.hosts import engine
-from containernet_env.hosts.engine_watch import EngineWatch
+from containernet_env.hosts.engine import EngineWatch
 from containernet_env.runs.testbed import Testbed
 from tests.unit.matrix_fakes import Bench, write
 
@@ -102,10 +102,10 @@ def test_a_container_that_is_killed_is_no_sign_of_an_engine_that_ends(monkeypatc
 
 
 def test_a_forked_process_has_a_life_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = life.descriptor()
-    assert life.descriptor() == ours
+    ours = programs.descriptor()
+    assert programs.descriptor() == ours
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    theirs = life.descriptor()
-    for fd in life._pipes.pop(-1):
+    theirs = programs.descriptor()
+    for fd in programs._pipes.pop(-1):
         os.close(fd)
     assert theirs != ours

@@ -10,8 +10,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "containernet_env"
 # From left to right; rooms in one entry are neighbours, which do not import each other.
 ORDER = (
-    "base", "model", "stores", "config plan results", "analysis", "hosts", "network", "containernet",
-    "load fidelity usage", "setup", "runs", "sweep report", "watch", "cli",
+    "base", "model", "stores", "config plan", "results", "hosts", "network", "containernet", "setup", "runs",
+    "sweep report", "watch", "cli",
 )  # fmt: skip
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms.split()}
 ONLY = {
@@ -24,12 +24,12 @@ ONLY = {
     "cryptography": {"stores"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
-    "pandas": {"results", "analysis", "report"},
-    "numpy": {"results", "analysis", "report"},
-    "scipy": {"results", "analysis", "report"},
+    "pandas": {"results", "report"},
+    "numpy": {"results", "report"},
+    "scipy": {"results", "report"},
     "matplotlib": {"report"},
     "plotly": {"report"},
-    "subprocess": set(RANK) - {"base", "model", "config", "plan", "results", "analysis"},
+    "subprocess": set(RANK) - {"base", "model", "config", "plan", "results"},
 }
 FACE = "runs"
 """The package's face shows what is in this room: who imports the face imports that."""
@@ -93,7 +93,7 @@ def test_every_room_keeps_to_the_rules() -> None:
     assert not found, "\n".join(found)
 
 
-KEEP_TIME = {PACKAGE / "base/clock.py", PACKAGE / "setup/steps.py"}
+KEEP_TIME = {PACKAGE / "base/clock.py", PACKAGE / "setup/commands.py"}
 """The clock itself, and a pool whose futures Python's ``wait`` has to know."""
 
 

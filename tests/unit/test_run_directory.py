@@ -22,8 +22,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.search import Probe
-from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
-from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.model.usage import Consumers, Consumption, Durations, MemberActivity, StoreActivity, Usage
 from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, read_run
 from containernet_env.results.run_files import FILES, Proof, json_schema
 from tests.unit.answers import DOCS, closed_loop

@@ -11,8 +11,7 @@ from random import Random
 
 import pytest
 
-from containernet_env.model.saturation import MAX_PROBES, Saturation, Step
-from containernet_env.model.search import Objective, Search, Verdict
+from containernet_env.model.search import MAX_PROBES, Objective, Saturation, Search, Step, Verdict
 
 Store = Callable[[Step], Verdict]
 P99 = (Objective("99", 50_000_000),)

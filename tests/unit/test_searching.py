@@ -20,15 +20,15 @@ from containernet_env.config import load_config
 from containernet_env.config.export import schema_of
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.writer import scenarios_text
-from containernet_env.load.server import Answer
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.search import Objective, Search
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.identity import scenario_hash
+from containernet_env.plan.export import scenario_hash
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
+from containernet_env.runs.load import Answer
 from tests.unit.answers import check_request, open_loop
 from tests.unit.blocks import mixed, names_of, reads, writes
 from tests.unit.blocks import write as written

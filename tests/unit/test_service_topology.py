@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from containernet_env.analysis.floor import Floor
 from containernet_env.base.errors import ConfigError, RunError
-from containernet_env.base.user_program import read_program
+from containernet_env.base.programs import read_program
 from containernet_env.config.service_schema import RawProgram
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_values
-from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario
+from containernet_env.model.usage import Leadership
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.identity import config_hash
+from containernet_env.plan.export import config_hash, plan_values
 from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.results.floor import Floor
 from containernet_env.stores import members
 from containernet_env.stores.protocol import MemberPlace, Waits, Written
 from tests.simulated_time import simulated

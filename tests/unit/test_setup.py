@@ -31,20 +31,18 @@ from rich.console import Console
 
 from bench.links import plot
 from containernet_env import setup
-from containernet_env.base import assets, cache, clock, sources
+from containernet_env.base import assets, clock
 from containernet_env.base.errors import Interrupted, MissingRequirementError
-from containernet_env.base.stop import Stop
-from containernet_env.base.user_program import read_program
-from containernet_env.cli import setup as cli_setup
-from containernet_env.cli.setup import ConsoleReport
+from containernet_env.base.programs import read_program
+from containernet_env.base.work import Stop
+from containernet_env.cli import machine as cli_setup
+from containernet_env.cli.machine import ConsoleReport
 from containernet_env.model.config import StoreChoice
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import disk, dockerd, downloads, extras, go, missing, packages
-from containernet_env.setup.commands import CommandError, Commands, Stopped
-from containernet_env.setup.disk import MB, Need
+from containernet_env.setup import builds, dockerd, images, missing, packages
+from containernet_env.setup.commands import CommandError, Commands, Steps, Stopped, only_one
 from containernet_env.setup.images import Images
-from containernet_env.setup.missing import Missing
-from containernet_env.setup.steps import Steps
+from containernet_env.setup.missing import MB, Missing, Need
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.protocol import Download, Store
 from tests.simulated_time import START_NS, World, simulated
@@ -89,13 +87,13 @@ def test_nothing_missing_is_one_line_or_the_command_that_follows(monkeypatch: py
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda path, argv: became.append(argv))
     for words, output in (([], r"Set-up: nothing to do \(.*\n"), (["--", "run", "a.json", "out.csv", "--quick"], "")):
-        result = CliRunner().invoke(cli_setup.command, words, standalone_mode=False)
+        result = CliRunner().invoke(cli_setup.setup_command, words, standalone_mode=False)
         assert result.exception is None and re.fullmatch(output, result.output)
     assert [argv[1:] for argv in became] == [["run", "a.json", "out.csv", "--quick"]]
 
 
 def test_everything_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking(monkeypatch, Missing(("mininet",), True, sources.modules()[:1], ("base", "etcd"), IMAGES))
+    lacking(monkeypatch, Missing(("mininet",), True, assets.modules()[:1], ("base", "etcd"), IMAGES))
     assert not setup.is_ready()
     words = r"mininet(.|\n)*running Docker engine(.|\n)*etcdctl(.|\n)*base image(.|\n)*\./build\.sh"
     with pytest.raises(MissingRequirementError, match=words):
@@ -143,7 +141,7 @@ def test_second_set_up_waits_for_the_first_and_says_so(world: World, tmp_path: P
         told.append(text)
         clock.Thread(target=lambda: (clock.sleep(30), os.close(held))).start()
 
-    with setup.only_one(note, tmp_path / "lock"):
+    with only_one(note, tmp_path / "lock"):
         assert told == ["waiting for another set-up on this machine to end"]
         assert 30 <= (world.now_ns - START_NS) / 1e9 < 31
 
@@ -151,10 +149,10 @@ def test_second_set_up_waits_for_the_first_and_says_so(world: World, tmp_path: P
 @simulated()
 def test_waiting_for_another_set_up_ends_by_a_stop_or_its_deadline(world: World, tmp_path: Path, held: int) -> None:
     stop, lock = Stop(), tmp_path / "lock"
-    with pytest.raises(Interrupted), setup.only_one(lambda text: stop.request(), lock, deadline_s=20, stop=stop):
+    with pytest.raises(Interrupted), only_one(lambda text: stop.request(), lock, deadline_s=20, stop=stop):
         pass
     late = pytest.raises(MissingRequirementError, match=r"another set-up holds .* for more than 20 s")
-    with late, setup.only_one(lambda text: None, lock, deadline_s=20):
+    with late, only_one(lambda text: None, lock, deadline_s=20):
         pass
     assert 20 < (world.now_ns - START_NS) / 1e9 < 21
 
@@ -194,11 +192,11 @@ def test_the_first_error_of_a_step_stops_the_others_and_is_raised_without_a_line
 
 def test_needs_of_one_file_system_add_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     needs = [Need(tmp_path, 1000 * MB), Need(tmp_path / "not" / "yet" / "there", 500 * MB)]
-    monkeypatch.setattr(disk, "free_bytes", lambda path: 1500 * MB)
-    assert disk.require(needs) == f"needs about 1.5 GB on {disk.mount_point(tmp_path)} (1.5 GB free)"
-    monkeypatch.setattr(disk, "free_bytes", lambda path: 1499 * MB)
+    monkeypatch.setattr(missing, "free_bytes", lambda path: 1500 * MB)
+    assert missing.require(needs) == f"needs about 1.5 GB on {missing.mount_point(tmp_path)} (1.5 GB free)"
+    monkeypatch.setattr(missing, "free_bytes", lambda path: 1499 * MB)
     with pytest.raises(MissingRequirementError, match=r"about 1\.5 GB on .* \(1\.5 GB free\)\n.*Make room"):
-        disk.require(needs)
+        missing.require(needs)
 
 
 def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +208,7 @@ def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch)
         return sum(need.size for need in found.disk_needs())
 
     assert size(Missing(engine=True)) == 0 < size(Missing(images=("etcd",))) < 100 * MB
-    everything = Missing(("docker.io", "mininet"), True, sources.modules(), ("base", "etcd", "benchmark"))
+    everything = Missing(("docker.io", "mininet"), True, assets.modules(), ("base", "etcd", "benchmark"))
     assert 1000 * MB < size(everything) < 4000 * MB
     program = Path("/bin/true")  # an image with a program of the user's takes what that does
     for kind, besides in (("http", 1 * MB), ("zetcd", 55 * MB), ("cetcd", 55 * MB)):
@@ -247,7 +245,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     def find(name: str) -> str | None:
         return f"/usr/bin/{name}" if name in programs else None
 
-    monkeypatch.setattr(packages.system_path, "find", find)
+    monkeypatch.setattr(packages.programs, "which", find)
     monkeypatch.setattr(dockerd, "find", lambda: find("dockerd"))
     monkeypatch.setattr(packages.engine, "is_reachable", lambda: False)
     monkeypatch.setattr(packages, "_CERTIFICATES", (tmp_path,))
@@ -336,20 +334,20 @@ def test_waiting_for_a_package_manager_ends_by_a_deadline_or_when_the_work_is_st
 
 def test_the_first_go_that_is_new_enough_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     new, old = ("go1.26.0", "go1.26", "go1.27rc1", "go2.0"), ("go1.25.9", "go1.3", "devel", "")
-    assert [version for version in (*new, *old) if go.is_new_enough(version)] == [*new]
+    assert [version for version in (*new, *old) if builds.is_new_enough(version)] == [*new]
     versions = {"/old/go": "go1.19.8", "/broken/go": None, "/new/go": "go1.26.8", "/newer/go": "go1.27.0"}
-    assert go.first_usable(iter(versions), versions.get) == go.Go("/new/go", "go1.26.8")
-    assert go.first_usable(iter(["/old/go"]), versions.get) is None
-    monkeypatch.setattr(go, "find", lambda: None)
+    assert builds.first_usable(iter(versions), versions.get) == builds.Go("/new/go", "go1.26.8")
+    assert builds.first_usable(iter(["/old/go"]), versions.get) is None
+    monkeypatch.setattr(builds, "find", lambda: None)
     with pytest.raises(MissingRequirementError, match=r"Go 1\.26 or newer(.|\n)*Check the network"):
-        go.ensure(FakeCommands(lambda argv, number: ["no network"]), tmp_path / "log")
+        builds.ensure(FakeCommands(lambda argv, number: ["no network"]), tmp_path / "log")
 
 
 def test_environment_lets_nothing_of_the_user_change_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = {"GOPROXY": "https://mirror.example"}
     for name, value in ({"GOFLAGS": "-mod=mod -race", "GOAMD64": "v4", "CGO_CFLAGS": "-O0"} | mirror).items():
         monkeypatch.setenv(name, value)
-    environment = go.environment()
+    environment = builds.environment()
     assert environment.items() >= ({"GOFLAGS": "-mod=readonly -buildvcs=false", "CGO_ENABLED": "0"} | mirror).items()
     assert not {"GOAMD64", "CGO_CFLAGS"} & set(environment)
 
@@ -358,16 +356,16 @@ def test_home_of_another_user_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp
     def unknown(uid: int) -> None:
         raise KeyError(f"getpwuid(): uid not found: {uid}")
 
-    monkeypatch.setattr(go.pwd, "getpwuid", unknown)
+    monkeypatch.setattr(builds.pwd, "getpwuid", unknown)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert go.home() == str(tmp_path)
+    assert builds.home() == str(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "none"))
     with pytest.raises(MissingRequirementError, match="Set HOME"):
-        go.home()
+        builds.home()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    monkeypatch.setattr(go.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/own"))
-    assert go.home() == "/own"
+    monkeypatch.setattr(builds.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/own"))
+    assert builds.home() == "/own"
 
 
 # --- files that are fetched -------------------------------------------------------------------------------------------
@@ -398,23 +396,23 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[s
         return io.BytesIO(FILES[name]) if name in FILES else BreaksOff(CONTENT[:1000])
 
     (tmp_path / "cache").mkdir(mode=0o755)
-    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
-    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    monkeypatch.setattr(assets, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
     monkeypatch.setattr(urllib.request, "urlopen", opened)
     return lambda: sorted(path.name for path in (tmp_path / "cache" / "downloads").glob("*"))
 
 
 def test_a_file_is_fetched_once_and_again_where_it_was_changed(kept: Callable[[], list[str]]) -> None:
     wanted = Download("zookeeper.jar", f"{ADDRESS}/a.jar", SHA256)
-    assert downloads.find(wanted) is None
-    path = downloads.fetch(wanted, threading.Event())
-    assert path.read_bytes() == CONTENT and downloads.find(wanted) == path
+    assert images.find(wanted) is None
+    path = images.fetch(wanted, threading.Event())
+    assert path.read_bytes() == CONTENT and images.find(wanted) == path
     assert kept() == [path.name] and path.name.endswith("-zookeeper.jar")
     before = path.stat().st_mtime_ns
-    assert downloads.fetch(wanted, threading.Event()).stat().st_mtime_ns == before
+    assert images.fetch(wanted, threading.Event()).stat().st_mtime_ns == before
     path.write_bytes(b"another")
-    assert downloads.find(wanted) is None
-    assert downloads.fetch(wanted, threading.Event()).read_bytes() == CONTENT
+    assert images.find(wanted) is None
+    assert images.fetch(wanted, threading.Event()).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -422,7 +420,7 @@ def test_a_file_is_fetched_once_and_again_where_it_was_changed(kept: Callable[[]
 )
 def test_another_file_is_refused_and_nothing_is_left(kept: Callable[[], list[str]], name: str, words: str) -> None:
     with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*Check the network"):
-        downloads.fetch(Download(name, f"{ADDRESS}/{name}", SHA256), threading.Event())
+        images.fetch(Download(name, f"{ADDRESS}/{name}", SHA256), threading.Event())
     assert kept() == []
 
 
@@ -430,7 +428,7 @@ def test_a_download_can_be_stopped(kept: Callable[[], list[str]]) -> None:
     stopping = threading.Event()
     stopping.set()
     with pytest.raises(Stopped):
-        downloads.fetch(Download("a.jar", f"{ADDRESS}/a.jar", SHA256), stopping)
+        images.fetch(Download("a.jar", f"{ADDRESS}/a.jar", SHA256), stopping)
     assert kept() == []
 
 
@@ -451,7 +449,7 @@ class Clone:
         self.fails = False
 
     def require(self, module: str) -> None:
-        extras.require(module, self.notes.append)
+        packages.require(module, self.notes.append)
 
     def run(self, argv: Sequence[str], log: Path, **options: Any) -> None:
         self.installs.append(tuple(argv))
@@ -482,9 +480,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
 
 
 def test_the_table_is_that_of_the_metadata() -> None:
-    for extra, modules in extras.EXTRAS.items():
+    for extra, modules in packages.EXTRAS.items():
         assert sorted(modules) == sorted(Requirement(line).name for line in PROJECT["optional-dependencies"][extra])
-    optional = {name for modules in extras.EXTRAS.values() for name in modules}
+    optional = {name for modules in packages.EXTRAS.values() for name in modules}
     assert not optional & {Requirement(line).name for line in PROJECT["dependencies"]}
 
 
@@ -525,7 +523,7 @@ def test_without_a_network_a_version_that_the_range_allows_is_used(
     bounds = {bound.operator: bound.version for bound in Requirement(scipy).specifier}
     found = version.format(least=bounds[">="], below=bounds["<"])
     clone.versions, clone.fails = {"scipy": found}, True
-    monkeypatch.setattr(extras.os, "access", lambda path, mode: writable)
+    monkeypatch.setattr(packages.os, "access", lambda path, mode: writable)
     if not used:
         with pytest.raises(MissingRequirementError):
             clone.require("scipy")
@@ -538,7 +536,7 @@ def test_without_a_network_a_version_that_the_range_allows_is_used(
 def test_an_environment_that_is_not_the_clones_or_cannot_be_written_is_left_alone(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(packages.os, "access", lambda path, mode: False)
     with pytest.raises(MissingRequirementError, match=r"(?s)cannot write.*As root: .* pip install .*scipy"):
         clone.require("scipy")
     monkeypatch.setattr(sys, "prefix", "/usr")

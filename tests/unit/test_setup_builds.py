@@ -19,14 +19,16 @@ from typing import Any
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from containernet_env.base import assets, cache, clock, programs, sources
+from containernet_env.base import assets, clock, programs
+from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import STAMP
-from containernet_env.base.side_by_side import side_by_side
-from containernet_env.base.sources import GoModule
-from containernet_env.setup import base_image, binaries, image_build, images
+from containernet_env.base.work import side_by_side
+from containernet_env.setup import builds, images
+from containernet_env.setup import images as base_image
+from containernet_env.setup import images as image_build
+from containernet_env.setup.builds import Go
 from containernet_env.setup.commands import CommandError, Commands
-from containernet_env.setup.go import Go
 from containernet_env.stores.protocol import ImageParts
 from tests.simulated_time import simulated
 from tests.unit.test_setup import FakeCommands
@@ -73,7 +75,7 @@ def test_hash_changes_with_what_reaches_the_program(module: GoModule, tmp_path: 
     for folder, name, content in ((tmp_path / "1", "a", "bc"), (tmp_path / "2", "ab", "c")):
         folder.mkdir()
         (folder / name).write_text(content)
-        hashes.append(sources.hash_files(folder, folder.iterdir()))
+        hashes.append(assets.hash_files(folder, folder.iterdir()))
     assert len(set(hashes)) == 7, "the boundary between name and content counts"
 
 
@@ -86,13 +88,13 @@ def test_incomplete_clone_is_named(tmp_path: Path, module: GoModule) -> None:
 
 
 def test_the_modules_of_the_project(module: GoModule) -> None:
-    modules = sources.modules()
+    modules = assets.modules()
     assert sorted(name for module in modules for name in module.packages) == [
         *("benchmark-client", "benchmark-client-tls", "benchmark-server", "etcd", "etcdctl", "history-checker"),
         "link-emulator",
     ]
     assert all((module.folder / "go.sum").is_file() for module in modules)
-    version, text = sources.etcd_version(), (assets.ROOT / "etcd_image" / "go.mod").read_text()
+    version, text = assets.etcd_version(), (assets.ROOT / "etcd_image" / "go.mod").read_text()
     assert re.fullmatch(r"3\.\d+\.\d+", version) and f"go.etcd.io/etcd/etcdctl/v3 v{version}" in text
     assert text.count(f"go.etcd.io/etcd/server/v3 v{version}") == 1
 
@@ -133,13 +135,13 @@ NO_NETWORK = 'go: example.org/x@v1: Get "https://mirror": dial tcp: lookup mirro
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of built programs, in a cache of the test's own."""
-    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
-    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    monkeypatch.setattr(assets, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
     return tmp_path / "cache" / "bin"
 
 
 def build(module: GoModule, problem: str | None = None, version: str = VERSION) -> Path:
-    return binaries.build(module, Go("go", version), FakeGo(problem), module.folder.parent / "log")
+    return builds.build(module, Go("go", version), FakeGo(problem), module.folder.parent / "log")
 
 
 def aged(folder: Path, days: float) -> Path:
@@ -223,8 +225,8 @@ def test_builds_at_once_all_succeed_and_leave_one_folder(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, module: GoModule
 ) -> None:
     home = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(cache, "MACHINE", home)
-    monkeypatch.setattr(cache, "own", lambda: home)
+    monkeypatch.setattr(assets, "MACHINE", home)
+    monkeypatch.setattr(assets, "own", lambda: home)
     found = side_by_side(lambda number: build(module), range(4), 4)
     assert found == [programs.find(module, VERSION)] * 4
     assert list((home / "bin").iterdir()) == found[:1]
@@ -241,12 +243,12 @@ def test_older_programs_go_but_not_the_last_two_nor_recent_ones_nor_those_that_r
     left = home / ".partial-x"
     left.mkdir()
     with monkeypatch.context() as running:
-        running.setattr(binaries, "_running_in", lambda home: {first, second})
-        assert binaries.remove_older(home, "example") == []
-    assert binaries.remove_older(home, "example") == [second, first]
+        running.setattr(builds, "_running_in", lambda home: {first, second})
+        assert builds.remove_older(home, "example") == []
+    assert builds.remove_older(home, "example") == [second, first]
     assert sorted(home.iterdir()) == sorted([other, third, fourth, left])
     aged(left, 2)
-    assert binaries.remove_older(home, "example") == [left]
+    assert builds.remove_older(home, "example") == [left]
     assert sorted(home.iterdir()) == sorted([other, third, fourth])
 
 
@@ -400,7 +402,7 @@ def test_base_falls_back_to_packages_and_tells_where_both_ways_fail(
 ) -> None:
     monkeypatch.setattr(base_image, "registry_problem", lambda: "no such host")
     monkeypatch.setattr(base_image, "WORK", tmp_path)
-    monkeypatch.setattr(base_image.system_path, "find", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr(base_image.programs, "which", lambda program: f"/usr/bin/{program}")
     monkeypatch.setattr(base_image, "apt_sources", lambda: ("debian", "bookworm", []))
     log = tmp_path / "log"
     offline = FakeCommands(lambda argv, number: ["E: apt-get update failed"])

@@ -72,7 +72,7 @@ def test_only_a_service_manager_that_runs_is_asked(tmp_path: Path, monkeypatch: 
     (tmp_path / "comm").write_text("some-supervisor\n")
     assert dockerd.service_commands(tmp_path, tmp_path / "comm") == []
     (tmp_path / "systemd" / "system").mkdir(parents=True)
-    monkeypatch.setattr(dockerd.system_path, "find", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(dockerd.programs, "which", lambda name: f"/usr/bin/{name}")
     assert dockerd.service_commands(tmp_path, tmp_path / "comm") == [["systemctl", "start", "docker"]]
 
 

@@ -15,7 +15,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import UsageError
-from containernet_env.results.checksums import CHECKSUMS
+from containernet_env.results.files import CHECKSUMS
 from containernet_env.results.run_directory import RunDirectory, find_run, read_run
 from tests.unit.commands import answer
 from tests.unit.manifests import manifest

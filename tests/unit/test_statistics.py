@@ -16,28 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from containernet_env.analysis.differences import (
+from containernet_env.network.chance import ALARM, CountTest, at_least, at_most, each, sigmas, worth
+from containernet_env.results.statistics import (
+    Histogram,
+    bootstrap_median,
+    decode,
     detectable_ratio,
+    geometric_mean_interval,
     holm,
+    least_number,
     least_p,
     likely_spread,
     mann_whitney,
-    repetitions_for,
-    repetitions_to_tell,
-    spread,
-)
-from containernet_env.analysis.histogram import Histogram, decode, merged
-from containernet_env.analysis.odds import ALARM, CountTest, at_least, at_most, each, sigmas, worth
-from containernet_env.analysis.statistics import (
-    bootstrap_median,
-    geometric_mean_interval,
-    least_number,
     mean_interval,
     median,
     median_interval,
+    merged,
     quantile_interval,
     ratio_of_means,
     ratio_of_medians,
+    repetitions_for,
+    repetitions_to_tell,
+    spread,
 )
 from tests.unit.answers import results
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base import sources
+from containernet_env.base import assets
 from containernet_env.base.errors import RunError
-from containernet_env.base.user_program import read_program
-from containernet_env.hosts.netns_http import HttpError, NoAnswerError
-from containernet_env.model.leadership import Leadership
+from containernet_env.base.programs import read_program
+from containernet_env.hosts.http import HttpError, NoAnswerError
+from containernet_env.model.usage import Leadership
 from containernet_env.stores.consul import cluster as consul
 from containernet_env.stores.consul import metrics
 from containernet_env.stores.leaderless import LeaderlessCluster
@@ -202,7 +202,7 @@ def test_the_first_replica_that_lives_stands_for_a_leader() -> None:
     living = {1, 2, 3}
     cluster, hosts = replicas_of(living, 1, 1)
     assert cluster.leadership() == Leadership("replica1", None)
-    assert cluster.version() == sources.replicas_version()
+    assert cluster.version() == assets.replicas_version()
     # However soon each of them answers.
     statuses = dict(reversed(cluster.statuses().items()))
     assert cluster._leadership(statuses, required=1) == Leadership("replica1", None)

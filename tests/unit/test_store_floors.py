@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from containernet_env.analysis.floor import Floor
+from containernet_env.results.floor import Floor
 from containernet_env.stores.proxied.cetcd import CETCD
 from containernet_env.stores.proxied.zetcd import ZETCD
 from containernet_env.stores.zookeeper import messages

@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.base import sources
-from containernet_env.base.user_program import read_program
+from containernet_env.base import assets
+from containernet_env.base.programs import read_program
 from containernet_env.config import load_config
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.sweep_axes import AXES, set_value, value_of
 from containernet_env.config.writer import topology_text, topology_values
-from containernet_env.load.request import request_of
 from containernet_env.model.config import StoreChoice
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.identity import config_hash
-from containernet_env.runs.change import standing_key
-from containernet_env.setup import binaries
+from containernet_env.plan.export import config_hash
+from containernet_env.runs.load import request_of
+from containernet_env.runs.reuse import standing_key
+from containernet_env.setup import builds
 from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
 from containernet_env.stores.zookeeper.jars import VERSIONS
 from containernet_env.stores.zookeeper.store import ZooKeeper
-from containernet_env.sweep import versions
+from containernet_env.sweep import runner
 from tests.unit.store_files import OPTIONS, planned, topology
 
 PROGRAM = "/bin/true"
@@ -111,7 +111,7 @@ def test_the_default_store_is_etcd_and_changes_no_hash(tmp_path: Path, store: An
     assert "store" not in json.loads(topology_text(config))
 
 
-ETCD, CONSUL = sources.etcd_version(), sources.consul_version()
+ETCD, CONSUL = assets.etcd_version(), assets.consul_version()
 SHORT = read_program(Path(PROGRAM)).short
 
 
@@ -124,7 +124,7 @@ SHORT = read_program(Path(PROGRAM)).short
         ({"kind": "consul", "version": CONSUL}, CONSUL, "consul"),
         ({"kind": "consul", "version": "1.22.0"}, "1.22.0", "consul-1.22.0"),
         ({"kind": "zookeeper", "version": "3.9.4"}, "3.9.4", "zookeeper-3.9.4"),
-        ("replicas", sources.replicas_version(), "replicas"),
+        ("replicas", assets.replicas_version(), "replicas"),
         ({"kind": "zetcd", "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"zetcd-{SHORT}"),
         ({"kind": "cetcd", "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"cetcd-{SHORT}"),
     ],
@@ -172,11 +172,11 @@ def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Pat
 
 def test_the_checksum_database_is_not_asked_for_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOSUMDB", "example.org/own")
-    environment = binaries._environment(sources.consul_module())
+    environment = builds._environment(assets.consul_module())
     # Only modules below it: github.com/hashicorp/consul itself, raft and serf are compared.
     own = "github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go"
     assert environment["GONOSUMDB"] == f"example.org/own,{own}"
-    assert binaries._environment(sources.etcd_module())["GONOSUMDB"] == "example.org/own"
+    assert builds._environment(assets.etcd_module())["GONOSUMDB"] == "example.org/own"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -216,10 +216,10 @@ def test_stores_versions_and_flags_are_an_axis(tmp_path: Path, first: Any, wante
 
 def test_rows_of_a_store_stay_when_a_sweep_gets_another_one() -> None:
     etcd, both = {"sources": "a", "etcd": "3.7.3"}, {"sources": "a", "etcd": "3.7.3", "zookeeper": "3.8.0"}
-    assert versions.other(etcd, both) is None
-    assert versions.of_store(both, KINDS["etcd"].make(StoreChoice("etcd"))) == etcd
-    assert versions.other(etcd, both | {"etcd": "3.7.4"}) == "etcd 3.7.3, now 3.7.4"
-    assert versions.other({"etcd": "3.7.3"}, both) == "sources unknown, now a"
+    assert runner.other(etcd, both) is None
+    assert runner.of_store(both, KINDS["etcd"].make(StoreChoice("etcd"))) == etcd
+    assert runner.other(etcd, both | {"etcd": "3.7.4"}) == "etcd 3.7.3, now 3.7.4"
+    assert runner.other({"etcd": "3.7.3"}, both) == "sources unknown, now a"
 
 
 @pytest.mark.parametrize(("kind", "advised"), [("etcd", True), ("zookeeper", False), ("consul", False)])

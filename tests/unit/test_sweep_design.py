@@ -24,11 +24,9 @@ from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.sweep_axes import AXES, Ratio, text_of_number
 from containernet_env.config.sweeps import SweepFile, load_sweep
 from containernet_env.config.topologies import load_config
-from containernet_env.model.findings import Kind
-from containernet_env.model.verdict import OF_THE_MACHINE, RULES
+from containernet_env.model.findings import OF_THE_MACHINE, RULES, Kind
 from containernet_env.sweep import design as design_module
-from containernet_env.sweep.design import Design, design, link_seed
-from containernet_env.sweep.expand import Combination, expand
+from containernet_env.sweep.design import Combination, Design, design, expand, link_seed
 from containernet_env.sweep.ledger import is_narrow, result_of
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from containernet_env.base import sources
+from containernet_env.base import assets
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.cli import main
-from containernet_env.cli import sweep as sweep_command
-from containernet_env.fidelity.rtt import Tolerance
-from containernet_env.load.server import Answer
+from containernet_env.cli.sweep import sweep_command
 from containernet_env.model.findings import Finding
 from containernet_env.model.proof import NetworkProof
+from containernet_env.network.rtt import Tolerance
 from containernet_env.results import csv_file
 from containernet_env.results.run_directory import read_run
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import matrix
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.keeper import RowsNotWrittenError
-from containernet_env.setup import extras
-from containernet_env.sweep.journal import Journal, journal_of
+from containernet_env.runs.load import Answer
+from containernet_env.setup import packages
+from containernet_env.sweep.ledger import Journal, journal_of
 from containernet_env.sweep.runner import Counts, Until
 from tests.unit import sweep_fakes
 from tests.unit.manifests import PROGRAM
@@ -356,10 +356,10 @@ def test_rows_that_something_else_measured_are_named_and_not_counted(
     request_: dict[str, Any],
     words: str | None,
 ) -> None:
-    monkeypatch.setattr(sources, "etcd_version", lambda: "3.7.3")
+    monkeypatch.setattr(assets, "etcd_version", lambda: "3.7.3")
     sweep.run()
     before = rows(sweep.out)
-    monkeypatch.setattr(sources, "etcd_version", lambda: etcd)
+    monkeypatch.setattr(assets, "etcd_version", lambda: etcd)
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM.model_copy(update=program))
     again = f"{CELLS} rows in {sweep.out} were measured by another version, and are "
     for counted in (True, False):
@@ -551,7 +551,7 @@ def test_the_data_set_is_loaded_once_for_all_topologies_of_a_testbed(sweep: Swee
 
 def command(sweep: Sweeping, *words: object) -> Any:
     given = map(str, (CONFIG, sweep.out, "--quick", "--only", "write-leader-50x*-4B*", *words))
-    return CliRunner().invoke(sweep_command.command, [*given], standalone_mode=False)
+    return CliRunner().invoke(sweep_command, [*given], standalone_mode=False)
 
 
 def test_a_dry_run_prints_cells_and_time_and_creates_nothing(sweep: Sweeping, tmp_path: Path) -> None:
@@ -559,7 +559,7 @@ def test_a_dry_run_prints_cells_and_time_and_creates_nothing(sweep: Sweeping, tm
     assert shown.return_value == 0, shown.output
     assert "8 cells on 2 testbeds, 1 repetition: 8 measurements are left, which take about" in shown.output
     assert "this machine carries" in shown.output and list(tmp_path.iterdir()) == []
-    without_out = CliRunner().invoke(sweep_command.command, [str(CONFIG), "--set", "clients=5"], standalone_mode=False)
+    without_out = CliRunner().invoke(sweep_command, [str(CONFIG), "--set", "clients=5"], standalone_mode=False)
     assert "Missing argument 'OUT'" in str(without_out.exception)
 
 
@@ -569,7 +569,7 @@ def test_what_until_ci_needs_is_made_sure_of_before_anything_is_created(
     def require(module: str, note: object) -> None:
         raise MissingRequirementError(f"this needs {module}", "Install it.")
 
-    monkeypatch.setattr(extras, "require", require)
+    monkeypatch.setattr(packages, "require", require)
     words = ("--set", "clients=5")
     for more in ((), ("--dry-run",)):
         refused = command(sweep, *words, "--until-ci", "5%", *more).exception

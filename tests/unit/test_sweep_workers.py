@@ -22,20 +22,18 @@ from click.testing import CliRunner
 
 from bench.scale.cli import simulate as simulate_scale
 from bench.scale.simulate import Failures
-from containernet_env.base import cache, clock
+from containernet_env.base import assets, clock
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
-from containernet_env.base.stop import Stop
-from containernet_env.cli import certs as certs_command
-from containernet_env.cli import sweep as sweep_command
-from containernet_env.cli import worker as worker_command
+from containernet_env.base.work import Stop
+from containernet_env.cli.sweep import certs_command, sweep_command, worker_command
 from containernet_env.results import csv_file
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.measure import require_root
-from containernet_env.setup import binaries, extras
+from containernet_env.setup import builds, packages
 from containernet_env.sweep import at_worker, serving, workers
 from containernet_env.sweep.cluster import TlsFiles, scheduler_at, tls_files
 from containernet_env.sweep.design import Bed
-from containernet_env.sweep.journal import Journal
+from containernet_env.sweep.ledger import Journal
 from containernet_env.sweep.placement import Job
 from containernet_env.sweep.roster import Roster
 from containernet_env.sweep.runner import Counts, Until
@@ -257,7 +255,7 @@ def test_versions_are_compared_before_the_first_cell(
     world: World, tmp_path: Path, monkeypatch: Patch, own: Any, theirs: list[Any], refused: str | None
 ) -> None:
     on = Cluster(world, tmp_path, monkeypatch, *(f"node{n}" for n in range(1, len(theirs) + 1)))
-    assert on.dask.facts["Go"] == (binaries.go_version() or "unknown")
+    assert on.dask.facts["Go"] == (builds.go_version() or "unknown")
     on.dask.facts |= own
     for machine, differing in zip(on.machines, theirs, strict=True):
         machine.facts = None if differing is None else machine.facts | differing
@@ -393,7 +391,7 @@ def test_a_run_directory_that_is_not_what_was_sent_is_told_and_goes_nowhere_else
 
 
 def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
     home = tmp_path / "cache" / "workers"
     dead = home / f"{uuid.UUID(int=1)}_1_1"
     (dead / "dask-scratch-space").mkdir(parents=True)
@@ -454,25 +452,25 @@ def test_tls_needs_three_files_that_can_be_read_and_belong_together(tmp_path: Pa
 
 def test_certificates_are_made_for_their_user_alone(tmp_path: Path) -> None:
     folder = tmp_path / "dask"
-    made = CliRunner().invoke(certs_command.command, [str(folder)], standalone_mode=False)
+    made = CliRunner().invoke(certs_command, [str(folder)], standalone_mode=False)
     files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert files == dict.fromkeys(("ca.pem", "cert.pem", "key.pem"), 0o600)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     words = made.output.split()
     assert words[::2] == ["--tls-ca-file", "--tls-cert", "--tls-key"]
     scheduler_at("127.0.0.1", tls_files(*map(Path, words[1::2]))).security()
-    again = CliRunner().invoke(certs_command.command, [str(folder)], standalone_mode=False).exception
+    again = CliRunner().invoke(certs_command, [str(folder)], standalone_mode=False).exception
     assert isinstance(again, UsageError) and "File exists" in str(again)
 
 
 def test_both_commands_refuse_before_anything_is_connected_or_created(tmp_path: Path) -> None:
     run = CliRunner().invoke
     out = tmp_path / "out.csv"
-    for command, words in ((worker_command.command, ()), (sweep_command.command, (str(CONFIG), str(out), *SWEEP))):
+    for command, words in ((worker_command, ()), (sweep_command, (str(CONFIG), str(out), *SWEEP))):
         address = ["127.0.0.1:8786"] if not words else ["--dask", "127.0.0.1:8786"]
         refused = run(command, [*words, *address], standalone_mode=False).exception
         assert isinstance(refused, UsageError) and "anything as root" in str(refused)
-    alone = run(sweep_command.command, [str(CONFIG), str(out), *SWEEP, "--tls-key", "x"], standalone_mode=False)
+    alone = run(sweep_command, [str(CONFIG), str(out), *SWEEP, "--tls-key", "x"], standalone_mode=False)
     assert "go with --dask" in str(alone.exception)
     assert list(tmp_path.iterdir()) == []
 
@@ -481,9 +479,9 @@ def test_dask_is_made_sure_of_before_it_is_imported(tmp_path: Path, monkeypatch:
     def require(module: str, note: object) -> None:
         raise MissingRequirementError(f"this needs {module}", "Install it.")
 
-    monkeypatch.setattr(extras, "require", require)
+    monkeypatch.setattr(packages, "require", require)
     words = [str(CONFIG), str(tmp_path / "out.csv"), *SWEEP, "--dask", "127.0.0.1:1"]
-    for command, given in ((worker_command.command, ["127.0.0.1:1"]), (sweep_command.command, words)):
+    for command, given in ((worker_command, ["127.0.0.1:1"]), (sweep_command, words)):
         refused = CliRunner().invoke(command, given, standalone_mode=False).exception
         assert isinstance(refused, MissingRequirementError) and "this needs distributed" in str(refused)
 
@@ -494,5 +492,5 @@ def test_a_worker_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         require_root()
     made = certificates(tmp_path / "of-one", ("a",))["a"]
     words = ["--tls-ca-file", str(made.ca_file), "--tls-cert", str(made.cert), "--tls-key", str(made.key)]
-    refused = CliRunner().invoke(worker_command.command, ["127.0.0.1:1", *words], standalone_mode=False).exception
+    refused = CliRunner().invoke(worker_command, ["127.0.0.1:1", *words], standalone_mode=False).exception
     assert isinstance(refused, MissingRequirementError) and "need root" in str(refused)

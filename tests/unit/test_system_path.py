@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env import cli
-from containernet_env.base import system_path
+from containernet_env.base import programs
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import netns
 
@@ -19,24 +19,24 @@ def test_programs_of_administrators_are_found_whatever_path_says(
 ) -> None:
     monkeypatch.delenv("PATH") if path is None else monkeypatch.setenv("PATH", path)
     for program in ("cat", "unshare", "apt-get", "dpkg"):
-        assert Path(system_path.require(program)).is_absolute()
-    folders = system_path.environment()["PATH"].split(":")
-    assert set(system_path.FOLDERS) <= set(folders) and "" not in folders
-    assert folders[0] == (path or system_path.FOLDERS[0])
+        assert Path(programs.require(program)).is_absolute()
+    folders = programs.environment()["PATH"].split(":")
+    assert set(programs.FOLDERS) <= set(folders) and "" not in folders
+    assert folders[0] == (path or programs.FOLDERS[0])
     own = tmp_path / "cat"
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
     with monkeypatch.context() as first:
         first.setenv("PATH", str(tmp_path))
-        assert system_path.find("cat") == str(own), "what it names goes first"
-    system_path.complete()
+        assert programs.which("cat") == str(own), "what it names goes first"
+    programs.complete_path()
     assert os.environ["PATH"] == ":".join(folders)
 
 
 def test_a_program_that_is_not_installed_is_a_missing_requirement_with_its_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(system_path, "FOLDERS", ("/nowhere",))
+    monkeypatch.setattr(programs, "FOLDERS", ("/nowhere",))
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingRequirementError) as raised:
         netns.run(os.getpid(), ["tc", "qdisc"])

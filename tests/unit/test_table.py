@@ -13,8 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
-from containernet_env.model.store_activity import MemberActivity, StoreActivity
-from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage
 from containernet_env.report.dbtester import MEASURES, aggregated, size_text
 from containernet_env.report.rows import read_rows
 from containernet_env.report.series import series_of

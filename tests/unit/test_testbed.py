@@ -14,27 +14,26 @@ from typing import Any
 import docker
 import pytest
 
-from containernet_env.analysis.capacity import capacity_of
 from containernet_env.base import clock
-from containernet_env.base.container_files import root_of
-from containernet_env.base.endings import with_words
 from containernet_env.base.errors import RunError
-from containernet_env.base.stop import Stop
-from containernet_env.fidelity import prober as prober_module
-from containernet_env.hosts import ending, netns
-from containernet_env.hosts.data_sync import SyncTimes
+from containernet_env.base.files import root_of
+from containernet_env.base.programs import with_words
+from containernet_env.base.work import Stop
+from containernet_env.hosts import container, netns
+from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError, ExitState
-from containernet_env.model.leadership import Leadership
 from containernet_env.model.proof import Check, NetworkProof
+from containernet_env.model.usage import Leadership
+from containernet_env.network import rtt as prober_module
 from containernet_env.plan.plan import Plan
+from containernet_env.results.capacity import capacity_of
 from containernet_env.results.run_files import Proof
-from containernet_env.runs import network_prover, sync
-from containernet_env.runs import standing as standing_module
+from containernet_env.runs import network_prover, testbed
+from containernet_env.runs import reuse as standing_module
 from containernet_env.runs import testbed as testbed_module
-from containernet_env.runs.change import change_between
 from containernet_env.runs.network_prover import NetworkProver
 from containernet_env.runs.progress import Silent
-from containernet_env.runs.standing import Standing, StandingTestbed
+from containernet_env.runs.reuse import Standing, StandingTestbed, change_between
 from containernet_env.setup.images import Images
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
@@ -314,8 +313,8 @@ def test_what_the_system_refuses_is_told_with_its_own_remedy(monkeypatch: pytest
 def test_an_end_whose_moment_is_not_known_is_judged_by_the_engines_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     """ValueError of fromisoformat, where nothing may be raised."""
     api = SimpleNamespace(events=lambda **_: iter([{"timeNano": 1}]))
-    monkeypatch.setattr(ending.engine, "client", lambda: SimpleNamespace(api=api))
-    assert ending.ended_by_oom("c0ffee", ExitState(137, True))
+    monkeypatch.setattr(container.engine, "client", lambda: SimpleNamespace(api=api))
+    assert container.ended_by_oom("c0ffee", ExitState(137, True))
 
 
 def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its_data(
@@ -330,7 +329,7 @@ def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its
             raise RunError(no_sync)
         return SyncTimes(9, 2_000_000, 3_000_000)
 
-    monkeypatch.setattr(sync, "measure_sync", measure)
+    monkeypatch.setattr(testbed, "measure_sync", measure)
     names = [host.name for host in bed.plan.topology.members]
     bed.hosts = {name: SimpleNamespace(pid=pid, ending=lambda words: None) for pid, name in enumerate(names, 1)}
     scenario = write("w")
@@ -406,9 +405,9 @@ class Bed:
             change_directions=lambda changes: self.changed.update({f"{a}-{b}": changes})
         )
         monkeypatch.setattr(testbed_module, "ReservedFiles", lambda: SimpleNamespace(release=lambda: None))
-        monkeypatch.setattr(testbed_module.select, "create", lambda plan: self.net)
+        monkeypatch.setattr(testbed_module.testbed_network, "create", lambda plan: self.net)
         monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
-        monkeypatch.setattr(standing_module.tcp, "forget_paths", self.forgotten.append)
+        monkeypatch.setattr(standing_module.netns, "forget_paths", self.forgotten.append)
         monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
         monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover: None)
         monkeypatch.setattr(NetworkProver, "_own_fault", lambda prover: None)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containernet_env.model.chance import Jitter
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, Jitter, LinkSpec
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Host, Link, Switch, Topology
 
 DELAYS_NS = st.integers(min_value=0, max_value=10**10)

@@ -13,15 +13,12 @@ from pathlib import Path
 import pytest
 
 from containernet_env.base import clock
+from containernet_env.hosts import counters
+from containernet_env.hosts import counters as consumers_module
+from containernet_env.hosts.counters import Group, KeptFile, MachineUse, MemberUse
 from containernet_env.hosts.limits import Cgroups
+from containernet_env.hosts.sampler import Sample, Sampler, Window
 from containernet_env.model.usage import NAMES, Consumers, Consumption, Usage, difference
-from containernet_env.usage import consumers as consumers_module
-from containernet_env.usage import texts
-from containernet_env.usage.consumers import MachineUse, MemberUse
-from containernet_env.usage.groups import Group
-from containernet_env.usage.kept import KeptFile
-from containernet_env.usage.sampler import Sampler
-from containernet_env.usage.window import Sample, Window
 from tests.simulated_time import World
 
 S = 10**9
@@ -56,35 +53,35 @@ MEMINFO = b"MemTotal:       24650272 kB\nMemFree:          843172 kB\nMemAvailab
 
 
 def test_numbers_are_those_of_the_texts() -> None:
-    assert texts.machine_times(PROC_STAT) == (1729151 + 26405, 510376 + 7 + 42480, 2237, 245965228)
-    assert texts.machine_times(PROC_STAT.partition(b"ctxt")[0]).switches is None
+    assert counters.machine_times(PROC_STAT) == (1729151 + 26405, 510376 + 7 + 42480, 2237, 245965228)
+    assert counters.machine_times(PROC_STAT.partition(b"ctxt")[0]).switches is None
     # A program may be called anything.
     stat = b"24336 (a) R 1 (x y) S 24332 24332 18729 0 -1 4194304 102 0 0 0 17 23 5 6 20 0 1 0 2396683 3133440 357 1"
-    assert texts.process_ticks(stat) == (17, 23)
+    assert counters.process_ticks(stat) == (17, 23)
     # Interfaces but the loopback are added; disks are counted once.
-    assert texts.traffic(NET_DEV) == (4266269559, 113129, 7071412, 68044)
-    assert texts.traffic(b"".join(NET_DEV.splitlines(keepends=True)[:3])) == (0, 0, 0, 0)
-    found = texts.disk_use(DISKSTATS, {b"vda", b"nvme0n1"})
+    assert counters.traffic(NET_DEV) == (4266269559, 113129, 7071412, 68044)
+    assert counters.traffic(b"".join(NET_DEV.splitlines(keepends=True)[:3])) == (0, 0, 0, 0)
+    found = counters.disk_use(DISKSTATS, {b"vda", b"nvme0n1"})
     assert found == ((254500602 + 8) * 512, (135412064 + 16) * 512, 5804182, 6255151)
-    assert texts.group_disk_use(V2_IO) == (90113, 299010, 8, 47)
-    none = texts.ThreadTimes(0, 0, 0)
-    assert texts.thread_times(none, [b"35891192 3980015 127\n", b"1 2 3\n"]) == (35891193, 3980017, 130)
-    assert texts.thread_times(texts.ThreadTimes(10, 20, 30), []) == (10, 20, 30)
-    assert texts.pressure_ns(PRESSURE) == 4943136437000
-    assert texts.resident_pages(b"765 357 300 5 0 100 0\n") == 357
-    assert texts.memory_in_use_bytes(MEMINFO) == (24650272 - 23899620) * 1024
-    assert texts.counters(b"rchar: 6976\nread_bytes: 12\ncancelled_write_bytes: 3\n")[b"read_bytes:"] == 12
+    assert counters.group_disk_use(V2_IO) == (90113, 299010, 8, 47)
+    none = counters.ThreadTimes(0, 0, 0)
+    assert counters.thread_times(none, [b"35891192 3980015 127\n", b"1 2 3\n"]) == (35891193, 3980017, 130)
+    assert counters.thread_times(counters.ThreadTimes(10, 20, 30), []) == (10, 20, 30)
+    assert counters.pressure_ns(PRESSURE) == 4943136437000
+    assert counters.resident_pages(b"765 357 300 5 0 100 0\n") == 357
+    assert counters.memory_in_use_bytes(MEMINFO) == (24650272 - 23899620) * 1024
+    assert counters.counters(b"rchar: 6976\nread_bytes: 12\ncancelled_write_bytes: 3\n")[b"read_bytes:"] == 12
 
 
 @pytest.mark.parametrize(
     "parse",
     [
-        lambda text: texts.thread_times(texts.ThreadTimes(0, 0, 0), [text]),
-        texts.process_ticks,
-        texts.resident_pages,
-        texts.pressure_ns,
-        texts.machine_times,
-        texts.memory_in_use_bytes,
+        lambda text: counters.thread_times(counters.ThreadTimes(0, 0, 0), [text]),
+        counters.process_ticks,
+        counters.resident_pages,
+        counters.pressure_ns,
+        counters.machine_times,
+        counters.memory_in_use_bytes,
     ],
 )
 @pytest.mark.parametrize("text", [b"", b"x", b"nonsense x\n", b"\xff\xfe"])

@@ -16,10 +16,10 @@ from typing import Any, cast
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.user_program import ALLOWED, UserProgram, read_program
+from containernet_env.base.programs import ALLOWED, UserProgram, read_program
 from containernet_env.config.store_schema import RawStore, store_choice, store_findings
 from containernet_env.model.config import StoreChoice
-from containernet_env.setup import image_build, images
+from containernet_env.setup import images
 from containernet_env.stores.etcd.tuning import FLAGS, VERSION
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.protocol import USER_PROGRAM, ImageParts, StoreKind
@@ -121,8 +121,8 @@ def test_an_image_has_the_program_and_is_called_by_it(
         with build_context, tarfile.open(fileobj=build_context) as archive:
             found.update({entry.name: cast(Any, archive.extractfile(entry)).read() for entry in archive})
 
-    monkeypatch.setattr(image_build, "build", build)
-    monkeypatch.setattr(image_build, "patient_client", lambda: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(images, "build_image", build)
+    monkeypatch.setattr(images, "patient_client", lambda: SimpleNamespace(close=lambda: None))
     images.build(recipe, threading.Event(), tmp_path / "log")
     assert found[USER_PROGRAM] == program.read_bytes() and "Dockerfile" in found
     program.write_bytes(b"another one")

@@ -16,17 +16,15 @@ from click.testing import CliRunner
 
 from containernet_env.base import programs
 from containernet_env.base.errors import ConfigError, RunError
-from containernet_env.cli import group, verify
+from containernet_env.cli import group, results
 from containernet_env.config.scenarios import load_scenarios
-from containernet_env.load.request import request_of
-from containernet_env.load.server import BenchmarkServer
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
-from containernet_env.results.histories import KeptHistory, histories_of
-from containernet_env.results.run_directory import RunDirectory
+from containernet_env.results.run_directory import KeptHistory, RunDirectory, histories_of
 from containernet_env.runs import verify as module
-from containernet_env.runs.histories import Histories, WrittenKeys, packed
+from containernet_env.runs.load import BenchmarkServer, request_of
+from containernet_env.runs.observer import Histories, WrittenKeys, packed
 from containernet_env.runs.verify import Judgement
 from containernet_env.stores.etcd import history
 from containernet_env.stores.protocol import NEAR, OwnHistory, Written
@@ -409,4 +407,4 @@ def test_where_no_history_is_kept_none_is_missing_and_a_run_without_any_is_wrong
     ],
 )
 def test_the_worst_of_several_histories_counts(verdicts, missing, status):
-    assert verify.status_of([Judgement("a", verdict, "", {}) for verdict in verdicts], missing) == status
+    assert results.status_of([Judgement("a", verdict, "", {}) for verdict in verdicts], missing) == status

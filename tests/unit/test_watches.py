@@ -13,9 +13,8 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.hosts.ending import ending_of
+from containernet_env.hosts.container import ending_of
 from containernet_env.hosts.engine import ExitState
-from containernet_env.load.server import Answer
 from containernet_env.model.findings import (
     PAUSE_NS,
     death_findings,
@@ -24,12 +23,12 @@ from containernet_env.model.findings import (
     member_findings,
     network_findings,
 )
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario
-from containernet_env.runs.link_watch import LinkWatch
-from containernet_env.runs.member_watch import MemberWatch, Silence
+from containernet_env.model.usage import Leadership, LinkStatistics
+from containernet_env.runs.follow import MemberWatch, Silence
+from containernet_env.runs.load import Answer
+from containernet_env.runs.testbed import LinkWatch
 from containernet_env.stores.protocol import Ping
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.machine_findings import store_findings
-from containernet_env.model.store_activity import StoreActivity
+from containernet_env.model.findings import store_findings
+from containernet_env.model.usage import Leadership, StoreActivity
 from containernet_env.stores.members import MemberStatus
 from containernet_env.stores.protocol import Connection, MemberPlace, Written
 from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import docker
 
-from containernet_env.base import sources
+from containernet_env.base import assets
 from containernet_env.hosts import engine
 from containernet_env.setup import dockerd, images
 from tests.vm import cache
@@ -31,7 +31,7 @@ def get() -> Path:
     required = images.required_images()
     tags = (images.base_tag(), required.member, required.benchmark)
     ids = [str(engine.client().images.get(tag).id) for tag in tags]
-    digest = sources.combine("vm images", Path(__file__).read_text(), *tags, *ids)[:12]
+    digest = assets.combine("vm images", Path(__file__).read_text(), *tags, *ids)[:12]
     return cache.entry("images", digest, lambda folder: _make(folder, tags)) / "docker.img"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from containernet_env.base import assets, cache, programs, sources, system_path
+from containernet_env.base import assets, programs
 from tests.vm import image_disk, root_disk
 
 QEMU = "qemu-system-x86_64"
@@ -82,7 +82,7 @@ class Outcome:
 
 def absent() -> dict[str, str]:
     """The programs that the ring needs and this machine lacks, with their packages."""
-    return {name: package for name, package in PROGRAMS.items() if system_path.find(name) is None}
+    return {name: package for name, package in PROGRAMS.items() if programs.which(name) is None}
 
 
 def missing() -> str | None:
@@ -219,8 +219,8 @@ def _pack(path: Path, steps: Sequence[Step]) -> None:
         archive.add(assets.ROOT, ".", filter=wanted)
         archive.add(steps_file, "steps.json")
         # The cache's own mode comes too: what others could write to is not trusted there either.
-        archive.add(cache.make(), ".cache", recursive=False)
-        for module in sources.modules():
+        archive.add(assets.make(), ".cache", recursive=False)
+        for module in assets.modules():
             folder = programs.find(module)
             assert folder is not None, "./build.sh has built it"
             archive.add(folder, f".cache/bin/{folder.name}")

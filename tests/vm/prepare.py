@@ -9,12 +9,12 @@ import sys
 
 from rich.console import Console
 
-from containernet_env.base.cache import logs
+from containernet_env.base.assets import logs
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.cli.setup import ConsoleReport
-from containernet_env.cli.signals import StopSignals
+from containernet_env.cli.machine import ConsoleReport
+from containernet_env.cli.terminal import StopSignals
 from containernet_env.setup import packages
-from containernet_env.setup.steps import Steps
+from containernet_env.setup.commands import Steps
 from tests.vm import image_disk, machine, root_disk
 
 

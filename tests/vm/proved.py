@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from containernet_env.base import sources
+from containernet_env.base import assets
 from containernet_env.base.assets import ROOT
 from containernet_env.base.clock import utc_now
 from tests.vm import steps
@@ -20,7 +20,6 @@ PROVES = (
     "containernet_env/network",
     "containernet_env/hosts",
     "containernet_env/containernet",
-    "containernet_env/usage",
     "containernet_env/setup/dockerd.py",
     "etcd_image/wait-at-gate",
     "tests/recorded/tc.json",
@@ -29,8 +28,16 @@ PROVES = (
     *steps.FILES,
 )
 """Links by netem and HTB, switches, containers and their limits under cgroup v2; the tests of them that run there."""
-ELSEWHERE = ("containernet_env/network/emulator", str(RECORD.relative_to(ROOT)))
-"""Below these folders, but proved by the root ring; and the record itself."""
+ELSEWHERE = (
+    *(
+        f"containernet_env/network/{name}.py"
+        for name in ("emulator", "gate", "gate_plan", "gate_trains", "gate_verdict", "rtt")
+    ),
+    "containernet_env/network/chance.py",
+    "containernet_env/network/measure.py",
+    str(RECORD.relative_to(ROOT)),
+)
+"""Below these folders, but proved by the exact and root rings; and the record itself."""
 _SUFFIXES = {".py", ".json", ""}
 
 
@@ -52,7 +59,7 @@ def inputs() -> list[Path]:
 
 def digest() -> str:
     """Their hash, by contents and paths. FileNotFoundError where a file that is named above is missing."""
-    return sources.hash_files(ROOT, inputs())
+    return assets.hash_files(ROOT, inputs())
 
 
 def reason() -> str | None:

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from containernet_env.base import assets, sources
-from containernet_env.setup import base_image, packages
+from containernet_env.base import assets
+from containernet_env.setup import images, packages
 from tests.vm import cache
 
 KERNEL = "linux-image-cloud-amd64"
@@ -68,12 +68,12 @@ def get() -> Path:
     Raises ``CalledProcessError``, whose output tells why it could not be made.
     """
     suite, lines = _suite()
-    digest = sources.combine("vm root", Path(__file__).read_text(), suite, *lines, *requirements())[:12]
+    digest = assets.combine("vm root", Path(__file__).read_text(), suite, *lines, *requirements())[:12]
     return cache.entry("root", digest, lambda folder: _make(folder, suite, lines))
 
 
 def _suite() -> tuple[str, list[str]]:
-    distribution, suite, lines = base_image.apt_sources()
+    distribution, suite, lines = images.apt_sources()
     return (suite, lines) if distribution == "debian" else (_SUITE, [])
 
 

@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http_answer import HttpError, NoAnswerError
-from containernet_env.base.side_by_side import persistently, side_by_side
-from containernet_env.model.external import External
-from containernet_env.model.keys import ALPHABET, Keys
-from containernet_env.model.leadership import Leadership
+from containernet_env.base.http import HttpError, NoAnswerError
+from containernet_env.base.work import persistently, side_by_side
+from containernet_env.model.config import External
+from containernet_env.model.scenario import ALPHABET, Keys
+from containernet_env.model.usage import Leadership
 from containernet_env.stores.consul import cluster
 from containernet_env.stores.consul.cluster import ConsulCluster
 from containernet_env.stores.consul.settings import HTTP_PORT

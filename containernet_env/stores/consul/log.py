@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from containernet_env.base.endings import crash_line, one_line
+from containernet_env.base.programs import crash_line, one_line
 
 # hclog's text form: time, level, logger, message, and perhaps fields ("key=value") after a colon.
 LINE = re.compile(

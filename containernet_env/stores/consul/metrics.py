@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from containernet_env.model.store_activity import Durations, MemberActivity
+from containernet_env.model.usage import Durations, MemberActivity
 
 PATH = "/v1/agent/metrics?format=prometheus"
 # Batches of log entries that raft-boltdb wrote, in ms: each ends with the two fdatasyncs of a transaction of bbolt.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from containernet_env.base.clock import utc_now
-from containernet_env.base.side_by_side import answers_within
-from containernet_env.model.store_activity import StoreActivity
+from containernet_env.base.work import answers_within
+from containernet_env.model.usage import StoreActivity
 from containernet_env.stores.consul import metrics
 from containernet_env.stores.consul.log import elections_between, warnings_between
 from containernet_env.stores.consul.settings import HTTP_PORT

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from containernet_env.base import sources
+from containernet_env.base import assets
 from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.consul.cluster import ConsulCluster, Member
@@ -68,14 +68,14 @@ class Consul:
     @property
     def version(self) -> str:
         """See ``Store``."""
-        return self.choice.version or sources.consul_version()
+        return self.choice.version or assets.consul_version()
 
     @property
     def image(self) -> ImageParts:
         """See ``Store``."""
         # The pinned one, however it is named.
-        other = None if self.version == sources.consul_version() else self.version
-        return ImageParts(_NAME, module=sources.consul_module(version=other))
+        other = None if self.version == assets.consul_version() else self.version
+        return ImageParts(_NAME, module=assets.consul_module(version=other))
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> ConsulTiming:
         """See ``Store``."""

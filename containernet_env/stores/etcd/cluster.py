@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.side_by_side import persistently
-from containernet_env.model.choices import ProfileKind
+from containernet_env.base.work import persistently
+from containernet_env.model.backends import ProfileKind
 from containernet_env.stores import members
 from containernet_env.stores.etcd import history
 from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT

@@ -14,10 +14,10 @@ from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http_answer import HttpError, NoAnswerError
-from containernet_env.base.side_by_side import persistently, side_by_side
-from containernet_env.model.external import External
-from containernet_env.model.leadership import Leadership
+from containernet_env.base.http import HttpError, NoAnswerError
+from containernet_env.base.work import persistently, side_by_side
+from containernet_env.model.config import External
+from containernet_env.model.usage import Leadership
 from containernet_env.stores.etcd import history
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.flags import CLIENT_PORT

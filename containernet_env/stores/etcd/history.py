@@ -9,7 +9,7 @@ from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http_stream import streamed
+from containernet_env.base.http import streamed
 from containernet_env.stores.etcd.flags import CLIENT_PORT
 from containernet_env.stores.protocol import Connection, Written
 

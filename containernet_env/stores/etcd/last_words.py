@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from containernet_env.base.endings import crash_line, one_line
+from containernet_env.base.programs import crash_line, one_line
 from containernet_env.stores.etcd.log import ENDS, ERRORS, LINE
 
 # Before this one etcd warns in every run, of what it is not to be used for elsewhere.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from containernet_env.model.store_activity import Durations, MemberActivity
+from containernet_env.model.usage import Durations, MemberActivity
 
 PATH = "/metrics"
 _LEADER_CHANGES = "etcd_server_leader_changes_seen_total"

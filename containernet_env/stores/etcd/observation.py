@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from containernet_env.base.clock import utc_now
-from containernet_env.base.side_by_side import answers_within
-from containernet_env.model.store_activity import StoreActivity
+from containernet_env.base.work import answers_within
+from containernet_env.model.usage import StoreActivity
 from containernet_env.stores.etcd import metrics
 from containernet_env.stores.etcd.flags import CLIENT_PORT
 from containernet_env.stores.etcd.log import warnings_between

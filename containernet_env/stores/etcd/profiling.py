@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import get_args
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.side_by_side import persistently
-from containernet_env.model.choices import ProfileKind
+from containernet_env.base.work import persistently
+from containernet_env.model.backends import ProfileKind
 from containernet_env.stores.etcd.flags import CLIENT_PORT
 from containernet_env.stores.protocol import MemberPlace, Profile
 

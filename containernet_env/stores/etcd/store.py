@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from containernet_env.base import sources
+from containernet_env.base import assets
 from containernet_env.model.config import DEFAULT_STORE, Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.critical_path import Deployment
@@ -51,14 +51,14 @@ class Etcd:
     @property
     def version(self) -> str:
         """See ``Store``."""
-        return self.choice.version or sources.etcd_version()
+        return self.choice.version or assets.etcd_version()
 
     @property
     def image(self) -> ImageParts:
         """See ``Store``."""
         # The pinned one, however it is named.
-        other = None if self.version == sources.etcd_version() else self.version
-        return ImageParts("etcd", module=sources.etcd_module(version=other))
+        other = None if self.version == assets.etcd_version() else self.version
+        return ImageParts("etcd", module=assets.etcd_module(version=other))
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> EtcdTiming:
         """See ``Store``."""

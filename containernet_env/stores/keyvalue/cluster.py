@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection
 
-from containernet_env.base.endings import last_words
-from containernet_env.base.http_answer import HttpError, KeptConnection
+from containernet_env.base.http import HttpError, KeptConnection
+from containernet_env.base.programs import last_words
 from containernet_env.model.config import HttpService
 from containernet_env.stores import members
 from containernet_env.stores.keyvalue.service import answers_a_read, listed, target

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http_answer import HttpError, KeptConnection, NoAnswerError
-from containernet_env.base.side_by_side import persistently, side_by_side
-from containernet_env.model.config import HttpService
-from containernet_env.model.external import Endpoint, External
-from containernet_env.model.keys import Keys
+from containernet_env.base.http import HttpError, KeptConnection, NoAnswerError
+from containernet_env.base.work import persistently, side_by_side
+from containernet_env.model.config import Endpoint, External, HttpService
+from containernet_env.model.scenario import Keys
 from containernet_env.stores.external import (
     SPEAKS_TLS,
     ClusterLook,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from containernet_env.base.endings import last_words
+from containernet_env.base.programs import last_words
 from containernet_env.model.config import Config, HttpService, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.critical_path import Deployment

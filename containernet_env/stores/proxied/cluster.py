@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.user_program import UserProgram
+from containernet_env.base.programs import UserProgram
 from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import EtcdCluster
 from containernet_env.stores.members import MemberCluster, MemberStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from containernet_env.base.endings import crash_line, how_ended, one_line
+from containernet_env.base.programs import crash_line, how_ended, one_line
 from containernet_env.stores.etcd import last_words as etcd
 from containernet_env.stores.etcd.log import LINE
 

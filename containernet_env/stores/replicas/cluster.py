@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from urllib.parse import quote
 
-from containernet_env.base.endings import last_words
+from containernet_env.base.assets import replicas_version
 from containernet_env.base.errors import RunError
-from containernet_env.base.sources import replicas_version
+from containernet_env.base.programs import last_words
 from containernet_env.stores import members
 from containernet_env.stores.members import ASK_S, MemberStatus
 from containernet_env.stores.protocol import MemberPlace, Written

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from containernet_env.base import sources
-from containernet_env.base.endings import last_words
+from containernet_env.base import assets
+from containernet_env.base.programs import last_words
 from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.critical_path import Deployment
@@ -79,7 +79,7 @@ class Replicas:
     @property
     def version(self) -> str:
         """See ``Store``: a hash of its sources."""
-        return sources.replicas_version()
+        return assets.replicas_version()
 
     @property
     def consistency(self) -> Mapping[str, str]:
@@ -94,7 +94,7 @@ class Replicas:
     @property
     def image(self) -> ImageParts:
         """See ``Store``."""
-        return ImageParts(_NAME, module=sources.replicas_module())
+        return ImageParts(_NAME, module=assets.replicas_module())
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> ReplicasTiming:
         """See ``Store``."""

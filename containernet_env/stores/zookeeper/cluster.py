@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from containernet_env.base.errors import RunError
-from containernet_env.model.leadership import Leadership
+from containernet_env.model.usage import Leadership
 from containernet_env.stores.members import ASK_S, Member, MemberCluster, MemberStatus
 from containernet_env.stores.protocol import Written
 from containernet_env.stores.zookeeper.log import last_words

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http_answer import NoAnswerError
-from containernet_env.base.side_by_side import side_by_side
-from containernet_env.model.external import External
-from containernet_env.model.leadership import Leadership
+from containernet_env.base.http import NoAnswerError
+from containernet_env.base.work import side_by_side
+from containernet_env.model.config import External
+from containernet_env.model.usage import Leadership
 from containernet_env.stores.external import ClusterLook, ExternalConnection, MemberLook, OwnKeys, places
 from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.zookeeper import session

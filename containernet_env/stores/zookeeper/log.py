@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from containernet_env.base.endings import one_line
+from containernet_env.base.programs import one_line
 
 # zookeeper_image/logback.xml and log4j.properties; a stack trace may follow on lines of its own.
 LINE = re.compile(

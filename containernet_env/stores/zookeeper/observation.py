@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from containernet_env.base.clock import utc_now
 from containernet_env.base.errors import RunError
-from containernet_env.base.side_by_side import answers_within
-from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
+from containernet_env.base.work import answers_within
+from containernet_env.model.usage import Durations, MemberActivity, StoreActivity
 from containernet_env.stores.protocol import MemberPlace
 from containernet_env.stores.zookeeper.log import warnings_between
 from containernet_env.stores.zookeeper.words import ask, parse_mntr

@@ -1,1 +1,0 @@
-"""What measurements mean: pure statistics."""

@@ -1,0 +1,145 @@
+"""Files that others name or own: in containers, and by names that are made of keys."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+
+def unescape(field: str) -> str:
+    """A field as it is meant: space, tab, newline and backslash stand as octal escapes there (proc(5))."""
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        field = field.replace(code, char)
+    return field
+
+
+NAME_MAX = 160
+"""Characters of a name at most; what is appended to it has to fit in the 255 bytes of a file system's names."""
+_DIGEST = 10
+_SAFE = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:@+-]*")
+_UNSAFE = re.compile(r"[^0-9A-Za-z_.:@+-]+")
+_LINKS_MAX = 40  # as in the kernel (linux/namei.h, MAXSYMLINKS)
+
+
+def file_name(text: str) -> str:
+    """``text`` as the name of a file in its folder, and never as a path.
+
+    A short one of ordinary characters is kept as it is. Any other becomes a readable part of it and a digest of all of
+    it, so that two texts do not share a name.
+    """
+    if len(text) <= NAME_MAX and _SAFE.fullmatch(text):
+        return text
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
+    readable = _UNSAFE.sub("-", text)[: NAME_MAX - _DIGEST - 1].strip(".-")
+    return f"{readable}-{digest}" if readable else digest
+
+
+def followed(path: Path) -> Path:
+    """Where ``path`` leads by links of root's, of this process's user and of sudo's caller; what is there is no link.
+
+    The links of the folders above it are left to the kernel (fs.protected_symlinks). Open it with O_NOFOLLOW. Raises
+    ``OSError`` for a link of another user.
+    """
+    trusted = {"0", str(os.geteuid()), os.environ.get("SUDO_UID")}
+    for _ in range(_LINKS_MAX):
+        try:
+            place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return path
+        try:
+            held = os.fstat(place)
+            if not stat.S_ISLNK(held.st_mode):
+                return path
+            if str(held.st_uid) not in trusted:
+                words = f"{path} is a symbolic link of another user, uid {held.st_uid}"
+                raise OSError(errno.EINVAL, words, str(path))
+            path = path.parent / os.readlink("", dir_fd=place)
+        finally:
+            os.close(place)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+# asm-generic/unistd.h
+_SYS_OPENAT2, _SYS_PIDFD_GETFD = 437, 438
+# linux/openat2.h
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_IN_ROOT = 0x02, 0x10
+# A ".." in a link is refused with EAGAIN while anything on the machine is renamed or mounted (openat2(2)).
+_TRIES = 100
+_KINDS = {stat.S_IFREG: "a regular file", stat.S_IFIFO: "a FIFO"}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def root_of(pid: int) -> Path:
+    """The root of the container of process ``pid``."""
+    return Path("/proc", str(pid), "root")
+
+
+def open_folder(root: Path, path: str) -> int:
+    """A descriptor (O_PATH) of the folder ``path`` below ``root``. Raises ``OSError``."""
+    return _open_path(root, path, os.O_DIRECTORY)
+
+
+def reason(error: OSError) -> str:
+    """Why a file of a container cannot be made or opened, in the kernel's words but for those that mislead."""
+    if error.errno == errno.EOVERFLOW:
+        return "root can own no file there, since the engine remaps users (userns-remap): use one that does not"
+    return error.strerror or str(error)
+
+
+def open_file(root: Path, path: str, flags: int, kind: int = stat.S_IFREG) -> int:
+    """Open an existing file below ``root``, of ``kind`` S_IFREG or S_IFIFO. Raises ``OSError``.
+
+    Anything else is not opened: to open a device acts on it, and to open a FIFO may wait for ever.
+    """
+    place = _open_path(root, path, 0)
+    try:
+        if stat.S_IFMT(os.fstat(place).st_mode) != kind:
+            raise OSError(errno.EINVAL, f"it is not {_KINDS[kind]}")
+        return os.open(f"/proc/self/fd/{place}", flags | os.O_CLOEXEC)
+    finally:
+        os.close(place)
+
+
+def copy_descriptor(pid: int, number: int) -> int:
+    """A duplicate of an open descriptor of process ``pid``; the file itself is not opened. Raises ``OSError``."""
+    process = os.pidfd_open(pid)
+    try:
+        return _call(_SYS_PIDFD_GETFD, process, number, 0)
+    finally:
+        os.close(process)
+
+
+def _open_path(root: Path, path: str, flags: int) -> int:
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if os.path.samestat(os.fstat(top), os.stat("/")):
+            # Another process has the number by now.
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        how = _OpenHow(flags | os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
+        for _ in range(_TRIES):
+            try:
+                return _call(_SYS_OPENAT2, top, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+            except BlockingIOError:
+                continue
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    finally:
+        os.close(top)
+
+
+def _call(*arguments: Any) -> int:
+    words = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    if (result := _libc.syscall(*words)) < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return int(result)

@@ -1,0 +1,180 @@
+"""Long work: ended early from any thread, reported as it goes on, and done on several items in parallel."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from typing import Protocol, TypeVar
+
+from containernet_env.base import clock
+from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError
+
+
+def stop_behind(error: BaseException, handled: BaseException | None = None) -> Interrupted | KeyboardInterrupt | None:
+    """The stop that an error is or came of; None if it came of none, or is one that this project tells on purpose.
+
+    ``handled``: what the caller was handling before, of which nothing that is raised meanwhile came.
+
+    A stop strikes anywhere, in libraries too, and what comes out of them may be another error: RuntimeError where
+    Python calls ``__set_name__`` (before 3.12), or where a lock is released that the stop kept from being taken.
+    """
+    behind: BaseException | None = error
+    while behind is not None and behind is not handled and not isinstance(behind, ContainernetEnvError):
+        if isinstance(behind, Interrupted | KeyboardInterrupt):
+            return behind
+        behind = behind.__cause__ or behind.__context__
+    return None
+
+
+@contextmanager
+def stops_kept() -> Iterator[None]:
+    """Raise the stop itself in place of an error that came of it, see ``stop_behind``."""
+    handled = sys.exception()
+    try:
+        yield
+    except Exception as error:
+        if (stop := stop_behind(error, handled)) is None:
+            raise
+        raise stop from None
+
+
+class Stop:
+    """A stop token: a run checks it wherever it waits, and ends with ``Interrupted`` unless it is tearing down already.
+
+    It installs no signal handler and may be used on any thread. ``received`` is the signal that requested the end, 0 if
+    none did; ``None`` before any request.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._shielded = False
+        self._lock = clock.Lock()
+
+    def request(self, signum: int = 0) -> None:
+        """Request the end of the run; later requests change nothing."""
+        with self._lock:
+            if self.received is None:
+                self.received = signum
+
+    def check(self) -> None:
+        """Raise ``Interrupted`` if the end of the run was requested and its tear-down has not begun."""
+        if self.received is not None and not self._shielded:
+            raise Interrupted(self.received)
+
+    def shield(self) -> None:
+        """From here on nothing raises, so that the tear-down completes. Idempotent."""
+        self._shielded = True
+
+    def unshield(self) -> None:
+        """The tear-down is over: what was requested meanwhile ends the caller's next run."""
+        self._shielded = False
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """A block that is carried out as a whole; may be nested."""
+        yield
+
+
+class Stage(Protocol):
+    """One stage in progress."""
+
+    def done(self, text: str) -> None:
+        """The result of the stage, shown when it ends."""
+
+
+class Progress(Protocol):
+    """Receives the progress of some work. No method may raise because of the terminal."""
+
+    def stage(self, name: str, seconds: float | None = None) -> AbstractContextManager[Stage]:
+        """A stage begins; leaving the context ends it. ``seconds`` is what it took where it is over already."""
+
+    def note(self, text: str) -> None:
+        """A line that the user should read."""
+
+
+_RETRY_S, _RETRY_MAX_S = 0.05, 0.5
+"""The first pause before an unanswered query is sent again, which doubles, and the longest."""
+
+_K = TypeVar("_K", bound=Hashable)
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def side_by_side(action: Callable[[_T], _R], items: Sequence[_T], workers: int) -> list[_R]:
+    """``action`` of each item, begun in their order and at most ``workers`` at a time; the results in their order.
+
+    The calling thread works, too: where no thread can be started it does all of it. Every item is worked on, then the
+    first error is raised.
+    """
+    todo = deque(enumerate(items))
+    results: dict[int, _R] = {}
+    errors: dict[int, BaseException] = {}
+
+    def work() -> None:
+        while True:
+            try:
+                number, item = todo.popleft()
+            except IndexError:
+                return
+            try:
+                results[number] = action(item)
+            except BaseException as error:  # noqa: BLE001 - raised below
+                errors[number] = error
+
+    threads = []
+    for _ in range(min(workers, len(items)) - 1):
+        thread = clock.Thread(target=work, name="side-by-side")
+        try:
+            thread.start()
+        except RuntimeError:
+            break
+        threads.append(thread)
+    work()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[min(errors)]
+    return [results[number] for number in range(len(items))]
+
+
+def persistently(ask: Callable[[], _R], timeout_s: float) -> _R:
+    """What ``ask`` returns; as a client does, it is called again after a RunError, until ``timeout_s`` are over.
+
+    It is called twice at least, as the first call may take all of that time, but once where ``timeout_s`` is 0. Raises
+    the last RunError then.
+    """
+    deadline_s, pause_s, last = clock.monotonic() + timeout_s, _RETRY_S, timeout_s == 0
+    while True:
+        try:
+            return ask()
+        except RunError:
+            if last:
+                raise
+        last = clock.monotonic() + 2 * pause_s >= deadline_s
+        clock.sleep(pause_s)
+        pause_s = min(2 * pause_s, _RETRY_MAX_S)
+
+
+def answers_within(timeout_s: float, ask: Callable[[_K], _R], items: Iterable[_K]) -> dict[_K, _R]:
+    """What ``ask`` returns ``persistently`` for each item, of those for which it does so in time.
+
+    Nobody waits for the others: their threads end by themselves, and hold up no end of the program.
+    """
+    answers: dict[_K, _R] = {}
+
+    def work(item: _K) -> None:
+        with suppress(Exception):
+            answers[item] = persistently(partial(ask, item), timeout_s)
+
+    threads = [clock.Thread(target=work, args=(item,), name="ask", daemon=True) for item in items]
+    deadline_s = clock.monotonic() + timeout_s
+    with suppress(RuntimeError):  # no thread can be started: there is no answer then
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        if thread.is_alive():
+            thread.join(max(0.0, deadline_s - clock.monotonic()))
+    return dict(answers)

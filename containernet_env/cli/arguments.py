@@ -1,0 +1,339 @@
+"""Arguments and options that several commands have: files, a testbed's options, external clusters."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import click
+from click.shell_completion import CompletionItem
+from rich.console import Console
+from rich.text import Text
+
+from containernet_env.base import assets
+from containernet_env.base.errors import UsageError
+from containernet_env.model.backends import ProfileKind
+from containernet_env.model.link import SEED_MAX
+from containernet_env.network.rtt import Tolerance
+
+if TYPE_CHECKING:
+    from containernet_env.model.config import Config
+    from containernet_env.model.scenario import ScenarioSet
+    from containernet_env.plan.plan import Plan
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+"""What the names of shipped files are like."""
+
+
+class ShippedFile(click.Path):
+    """A JSON file, or the name of one in ``folders`` of those that travel with the program ("3node-3ms").
+
+    A file that is there is always taken; a path with a folder in it never names one of ours.
+    """
+
+    def __init__(self, *folders: str) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+        self._folders = [assets.ROOT / folder for folder in folders]
+
+    def names(self) -> list[str]:
+        """What can be named."""
+        return sorted(self._shipped())
+
+    def _shipped(self) -> dict[str, Path]:
+        return {path.stem: path for folder in self._folders for path in folder.glob("*.json")}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """A Path; whoever reads it says where it cannot be read. Fails for a mistyped name, with what was meant."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        # os.path, unlike Path, says of a name that is too long that it is not there.
+        if os.path.exists(path):
+            return path
+        name, is_name = path.name.removesuffix(".json"), os.sep not in os.fsdecode(value)
+        shipped = self._shipped() if is_name else {}
+        if name in shipped:
+            return shipped[name]
+        from containernet_env.config.hints import near_file
+
+        if is_name and (near := near_file(path, shipped)) is not None:
+            self.fail(f"there is no {str(path)!r}; did you mean {near}?", param, ctx)
+        if is_name and _NAME.fullmatch(str(path)):
+            self.fail(f"there is no file {name!r}; allowed: a file, or one of {', '.join(self.names())}", param, ctx)
+        return path
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The shell's own files; our names where no file begins like that (a shell shows one kind at a time)."""
+        if os.sep not in incomplete and not any(Path().glob(f"{incomplete}*" if incomplete else "*.json")):
+            found = [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
+            if found:
+                return found
+        return super().shell_complete(ctx, param, incomplete)
+
+
+def check_output(path: Path, own: re.Pattern[bytes], inputs: Collection[Path]) -> None:
+    """Whether a command may write this file; called before it reads or writes any.
+
+    What is there is only replaced where its first 4 kB match ``own``, what the command itself writes, or it is empty.
+    Raises ``UsageError``, also where it is one of the ``inputs``.
+    """
+    from containernet_env.base.errors import UsageError
+
+    try:
+        if not os.path.lexists(path):
+            return
+        if any(known.exists() and path.exists() and path.samefile(known) for known in inputs):
+            raise UsageError(f"{path} is what is read here: name another file to write")
+        if not path.is_file():
+            raise UsageError(f"cannot write {path}: it is no regular file")
+        with path.open("rb") as file:
+            begins = file.read(4096)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    if begins and not own.match(begins):
+        raise UsageError(f"{path} is not replaced: this command did not write it\n  Name another file to write.")
+
+
+def write_output(path: Path, content: bytes) -> int:
+    """Write a file that `check_output` allowed, whole or not at all; its size in bytes.
+
+    Raises ``UsageError`` where it cannot be written.
+    """
+    from containernet_env.base.errors import UsageError
+
+    partial = path.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    return len(content)
+
+
+CONFIG = ShippedFile("configs", "configs/endpoints")
+SCENARIOS = ShippedFile("configs/scenarios")
+PRESETS = ShippedFile("configs/sweeps")
+SWEEP = ShippedFile("configs", "configs/endpoints", "configs/sweeps")
+
+
+def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Types and names of the scenarios that the command line so far takes, for --only; nothing where it is wrong."""
+    from containernet_env.base.errors import ContainernetEnvError
+
+    try:
+        scenarios = _scenarios_of(ctx).scenarios
+    except (ContainernetEnvError, click.UsageError):
+        return []
+    types = [CompletionItem(name, help="all of this type") for name in dict.fromkeys(item.type for item in scenarios)]
+    items = [*types, *(CompletionItem(scenario.name) for scenario in scenarios)]
+    return [item for item in items if str(item.value).startswith(incomplete)]
+
+
+def _scenarios_of(ctx: click.Context) -> ScenarioSet:
+    from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+    from containernet_env.config.topologies import load_config
+
+    if ctx.params.get("scenarios"):
+        return load_scenarios(ctx.params["scenarios"])
+    if ctx.params.get("quick"):
+        return load_scenarios(QUICK_SCENARIOS)
+    # While an option still lacks its value, click leaves the arguments before it where they are.
+    config = CONFIG.convert(ctx.args[0], None, ctx) if ctx.args else ctx.params.get("config")
+    own = load_config(config).scenarios if config is not None else None
+    return load_scenarios(own or DEFAULT_SCENARIOS)
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+CONSENT = "--yes-load-this-cluster"
+_REFUSED = {
+    "rtt_tolerance": "its network is measured and nothing is expected of it",
+    "strict": "nobody can say that its rows are certainly valid",
+    "seed": "no links of ours draw losses or jitter; loads have seeds of their own in scenario files",
+    "dask": "the cluster is measured from this machine",
+}
+
+
+def consent_option(command: _Command) -> _Command:
+    """Add --yes-load-this-cluster."""
+    text = "Where CONFIG names endpoints of a cluster that somebody else runs: it may be loaded, and written to."
+    return click.option(CONSENT, "consent", is_flag=True, help=text)(command)
+
+
+def refuse_options(config: Config, taken: Collection[str] = ()) -> None:
+    """Raise ``UsageError`` where an option was given that such a cluster cannot have; those ``taken`` mean more."""
+    if config.external is None:
+        return
+    context = click.get_current_context()
+    for name, reason in _REFUSED.items():
+        given = name in context.params and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and name not in taken:
+            option = next(item for item in context.command.params if item.name == name)
+            raise click.UsageError(f"{option.opts[0]}: {config.path}: somebody else runs this cluster: {reason}")
+
+
+def render_external_plan(plan: Plan, console: Console) -> None:
+    """Print what a run would do, as `run --dry-run` does; nothing is asked of the cluster."""
+    from containernet_env.cli.render import render_lines, render_scenarios, render_summary
+
+    external = plan.config.external
+    assert external is not None
+    login = "" if external.user is None else f", as {external.user}"
+    if external.token_file is not None:
+        login = f", with the token in {external.token_file}"
+    after = "they stay" if plan.config.keys_stay else "removed afterwards"
+    lines = [*external.urls, f"keys under {external.prefix_of(plan.run_id)}, {after}{login}"]
+    render_lines(f"{plan.config.path}: {plan.store.name}, run by somebody else", lines, console)
+    render_scenarios(plan, console)
+    render_summary(plan, console)
+
+
+def render_endpoints(config: Config, console: Console) -> bool:
+    """Look at the cluster without loading or writing, and print what it is; whether it can be measured."""
+    from containernet_env.base.units import describe_size
+    from containernet_env.runs.external_access import LOOK_TIMEOUT_S, cluster_of, external_of
+    from containernet_env.stores.external import OwnKeys
+
+    external = external_of(config)
+    cluster = cluster_of(config, OwnKeys(external.prefix))
+    try:
+        look = cluster.look(LOOK_TIMEOUT_S)
+        refusal = cluster.may_load() if not look.problems else None
+        keys = cluster.keys() if not look.problems and refusal is None else None
+    finally:
+        cluster.close()
+    count = len(look.members)
+    several = "s" if count > 1 else ""
+    console.print(
+        f"{config.path}: {count} endpoint{several} of {config.store.kind}, run by somebody else", soft_wrap=True
+    )
+    for member in look.members:
+        if member.problem is not None:
+            told = member.problem
+        else:
+            size = None if member.data_bytes is None else f"{describe_size(member.data_bytes)} of data"
+            version = None if member.version is None else f"version {member.version}"
+            leads = "leads" if member.leads else None
+            told = ", ".join(filter(None, (member.member_name, version, size, leads))) or "answers"
+        console.print(Text(f"  {member.name}  {member.url}  {told}"), soft_wrap=True)
+    problems = [*([] if look.problem is None else [look.problem]), *([] if refusal is None else [refusal])]
+    if look.size is not None and look.size != count:
+        console.print(f"  the cluster has {look.size} members: {count} of them are endpoints here", soft_wrap=True)
+    if look.users is not None and not look.problems:
+        console.print(f"  users: {f'on, logged in as {external.user}' if look.users else 'none'}", soft_wrap=True)
+    if keys is not None:
+        console.print(f"  {keys:,} keys under {external.prefix}; runs have prefixes of their own below it")
+    for problem in problems:
+        console.print(Text(f"  {problem}"), soft_wrap=True)
+    return not look.problems and refusal is None
+
+
+class ToleranceType(click.ParamType[Tolerance]):
+    """How far an RTT may be off: a duration, a percentage, or both with a comma ("1ms,15%": the larger counts)."""
+
+    name = "tolerance"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Tolerance:
+        """A Tolerance."""
+        if isinstance(value, Tolerance):
+            return value
+        try:
+            return Tolerance.parse(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class KindsType(click.ParamType[tuple[str, ...]]):
+    """Kinds of profiles with commas between."""
+
+    name = "kinds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The kinds, each once."""
+        if isinstance(value, tuple):
+            return value
+        kinds = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
+        known = get_args(ProfileKind)
+        for kind in kinds:
+            if kind not in known:
+                self.fail(f"got {kind!r}, allowed: {', '.join(known)}, with commas between", param, ctx)
+        return kinds
+
+
+def testbed_options(command: _Command) -> _Command:
+    """Add --engine, --links, --switches, --seed, --rtt-tolerance and --congestion-control."""
+    options = (
+        click.option(
+            "--engine",
+            type=click.Choice(["builtin", "containernet"]),
+            default="builtin",
+            show_default=True,
+            help="What makes hosts and links: this project, or the original Containernet where it is installed.",
+        ),
+        click.option(
+            "--links",
+            type=click.Choice(["auto", "netem", "emulator"]),
+            default="auto",
+            show_default=True,
+            help="What carries out delay and bandwidth: auto is the link emulator; netem is a cross-check.",
+        ),
+        click.option(
+            "--switches",
+            type=click.Choice(["auto", "ovs", "bridge"]),
+            default="auto",
+            show_default=True,
+            help="What joins links by netem: Open vSwitch or a Linux bridge; goes with --links netem.",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, SEED_MAX),
+            metavar="N",
+            help="What losses and jitter of links without a seed are drawn from; drawn and recorded if left out.",
+        ),
+        click.option(
+            "--rtt-tolerance",
+            type=ToleranceType(),
+            default=None,
+            metavar="SPEC",
+            help="How far a round trip may be off: '1ms', '15%', or '1ms,15%' (the larger counts). Default: by the "
+            "kind of links.",
+        ),
+        click.option(
+            "--congestion-control",
+            "tcp_congestion_control",
+            default="cubic",
+            show_default=True,
+            metavar="NAME",
+            help="TCP congestion control of every host.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+testbed_options.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name begins with
+
+
+def strict_option(command: _Command) -> _Command:
+    """Add --strict."""
+    text = "Exit status 1 also where the figures of a row are not certainly valid."
+    return click.option("--strict", is_flag=True, help=text)(command)
+
+
+def tls_options(command: _Command) -> _Command:
+    """Add the certificates of a Dask cluster, with the names that `dask scheduler` has for them."""
+    options = (
+        ("--tls-ca-file", "The certificate of the authority that scheduler, workers and sweeps are of (PEM)."),
+        ("--tls-cert", "The certificate that is shown to the others (PEM)."),
+        ("--tls-key", "Its key (PEM)."),
+    )
+    for name, text in reversed(options):
+        command = click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)(command)
+    return command

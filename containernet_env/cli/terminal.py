@@ -1,0 +1,424 @@
+"""The terminal: how the course of a run looks, and the signals that end it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from containernet_env.base import clock
+from containernet_env.base.errors import ContainernetEnvError, Interrupted
+from containernet_env.base.work import Stop, stop_behind
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+    from containernet_env.model.outcome import ScenarioOutcome
+    from containernet_env.model.scenario import Scenario
+    from containernet_env.plan.plan import PlannedScenario
+
+NAME_WIDTH = 10
+WIDE = 1000
+"""Columns of a table that no terminal shows: it is never cut."""
+# Without a terminal a long scenario says how far it is this often; shorter ones say only how they ended.
+PLAIN_INTERVAL_S = 15.0
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration for people: "0.8 s", "12 s", "4 min 52 s"."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 119.5:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds + 0.5) // 60} min {int(seconds + 0.5) % 60:02d} s"
+
+
+def milliseconds_text(seconds: float | None) -> str:
+    """A latency for people, in ms with three significant digits; "-" where there is none."""
+    if seconds is None:
+        return "-"
+    milliseconds = seconds * 1000
+    return (
+        f"{milliseconds:.0f} ms"
+        if milliseconds >= 99.95
+        else f"{milliseconds:.{1 if milliseconds >= 9.995 else 2}f} ms"
+    )
+
+
+def rate_text(requests_per_s: float | None) -> str:
+    """A throughput for people, in requests per second."""
+    if requests_per_s is None:
+        return "-"
+    return f"{requests_per_s:,.0f}" if requests_per_s >= 100 else f"{requests_per_s:.1f}"
+
+
+class TerminalStage:
+    """One line that appears when the stage ends, with what came of it and how long it took."""
+
+    def __init__(self, console: Console, name: str, seconds: float | None = None) -> None:
+        self._console = console
+        self._name = name
+        self._text = ""
+        self._seconds = seconds
+        self._status = console.status(f"{name} ...") if console.is_terminal and seconds is None else None
+        self._began = clock.monotonic()
+
+    def done(self, text: str) -> None:
+        """Remember what the stage came to."""
+        self._text = text
+
+    def __enter__(self) -> TerminalStage:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+        if kind is None:
+            took = clock.monotonic() - self._began if self._seconds is None else self._seconds
+            line = Text.assemble(f"  {self._name:<{NAME_WIDTH}} ", self._text, (f"  ({seconds_text(took)})", "dim"))
+            self._console.print(line, soft_wrap=True)
+
+
+class TerminalProgress:
+    """A `containernet_env.runs.progress.RunProgress` on a rich console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Progress | None = None
+        self._scenario_task: TaskID | None = None
+        self._matrix_task: TaskID | None = None
+        self._matrix = MatrixTime(())
+        self._planned: PlannedScenario | None = None
+        self._probe: tuple[int, Scenario, float] | None = None
+        self._began = 0.0
+        self._told = 0.0
+
+    def stage(self, name: str, seconds: float | None = None) -> TerminalStage:
+        """Begin a stage, or tell of one that took ``seconds``."""
+        return TerminalStage(self._console, name, seconds)
+
+    def note(self, text: str) -> None:
+        """Print a line of its own."""
+        self._console.print(Text(f"  {'note':<{NAME_WIDTH}} {text}", style="yellow"), soft_wrap=True)
+
+    def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
+        """See ``RunProgress``."""
+        self._matrix = MatrixTime([planned.estimated_s for planned in scenarios])
+
+    def scenario_started(self, planned: PlannedScenario) -> None:
+        """Show the scenario as the running one."""
+        self._planned, self._probe = planned, None
+        self._matrix.again = planned.scheduled.attempt > 1
+        self._began = self._told = clock.monotonic()
+        if not self._console.is_terminal:
+            return
+        self._live = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[place]}"),
+            TextColumn("{task.fields[rate]}"),
+            console=self._console,
+            transient=True,
+        )
+        scenario = planned.scheduled.scenario
+        total = float(scenario.total) if scenario.total is not None else self._whole_s
+        self._scenario_task = self._live.add_task(
+            f"{self._prefix} {scenario.name}", total=total, place=self._place(0, 0.0), rate=""
+        )
+        whole = f"{' ' * len(self._prefix)} all {self._matrix.count} scenarios"
+        self._matrix_task = self._live.add_task(
+            whole, total=self._matrix.whole_s, completed=round(self._matrix.done_s), place=self._time_left(), rate=""
+        )
+        self._live.start()
+
+    def probe_started(self, number: int, probe: Scenario) -> None:
+        """See ``RunProgress``."""
+        self._probe = (number, probe, clock.monotonic())
+
+    def scenario_progress(self, done: int, errors: int) -> None:
+        """Move the live lines, or say from time to time how far a long scenario is."""
+        assert self._planned is not None
+        now = clock.monotonic()
+        elapsed_s = now - self._began
+        counted_s = elapsed_s if self._probe is None else now - self._probe[2]
+        rate = done / counted_s if counted_s > 0 else 0.0
+        failed = f", {errors:,} failed" if errors else ""
+        scenario = self._planned.scheduled.scenario
+        if self._live is not None and self._scenario_task is not None and self._matrix_task is not None:
+            self._live.update(
+                self._scenario_task,
+                completed=elapsed_s if scenario.total is None else done,
+                place=self._place(done, elapsed_s),
+                rate=f"{rate_text(rate)}/s{failed}",
+            )
+            self._live.update(
+                self._matrix_task, completed=self._matrix.done_s + elapsed_s, place=self._time_left(elapsed_s)
+            )
+        elif now - self._told >= PLAIN_INTERVAL_S:
+            self._told = now
+            left_s = self._left_s(done, elapsed_s, rate)
+            whole = f" (all scenarios: {seconds_text(self._matrix.left_s(elapsed_s))})"
+            left = f", about {seconds_text(left_s)} left{whole}" if left_s is not None else ""
+            text = f"{self._prefix} {scenario.name}: {self._place(done, elapsed_s)}, {rate_text(rate)}/s{failed}{left}"
+            self._console.print(text, soft_wrap=True)
+
+    @property
+    def _prefix(self) -> str:
+        width = len(str(self._matrix.count))
+        return f"[{self._matrix.number:>{width}}/{self._matrix.count}]"
+
+    def _time_left(self, elapsed_s: float = 0.0) -> str:
+        return f"about {seconds_text(self._matrix.left_s(elapsed_s))} left"
+
+    def _place(self, done: int, elapsed_s: float) -> str:
+        """How far the running scenario is: requests where their number is configured, else seconds."""
+        assert self._planned is not None
+        scenario = self._planned.scheduled.scenario
+        if scenario.total is not None:
+            return f"{done:,} of {scenario.total:,}"
+        if self._probe is not None:
+            number, probe, _ = self._probe
+            return f"probe {number} at {rate_text(float(probe.rate or 0))}/s, {seconds_text(elapsed_s)}"
+        seconds = self._whole_s
+        return f"{min(elapsed_s, seconds):.0f} of {seconds:g} s"
+
+    @property
+    def _whole_s(self) -> float:
+        """Seconds of the running scenario that ends by its schedule, about those of a search."""
+        assert self._planned is not None
+        scenario = self._planned.scheduled.scenario
+        if scenario.search is not None:
+            return round(self._planned.estimated_s)
+        return (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
+
+    def _left_s(self, done: int, elapsed_s: float, rate: float) -> float | None:
+        assert self._planned is not None
+        scenario = self._planned.scheduled.scenario
+        if scenario.total is None:
+            return max(self._whole_s - elapsed_s, 0.0)
+        return (scenario.total - done) / rate if rate > 0 else None
+
+    def scenario_ended(self, outcome: ScenarioOutcome) -> None:
+        """Replace the live lines by the scenario's figures and findings."""
+        self._stop_live()
+        self._matrix.again = outcome.scheduled.attempt > 1
+        name, prefix = outcome.scheduled.scenario.name, self._prefix
+        self._matrix.ended(outcome.seconds)
+        if outcome.error is not None:
+            line = Text.assemble(prefix, " ", name, "  ", (outcome.error, "red"))
+        else:
+            excluded = outcome.load.excluded if outcome.load is not None else 0
+            line = Text.assemble(
+                f"{prefix} {name:<36}  {rate_text(outcome.requests_per_s):>7}/s",
+                f"  p50 {milliseconds_text(outcome.percentile_s('50')):>8}",
+                f"  p99 {milliseconds_text(outcome.percentile_s('99')):>8}",
+                (f"  ({seconds_text(outcome.seconds)})", "dim"),
+                (f"  {excluded:,} requests in no percentile" if excluded else "", "yellow"),
+                (f"  {doubt}" if (doubt := doubt_text(outcome)) else "", "bold yellow"),
+            )
+        self._console.print(line, soft_wrap=True)
+        for finding in (item for item in outcome.findings if item.kind != "unseen"):  # told once, at the begin
+            self.note(f"{name}: {finding.text}")
+        if outcome.advice is not None:
+            self.note(f"{name}: {outcome.advice}")
+
+    def close(self) -> None:
+        """Leave the terminal as it was, whatever was being shown."""
+        self._stop_live()
+
+    def _stop_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+        self._live = self._scenario_task = self._matrix_task = None
+
+
+class MatrixTime:
+    """How long a matrix still takes: what was estimated, corrected by what has ended."""
+
+    def __init__(self, estimates_s: Sequence[float]) -> None:
+        self._estimates_s = tuple(estimates_s)
+        self._took_s: list[float] = []
+        self.again = False
+        """Whether the running one is the one that ended last, measured once more."""
+
+    @property
+    def count(self) -> int:
+        """How many scenarios there are."""
+        return len(self._estimates_s)
+
+    @property
+    def number(self) -> int:
+        """The running one, from 1."""
+        return len(self._took_s) + (not self.again)
+
+    @property
+    def done_s(self) -> float:
+        """What the ended ones took."""
+        return sum(self._took_s)
+
+    @property
+    def whole_s(self) -> float:
+        """What all take, as far as is known."""
+        return self.done_s + self.left_s(0.0)
+
+    def ended(self, took_s: float) -> None:
+        """The running one took so long."""
+        if self.again:
+            self._took_s[-1] += took_s
+        else:
+            self._took_s.append(took_s)
+
+    def left_s(self, elapsed_s: float) -> float:
+        """What is left, the running one having begun ``elapsed_s`` ago."""
+        done = len(self._took_s)
+        expected_s = sum(self._estimates_s[:done])
+        ratio = self.done_s / expected_s if expected_s > 0 and self.done_s > 0 else 1.0
+        return max(ratio * sum(self._estimates_s[done:]) - elapsed_s, 0.0)
+
+
+def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
+    """The short table at the end of a run, one line per row of the CSV."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("scenario", overflow="fold")  # where a line is too short, names are cut in two, never figures
+    for heading in ("requests/s", "p50", "p99", "errors", "valid"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for outcome in outcomes:
+        scheduled = outcome.scheduled
+        table.add_row(
+            name_text(scheduled.scenario.name, scheduled.repetition, scheduled.attempt),
+            rate_text(outcome.requests_per_s),
+            milliseconds_text(outcome.percentile_s("50")),
+            milliseconds_text(outcome.percentile_s("99")),
+            str(outcome.load.failed if outcome.load is not None else 0),
+            outcome.verdict.valid if outcome.verdict is not None else "-",
+            style="red" if outcome.error else "yellow" if doubt_text(outcome) else "",
+        )
+    return table
+
+
+def name_text(scenario: str, repetition: int, attempt: int) -> str:
+    """A scenario's name, with its repetition and attempt from the second on."""
+    name = scenario if repetition == 1 else f"{scenario} #{repetition}"
+    return name if attempt == 1 else f"{name}, attempt {attempt}"
+
+
+def doubt_text(outcome: ScenarioOutcome) -> str:
+    """That its figures are not, or may not be, the store's; empty where they are, or where there are none."""
+    if outcome.verdict is None or outcome.verdict.valid == "yes":
+        return ""
+    return "NOT VALID" if outcome.verdict.valid == "no" else "VALID? unknown"
+
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+_pressed = False
+
+
+def hear_ctrl_c() -> None:
+    """From now on Ctrl-C is ``interrupt``, and Python does not print where it was dropped."""
+    sys.unraisablehook = tell_unraisable
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def tell_unraisable(dropped: UnraisableHookArgs) -> None:
+    """Print an error that nothing can catch, unless it is a stop, which is remembered and needs no word."""
+    if not issubclass(dropped.exc_type, (KeyboardInterrupt, Interrupted)):
+        sys.__unraisablehook__(dropped)
+
+
+def interrupt(_signum: int, _frame: FrameType | None) -> None:
+    """The handler of Ctrl-C before any work: KeyboardInterrupt, which is not forgotten where nobody hears of it.
+
+    An extension written in another language may drop what is raised while it calls back, as pydantic's does while it
+    builds a schema; ``StopSignals`` would then begin work that nobody wants.
+    """
+    global _pressed
+    _pressed = True
+    raise KeyboardInterrupt
+
+
+class StopSignals(Stop):
+    """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
+
+    Every later one, and every one after `shield`, is only recorded (and told through `on_ignored`), so that
+    a tear-down that has begun is carried to its end. ``resume`` says how to go on: the stop has that as a note.
+    Under nohup a SIGHUP stays ignored; the handlers found at entry are put back at exit.
+
+    Use it so, since a signal may strike between two lines::
+
+        with StopSignals() as stop:
+            try:
+                try:
+                    work()
+                finally:
+                    stop.shield()
+            finally:          # reached also if the signal struck before the inner shield
+                stop.shield()
+                tear_down()
+    """
+
+    def __init__(
+        self, on_ignored: Callable[[int], None] | None = None, resume: Callable[[], str] | None = None
+    ) -> None:
+        super().__init__()
+        self._deferring = False
+        self._on_ignored = on_ignored
+        self._resume = resume
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> StopSignals:
+        """Raises KeyboardInterrupt where Ctrl-C was pressed before, see ``interrupt``."""
+        if _pressed:
+            raise KeyboardInterrupt
+        for signum in STOP_SIGNALS:
+            # nohup ignores hang-ups; the others a shell ignores for each command that a script starts with `&`.
+            if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
+                self._previous[signum] = signal.signal(signum, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for signum, handler in self._previous.items():
+            signal.signal(signum, handler)  # type: ignore[arg-type]
+        if error is not None and self._resume is not None and (stop := stop_behind(error)) is not None:
+            with suppress(ContainernetEnvError):
+                stop.add_note(self._resume())
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Within this block a first signal waits; it raises when the outermost such block ends."""
+        if self._deferring:
+            yield
+            return
+        before = self.received
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+        if before is None and self.received is not None and not self._shielded:
+            raise Interrupted(self.received)
+
+    def _handle(self, signum: int, _frame: FrameType | None) -> None:
+        first = self.received is None
+        if first:
+            self.received = signum
+        if first and self._deferring:
+            return
+        if first and not self._shielded:
+            raise Interrupted(signum)
+        if self._on_ignored is not None:
+            self._on_ignored(signum)

@@ -1,1 +1,0 @@
-"""Runs on the original Containernet, where it is installed."""

@@ -1,0 +1,177 @@
+"""Which commit of the original Containernet this Python imports, where that can be told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
+from mininet.link import TCIntf
+
+from containernet_env.base import clock, programs
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
+from containernet_env.model.backends import containernet_refusal as refusal
+from containernet_env.model.backends import needs_netem
+from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec, queue_frames
+from containernet_env.network.interface import Interface, parse_address
+from containernet_env.network.kernel import NETEM_LIMIT_FRAMES, VethLink, clear_direction, read_direction
+
+_TIMEOUT_S = 10
+
+
+def commit_of(package: Path) -> str | None:
+    """The commit that the folder of the package ``mininet`` comes from; ``None`` where that cannot be told.
+
+    In a checkout that is git's answer, with ``-dirty`` where its files were changed. Of a package that pip installed
+    from a Git URL it is what pip wrote down. Changes nothing, and never raises.
+    """
+    root = package.parent
+    # Only its own repository: a virtual environment may lie in somebody else's.
+    return _checked_out(root) if (root / ".git").exists() else _installed(package)
+
+
+def _checked_out(root: Path) -> str | None:
+    # safe.directory: the checkout is often a user's, and this is root. Its code is run as root as well.
+    command = ["git", "-C", str(root), "-c", f"safe.directory={root.resolve()}", "describe"]
+    try:
+        done = subprocess.run(
+            [*command, "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=True,
+            # Otherwise git may write the index anew, as a file of root's.
+            env={**programs.environment(), "GIT_OPTIONAL_LOCKS": "0"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def _installed(package: Path) -> str | None:
+    """From direct_url.json of the installed package (PEP 610)."""
+    try:
+        distribution = metadata.distribution("mininet")
+        if Path(str(distribution.locate_file("mininet"))).resolve() != package.resolve():
+            return None
+        commit = json.loads(distribution.read_text("direct_url.json") or "{}")["vcs_info"]["commit_id"]
+    except (metadata.PackageNotFoundError, OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(commit)
+
+
+MIN_FRAME_BYTES = 60
+"""Smallest Ethernet frame without its checksum: as many fit into a delay as possible."""
+
+
+def delay_room_frames(direction: DirectionSpec) -> int:
+    """How many frames the delay alone can hold."""
+    if direction.delay_ns == 0:
+        return 0
+    if direction.rate_bps is None:
+        return NETEM_LIMIT_FRAMES
+    bits = direction.delay_ns * direction.rate_bps // 10**9
+    return min(NETEM_LIMIT_FRAMES, -(-bits // (8 * MIN_FRAME_BYTES)))
+
+
+def keywords(direction: DirectionSpec) -> dict[str, Any]:
+    """TCIntf's keywords for a direction that is not refused; empty where nothing is asked of it."""
+    words: dict[str, Any] = {}
+    if direction.rate_bps is not None:
+        words["bw"] = direction.rate_bps / 1_000_000
+    if direction.delay_ns:
+        words["delay"] = f"{direction.delay_ns / 1000:.3f}us"
+    if direction.jitter is not None:
+        words["jitter"] = f"{direction.jitter.ns / 1000:.3f}us"
+    if isinstance(direction.loss, IndependentLoss) and direction.loss.ratio:
+        words["loss"] = direction.loss.ratio * 100
+    if needs_netem(direction):
+        # Without one netem takes 1000, which the frames under way use up too: they would be lost at high rates.
+        words["max_queue_size"] = queue_frames(direction) + delay_room_frames(direction)
+    return words
+
+
+class CheckedInterface(TCIntf):  # type: ignore[misc]
+    """Its TCIntf, whose commands are run in the node's network namespace from outside.
+
+    It decides what is run; but its own way, a shell inside the container, needs NET_ADMIN and tools there, and errors
+    are only printed.
+    """
+
+    def cmd(self, *args: Any, **_options: Any) -> str:
+        """Run one command of its (words without a shell's syntax). Raises ``RunError`` where it fails."""
+        words = " ".join(map(str, args)).split()
+        # Offloads are nobody's wish here: it sets them to what the kernel gives a veth by itself.
+        optional = words[0] == "ethtool"
+        if optional and programs.which(words[0]) is None:
+            return ""
+        return netns.run(self.node.pid, words, check=not optional).stdout
+
+    def updateIP(self) -> str | None:
+        """See Mininet, which would look for ifconfig inside the container."""
+        self.updateAddr()
+        return str(self.ip) if self.ip is not None else None
+
+    def check_address(self, address: str) -> None:
+        """Raise ``RunError`` unless the kernel holds ``address`` ("10.0.0.1/24") here and the interface is up."""
+        shown = json.loads(self.cmd("ip -j address show dev", self.name))
+        entry = next(entry for entry in shown if entry)
+        held = [(inet["local"], inet["prefixlen"]) for inet in entry["addr_info"] if inet["family"] == "inet"]
+        if held != [parse_address(address)] or "UP" not in entry["flags"]:
+            raise RunError(f"{self.node.name}: asked for {address} on {self.name}, the system holds {entry}")
+
+
+class OriginalLink(VethLink):
+    """A TCLink between two nodes as a link of the network: with what our own links by the kernel can do beside it."""
+
+    def __init__(self, name: str, link: Any, spec: LinkSpec) -> None:
+        one, two = self._tc_interfaces = (link.intf1, link.intf2)
+        super().__init__(
+            name, (Interface(one.node.pid, one.name, one.mac), Interface(two.node.pid, two.name, two.mac)), spec
+        )
+        self._made = True
+
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``ShapedLink``. Its qdiscs are replaced: frames that wait or travel are lost.
+
+        Where ``tc`` fails, the link is made as it was before.
+        """
+        for direction in (spec.a_to_b, spec.b_to_a):
+            if (reason := refusal(direction)) is not None:
+                raise RunError(f"link {self.name}: the original Containernet cannot carry out {reason}")
+        try:
+            self._shape(spec)
+        except RunError:
+            self._shape(self.spec)
+            raise
+        at_ns = clock.monotonic_ns()
+        self.spec = spec
+        self.check()
+        return at_ns
+
+    def read_back(self) -> LinkSpec:
+        """See ``ShapedLink``: the limit of its netem is that of the queue and room for what the delay holds."""
+        one, two = self._interfaces
+        return LinkSpec(_held(one, self.spec.a_to_b), _held(two, self.spec.b_to_a))
+
+    def _shape(self, spec: LinkSpec) -> None:
+        for end, intf, direction in zip(self._interfaces, self._tc_interfaces, (spec.a_to_b, spec.b_to_a), strict=True):
+            # It returns early where nothing is asked, and the old limits would stay.
+            clear_direction(end)
+            # up=None: it would plug a cable in that was pulled.
+            intf.config(up=None, **keywords(direction))
+
+    def limit_segments(self) -> None:
+        """One segment at a time, as on our own links: netem would take up to 64 KiB of a flow for one frame."""
+        for end in self._interfaces:
+            netns.ip_batch(end.pid, [f"link set dev {end.name} gso_max_segs 1"])
+
+
+def _held(end: Interface, asked: DirectionSpec) -> DirectionSpec:
+    limit = keywords(asked).get("max_queue_size", 0)
+    # TCIntf.bwCmds names the class.
+    return read_direction(end, asked, class_id="5:1", netem_limit=limit, netem_queue_frames=asked.queue_frames)

@@ -1,0 +1,669 @@
+"""The shell's commands that change links while the network runs: words to calls, and what to say of it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import subprocess
+import sys
+from cmd import Cmd
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from mininet.cli import CLI
+from mininet.log import error, lg, output
+from mininet.node import Host, Switch
+
+from containernet_env.base import clock
+from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
+from containernet_env.base.units import format_duration, format_mbps
+from containernet_env.config.hints import closest
+from containernet_env.containernet.docker import Docker
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss
+from containernet_env.model.usage import Leadership
+from containernet_env.network import measure
+from containernet_env.network.interface import MTU_BYTES
+from containernet_env.network.measure import check_path
+
+if TYPE_CHECKING:
+    from containernet_env.containernet.testbed_network import LiveChanges
+    from containernet_env.model.link import Distribution
+
+_ONE_WAY = "one-way"
+_Of = TypeVar("_Of")
+
+
+def timed(change: Callable[[_Of, list[str]], tuple[str, int]]) -> Callable[[_Of, list[str]], str]:
+    """A change that says what holds now, and since when."""
+
+    @wraps(change)
+    def carry_out(of: _Of, words: list[str]) -> str:
+        said, at_ns = change(of, words)
+        return f"{said} (at {at_ns / 1e9:.6f} s of the monotonic clock)"
+
+    return carry_out
+
+
+@timed
+def _link(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """link NODE NODE up|down: plug the cable between two nodes in, or pull it: link etcd1 s1 down"""
+    if len(words) != 3 or words[2] not in ("up", "down"):
+        raise UsageError("usage: link NODE NODE up|down")
+    one, two, status = words
+    return f"link {one}-{two} is {status}", net.set_link_up(one, two, status == "up")
+
+
+def _value(verb: str, form: str, words: list[str]) -> tuple[str, str, str, bool, str]:
+    """The nodes, the value, whether one way, and how to say which directions."""
+    one_way = words[-1:] == [_ONE_WAY]
+    words = words[:-1] if one_way else words
+    if len(words) != 3:
+        raise UsageError(f"usage: {verb} NODE NODE {form} [{_ONE_WAY}]")
+    one, two, value = words
+    return one, two, value, one_way, f"from {one} to {two}" if one_way else f"between {one} and {two}, both ways"
+
+
+@timed
+def _delay(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """delay NODE NODE TIME [one-way]: a link's delay, both ways or as the first sends: delay etcd1 s1 10ms"""
+    one, two, value, one_way, where = _value("delay", "TIME", words)
+    return f"delay {value} {where}", net.set_delay(one, two, value, one_way=one_way)
+
+
+@timed
+def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """jitter NODE NODE TIME|0 [uniform|normal] [one-way]: let a link's delay vary: jitter etcd1 s1 1ms
+    uniform: by up to TIME either way; normal: with that standard deviation, cut at four of them. The delay must be
+    as long as that reaches. With the link emulator frames keep their order, with netem they overtake each other."""
+    one_way = words[-1:] == [_ONE_WAY]
+    rest = words[:-1] if one_way else words
+    distribution: Distribution = "normal" if rest[-1:] == ["normal"] else "uniform"
+    if rest[-1:] == [distribution]:
+        rest = rest[:-1]
+    form = "TIME|0 [uniform|normal]"
+    one, two, value, one_way, where = _value("jitter", form, [*rest, _ONE_WAY] if one_way else rest)
+    asked = None if value == "0" else value
+    kind = "" if asked is None else f" ({distribution})"
+    at_ns = net.set_jitter(one, two, asked, distribution=distribution, one_way=one_way)
+    return f"jitter {value}{kind} {where}", at_ns
+
+
+@timed
+def _rate(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """rate NODE NODE MBIT|unlimited [one-way]: change a link's bandwidth, in Mbit/s: rate etcd1 s1 100"""
+    one, two, value, one_way, where = _value("rate", "MBIT|unlimited", words)
+    mbps = None if value == "unlimited" else _number(value, "a number of Mbit/s such as 100, or unlimited")
+    unit = "" if mbps is None else " Mbit/s"
+    return f"rate {value}{unit} {where}", net.set_rate(one, two, mbps, one_way=one_way)
+
+
+@timed
+def _loss(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """loss NODE NODE PERCENT% [one-way]: let a link lose a share of its frames: loss etcd1 s1 1%"""
+    one, two, value, one_way, where = _value("loss", "PERCENT%", words)
+    allowed = "a percentage from 0% to 100%, such as 1%"
+    percent = _number(value.removesuffix("%"), allowed) if value.endswith("%") else None
+    if percent is None or not 0 <= percent <= 100:
+        raise UsageError(f"got {value!r}; allowed: {allowed}")
+    return f"loss {value} {where}", net.set_loss(one, two, float(percent / 100), one_way=one_way)
+
+
+@timed
+def _queue(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """queue NODE NODE FRAMES|default [one-way]: how many frames wait for a link's rate at most: queue etcd1 s1 100"""
+    one, two, value, one_way, where = _value("queue", "FRAMES|default", words)
+    if value != "default" and not value.isdecimal():
+        raise UsageError(f"got {value!r}; allowed: a number of frames such as 100, or default")
+    frames = None if value == "default" else int(value)
+    unit = "" if frames is None else " frames"
+    at_ns = net.change_link(one, two, one_way=one_way, queue_frames=frames, queue_bytes=None)
+    return f"queue {value}{unit} {where}", at_ns
+
+
+def _number(text: str, allowed: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:
+        raise UsageError(f"got {text!r}; allowed: {allowed}") from error
+    if not number.is_finite():
+        raise UsageError(f"got {text!r}; allowed: {allowed}")
+    return number
+
+
+@timed
+def _partition(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """partition HOST... | HOST...: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3"""
+    sets = [part.split() for part in " ".join(words).split("|")]
+    if len(sets) < 2 or not all(sets):
+        raise UsageError("usage: partition HOST... | HOST... [| HOST...]")
+    at_ns = net.partition(sets)
+    return f"parted: {' | '.join(' '.join(names) for names in sets)}", at_ns
+
+
+@timed
+def _heal(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    """heal: end the partition."""
+    if words:
+        raise UsageError("usage: heal")
+    return "healed", net.heal()
+
+
+CHANGES: Mapping[str, Callable[[LiveChanges, list[str]], str]] = {
+    "link": _link,
+    "delay": _delay,
+    "jitter": _jitter,
+    "rate": _rate,
+    "loss": _loss,
+    "queue": _queue,
+    "partition": _partition,
+    "heal": _heal,
+}
+
+
+_END_S = 10.0
+_POLL_S = 0.02
+
+
+class Crashes:
+    """Crashes and restarts of the containers of a network without a cluster."""
+
+    def __init__(self, net: Any) -> None:
+        self.net = net
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The hosts that can crash."""
+        return [host.name for host in self.net.hosts if isinstance(host, Docker)]
+
+    def leadership(self) -> Leadership | None:
+        """The leader; ``None`` where no quorum knows one. Raises ``UsageError`` without a cluster."""
+        raise UsageError("there is no cluster here that could have a leader")
+
+    def kill(self, name: str) -> int:
+        """Kill its first process; when that was (monotonic, ns)."""
+        at_ns: int = self.net[name].kill()
+        return at_ns
+
+    def freeze(self, name: str) -> int:
+        """Stop its first process (SIGSTOP), and see that the kernel has; likewise."""
+        at_ns: int = self.net[name].freeze()
+        self.net[name].wait_frozen(True)
+        return at_ns
+
+    def thaw(self, name: str) -> int:
+        """Let its first process go on; likewise."""
+        at_ns: int = self.net[name].thaw()
+        self.net[name].wait_frozen(False)
+        return at_ns
+
+    def restart(self, names: Sequence[str]) -> str:
+        """Start these again, killed first where they run; what has become of them, in words."""
+        self.end(names)
+        for name in names:
+            self.net[name].restart()
+        return f"{' '.join(names)}: started again"
+
+    def end(self, names: Sequence[str]) -> None:
+        """Kill those that run, and return once they have ended."""
+        for name in names:
+            if self.net[name].alive:
+                self.kill(name)
+        deadline_s = clock.monotonic() + _END_S
+        while running := [name for name in names if self.net[name].alive]:
+            if clock.monotonic() > deadline_s:
+                raise RunError(f"{' '.join(running)}: still running {_END_S:g} s after SIGKILL")
+            clock.sleep(_POLL_S)
+
+    def _leads(self) -> str:
+        if (found := self.leadership()) is None:
+            raise RunError("no leader: no quorum of members knows one")
+        return found.leader
+
+    def named(self, words: Sequence[str], usage: str) -> Sequence[str]:
+        """The hosts that the words of a command mean. Raises ``UsageError``."""
+        if not words:
+            raise UsageError(f"usage: {usage}")
+        known = self.names
+        names = [self._leads() if word == "leader" and word not in known else word for word in words]
+        for name in names:
+            if name not in known:
+                near = closest(name, known)
+                hint = f"; did you mean {near}?" if near else ""
+                raise UsageError(
+                    f"{name!r} cannot be crashed; allowed: {', '.join(known) or 'none: no host is a container'}{hint}"
+                )
+        return list(dict.fromkeys(names))
+
+
+def _each(name: str, done: str, does: str) -> Callable[[Crashes, list[str]], str]:
+    """A command that calls a method of ``Crashes`` for each host that is named."""
+
+    @timed
+    def carry_out(crashes: Crashes, words: list[str]) -> tuple[str, int]:
+        names = crashes.named(words, f"{name} NAME...|leader")
+        at_ns = max([getattr(crashes, name)(one) for one in names])
+        return f"{' '.join(names)}: {done}", at_ns
+
+    carry_out.__doc__ = f"{name} NAME...|leader: {does}: {name} etcd1"
+    return carry_out
+
+
+def _restart(crashes: Crashes, words: list[str]) -> str:
+    """restart NAME...: start members again, on their data; those that run are killed first: restart etcd1"""
+    return crashes.restart(crashes.named(words, "restart NAME..."))
+
+
+def _leader(crashes: Crashes, words: list[str]) -> str:
+    """leader: show which member leads, and in which term."""
+    if words:
+        raise UsageError("usage: leader")
+    found = crashes.leadership()
+    return f"{found.leader} leads, in term {found.term}" if found else "no leader: no quorum of members knows one"
+
+
+CRASHES: Mapping[str, Callable[[Crashes, list[str]], str]] = {
+    "kill": _each("kill", "killed", "end a member's program at once (SIGKILL), as a crash would"),
+    "restart": _restart,
+    "freeze": _each("freeze", "frozen", "stop a member's program (SIGSTOP) until thaw"),
+    "thaw": _each("thaw", "going on", "let a frozen member's program go on"),
+    "leader": _leader,
+}
+
+
+_SECONDS = 5.0
+_SECONDS_MAX = 600.0
+
+
+def _host(net: Any, name: str) -> Any:
+    node = net.nameToNode.get(name)
+    if node is None or not isinstance(node, Host):
+        near = closest(name, [host.name for host in net.hosts])
+        hint = f"; did you mean {near}?" if near else ""
+        raise UsageError(f"{name!r} is no host; hosts: {', '.join(host.name for host in net.hosts)}{hint}")
+    if not node.intfs:
+        raise UsageError(f"{name} has no link")
+    return node
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= _SECONDS_MAX:
+        raise UsageError(f"got {text!r}; allowed: more than 0 and up to {_SECONDS_MAX:.0f} seconds")
+    return value
+
+
+def iperf(net: Any, words: list[str]) -> str:
+    """iperf [HOST HOST] [SECONDS]: what one TCP flow carries from the first to the second: iperf etcd1 etcd2 5
+    Measured from outside: nothing has to be installed in the hosts, and their CPU limits do not hold for it."""
+    seconds = _seconds(words.pop()) if len(words) in (1, 3) else _SECONDS
+    names = words or [net.hosts[0].name, net.hosts[-1].name]
+    if len(names) != 2 or names[0] == names[1]:
+        raise UsageError("usage: iperf [HOST HOST] [SECONDS]")
+    one, two = (_host(net, name) for name in names)
+    found = measure.measure(one.pid, two.pid, two.IP(), seconds)
+    rate = found.rate_bps / 1e6
+    return f"{one.name} -> {two.name}: {rate:.1f} Mbit/s over {found.seconds:.1f} s (TCP {found.congestion_control})"
+
+
+def iperfudp(net: Any, words: list[str]) -> str:
+    """iperfudp: not offered; see iperf."""
+    raise UsageError("iperfudp is not offered: `iperf` measures TCP, and needs nothing inside the hosts")
+
+
+def capture(net: Any, words: list[str]) -> str:
+    """capture HOST FILE.pcap [SECONDS]: record the frames of a host's interface: capture etcd1 etcd1.pcap 10
+    Without SECONDS it goes on until `capture stop`, or until the shell ends. `capture` alone says what is recorded.
+    A file holds 256 MiB at the most."""
+    match words:
+        case []:
+            running = [f"{one.name}: {one.frames} frames so far in {one.path}" for one in net.captures]
+            return "\n".join(running) or "nothing is recorded"
+        case ["stop"]:
+            return "\n".join(net.stop_captures()) or "nothing is recorded"
+        case [name, file, *rest] if len(rest) <= 1:
+            path, seconds = check_path(file), _seconds(rest[0]) if rest else None
+            started = net.start_capture(_host(net, name), path)
+            if seconds is None:
+                return f"{name}: recording into {path}; `capture stop` ends it"
+            try:
+                with suppress(KeyboardInterrupt):  # the user has seen enough
+                    started.wait(seconds)
+            finally:
+                ended = str(net.stop_capture(started))
+            return ended
+        case _:
+            raise UsageError("usage: capture HOST FILE.pcap [SECONDS], capture stop, or capture")
+
+
+def links(net: Any, words: list[str]) -> str:
+    """links: every link, up or down, with the delay, jitter, rate, queue and loss in force."""
+    if words:
+        raise UsageError("usage: links")
+    lines = [_describe_link(link) for link in net.links] or ["there are no links"]
+    if net.parted:
+        lines.append(f"partition: {' | '.join(' '.join(names) for names in net.parted)}; `heal` ends it")
+    return "\n".join(lines)
+
+
+def _describe_link(link: Any) -> str:
+    held = link.read_back()
+    ends = f"{_end(link.intf1)} <-> {_end(link.intf2)}"
+    seen = link.statistics()
+    state = "up" if seen["up"] else "down"
+    there, back = describe(held.a_to_b), describe(held.b_to_a)
+    both = f"from {link.intf1.node.name}: {there}; from {link.intf2.node.name}: {back}"
+    return f"{ends}  {state}  {f'both ways: {there}' if there == back else both}{_mtu(link, seen)}"
+
+
+def _mtu(link: Any, seen: Mapping[str, Any]) -> str:
+    """The MTU of hosts where it is not the usual one, and what was lost since it is too short."""
+    said = [
+        f"; mtu of {intf.node.name}: {size}"
+        for intf in (link.intf1, link.intf2)
+        if not isinstance(intf.node, Switch)
+        and (size := getattr(getattr(intf, "held", None), "mtu_bytes", MTU_BYTES)) != MTU_BYTES
+    ]
+    if lost := sum(seen[side].get("drops", {}).get("oversize", 0) for side in ("a_to_b", "b_to_a")):
+        said.append(f"; {lost} frames lost that were longer than the MTU")
+    return "".join(said)
+
+
+def _end(intf: Any) -> str:
+    # The original Containernet's interfaces have no other name.
+    alias: str = getattr(intf, "alias", f"{intf.node.name} ({intf.name})")
+    return alias
+
+
+def describe(direction: DirectionSpec) -> str:
+    """What one direction does to frames, in words; a queue only where something waits."""
+    parts = []
+    if direction.delay_ns:
+        parts.append(f"delay {format_duration(direction.delay_ns)}")
+    if (jitter := direction.jitter) is not None:
+        order = (
+            ", frames overtake" if jitter.reorder else f", correlation {format_duration(jitter.held_correlation_ns)}"
+        )
+        parts.append(f"jitter {format_duration(jitter.ns)} ({jitter.distribution}{order})")
+    if direction.rate_bps is not None:
+        parts.append(f"rate {format_mbps(direction.rate_bps)} Mbit/s")
+        if direction.overhead_bytes:
+            parts.append(f"overhead {direction.overhead_bytes} bytes")
+        if direction.queue_frames is not None:
+            parts.append(f"queue {direction.queue_frames} frames")
+        if direction.queue_bytes is not None:
+            parts.append(f"queue {direction.queue_bytes} bytes")
+        if direction.uplink == "network":
+            parts.append("frames wait behind the host")
+    if (loss := direction.loss) is not None and loss.mean_ratio:
+        bursts = " in bursts" if isinstance(loss, GilbertElliottLoss) else ""
+        parts.append(f"loss {loss.mean_ratio * 100:.6g}%{bursts}")
+    return ", ".join(parts) or "nothing is changed"
+
+
+TOOLS: Mapping[str, Callable[[Any, list[str]], str]] = {
+    "iperf": iperf,
+    "iperfudp": iperfudp,
+    "capture": capture,
+    "links": links,
+}
+
+
+COMMANDS: Mapping[str, Callable[[Any, list[str]], str]] = {**CHANGES, **CRASHES, **TOOLS}
+"""The commands of ours, beside those of Mininet's; their docstrings are their help."""
+
+
+_HELP = """NODE COMMAND runs a command in a node; later names of nodes become addresses: etcd1 ping -c 3 etcd2
+`help COMMAND` tells more; TAB completes commands and nodes."""
+
+
+def show_on_standard_output() -> None:
+    """What commands print is their result: Mininet would write it to standard error."""
+    for handler in lg.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(sys.stdout)
+
+
+class CommandLine(CLI):  # type: ignore[misc]
+    """Mininet's command line under our name; making one opens it and returns when the user leaves.
+
+    No command ends it: whatever one raises becomes a line that begins with "***".
+    """
+
+    prompt = "containernet> "
+
+    def __init__(self, net: Any, *args: Any, crashes: Crashes | None = None, **options: Any) -> None:
+        self.crashes = crashes or Crashes(net)
+        super().__init__(net, *args, **options)
+
+    @classmethod
+    def initReadline(cls) -> None:
+        """See Mininet: a history; words end at spaces, so that names with "-" are completed, too."""
+        super().initReadline()
+        with suppress(ImportError):
+            import readline
+
+            readline.set_completer_delims(" \t\n|")
+
+    def verbs(self) -> list[str]:
+        """All commands, ours and Mininet's."""
+        return sorted(name.removeprefix("do_") for name in dir(self) if name.startswith("do_") and name != "do_EOF")
+
+    def completenames(self, text: str, *_: Any) -> list[str]:
+        """See ``cmd.Cmd``: commands and nodes."""
+        return [f"{word} " for word in sorted({*self.verbs(), *self.mn}) if word.startswith(text)]
+
+    def completedefault(self, text: str, *_: Any) -> list[str]:
+        """See ``cmd.Cmd``: nodes, in any command."""
+        return [f"{name} " for name in sorted(self.mn) if name.startswith(text)]
+
+    def complete_help(self, text: str, *_: Any) -> list[str]:
+        """See ``cmd.Cmd``."""
+        return [verb for verb in self.verbs() if verb.startswith(text)]
+
+    def do_help(self, line: str) -> None:
+        """help [COMMAND]: all commands, or one."""
+        if (verb := line.strip()) and not hasattr(self, f"do_{verb}"):
+            self.unknown(verb)
+        if verb:
+            self._say(f"{inspect.getdoc(getattr(self, f'do_{verb}'))}\n")
+            return
+        ours = [str(carry_out.__doc__).partition("\n")[0] for carry_out in COMMANDS.values()]
+        others = " ".join(verb for verb in self.verbs() if verb not in COMMANDS)
+        self._say("\n".join([_HELP, *(f"  {line}" for line in ours), f"Of Mininet: {others}", ""]))
+
+    def _say(self, text: str) -> None:
+        """Write a command's result where that of all others goes, in their order."""
+        self.stdout.write(text)
+        self.stdout.flush()
+
+    def precmd(self, line: str) -> str:
+        """Mininet would cut a line at its first "#", wherever that is."""
+        return line
+
+    def onecmd(self, line: str) -> bool:
+        """See ``cmd.Cmd``: carry out one line; whether it was the last.
+
+        What begins with a node's name and goes on runs there, also where a command has that name.
+        """
+        verb, _, rest = line.strip().partition(" ")
+        if not verb or verb.startswith("#"):
+            return False
+        if verb.startswith("?"):
+            verb, rest = "help", f"{verb[1:]} {rest}"
+        command = getattr(self, f"do_{verb}", None)
+        if command is None or (verb in self.mn and rest.strip()):
+            command, rest = self.default, line
+        try:
+            return bool(command(rest.strip()))
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever it is, network and session go on
+            self.fail(problem)
+            return False
+
+    def do_source(self, line: str) -> None:
+        """source FILE: carry out the commands of a file, a line each."""
+        try:
+            commands = Path(line.strip()).read_text().splitlines()
+        except (OSError, ValueError) as problem:
+            raise UsageError(f"{line.strip() or 'source'} cannot be read: {problem}; give a file of commands") from None
+        for command in commands:
+            self.onecmd(command)
+
+    def default(self, line: str) -> None:
+        """See Mininet: run a command in a node, every later word that names a node replaced by its address."""
+        name, _, rest = line.strip().partition(" ")
+        if name not in self.mn:
+            self.unknown(name)
+        if not rest.strip():
+            raise UsageError(f"usage: {name} COMMAND, which runs there: {name} ip address")
+        words = [(self.mn[word].IP() or word) if word in self.mn else word for word in rest.split(" ")]
+        self.run_in(self.mn[name], " ".join(words))
+
+    def unknown(self, word: str) -> NoReturn:
+        """Raise ``UsageError`` for a word that is neither a node's nor a command."""
+        near = closest(word, [*self.mn, *self.verbs()])
+        hint = f"; did you mean {near}?" if near else ""
+        hosts = ", ".join(host.name for host in self.mn.hosts)
+        raise UsageError(f"unknown command {word!r}: neither a host ({hosts}) nor a command, see `help`{hint}")
+
+    def run_in(self, node: Any, command: str) -> None:
+        """Run a command in a node and show what it prints until it ends."""
+        node.sendCmd(command)
+        self.waitForNode(node)
+
+    def do_dump(self, _line: str) -> None:
+        """dump: every node, with its interfaces by the names that people know."""
+        for node in self.mn.values():
+            text = repr(node)
+            for intf in node.intfList():
+                text = text.replace(f"{intf.name}:", f"{intf}:")
+            self._say(f"{text}\n")
+
+    def do_sh(self, line: str) -> None:
+        """sh COMMAND: run a command on this machine."""
+        self.status = subprocess.run(["sh", "-c", line], check=False).returncode
+
+    def do_pingall(self, line: str) -> None:
+        """pingall [SECONDS]: ping between all hosts, and wait so long for each answer."""
+        self.status = 1 if self.mn.pingAll(line.strip() or None) else 0
+
+    status = 0
+    """The exit status of the last of the commands that have one."""
+
+    def fail(self, problem: BaseException) -> None:
+        """What becomes of the error of a command."""
+        error(f"*** {_describe(problem)}\n")
+
+    def run(self) -> None:
+        """See Mininet; recordings end with it."""
+        super().run()
+        for said in self.mn.stop_captures():
+            output(f"{said}\n")
+
+    def waitForNode(self, node: Any) -> None:
+        """Show what a node's command prints until it ends; on a terminal, keys go to the command meanwhile.
+
+        Mininet's own loop spins where standard input is a file or a closed pipe, which is always "readable".
+        """
+        if self.isatty():
+            super().waitForNode(node)
+            return
+        while node.waiting:
+            try:
+                output(node.monitor())
+            except KeyboardInterrupt:
+                node.sendInt()
+
+
+def _command(carry_out: Callable[[Any, list[str]], str], of: str) -> Callable[[CommandLine, str], None]:
+    def do(self: CommandLine, line: str) -> None:
+        self._say(f"{carry_out(getattr(self, of), line.split())}\n")
+
+    do.__doc__ = carry_out.__doc__
+    return do
+
+
+for _verb, _carry_out in COMMANDS.items():
+    setattr(CommandLine, f"do_{_verb}", _command(_carry_out, "crashes" if _verb in CRASHES else "mn"))
+
+
+class OneLine(CommandLine):
+    """The same commands without the loop: ``onecmd`` carries out a line, ``status`` is its exit status.
+
+    The status is 1 where a command ended with an unexpected exception; errors of this program are raised.
+    """
+
+    def __init__(self, net: Any, crashes: Crashes | None = None) -> None:
+        # Mininet's constructor opens the command line.
+        Cmd.__init__(self)
+        self.mn, self.locals, self.inputFile = net, {"net": net}, None
+        self.crashes = crashes or Crashes(net)
+
+    def isatty(self) -> bool:
+        """No terminal is read."""
+        return False
+
+    def run_in(self, node: Any, command: str) -> None:
+        """See ``CommandLine``."""
+        if not hasattr(node, "run"):  # no container
+            super().run_in(node, command)
+            return
+        self.status, said = node.run(command)
+        self._say(said)
+
+    def fail(self, problem: BaseException) -> None:
+        """See ``CommandLine``."""
+        if isinstance(problem, ContainernetEnvError):
+            raise problem
+        self._say(f"*** {_describe(problem)}\n")
+        self.status = 1
+
+
+def guard_stock_command_line(network: type) -> None:
+    """Have Mininet's own ``CLI`` go on, too, after a command that fails on such a network, and know all its nodes.
+
+    Scripts make one, and the network would end with them: Mininet catches Ctrl-C alone. ``SystemExit`` is the user's.
+    Mininet ends the first word of a line, the node's name, at its first "-" or ".".
+    """
+
+    def parseline(self: CLI, line: str) -> tuple[str | None, str | None, str]:
+        name, *rest = line.split(maxsplit=1) or [""]
+        ours = isinstance(self.mn, network)
+        if ours and name in self.mn:
+            return name, "".join(rest).strip(), line.strip()
+        return Cmd.parseline(self, line)
+
+    def onecmd(self: CLI, line: str) -> Any:
+        try:
+            return Cmd.onecmd(self, line)
+        except Exception as problem:
+            if not isinstance(self.mn, network):
+                raise
+            error(f"*** {_describe(problem)}\n")
+            return False
+
+    CLI.onecmd, CLI.parseline = onecmd, parseline
+
+
+def _describe(problem: BaseException) -> str:
+    return str(problem) if isinstance(problem, ContainernetEnvError) else f"{type(problem).__name__}: {problem}"
+
+
+def run_command(net: Any, line: str, crashes: Crashes | None = None) -> int:
+    """Carry out one line on a network (`testbed_network.TestbedNetwork`); its exit status.
+
+    A line that begins with a node's name runs there, in a Docker host with its own status; `sh CMD` runs on this
+    machine; `pingall` fails on any lost packet; every other command of the command line counts as done, unless it
+    fails. Raises UsageError for a word that is none of these, and what our own commands raise (see `changes.change`,
+    `tools`); any other exception is printed, and the status is 1.
+    """
+    sys.stdout.flush()
+    shell = OneLine(net, crashes)
+    shell.onecmd(line)
+    return shell.status

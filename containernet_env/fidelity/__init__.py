@@ -1,1 +1,0 @@
-"""The proof that the network is the one that was configured."""

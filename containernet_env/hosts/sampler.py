@@ -1,0 +1,155 @@
+"""Samples all consumers once a second and at the edges of scenarios; what was used between two moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from containernet_env.base import clock
+from containernet_env.model.usage import NAMES, Consumers, Consumption, Usage, difference, larger
+
+Edge = Literal["begin", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at all consumers; ``edge`` is whether a scenario begins or ends with it."""
+
+    at_ns: int
+    consumers: Consumers
+    edge: Edge | None = None
+
+
+class _Course:
+    """Of one consumer: its first sample, what was last known of each counter, the largest levels."""
+
+    def __init__(self, first: Consumption) -> None:
+        self._first = self._last = first
+        self._largest = larger(None, first)
+
+    def add(self, sample: Consumption) -> None:
+        # A consumer that ends loses its counters one by one: each counts as far as it was seen.
+        known = {name: value for name in NAMES if (value := getattr(sample, name)) is not None}
+        self._last = replace(self._last, **known)
+        self._largest = larger(self._largest, sample)
+
+    def used(self) -> Consumption:
+        return difference(self._first, self._last, self._largest)
+
+
+class Window:
+    """Takes the samples from the one at its begin to the one at its end."""
+
+    def __init__(self, first: Sample) -> None:
+        self._began_ns = self._ended_ns = first.at_ns
+        self._courses = {place: _Course(sample) for place, sample in _places(first.consumers).items()}
+
+    def add(self, sample: Sample) -> None:
+        """A later sample; a consumer that the first one has not is left out."""
+        self._ended_ns = sample.at_ns
+        for place, consumption in _places(sample.consumers).items():
+            if place in self._courses:
+                self._courses[place].add(consumption)
+
+    def usage(self) -> Usage:
+        """What was used until the last sample."""
+        used = {place: course.used() for place, course in self._courses.items()}
+        members = {name: value for (role, name), value in used.items() if role == "members"}
+        singles = {role: value for (role, name), value in used.items() if not name}
+        return Usage(self._ended_ns - self._began_ns, Consumers(members=members, **singles))
+
+
+def _places(consumers: Consumers) -> Mapping[tuple[str, str], Consumption]:
+    """By role, and name where several have one."""
+    found = {("members", name): member for name, member in consumers.members.items()}
+    for role in ("client", "links", "driver", "machine"):
+        if (single := getattr(consumers, role)) is not None:
+            found[role, ""] = single
+    return found
+
+
+INTERVAL_S = 1.0
+# For a last line that a disk does not take.
+_END_S = 5.0
+
+
+class Readable(Protocol):
+    """All consumers; see ``consumers.AllUse``."""
+
+    def read(self) -> Consumers: ...
+
+    def close(self) -> None: ...
+
+
+class Sampler:
+    """Reads ``consumers`` between ``start`` and ``close``; ``keep`` takes every sample, on the sampler's own thread.
+
+    Nothing here raises, and nobody waits for ``keep``: a scenario is worth more than what it used.
+    """
+
+    def __init__(self, consumers: Readable, keep: Callable[[Sample], None], interval_s: float = INTERVAL_S) -> None:
+        self._consumers = consumers
+        self._keep = keep
+        self._interval_s = interval_s
+        self._window: Window | None = None
+        self._lock = clock.Lock()
+        self._over = clock.Event()
+        self._to_keep: list[Sample] = []
+        self._thread = clock.Thread(target=self._run, name="usage", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sample."""
+        with suppress(RuntimeError):  # no thread can be started: the edges of scenarios are sampled all the same
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and let go of every file. Idempotent."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(_END_S)
+        self._consumers.close()
+
+    def begin(self) -> None:
+        """A window begins now."""
+        with self._lock:
+            self._window = None
+            sample = self._look("begin")
+            self._window = None if sample is None else Window(sample)
+
+    def end(self) -> Usage | None:
+        """The window ends now; what was used in it. ``None`` where none has begun."""
+        with self._lock:
+            window, self._window = self._window, None
+            if window is None or (sample := self._look("end")) is None:
+                return None
+            window.add(sample)
+        return window.usage()
+
+    def _look(self, edge: Edge | None) -> Sample | None:
+        try:
+            sample = Sample(clock.monotonic_ns(), self._consumers.read(), edge)
+        except Exception:  # noqa: BLE001 - whatever it is (memory, descriptors), the run goes on
+            return None
+        self._to_keep.append(sample)
+        return sample
+
+    def _run(self) -> None:
+        due_s = clock.monotonic()
+        while not self._over.is_set():
+            with self._lock:
+                sample = self._look(None)
+                if sample is not None and self._window is not None:
+                    self._window.add(sample)
+                made, self._to_keep = self._to_keep, []
+            self._hand_over(made)
+            # A pass that came late, or a machine that slept, is not made up for.
+            due_s = max(due_s + self._interval_s, clock.monotonic())
+            self._over.wait(due_s - clock.monotonic())
+        self._hand_over(self._to_keep)
+
+    def _hand_over(self, samples: Sequence[Sample]) -> None:
+        for sample in samples:
+            with suppress(Exception):
+                self._keep(sample)

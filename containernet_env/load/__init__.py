@@ -1,1 +1,0 @@
-"""The load: the client of the benchmark server, and the relay that leads to it."""

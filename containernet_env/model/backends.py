@@ -1,0 +1,179 @@
+"""The implementations of hosts, links and switches that a user may choose, and which links each can carry. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+from containernet_env.base.errors import UsageError
+from containernet_env.model.link import (
+    FULL_FRAME_BYTES,
+    DirectionSpec,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Loss,
+    queue_frames,
+)
+from containernet_env.model.topology import Link
+
+EngineChoice = Literal["builtin", "containernet"]
+
+
+LinksChoice = Literal["auto", "netem", "emulator"]
+
+
+LinksKind = Literal["netem", "emulator"]
+
+
+SwitchesChoice = Literal["auto", "ovs", "bridge"]
+
+
+SwitchKind = Literal["emulator", "ovs", "bridge"]
+
+
+ProfileKind = Literal["cpu", "allocs", "mutex"]
+
+
+def check_choices(links: str, switches: str, engine: str = "builtin") -> None:
+    """Raise ``UsageError`` for choices that do not exist or contradict each other; does not look at the machine."""
+    for name, asked, choices in (
+        ("links", links, get_args(LinksChoice)),
+        ("switches", switches, get_args(SwitchesChoice)),
+        ("engine", engine, get_args(EngineChoice)),
+    ):
+        if asked not in choices:
+            raise UsageError(f"{name}={asked!r}; allowed: {', '.join(choices)}")
+    if switches != "auto" and links != "netem" and engine == "builtin":
+        own = "the link emulator has switches of its own; allowed: switches='auto', or links='netem'"
+        raise UsageError(f"switches={switches!r} with links={links!r}: {own}")
+
+
+LEAST_NS = 2_000
+"""The shortest delay and jitter: tc may report a shorter one as 0 (see ``tc.DELAY_TOLERANCE_NS``)."""
+
+
+def netem_refusal(direction: DirectionSpec) -> str | None:
+    """Why HTB and netem cannot carry this out as configured; ``None`` where they can."""
+    jitter, limited = direction.jitter, direction.rate_bps is not None
+    if direction.seed is not None:
+        return "a seed: the kernel's random numbers cannot be repeated"
+    if 0 < direction.delay_ns < LEAST_NS or (jitter is not None and jitter.ns < LEAST_NS):
+        return "a delay or a jitter below 2 us: tc counts in whole microseconds, and tells up to one too little"
+    if jitter is not None and not jitter.reorder:
+        return "jitter that keeps the order of frames: netem lets frames overtake each other; ask for reordering"
+    if jitter is not None and limited:
+        return "jitter with a bandwidth: the kernel would vary the delay before a frame has had its turn, not after"
+    if needs_loss(direction.loss) and limited:
+        return "loss with a bandwidth: the kernel would lose a frame before it has taken its time at the bandwidth"
+    queue = direction.queue_frames is not None or direction.queue_bytes is not None
+    if queue and not limited:
+        return "a queue limit without a bandwidth: nothing ever waits"
+    if direction.queue_bytes is not None and direction.queue_frames is not None:
+        return "a queue limit in both frames and bytes"
+    if limited and direction.uplink == "network" and not needed(direction):
+        return "an uplink that waits in the network, without a delay: HTB holds the frames at their host"
+    if limited and direction.uplink == "host" and needed(direction):
+        return "an uplink that waits at the host, with a delay: netem takes the frames from their host before"
+    return None
+
+
+def needs_loss(loss: Loss | None) -> bool:
+    """Whether frames are to be lost at all."""
+    return loss is not None and loss != IndependentLoss(0.0)
+
+
+def needed(direction: DirectionSpec) -> bool:
+    """Whether a netem qdisc is needed: for a delay (jitter has one) or loss."""
+    return direction.delay_ns > 0 or needs_loss(direction.loss)
+
+
+# TCIntf.bwParamMax: above it the original prints a message and leaves the link without any limit.
+RATE_MAX_BPS = 1_000_000_000
+# The queue of HTB without netem: the interface's own limit (DEFAULT_TX_QUEUE_LEN in net/ethernet/eth.c of Linux).
+_INTERFACE_QUEUE_FRAMES = 1000
+# TCIntf prints a loss as a percentage with five digits after the point.
+_LOSS_DIGITS = 5
+
+
+def containernet_refusal(direction: DirectionSpec) -> str | None:
+    """Why its TCLink cannot carry this out as configured; ``None`` where it can."""
+    if (reason := netem_refusal(direction)) is not None:
+        return reason
+    if direction.rate_bps is not None and direction.rate_bps > RATE_MAX_BPS:
+        return "a bandwidth above 1000 Mbit/s: it would ignore it and leave the link unlimited"
+    if direction.jitter is not None and direction.jitter.distribution != "uniform":
+        return f"{direction.jitter.distribution} jitter: it has no keyword for a distribution"
+    if isinstance(direction.loss, GilbertElliottLoss):
+        return "loss in bursts: it has no keyword for it"
+    if isinstance(direction.loss, IndependentLoss):
+        percent = direction.loss.ratio * 100
+        if not math.isclose(percent, round(percent, _LOSS_DIGITS)):
+            return f"a loss of {percent:.10g} %: it writes {_LOSS_DIGITS} digits after the point"
+    if direction.queue_bytes is not None:
+        return "a queue limit in bytes: it has no keyword for it"
+    if direction.overhead_bytes:
+        return "an overhead of each frame: it has no keyword for it"
+    if direction.queue_frames is not None and direction.delay_ns:
+        return "a queue limit with a delay: its netem counts frames under way with those that wait"
+    if direction.queue_frames is not None and direction.rate_bps is None:
+        return "a queue limit without a bandwidth: nothing ever waits"
+    return None
+
+
+def needs_netem(direction: DirectionSpec) -> bool:
+    """Whether netem is needed: for a delay, loss, and any limit of a queue, since its queues are netem's.
+
+    Only what HTB holds by itself, the 1000 frames of an interface, needs none.
+    """
+    other = direction.rate_bps is not None and queue_frames(direction) != _INTERFACE_QUEUE_FRAMES
+    return needed(direction) or direction.queue_frames is not None or other
+
+
+def check(links: Iterable[Link], links_choice: str) -> None:
+    """Raise one ``UsageError`` for all that the original cannot carry out of these links."""
+    problems = []
+    if links_choice == "emulator":
+        problems.append("--links emulator: its links are the kernel's")
+    for link in links:
+        for sender, receiver, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a)):
+            if (reason := containernet_refusal(direction)) is not None:
+                problems.append(f"from {sender} to {receiver}: {reason}")
+    if problems:
+        raise UsageError("the original Containernet cannot carry out:\n" + "\n".join(f"  {line}" for line in problems))
+
+
+# Of the link emulator: emulator.DefaultBufferBytes, what is reserved for other sizes of frames (framepool.shares), and
+# the memory that a full frame takes (framepool.sizes).
+_LIMIT_BYTES = 512 * 1024 * 1024
+_SHARES = 16
+_OTHER_SIZES = 3
+_PLACE_BYTES = 2048
+
+FRAME_MEMORY_BYTES = _LIMIT_BYTES - _OTHER_SIZES * (_LIMIT_BYTES // _SHARES)
+"""The memory available to full frames."""
+
+
+def most_held_bytes(direction: DirectionSpec) -> int:
+    """Memory of the full frames that wait in a full queue and travel on a full wire; 0 without a rate: none wait."""
+    if direction.rate_bps is None:
+        return 0
+    limits = [direction.queue_frames] if direction.queue_frames is not None else []
+    limits += [direction.queue_bytes // FULL_FRAME_BYTES] if direction.queue_bytes is not None else []
+    waiting = min(limits, default=queue_frames(direction))
+    reach_ns = direction.jitter.reach_ns if direction.jitter is not None else 0
+    travelling = -(-(direction.delay_ns + reach_ns) * direction.rate_bps // (FULL_FRAME_BYTES * 8 * 10**9))
+    return (waiting + 1 + travelling) * _PLACE_BYTES
+
+
+def frame_memory_note(directions: Iterable[DirectionSpec]) -> str | None:
+    """A line of warning where the queues and wires of all ``directions`` together can hold more than there is."""
+    held = sum(most_held_bytes(direction) for direction in directions)
+    if held <= FRAME_MEMORY_BYTES:
+        return None
+    megabytes = 1024 * 1024
+    return (
+        f"queues and wires of the links can hold {held // megabytes} MiB of full frames, the link emulator has "
+        f"{FRAME_MEMORY_BYTES // megabytes} MiB: what finds no room is lost, and told after the scenario; "
+        "smaller queues fit"
+    )

@@ -1,0 +1,552 @@
+"""Links and switches inside the project's own link emulator: its process, its control connection, its links."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import select
+import socket
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from containernet_env.base import assets, clock, programs
+from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
+from containernet_env.base.programs import ending, last_words
+from containernet_env.hosts.netns import ProcessGoneError
+from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec, Loss
+from containernet_env.model.usage import link_counters
+from containernet_env.network.interface import Interface, Port
+from containernet_env.network.kernel import Uplink
+from containernet_env.network.link import EventHandler, ShapedLink, check_held
+
+_LOG = logging.getLogger(__name__)
+
+DEADLINE_S = 5.0
+# An answer holds the statistics of every link; a line of this length is no answer of ours.
+_LINE_MAX_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer: its ``result``, and the moment on the monotonic clock (ns) at which the request took effect."""
+
+    result: dict[str, Any]
+    at_ns: int
+
+
+class ControlClient:
+    """Requests and events over one connection; may be used from several threads at once.
+
+    ``on_event`` gets each event as it was sent, ``on_lost`` is called once when the other side ends the
+    connection (not after ``close``); both on the reading thread. What they raise is logged and costs nothing else.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        on_event: Callable[[dict[str, Any]], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._ids = itertools.count(1)
+        self._pending: dict[int, clock.Future[dict[str, Any]]] = {}
+        self._lock = clock.Lock()
+        self._sending = clock.Lock()  # apart from the other: whoever closes must not wait for whoever sends
+        self._closed = False
+        self._lost = False
+        self._thread = clock.Thread(target=self._read, name="link-emulator-control", daemon=True)
+        self._thread.start()
+
+    def call(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> dict[str, Any]:
+        """Send one request, return the answer's ``result`` (``{}`` where there is none). Raises as ``ask`` does."""
+        return self.ask(op, deadline_s, **fields).result
+
+    def ask(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> Answer:
+        """Send one request, return the answer.
+
+        Raises ``RunError`` when it is refused, when the connection is gone, or after ``deadline_s`` seconds, whether it
+        was the answer that did not come or the request that could not be sent. One that was sent in part ends the
+        connection, since nothing that follows it could be understood.
+        """
+        end_s = clock.monotonic() + deadline_s
+        answer: clock.Future[dict[str, Any]] = clock.Future()
+        with self._lock:
+            if self._closed or self._lost:
+                raise RunError(f"link emulator: {op}: it has ended")
+            number = next(self._ids)
+            self._pending[number] = answer
+        request = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
+        try:
+            self._send(request.encode() + b"\n", end_s)
+            reply = answer.result(max(0.0, end_s - clock.monotonic()))
+        except FutureTimeout as error:
+            raise RunError(f"link emulator: {op}: no answer after {deadline_s:g} s") from error
+        except _Unsent as error:
+            raise RunError(f"link emulator: {op}: the request cannot be sent within {deadline_s:g} s") from error
+        except OSError as error:
+            self._lost = True
+            raise RunError(f"link emulator: {op}: it has ended") from error
+        finally:
+            self._pending.pop(number, None)
+        if not reply.get("ok"):
+            raise RunError(f"link emulator: {op}: {reply.get('error', 'refused without a reason')}")
+        return Answer(dict(reply.get("result") or {}), int(reply.get("at_ns", 0)))
+
+    @property
+    def lost(self) -> bool:
+        """Whether the other side has ended the connection."""
+        return self._lost
+
+    def close(self) -> None:
+        """End the connection, which ends the emulator. Idempotent; never called by the reading thread."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._shut()
+        self._thread.join(DEADLINE_S)
+        # A request that is being sent fails now; its thread still holds the file.
+        if self._sending.acquire(timeout=DEADLINE_S):
+            self._sending.release()
+        self._connection.close()
+
+    def _shut(self) -> None:
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # The other side has ended it already.
+            self._lost = True
+
+    def _send(self, data: bytes, end_s: float) -> None:
+        """Raises ``_Unsent`` when the other side has not taken all of it by ``end_s``, else ``OSError``."""
+        if not self._sending.acquire(timeout=max(0.0, end_s - clock.monotonic())):
+            raise _Unsent
+        try:
+            # A socket's own timeout would hold for the reading thread, too.
+            writable = select.poll()
+            writable.register(self._connection, select.POLLOUT)
+            rest = memoryview(data)
+            while rest:
+                try:
+                    rest = rest[self._connection.send(rest, socket.MSG_DONTWAIT) :]
+                except BlockingIOError:
+                    left_s = end_s - clock.monotonic()
+                    if left_s <= 0 or not writable.poll(left_s * 1000):
+                        if len(rest) < len(data):
+                            self._shut()
+                        raise _Unsent from None
+        finally:
+            self._sending.release()
+
+    def _read(self) -> None:
+        reason = "it has ended"
+        try:
+            with self._connection.makefile("rb") as lines:
+                while line := lines.readline(_LINE_MAX_BYTES):
+                    self._take(json.loads(line))
+        except OSError:
+            pass  # it ended with something of ours unread
+        except ValueError as error:
+            reason = f"its answer cannot be read: {error}"
+        finally:
+            with self._lock:
+                self._lost = True
+                expected = self._closed
+            for future in list(self._pending.values()):
+                if not future.done():
+                    future.set_result({"ok": False, "error": reason})
+            if not expected:
+                _guarded(self._on_lost)
+
+    def _take(self, message: Any) -> None:
+        if not isinstance(message, dict) or not isinstance(message.get("id", 0), int):
+            raise ValueError(f"{message!r} is neither an answer nor an event")
+        if "id" not in message:
+            _guarded(self._on_event, message)
+            return
+        future = self._pending.get(message["id"])
+        # A late answer finds nobody waiting.
+        if future is not None and not future.done():
+            future.set_result(message)
+
+
+class _Unsent(Exception):
+    """The other side did not take the request in time."""
+
+
+def _guarded(handler: Callable[..., None], *arguments: Any) -> None:
+    """Call a handler; its error is its own and must not end the thread that reads."""
+    try:
+        handler(*arguments)
+    except Exception:  # noqa: BLE001 - whatever it is
+        _LOG.exception("link emulator: the handler of an event failed")
+
+
+_START_DEADLINE_S = 10.0
+_END_DEADLINE_S = 5.0
+# It prints a line where something is wrong; never one for each frame.
+_LOG_LINES = 1000
+
+
+def default_binary() -> Path:
+    """The emulator that the set-up has built. Raises ``MissingRequirementError`` where it has not."""
+    return programs.path("link-emulator")
+
+
+def granted(core: int | None = None) -> dict[str, Any]:
+    """What an emulator says of itself at its start, now and on this machine: one is started, asked and ended.
+
+    Raises as ``LinkEmulator.start``.
+    """
+    emulator = LinkEmulator(None, lambda kind, text: None, core)
+    try:
+        emulator.start()
+        return emulator.hello
+    finally:
+        emulator.stop()
+
+
+class LinkEmulator:
+    """The emulator's process. It ends with its control connection, so it never outlives this process.
+
+    ``on_event`` hears of ports whose host has ended, and of the emulator's own unexpected end. ``hello`` holds
+    what the emulator said of itself (version, realtime, pid). ``core`` is the only core of its data thread.
+    """
+
+    def __init__(self, binary: Path | str | None, on_event: EventHandler, core: int | None = None) -> None:
+        self._binary = Path(binary) if binary is not None else None
+        self._core = core
+        self._on_event = on_event
+        self._process: subprocess.Popen[bytes] | None = None
+        self._client: ControlClient | None = None
+        self._said: deque[str] = deque(maxlen=_LOG_LINES)
+        self._listener: clock.Thread | None = None
+        self._stopping = False
+        self._lock = clock.Lock()
+        self.hello: dict[str, Any] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start the process unless it runs already. Raises ``MissingRequirementError`` where it is not built."""
+        with self._lock:
+            if self._client is not None:
+                return
+            binary = self._binary or default_binary()
+            if not os.access(binary, os.X_OK):
+                raise MissingRequirementError(f"the link emulator is missing: {binary}", assets.set_up_hint())
+            ours, theirs = socket.socketpair()
+            try:
+                # A session of its own: the terminal's Ctrl-C is for the driver. Its life hangs on the socket and
+                # not on a parent's death signal, which the kernel sends when the THREAD that forked ends.
+                self._process = subprocess.Popen(
+                    [str(binary), "serve", "--control-fd", str(theirs.fileno()), *self._core_arguments()],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                ours.close()
+                raise RunError(f"the link emulator cannot be started: {error}") from error
+            finally:
+                theirs.close()
+            self._listener = clock.Thread(
+                target=self._listen, args=(self._process,), name="link-emulator-log", daemon=True
+            )
+            self._listener.start()
+            self._client = ControlClient(ours, self._event, self._lost)
+        try:
+            self.hello = self.call("hello", deadline_s=_START_DEADLINE_S)
+        except RunError as error:
+            said = self._ending() if self._client.lost else f"{error}: {last_words(self.log)}".removesuffix(": ")
+            raise RunError(said) from error
+        if self._core is not None and self.hello.get("core") != self._core:
+            raise RunError(f"the link emulator keeps to core {self.hello.get('core')}, not {self._core}")
+
+    def _core_arguments(self) -> tuple[str, ...]:
+        return () if self._core is None else ("--core", str(self._core))
+
+    def call(self, op: str, deadline_s: float = 5.0, **fields: Any) -> dict[str, Any]:
+        """One request (see ``ControlClient.call``)."""
+        return self.ask(op, deadline_s, **fields).result
+
+    def ask(self, op: str, deadline_s: float = 5.0, **fields: Any) -> Answer:
+        """One request and when it took effect (see ``ControlClient.ask``)."""
+        if self._client is None:
+            raise RunError(f"link emulator: {op}: it has not been started")
+        return self._client.ask(op, deadline_s, **fields)
+
+    def answers(self, timeout_s: float) -> bool:
+        """Whether it answers within so long, its data thread too; also true of one that has not been started."""
+        if not self.hello:
+            return True
+        try:
+            self.call("hello", timeout_s)
+        except RunError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End the process: its interfaces vanish with it. Idempotent."""
+        self._stopping = True
+        if self._client is not None:
+            self._client.close()
+        if self._process is None:
+            return
+        try:
+            self._process.wait(_END_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(_END_DEADLINE_S)
+
+    @property
+    def log(self) -> str:
+        """What it printed, the last lines of it."""
+        return "".join(f"{line}\n" for line in list(self._said))
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stderr is not None
+        with process.stderr as lines:
+            for line in lines:
+                self._said.append(line.decode(errors="replace").rstrip())
+
+    def _event(self, message: dict[str, Any]) -> None:
+        if self._stopping:
+            return  # hosts end in a tear-down: no news
+        kind = str(message.get("event", "unknown"))
+        about = message.get("port") or message.get("link") or ""
+        self._on_event(kind, f"{about}: {message.get('reason', kind)}" if about else str(message))
+
+    def _lost(self) -> None:
+        if self._stopping or self._process is None:
+            return
+        self._on_event("emulator_died", self._ending())
+
+    def _ending(self) -> str:
+        """How it ended once its connection was lost, with what it said of that."""
+        assert self._process is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_DEADLINE_S)
+        if self._listener is not None:
+            self._listener.join(_END_DEADLINE_S)
+        status = self._process.poll()
+        if status is None:
+            return "the link emulator closed its connection"
+        return f"the link emulator ended: {ending(status, self.log)}"
+
+
+def direction_to_json(direction: DirectionSpec, seed: int = 0) -> dict[str, Any]:
+    """One direction as the control protocol has it, all fields given: its names are those of the spec.
+
+    ``seed``: of a direction that has none of its own.
+    """
+    fields = asdict(direction)
+    usual = fields.pop("default_queue_frames")
+    del fields["uplink"]  # not the emulator's
+    if direction.queue_frames is None and direction.queue_bytes is None:
+        fields["queue_frames"] = usual
+    if direction.seed is None:
+        fields["seed"] = seed
+    return fields
+
+
+def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
+    """What the emulator says it holds; its counters are left out."""
+    jitter, loss = value.get("jitter"), value.get("loss")
+    return DirectionSpec(
+        int(value["delay_ns"]),
+        value.get("rate_bps"),
+        value.get("queue_frames"),
+        value.get("queue_bytes"),
+        None if jitter is None else Jitter(**jitter),
+        None if loss is None else _loss_from_json(loss),
+        value.get("seed"),
+        overhead_bytes=value["overhead_bytes"],
+    )
+
+
+def _loss_from_json(value: Mapping[str, Any]) -> Loss:
+    values = {key: item for key, item in value.items() if key != "model"}
+    kinds: dict[str, type[Loss]] = {"independent": IndependentLoss, "gilbert_elliott": GilbertElliottLoss}
+    return kinds[value["model"]](**values)
+
+
+def changed_fields(held: DirectionSpec, wanted: DirectionSpec, seed: int = 0, restart: bool = False) -> dict[str, Any]:
+    """One direction for ``set_link``: all but a seed that stays, since naming it restarts the draws.
+
+    ``seed``: see ``direction_to_json``. ``restart``: they are to restart, whether the seed stays or not.
+    """
+    fields = direction_to_json(wanted, seed)
+    if wanted.seed == held.seed and not restart:
+        del fields["seed"]
+    return fields
+
+
+class EmulatedLink(ShapedLink):
+    """See ``ShapedLink``. The emulator calls the port of a TAP by its interface's alias.
+
+    ``seed``: of directions that have none of their own. Names of link and direction are part of what is drawn, so that
+    links and directions with one seed draw independently.
+    """
+
+    def __init__(
+        self, emulator: LinkEmulator, name: str, ends: tuple[Port, Port], spec: LinkSpec, seed: int = 0
+    ) -> None:
+        super().__init__(name, ends, spec)
+        self._seed = seed
+        self._emulator = emulator
+        self._uplinks = self._no_uplinks()
+        # What takes back each request that was sent, in their order, and how many of these are known to have been done.
+        self._undo: list[tuple[str, str]] = []
+        self._done = 0
+
+    def _no_uplinks(self) -> dict[str, Uplink]:
+        """By direction, what can hold back frames at the host that sends on it; as yet nothing does."""
+        ends = zip(("a_to_b", "b_to_a"), self.ends, strict=True)
+        return {side: Uplink(end) for side, end in ends if isinstance(end, Interface)}
+
+    def make(self) -> None:
+        """See ``ShapedLink``: the TAPs stay down until they are brought up."""
+        for end in self.ends:
+            if isinstance(end, Interface):
+                tap = port_name(end)
+                self._create("port", name=tap, pid=end.pid, ifname=end.name, mac=end.mac, mtu=end.mtu_bytes)
+
+    def _create(self, what: str, name: str, **fields: Any) -> Answer:
+        self._undo.append((f"remove_{what}", name))
+        answer = self._emulator.ask(f"add_{what}", name=name, **fields)
+        self._done = len(self._undo)
+        return answer
+
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``ShapedLink``: both directions change between two frames, at one moment; what hosts hold back, after it.
+
+        Where ``tc`` fails at a host, the link is made as it was before.
+        """
+        return self.apply_change(spec, {})
+
+    def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
+        """See ``ShapedLink``: naming a seed restarts the draws of that direction, the same seed too."""
+        held = self.spec if self.made else None
+        if held is not None:
+            answer = self._set(held, spec, changes)
+        else:
+            answer = self._create(
+                "link",
+                name=self.name,
+                a=_end_to_json(self.ends[0]),
+                b=_end_to_json(self.ends[1]),
+                a_to_b=direction_to_json(spec.a_to_b, self._seed),
+                b_to_a=direction_to_json(spec.b_to_a, self._seed),
+            )
+            self.made = True
+        try:
+            self._hold_at_hosts(spec)
+        except ContainernetEnvError:
+            if held is not None:
+                self._set(spec, held, {})
+                self._hold_at_hosts(held)
+            raise
+        noticed = LinkSpec(self._noticed("a_to_b", spec.a_to_b), self._noticed("b_to_a", spec.b_to_a))
+        check_held(self.name, noticed, self.read_back())
+        self.spec = spec
+        return answer.at_ns
+
+    def _set(self, held: LinkSpec, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> Answer:
+        a_to_b, b_to_a = (
+            changed_fields(getattr(held, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {}))
+            for side in ("a_to_b", "b_to_a")
+        )
+        return self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
+
+    def _hold_at_hosts(self, spec: LinkSpec) -> None:
+        for side, uplink in self._uplinks.items():
+            with suppress(ProcessGoneError):  # its host has ended, and sends no more
+                uplink.apply(getattr(spec, side))
+
+    def read_back(self) -> LinkSpec:
+        """See ``ShapedLink``."""
+        held = self._emulator.call("read_link", name=self.name)
+        return LinkSpec(*(self._held(side, direction_from_json(held[side])) for side in ("a_to_b", "b_to_a")))
+
+    def _noticed(self, side: str, direction: DirectionSpec) -> DirectionSpec:
+        """The direction without an uplink that says nothing: where no host sends, or without a rate."""
+        says = side in self._uplinks and direction.rate_bps is not None
+        return direction if says else replace(direction, uplink=None)
+
+    def _held(self, side: str, direction: DirectionSpec) -> DirectionSpec:
+        uplink = self._uplinks.get(side)
+        if uplink is None or direction.rate_bps is None:
+            return direction
+        try:
+            return replace(direction, uplink="host" if uplink.holds() else "network")
+        except ProcessGoneError:
+            return direction
+
+    def statistics(self) -> dict[str, Any]:
+        """See ``ShapedLink``."""
+        counters = link_counters(self._emulator.call("read_link", name=self.name))
+        self.count_at_hosts(counters, {})
+        return counters
+
+    def count_at_hosts(self, link: dict[str, Any], ports: Mapping[str, dict[str, Any]], *, reset: bool = False) -> None:
+        """Add what was lost at the hosts' own queues to the counters of the link: offered, and dropped by its queue.
+
+        ``ports``: those of the emulator by name; each gets ``host_queue``, see ``Uplink.counters``. ``reset``: the next
+        counts begin now.
+        """
+        for side, uplink in self._uplinks.items():
+            counted = uplink.counters(reset=reset)
+            if (port := ports.get(port_name(uplink.end))) is not None:
+                port["host_queue"] = counted
+            if counted is not None:
+                link[side]["offered"] += counted["dropped"]
+                link[side]["drops"]["queue"] += counted["dropped"]
+
+    def set_up(self, up: bool) -> int:
+        """See ``ShapedLink``."""
+        return self._emulator.ask("link_state", name=self.name, up=up).at_ns
+
+    def set_mtu(self, end: Interface, size_bytes: int) -> None:
+        """See ``ShapedLink``."""
+        super().set_mtu(end, size_bytes)
+        self._emulator.call("set_port", name=port_name(end), mtu=size_bytes)
+
+    def clear(self) -> None:
+        """See ``ShapedLink``. Nothing is asked of an emulator that has ended: all of it is gone then."""
+        if self._emulator.pid is not None:
+            for number, (undo, name) in reversed(list(enumerate(self._undo))):
+                try:
+                    self._emulator.call(undo, name=name)
+                except RunError:
+                    if number < self._done:
+                        raise
+                    # It was refused, or nobody waited for the answer: there may be nothing to take back.
+        self.made = False
+        self._uplinks = self._no_uplinks()
+        self._undo.clear()
+        self._done = 0
+
+
+def port_name(end: Interface) -> str:
+    """What the emulator calls the port of a TAP."""
+    return end.alias or end.name
+
+
+def _end_to_json(end: Port) -> dict[str, str]:
+    return {"port": port_name(end)} if isinstance(end, Interface) else {"switch": end.switch}

@@ -1,1 +1,0 @@
-"""Links and switches inside the project's own link emulator."""

@@ -1,0 +1,555 @@
+"""Over which paths a gate fills one direction of a link, so that its own rate and queue show. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, permutations
+from typing import TYPE_CHECKING
+
+from containernet_env.model.link import FULL_FRAME_BYTES, DirectionSpec
+from containernet_env.model.proof import Property
+from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, Topology
+
+if TYPE_CHECKING:
+    pass
+
+_FASTER, _FASTER_TOGETHER = 1.05, 1.5
+"""By how much the rest of a path is faster, so that what arrives shows the direction's own rate: of one path, and of
+several paths together, whose frames do not share the rest evenly."""
+UNLIMITED_BPS = 10**9
+"""So much is sent over a direction without a limit, if as much gets there; a gate asks for half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The paths that fill one direction (``hop``): from one host to several, or from several to one.
+
+    ``faster`` says whether the rest of the paths is faster, so that the direction's own rate shows.
+    ``other_bps`` is what the rest of the paths carries together; ``None`` where nothing limits it.
+    """
+
+    hop: Hop
+    pairs: tuple[tuple[str, str], ...]
+    faster: bool
+    other_bps: int | None = None
+
+
+def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: int = FULL_FRAME_BYTES) -> Feed:
+    """The paths that fill a direction: one whose rest is faster, else as few as are faster together.
+
+    ``overload``: what comes before the direction has to be faster; what comes after it, no slower. ``frame_bytes``: of
+    the frames, for what a frame takes besides decides which link is faster.
+    """
+    rate = hop.spec.rate_bps
+    best = [
+        (
+            _rest_bps(plan.paths[pair], hop, rate, frame_bytes, overload=overload),
+            _rest_bps(plan.paths[pair], hop, rate, frame_bytes),
+            pair,
+        )
+        for pair in plan.over(hop)
+    ]
+    best.sort(key=lambda item: (-item[0], -item[1]))
+    least, _, pair = best[0]
+    other = None if least == math.inf else round(least)
+    wanted = _FASTER_TOGETHER if overload else _FASTER
+    if other is None or (rate is not None and least >= rate * wanted):
+        return Feed(hop, (pair,), True, other)
+    if rate is None:
+        return _widest(plan, hop, [(bps, candidate) for bps, _, candidate in best])
+    for same in (0, 1):  # from one host to several, then from several to one
+        for _, _, (sender, receiver) in best:
+            end = (sender, receiver)[same]
+            together: list[tuple[str, str]] = []
+            for bps, _, candidate in best:
+                if candidate[same] == end and not _share_rest(plan, hop, together, candidate):
+                    together.append(candidate)
+                    if len(together) > 1 and bps * len(together) >= rate * _FASTER_TOGETHER:
+                        return Feed(hop, tuple(together), True)
+    return Feed(hop, (pair,), False, other)
+
+
+def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str]]]) -> Feed:
+    """The paths that carry most together over a direction without a limit; as few as carry enough."""
+    widest = Feed(hop, (best[0][1],), True, round(best[0][0]))
+    for same in (0, 1):
+        for _, pair in best:
+            together: list[tuple[str, str]] = []
+            carried = 0.0
+            for bps, candidate in best:
+                if (widest.other_bps or 0) >= UNLIMITED_BPS:
+                    return widest
+                if candidate[same] == pair[same] and not _share_rest(plan, hop, together, candidate):
+                    together.append(candidate)
+                    carried += bps
+                    if carried > (widest.other_bps or 0):
+                        widest = Feed(hop, tuple(together), True, round(carried))
+    return widest
+
+
+def _rest_bps(path: Sequence[Hop], hop: Hop, rate: int | None, frame_bytes: int, *, overload: bool = False) -> float:
+    """The least rate of a path but that of one direction; infinite where nothing limits it.
+
+    Rates are of frames of that length as the direction counts them: those with less overhead than it are worth more.
+    """
+    least = math.inf
+    after = False
+    for other in path:
+        if other.name == hop.name:
+            after = True
+            continue
+        taken = (frame_bytes + hop.spec.overhead_bytes) / (frame_bytes + other.spec.overhead_bytes)
+        bps = float(other.spec.rate_bps or math.inf) * taken
+        if overload and after and rate is not None and bps >= rate:
+            continue  # what leaves the direction goes on
+        least = min(least, bps)
+    return least
+
+
+def _share_rest(plan: GatePlan, hop: Hop, pairs: Sequence[tuple[str, str]], candidate: tuple[str, str]) -> bool:
+    rest = {other.name for pair in pairs for other in plan.paths[pair]} - {hop.name}
+    return any(other.name in rest for other in plan.paths[candidate])
+
+
+MIN_FRAME_BYTES = 60
+S, MS, US = 1_000_000_000, 1_000_000, 1_000
+
+DELAY_NS, JITTER_NS, LOSS_NS, RATE_NS, QUEUE_NS = 550 * MS, 800 * MS, 600 * MS, 400 * MS, 400 * MS
+"""How long each part may take, without the time for frames to arrive: delays, delays where there is jitter, losses,
+rates, queues. The last two grow with the number of hosts beyond ``_HOSTS``."""
+_HOSTS = 6
+_DELAY_SLOTS, _DELAY_SLOTS_MIN = 1000, 150
+"""Frames of every host: as many, if there is time, and so many even if that takes twice the time: fewer do not
+tell whether a fifth of them is late (``gate_delays``)."""
+_TOLD = 500
+"""Frames per direction that tell delays, and at least how many tell a loss of 1 % from none: 0.99^500 = 0.7 %."""
+_PATH_FRAMES = 7
+"""Frames of a path that tell its delay: 5 prove something, and some may be lost."""
+_TRAINS = 8
+_TRAIN_MAX_NS = 60 * MS
+_TRAIN_FRAMES_MIN, _TRAIN_FRAMES_MAX = 12, 1000
+_TRAIN_REACHES = 40
+"""How much longer a train is than jitter reaches, which moves its ends."""
+_AT_ONCE_BPS = 500_000_000
+_AT_ONCE_FRAMES_PER_S = 100_000
+_OVERLOAD = 2.5
+"""How much faster a queue is taken to be filled than it empties. Frames are sent as fast as it goes; where that is
+slower, fewer are lost, which the verdict reckons with."""
+_OVERLOAD_LEAST = 1.25
+"""How much faster at least: a queue that hardly grows takes more frames than a machine forwards at that pace."""
+_QUEUE_DRAIN_NS, FRAME_MIN_NS = 20 * MS, 8 * US
+"""How long a queue that is tested takes to empty, and a frame at least where there are many: what the machine takes."""
+_QUEUE_SEND_NS = 4 * US
+"""So long a frame takes that fills a queue, at least. Sent as fast as it goes (2.2 us), an emulator on two cores fell
+behind reading them by more than the delay of the link, and where the kernel does not stamp them, more then fit."""
+_QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
+_MARGIN_NS = 2 * MS
+_WARMUP_NS, _WARMUP_FRAMES, _WARMUP_INTERVAL_NS = 2 * S, 20, 5 * MS
+"""How long a path that loses no frame takes to forward them, how many a path may lose one after the other, and how
+often one is sent at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a gate goes over links of one kind.
+
+    ``delay_ns``, ``loss_ns``: the time per host between two frames that tell delays, and losses, at least: what a frame
+    costs the machine, sent, forwarded twice and received. ``train_ns``: how long a train takes, at least.
+    """
+
+    delay_ns: int
+    loss_ns: int
+    train_ns: int
+
+
+EMULATOR_PACE = Pace(30 * US, 18 * US, 10 * MS)
+KERNEL_PACE = Pace(1 * MS, 1 * MS, 20 * MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Frames from one host to another; times in ns from the start of the measurement."""
+
+    sender: str
+    receiver: str
+    start_ns: int
+    until_ns: int
+    interval_ns: int
+    count: int
+    frame_bytes: int
+    count_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """Streams, by their index, that fill one direction at the same time."""
+
+    feed: Feed
+    streams: tuple[int, ...]
+    frame_bytes: int
+
+
+@dataclass(slots=True)
+class GatePlan:
+    """All that a gate sends, and what it leaves out and why (``left_out``, by direction and property)."""
+
+    hosts: tuple[str, ...]
+    paths: Mapping[tuple[str, str], tuple[Hop, ...]]
+    hops: tuple[Hop, ...]
+    pace: Pace = EMULATOR_PACE
+    streams: list[Stream] = field(default_factory=list)
+    delays: dict[tuple[str, str], int] = field(default_factory=dict)
+    losses: dict[tuple[str, str], int] = field(default_factory=dict)
+    rates: dict[str, list[Train]] = field(default_factory=dict)
+    queues: dict[str, Train] = field(default_factory=dict)
+    left_out: dict[tuple[str, Property], str] = field(default_factory=dict)
+    duration_ns: int = 0
+    warmup_ns: int = 0
+    warmup_interval_ns: int = 0
+    _over: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for pair, hops in self.paths.items():
+            for hop in hops:
+                self._over.setdefault(hop.name, []).append(pair)
+
+    def over(self, hop: Hop) -> Sequence[tuple[str, str]]:
+        """The paths that a direction is part of."""
+        return self._over.get(hop.name, ())
+
+
+def plan_gate(
+    topology: Topology,
+    hosts: Iterable[str] | None = None,
+    *,
+    pace: Pace = EMULATOR_PACE,
+    tell_queues: bool = True,
+) -> GatePlan:
+    """A gate over ``hosts``, two or more (default: all). ``tell_queues``: whether the links' queues can be told."""
+    names = tuple(hosts) if hosts is not None else tuple(host.name for host in topology.hosts)
+    paths = {pair: topology.hops(*pair) for pair in permutations(names, 2)}
+    hops = tuple({hop.name: hop for path in paths.values() for hop in path}.values())
+    plan = GatePlan(names, paths, hops, pace)
+    longest_ns = max(longest_path_ns(path) for path in paths.values())
+    # As many frames as leave the slowest direction idle for half of the time: what waits would delay the measurement.
+    slowest_ns = max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in hops)
+    plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
+    plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
+    at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
+    if any(_loss(hop.spec) for hop in hops) or sum(stream.count for stream in plan.streams) < _TOLD * len(names):
+        at_ns = _plan_losses(plan, at_ns) + longest_ns + _MARGIN_NS
+    at_ns = _plan_rates(plan, at_ns) + longest_ns
+    if tell_queues:
+        at_ns = _plan_queues(plan, at_ns) + longest_ns
+    plan.duration_ns = at_ns + _MARGIN_NS
+    return plan
+
+
+def longest_path_ns(path: Sequence[Hop]) -> int:
+    """The longest that a full frame may take where it meets no other."""
+    return sum(hop.spec.delay_ns + _reach_ns(hop.spec) + hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path)
+
+
+def capacity_frames(spec: DirectionSpec, frame_bytes: int) -> int | None:
+    """How many frames of a length may wait; ``None`` where no limit is known or nothing ever waits."""
+    if spec.rate_bps is None:
+        return None
+    frames = spec.queue_frames
+    if frames is None and spec.queue_bytes is None:
+        frames = spec.default_queue_frames
+    limits = [frames] if frames is not None else []
+    if spec.queue_bytes is not None:
+        limits.append(spec.queue_bytes // frame_bytes)
+    return min(limits) if limits else None
+
+
+def _loss(spec: DirectionSpec) -> float:
+    return spec.loss.mean_ratio if spec.loss is not None else 0.0
+
+
+def _reach_ns(spec: DirectionSpec) -> int:
+    return spec.jitter.reach_ns if spec.jitter is not None else 0
+
+
+def _plan_delays(plan: GatePlan, at_ns: int) -> int:
+    """One frame of every host per slot, to the others in turn; when they have all been sent."""
+    jitter = any(hop.spec.jitter is not None for hop in plan.hops)
+    length_ns = JITTER_NS if jitter else DELAY_NS
+    slot_ns = max(
+        length_ns // _DELAY_SLOTS,
+        10 * max(hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in plan.hops),
+        plan.pace.delay_ns * len(plan.hosts),
+    )
+    # A frame for every path at least, whatever time that takes, up to twice the time.
+    wanted = max(_DELAY_SLOTS_MIN, 10 * (len(plan.hosts) - 1))
+    slots = min(_DELAY_SLOTS, max(length_ns // slot_ns, min(2 * length_ns // slot_ns, wanted)))
+    return _turns(plan, plan.delays, at_ns, slot_ns, slots, PROBE_FRAME_BYTES, count_only=False)
+
+
+def _plan_losses(plan: GatePlan, at_ns: int) -> int:
+    """As many small frames as go on every direction at half of its rate."""
+    slot_ns = max(
+        2 * max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in plan.hops),
+        plan.pace.loss_ns * len(plan.hosts),
+    )
+    capacities = (capacity_frames(hop.spec, MIN_FRAME_BYTES) for hop in plan.hops)
+    if min((frames for frames in capacities if frames is not None), default=math.inf) < 2 * len(
+        plan.hosts
+    ):  # a short queue is not to lose any of them
+        slot_ns *= 5
+    return _turns(plan, plan.losses, at_ns, slot_ns, LOSS_NS // slot_ns, MIN_FRAME_BYTES, count_only=True)
+
+
+def _turns(
+    plan: GatePlan,
+    kept: dict[tuple[str, str], int],
+    at_ns: int,
+    slot_ns: int,
+    slots: int,
+    frame_bytes: int,
+    *,
+    count_only: bool,
+) -> int:
+    """In each slot every host sends a frame, each to another one, so no two of a slot share a direction of a star.
+
+    Where there is no time for some frames on every path, fewer paths get them: still some over every direction.
+    """
+    others = len(plan.hosts) - 1
+    if slots < _PATH_FRAMES * others:
+        others = max(1, slots // _PATH_FRAMES)
+    count = slots // others
+    end_ns = at_ns + slots * slot_ns
+    if not count:
+        return at_ns
+    for index, sender in enumerate(plan.hosts):
+        for turn in range(others):
+            receiver = plan.hosts[(index + 1 + turn) % len(plan.hosts)]
+            start_ns = at_ns + turn * slot_ns + index * slot_ns // len(plan.hosts)
+            kept[sender, receiver] = len(plan.streams)
+            plan.streams.append(
+                Stream(sender, receiver, start_ns, end_ns, others * slot_ns, count, frame_bytes, count_only)
+            )
+    return end_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A train that is to be sent: its streams with times from its start, and what it takes of the network."""
+
+    feed: Feed
+    streams: tuple[Stream, ...]
+    length_ns: int
+    offered_bps: float
+    frames_per_s: float
+
+
+def _plan_rates(plan: GatePlan, at_ns: int) -> int:
+    limit_ns = _scaled(plan, RATE_NS)
+    tasks = []
+    for hop in plan.hops:
+        task = _rate_task(plan, feed_of(plan, hop), FULL_FRAME_BYTES)
+        if _loses_all(plan, task.feed):
+            plan.left_out[hop.name, "rate"] = "every frame is lost"
+        elif sum(stream.count for stream in task.streams) < 2:
+            plan.left_out[hop.name, "rate"] = "its queue takes no second frame"
+        elif task.length_ns > limit_ns:
+            plan.left_out[hop.name, "rate"] = f"a train would take {task.length_ns / S:.1f} s"
+        else:
+            tasks += [task, *_small_task(plan, hop, task)]
+    rounds = _rounds(plan, tasks)
+    while rounds and _length_ns(plan, rounds) > limit_ns:
+        late = max(tasks, key=lambda task: task.length_ns)
+        tasks.remove(late)
+        plan.left_out[late.feed.hop.name, "rate"] = f"no time was left for a train of {late.length_ns / S:.1f} s"
+        rounds = _rounds(plan, tasks)
+    trains = min(_TRAINS, limit_ns // _length_ns(plan, rounds)) if rounds else 0
+    return _send(plan, rounds * trains, at_ns, lambda name, train: plan.rates.setdefault(name, []).append(train))
+
+
+def _scaled(plan: GatePlan, limit_ns: int) -> int:
+    return limit_ns * max(_HOSTS, len(plan.hosts)) // _HOSTS
+
+
+def _small_task(plan: GatePlan, hop: Hop, full: _Task) -> list[_Task]:
+    """Where frames take something at the rate besides their own bytes, a train of small ones tells how much."""
+    rate = hop.spec.rate_bps
+    if rate is None or not hop.spec.overhead_bytes:
+        return []
+    small = max(MIN_FRAME_BYTES, math.ceil(FRAME_MIN_NS * rate / 8 / S) - hop.spec.overhead_bytes)
+    feed = feed_of(plan, hop, frame_bytes=small)
+    return [_rate_task(plan, feed, small)] if feed.faster and small < full.streams[0].frame_bytes else []
+
+
+def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
+    """A train that is long enough for its time to be told, and no longer than what may wait.
+
+    Where the rest of its path is slower, it takes as long as the rest takes.
+    """
+    limits = [bps for bps in (feed.hop.spec.rate_bps, feed.other_bps) if bps is not None]
+    rate = min(limits, default=UNLIMITED_BPS)
+    if _TRAIN_FRAMES_MIN * frame_bytes * 8 * S // rate > _TRAIN_MAX_NS:
+        frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
+    frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate
+    reach_ns = max(sum(_reach_ns(hop.spec) for hop in plan.paths[pair]) for pair in feed.pairs)
+    frames = round(max(plan.pace.train_ns, _TRAIN_REACHES * reach_ns) / frame_ns)
+    frames = max(_TRAIN_FRAMES_MIN, min(frames, _TRAIN_FRAMES_MAX, round(_TRAIN_MAX_NS / frame_ns)))
+    each = -(-frames // len(feed.pairs))
+    for pair in feed.pairs:
+        for hop in plan.paths[pair]:
+            if (capacity := capacity_frames(hop.spec, frame_bytes)) is not None:
+                shared = len(feed.pairs) if hop.name == feed.hop.name else 1
+                each = min(each, max(1, (capacity + 1) // shared))
+    offsets = _offsets_ns(plan, feed)
+    streams = tuple(
+        Stream(*pair, offset, offset + S, 0, each, frame_bytes)
+        for pair, offset in zip(feed.pairs, offsets, strict=True)
+    )
+    # What is faster than the machine takes as long as the machine does.
+    length_ns = round(each * len(feed.pairs) * max(frame_ns, FRAME_MIN_NS)) + max(offsets) + 2 * reach_ns
+    # The last frame is to be through the rest of its path, too, before that of another train comes there.
+    length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in plan.paths[pair]) for pair in feed.pairs)
+    return _Task(feed, streams, length_ns, rate, S / frame_ns)
+
+
+def _loses_all(plan: GatePlan, feed: Feed) -> bool:
+    """Whether a path that fills a direction lets no frame through."""
+    return any(_loss(hop.spec) >= 1 for pair in feed.pairs for hop in plan.paths[pair])
+
+
+def _offsets_ns(plan: GatePlan, feed: Feed) -> list[int]:
+    """When each path has to begin so that frames reach the direction together."""
+    delays = [sum(hop.spec.delay_ns for hop in before(plan.paths[pair], feed.hop.name)) for pair in feed.pairs]
+    return [max(delays) - delay_ns for delay_ns in delays]
+
+
+def before(path: Sequence[Hop], name: str) -> Sequence[Hop]:
+    """The directions that a frame takes before that of a name."""
+    return path[: next(index for index, hop in enumerate(path) if hop.name == name)]
+
+
+def _rounds(plan: GatePlan, tasks: Sequence[_Task]) -> list[list[_Task]]:
+    """Tasks in groups that may be sent at once: they share no limited direction, nor fill the machine."""
+    rounds: list[list[_Task]] = []
+    taken: list[set[str]] = []
+    for task in tasks:
+        needs = {
+            hop.name
+            for pair in task.feed.pairs
+            for hop in plan.paths[pair]
+            if hop.spec.rate_bps is not None or hop.name == task.feed.hop.name
+        }
+        for group, names in zip(rounds, taken, strict=True):
+            if (
+                not needs & names
+                and sum(other.offered_bps for other in group) + task.offered_bps <= _AT_ONCE_BPS
+                and sum(other.frames_per_s for other in group) + task.frames_per_s <= _AT_ONCE_FRAMES_PER_S
+            ):
+                group.append(task)
+                names |= needs
+                break
+        else:
+            rounds.append([task])
+            taken.append(needs)
+    return rounds
+
+
+def _length_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]]) -> int:
+    """How long rounds take one after the other, and once more."""
+    gaps = (_gap_ns(plan, one, two) for one, two in pairwise([*rounds, rounds[0]]))
+    return sum(max(task.length_ns for task in group) for group in rounds) + sum(gaps)
+
+
+def _gap_ns(plan: GatePlan, earlier: Sequence[_Task], later: Sequence[_Task]) -> int:
+    """How long to wait between two rounds: so that the later one overtakes nothing before a direction they share."""
+    arrivals = []
+    for group in (earlier, later):
+        arrival: dict[str, list[int]] = {}
+        for task in group:
+            for stream in task.streams:
+                path = plan.paths[stream.sender, stream.receiver]
+                for hop in path:
+                    if hop.spec.rate_bps is not None:
+                        before_ns = sum(other.spec.delay_ns for other in before(path, hop.name))
+                        arrival.setdefault(hop.name, []).append(stream.start_ns + before_ns)
+        arrivals.append(arrival)
+    one, two = arrivals
+    # A round ends when its last frame has been sent: what counts is by how much the way of the earlier one is longer.
+    longer_ns = [max(one[name]) - min(two[name]) for name in one.keys() & two.keys()]
+    return _MARGIN_NS // 4 + max(0, *longer_ns, 0)
+
+
+def _send(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int, keep: Callable[[str, Train], None]) -> int:
+    """Send rounds one after the other; when the last is through."""
+    before: Sequence[_Task] = ()
+    for group in rounds:
+        at_ns += _gap_ns(plan, before, group)
+        for task in group:
+            first = len(plan.streams)
+            plan.streams += [
+                replace(stream, start_ns=at_ns + stream.start_ns, until_ns=at_ns + stream.until_ns)
+                for stream in task.streams
+            ]
+            train = Train(task.feed, tuple(range(first, len(plan.streams))), task.streams[0].frame_bytes)
+            keep(task.feed.hop.name, train)
+        at_ns += max(task.length_ns for task in group)
+        before = group
+    return at_ns
+
+
+def _plan_queues(plan: GatePlan, at_ns: int) -> int:
+    """Trains that are longer than the queue: what does not fit has to be lost."""
+    limit_ns = _scaled(plan, QUEUE_NS)
+    tasks = []
+    for hop in plan.hops:
+        if hop.spec.rate_bps is None:
+            continue  # nothing ever waits
+        task = _queue_task(plan, feed_of(plan, hop, overload=True))
+        if isinstance(task, str):
+            plan.left_out[hop.name, "queue"] = task
+        elif task.length_ns > limit_ns:
+            plan.left_out[hop.name, "queue"] = f"filling it would take {task.length_ns / S:.1f} s"
+        else:
+            tasks.append(task)
+    rounds = _rounds(plan, sorted(tasks, key=lambda task: task.length_ns))
+    while rounds and _length_ns(plan, rounds) > limit_ns:
+        for task in rounds.pop():
+            why = f"no time was left to fill it, which takes {task.length_ns / S:.2f} s"
+            plan.left_out[task.feed.hop.name, "queue"] = why
+    return _send(plan, rounds, at_ns, plan.queues.__setitem__)
+
+
+def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
+    """A train that fills a queue and more, or why there is none."""
+    spec = feed.hop.spec
+    assert spec.rate_bps is not None
+    if not feed.faster:
+        return "no path is faster than it, so nothing fills it"
+    if _loses_all(plan, feed):
+        return "every frame is lost"
+    full = capacity_frames(spec, FULL_FRAME_BYTES)
+    if full is None:
+        return "its limit is not known"
+    rate = spec.rate_bps
+    wanted_ns = max(_QUEUE_DRAIN_NS / full, FRAME_MIN_NS) if spec.queue_bytes is None else S
+    frame_bytes = max(MIN_FRAME_BYTES, min(FULL_FRAME_BYTES, math.ceil(wanted_ns * rate / 8 / S)))
+    capacity = capacity_frames(spec, frame_bytes)
+    assert capacity is not None
+    frame_ns = (frame_bytes + spec.overhead_bytes) * 8 * S / rate
+    ahead = [hop for pair in feed.pairs for hop in before(plan.paths[pair], feed.hop.name)]
+    # A limited direction before it paces the frames, so that they wait in no other queue.
+    interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)
+    offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))
+    if frame_ns < _OVERLOAD_LEAST * offered_ns:
+        return "it sends as fast as a machine fills it"
+    frames = math.ceil((_QUEUE_OVER_RATIO * capacity + _QUEUE_OVER_FRAMES) / (1 - offered_ns / frame_ns))
+    each = -(-frames // len(feed.pairs))
+    offsets = _offsets_ns(plan, feed)
+    sending_ns = round(each * len(feed.pairs) * offered_ns)
+    streams = tuple(
+        Stream(*pair, offset, offset + 2 * sending_ns + _MARGIN_NS, interval_ns, each, frame_bytes)
+        for pair, offset in zip(feed.pairs, offsets, strict=True)
+    )
+    length_ns = sending_ns + round(capacity * frame_ns) + max(offsets) + _MARGIN_NS
+    return _Task(feed, streams, length_ns, rate, 1e9 / offered_ns)

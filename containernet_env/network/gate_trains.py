@@ -1,0 +1,437 @@
+"""What the trains of a gate prove: the rate at which a direction sends, and how much may wait before it. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from containernet_env.model.link import DirectionSpec
+from containernet_env.model.proof import Check, Verdict
+from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop
+from containernet_env.network.chance import MISS, sigmas
+from containernet_env.network.gate_plan import FRAME_MIN_NS, MS, US, GatePlan, S, Train, before, capacity_frames
+
+_WIDEST_RATIO = 0.25
+"""Where samples spread so that a rate may be off by more, nothing is said of it."""
+_PAUSE_NOISES = 3
+"""So long, in units of the noise, a busy machine may stand still in most of a direction's trains, which are slower."""
+_LIMITED, _LIMITED_RATIO = 0.1, 0.5
+"""What arrives at less than a tenth of what a machine surely forwards, and at less than half of what was sent, was
+limited."""
+_UNLIMITED_BPS, _UNLIMITED_RATIO = 500_000_000, 0.9
+"""An unlimited direction is proved where it carries so much, or this share of what the rest of its paths carry."""
+_QUEUE_FRAMES, _QUEUE_RATIO = 3, 0.03
+_SENDER_SLACK_NS = 20 * US
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A stream as it went: when each frame was sent, from the start of the gate, and how long it took; -1: lost.
+
+    Both are empty where only the counts are known.
+    """
+
+    sent: int
+    received: int
+    sent_ns: Sequence[int] = ()
+    delay_ns: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """How far links of one kind may be off: delays either way, rates, and by how much single times spread.
+
+    Delays: a duration and a share of the delay, both together, or the ``larger`` of both. ``sure_bps``: a machine may
+    be too slow to forward more, and less than configured then says nothing of the link. ``told_ratio``: a rate is
+    proved where one that is off by as much, either way, would have been told from it.
+    """
+
+    early_ns: int
+    early_ratio: float
+    late_ns: int
+    late_ratio: float
+    rate_ratio: float
+    noise_ns: int
+    sure_bps: int
+    told_ratio: float
+    larger: bool = False
+
+    def early(self, delay_ns: float) -> float:
+        """By how much a delay may be too short."""
+        return self._of(self.early_ns, delay_ns * self.early_ratio)
+
+    def late(self, delay_ns: float) -> float:
+        """By how much it may be too long."""
+        return self._of(self.late_ns, delay_ns * self.late_ratio)
+
+    def _of(self, duration_ns: int, share_ns: float) -> float:
+        return max(duration_ns, share_ns) if self.larger else duration_ns + share_ns
+
+
+EMULATOR = Allowed(25 * US, 0.005, 100 * US, 0.01, 0.01, 100 * US, 2 * 10**9, 0.05)
+KERNEL = Allowed(500 * US, 0.05, 500 * US, 0.05, 0.05, 1 * MS, 10**8, 0.15)
+
+
+def delay_text(ns: int) -> str:
+    """A time in words: 3.000 ms."""
+    return f"{ns / MS:.3f} ms"
+
+
+def rate_text(bps: float | None) -> str:
+    """A rate in words: 10.02 Mbit/s."""
+    return "unlimited" if bps is None else f"{float(f'{bps / 1e6:.4g}'):g} Mbit/s"
+
+
+def rate_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: float) -> Iterator[Check]:
+    """The rate of every direction; ``z``: standard errors that chance may make."""
+    for hop in plan.hops:
+        asked = rate_text(hop.spec.rate_bps)
+        trains = plan.rates.get(hop.name, [])
+        if not trains:
+            yield Check(hop.name, "rate", "unproved", asked, why=plan.left_out.get((hop.name, "rate"), "no time"))
+        elif hop.spec.rate_bps is None:
+            yield _unlimited(plan, hop, trains, times, allowed)
+        else:
+            yield _limited(plan, hop, hop.spec.rate_bps, trains, times, allowed, z)
+
+
+def _limited(
+    plan: GatePlan, hop: Hop, rate: int, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed, z: float
+) -> Check:
+    """The worst of what trains of each length of frames say.
+
+    Full frames tell the rate, the smallest ones what a frame takes besides: from nothing.
+    """
+    sizes = sorted({train.frame_bytes for train in trains}, reverse=True)
+    overhead = hop.spec.overhead_bytes
+    found = []
+    for size in sizes:
+        limits = [(allowed.told_ratio, "it")] if size == sizes[0] else []
+        if overhead and size == sizes[-1]:
+            limits.append((overhead / size, f"what a frame takes besides ({overhead} bytes)"))
+        of_size = [train for train in trains if train.frame_bytes == size]
+        found.append(_of_size(plan, hop, rate, of_size, times, allowed, z, min(limits)))
+    # The first one of the worst verdict.
+    return min(found, key=lambda check: ("wrong", "unproved", "proved").index(check.verdict))
+
+
+def _of_size(
+    plan: GatePlan,
+    hop: Hop,
+    rate: int,
+    trains: Sequence[Train],
+    times: Sequence[Times],
+    allowed: Allowed,
+    z: float,
+    limit: tuple[float, str],
+) -> Check:
+    """What trains of frames of one length say; ``limit``: from how far off something has to be told, and what."""
+    asked, train = rate_text(rate), trains[0]
+    if not train.feed.faster and train.feed.other_bps is not None:
+        rate = min(rate, train.feed.other_bps)  # what the rest of the path lets through shows that it is no lower
+    paced = [train for train in trains if _kept_up(train, times, rate)]
+    measured = {index: bps for index, of in enumerate(paced) if (bps := train_bps(plan, of, times)) is not None}
+    values = {
+        "trains_bps": [round(bps) for bps in measured.values()],
+        "trains": len(trains),
+        "frame_bytes": train.frame_bytes,
+    }
+    if not measured:
+        why = "the sender was too slow" if not paced else "too few frames arrived"
+        return Check(hop.name, "rate", "unproved", asked, why=why, values=values)
+    frames = sum(times[index].sent for index in train.streams)
+    length_ns = max(1, frames - 1) * _bits(train) * S / rate
+    # Jitter moves the first and the last frame of each train; 1.25: how much wider a median spreads than a mean.
+    path = max((plan.paths[pair] for pair in train.feed.pairs), key=_variance_ns2)
+    spread_ns = math.sqrt(2 * _variance_ns2(path))
+    independent = len(measured) if all(_outlasts(length_ns, h.spec) for h in path) else 1
+    error = 1.25 * spread_ns / length_ns / math.sqrt(independent)
+    lost = _lost(path)
+    if len(train.feed.pairs) == 1:  # what is lost before the slowest direction takes no time there
+        lost = _lost_early(path, train.frame_bytes)
+    if lost:  # these are only known in the mean
+        error += 1.25 * math.sqrt(lost / (1 - lost) / frames / len(measured))
+    noise = allowed.noise_ns / length_ns
+    ratio = allowed.rate_ratio + noise + z * error
+    # A wrong rate is measured with the same noise, which may hide as much of what it is off by.
+    told = ratio + noise + sigmas(MISS) * error
+    # A train whose first frames came late seems too fast. Where it would not, had they come when they were due, it says
+    # nothing; where it would, too, they are not the reason.
+    fastest = (1 + ratio) * rate
+    late = {
+        index
+        for index, bps in measured.items()
+        if bps > fastest
+        and (late_ns := _first_late_ns(plan, paced[index], times, allowed)) > 0
+        and (train_bps(plan, paced[index], times, late_ns) or bps) <= fastest
+    }
+    kept = sorted(bps for index, bps in measured.items() if index not in late)
+    values["late"] = len(late)
+    bps = statistics.median(kept or measured.values())
+
+    def check(verdict: Verdict, why: str = "") -> Check:
+        bounds = f"{ratio:.1%} either way"
+        return Check(hop.name, "rate", verdict, asked, rate_text(bps), bounds, why, values)
+
+    if ratio > _WIDEST_RATIO:
+        return check("unproved", "the samples spread too far")
+    if len(kept) < len(measured) / 2:
+        return check("unproved", f"the first frames of {len(late)} of {len(measured)} trains were late")
+    middle = statistics.median_low(kept), statistics.median_high(kept)
+    if len({(bps > rate) - (bps < rate) if abs(bps - rate) > ratio * rate else 0 for bps in middle}) > 1:
+        return check("unproved", "one half of its trains says otherwise than the other")
+    if abs(bps - rate) > ratio * rate:
+        # Where a frame takes less than it costs the machine, frames that waited for it also come too fast.
+        if rate > allowed.sure_bps and (bps < rate or _bits(train) * S / rate < FRAME_MIN_NS):
+            return check("unproved", "more than this machine surely forwards")
+        if 0 < rate - bps <= min(allowed.told_ratio, ratio + (_PAUSE_NOISES - 1) * noise) * rate:
+            return check("unproved", "so much slower may be this machine as well, where it is busy")
+        return check("wrong")
+    if not train.feed.faster:
+        return check("unproved", f"no path is faster: not below {rate_text(bps)}")
+    if told > limit[0]:
+        return check("unproved", f"{limit[1]} is told only where a rate is {told:.1%} off")
+    return check("proved")
+
+
+def _variance_ns2(path: Sequence[Hop]) -> float:
+    """That of the delay of a path, by its jitters."""
+    return sum(hop.spec.jitter.deviation_ns**2 for hop in path if hop.spec.jitter is not None)
+
+
+def _outlasts(length_ns: float, spec: DirectionSpec) -> bool:
+    """Whether the jitter at the ends of a train is independent, and so that of consecutive trains."""
+    return spec.jitter is None or length_ns >= 2 * spec.jitter.held_correlation_ns
+
+
+def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed) -> Check:
+    """An unlimited direction is proved as far as it can be: not limited below what the rest of its paths carries."""
+    measured = [(bps, train) for train in trains if (bps := train_bps(plan, train, times)) is not None]
+    values = {"trains_bps": [round(bps) for bps, _ in measured], "trains": len(trains)}
+    if not measured:
+        return Check(hop.name, "rate", "unproved", "unlimited", why="too few frames arrived", values=values)
+    bps = statistics.median(bps for bps, _ in measured)
+    offered = statistics.median(_offered_bps(train, times) for _, train in measured)
+    rest = float(trains[0].feed.other_bps or math.inf)
+    least = min(rest, offered)
+    text = f"not below {rate_text(bps)}"
+    # Jitter alone may spread a train so far, whatever the rate.
+    reach_ns = 2 * max(
+        sum(hop.spec.jitter.reach_ns for hop in plan.paths[pair] if hop.spec.jitter is not None)
+        for pair in trains[0].feed.pairs
+    )
+    if bps < _LIMITED_RATIO * least and bps < _LIMITED * allowed.sure_bps:
+        if len(_sent(trains[0], times)) * _bits(trains[0]) * S / bps <= reach_ns:
+            return Check(
+                hop.name, "rate", "unproved", "unlimited", text, why="the samples spread too far", values=values
+            )
+        return Check(hop.name, "rate", "wrong", "unlimited", rate_text(bps), rate_text(least), values=values)
+    if bps >= min(_UNLIMITED_RATIO * rest, _UNLIMITED_BPS):
+        return Check(hop.name, "rate", "proved", "unlimited", text, values=values)
+    return Check(hop.name, "rate", "unproved", "unlimited", text, why=text, values=values)
+
+
+def _bits(train: Train) -> int:
+    """What a frame of the train takes of the direction's rate."""
+    return (train.frame_bytes + train.feed.hop.spec.overhead_bytes) * 8
+
+
+def _sent(train: Train, times: Sequence[Times]) -> list[tuple[int, int, int]]:
+    """When the frames of a train were sent, in order, with their stream and their number in it."""
+    return sorted((at, stream, number) for stream in train.streams for number, at in enumerate(times[stream].sent_ns))
+
+
+def _offered_bps(train: Train, times: Sequence[Times]) -> float:
+    sent = _sent(train, times)
+    return (len(sent) - 1) * _bits(train) * S / max(1, sent[-1][0] - sent[0][0])
+
+
+def _kept_up(train: Train, times: Sequence[Times], rate: int) -> bool:
+    """Whether every frame was sent before the direction could have sent it: else the sender's rate shows."""
+    frame_ns = _bits(train) * S / rate
+    if len({sender for sender, _ in train.feed.pairs}) == 1:
+        streams = [[at for at, _, _ in _sent(train, times)]]
+    else:
+        frame_ns *= len(train.streams)
+        streams = [list(times[stream].sent_ns) for stream in train.streams]
+    return all(
+        len(sent) > 1 and all(at - sent[0] <= k * frame_ns + _SENDER_SLACK_NS for k, at in enumerate(sent))
+        for sent in streams
+    )
+
+
+def _single_ns(plan: GatePlan, stream: int, times: Sequence[Times], frame_bytes: int) -> float:
+    """How long a frame that meets no other takes over the path of a stream, at most: as those take that tell delays."""
+    pair = plan.streams[stream].sender, plan.streams[stream].receiver
+    path = plan.paths[pair]
+    took_ns = sum(hop.spec.delay_ns + hop.spec.serialization_ns(frame_bytes) for hop in path)
+    if probes := [delay for delay in times[plan.delays[pair]].delay_ns if delay >= 0] if pair in plan.delays else []:
+        probe_ns = sum(hop.spec.delay_ns + hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path)
+        took_ns += round(statistics.median(probes)) - probe_ns
+    return took_ns + sum(hop.spec.jitter.reach_ns for hop in path if hop.spec.jitter is not None)
+
+
+def _first_late_ns(plan: GatePlan, train: Train, times: Sequence[Times], allowed: Allowed) -> float:
+    """By how much the first frames of a train came later than single frames of its paths do; 0 where within noise."""
+    firsts = [times[stream].delay_ns[0] if times[stream].delay_ns else -1 for stream in train.streams]
+    if min(firsts) < 0:
+        return 0.0  # when they would have come is not known
+    # Of several streams, each first frame waits for those of the others.
+    late_ns = min(
+        first - _single_ns(plan, stream, times, train.frame_bytes)
+        for first, stream in zip(firsts, train.streams, strict=True)
+    )
+    return late_ns if late_ns > allowed.noise_ns else 0.0
+
+
+def train_bps(plan: GatePlan, train: Train, times: Sequence[Times], late_ns: float = 0.0) -> float | None:
+    """The rate at which a train arrived; ``None`` where too few of it did. ``late_ns``: its first frames were due so
+    much earlier than they came.
+
+    One sender: whatever a receiver got, the frames between its first and its last took their time at the direction,
+    also those that others got or that were lost. Several senders: what came of each while frames of all
+    of them came.
+    """
+    bits = _bits(train) * S
+    if len({sender for sender, _ in train.feed.pairs}) == 1:
+        arrivals: dict[int, list[tuple[int, int]]] = {}
+        for order, (at, stream, number) in enumerate(_sent(train, times)):
+            if (delay := times[stream].delay_ns[number]) >= 0:
+                arrivals.setdefault(stream, []).append((order, at + delay))
+        reach = 1 - _lost_early(plan.paths[train.feed.pairs[0]], train.frame_bytes)
+        rates = [
+            (got[-1][0] - got[0][0]) * reach * bits / (got[-1][1] - got[0][1] + late_ns)
+            for got in arrivals.values()
+            if len(got) > 1 and got[-1][1] > got[0][1]
+        ]
+        return statistics.median(rates) if rates else None
+    each = [
+        sorted(
+            at + delay for at, delay in zip(times[stream].sent_ns, times[stream].delay_ns, strict=True) if delay >= 0
+        )
+        for stream in train.streams
+    ]
+    if not all(each):
+        return None
+    begin, end = max(got[0] for got in each), min(got[-1] for got in each)
+    during = sorted(at for got in each for at in got if begin <= at <= end)
+    if len(during) <= len(each) or during[-1] == during[0]:
+        return None
+    loss = train.feed.hop.spec.loss
+    kept = 1 - loss.mean_ratio if loss is not None else 1.0
+    return (len(during) - 1) * bits / (during[-1] - during[0] + late_ns) / kept
+
+
+def fits(sent_ns: Sequence[int], frame_ns: float, capacity: int) -> int:
+    """How many of the frames that come at these times a queue of that many frames takes: the emulator's own rule.
+
+    A frame that finds the sender busy waits; one that finds ``capacity`` frames waiting is lost.
+    """
+    taken, busy_ns, head = 0, 0.0, 0
+    starts: list[float] = []
+    for at in sent_ns:
+        begin = float(at)
+        if busy_ns > at:
+            while head < len(starts) and starts[head] <= at:
+                head += 1
+            if len(starts) - head >= capacity:
+                continue
+            begin = busy_ns
+        starts.append(begin)
+        busy_ns = begin + frame_ns
+        taken += 1
+    return taken
+
+
+def _lost(path: Sequence[Hop]) -> float:
+    """The share of the frames that a path loses."""
+    return 1 - math.prod(1 - (hop.spec.loss.mean_ratio if hop.spec.loss is not None else 0.0) for hop in path)
+
+
+def _lost_early(path: Sequence[Hop], frame_bytes: int) -> float:
+    """The share that is lost before the slowest direction of a path, the first one of several."""
+    return _lost(before(path, max(path, key=lambda hop: hop.spec.serialization_ns(frame_bytes)).name))
+
+
+def _late_ns(
+    plan: GatePlan, frames: Sequence[tuple[int, int, int]], times: Sequence[Times], frame_ns: float, frame_bytes: int
+) -> float:
+    """By how much a frame of a train came later, at most, than it had to: it waits for those ahead of it that came.
+
+    ``frames``: when each reaches the direction, its stream, its number there.
+    """
+    single_ns = {stream: _single_ns(plan, stream, times, frame_bytes) for stream in {frame[1] for frame in frames}}
+    late, busy_ns = 0.0, 0.0
+    for at, stream, number in frames:
+        if (delay := times[stream].delay_ns[number]) >= 0:
+            begin = max(at, busy_ns)
+            busy_ns = begin + frame_ns
+            late = max(late, delay - (begin - at) - single_ns[stream])
+    return late
+
+
+def queue_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: float) -> Iterator[Check]:
+    """How much may wait before every direction with a rate: of a longer train, what does not fit has to be lost."""
+    for hop in plan.hops:
+        spec = hop.spec
+        if spec.rate_bps is None:
+            continue
+        train = plan.queues.get(hop.name)
+        limits = [f"{count} {unit}" for count, unit in ((spec.queue_bytes, "bytes"),) if count is not None]
+        frames = spec.queue_frames or (None if limits else spec.default_queue_frames)
+        asked = ", ".join([*([f"{frames} frames"] if frames is not None else []), *limits]) or "default"
+        if train is None:
+            why = plan.left_out.get((hop.name, "queue"), "this kind of link does not tell it")
+            yield Check(hop.name, "queue", "unproved", asked, why=why)
+        else:
+            yield _queue(plan, hop, train, times, allowed, z, asked)
+
+
+def _queue(
+    plan: GatePlan, hop: Hop, train: Train, times: Sequence[Times], allowed: Allowed, z: float, asked: str
+) -> Check:
+    spec = hop.spec
+    capacity = capacity_frames(spec, train.frame_bytes)
+    assert spec.rate_bps is not None and capacity is not None
+    frame_ns = _bits(train) * S / spec.rate_bps
+    offsets = {stream: plan.streams[stream].start_ns for stream in train.streams}
+    first = min(offsets.values())
+    # As they reach the direction: paths that are longer before it began earlier.
+    sent = sorted((at - (offsets[stream] - first), stream, number) for at, stream, number in _sent(train, times))
+    received = sum(times[stream].received for stream in train.streams)
+    lost = 1 - math.prod(
+        1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in plan.paths[train.feed.pairs[0]]
+    )
+    correlation = max((h.spec.loss.correlation for h in plan.paths[train.feed.pairs[0]] if h.spec.loss), default=0.0)
+    # What is lost before the direction never reaches its queue.
+    reach = 1 - _lost(before(plan.paths[train.feed.pairs[0]], hop.name))
+    offered = [at for number, (at, _, _) in enumerate(sent) if int((number + 1) * reach) > int(number * reach)]
+    expected = fits(offered, frame_ns, capacity)
+    # Jitter before the direction brings frames together, or keeps them apart, by what it reaches either way.
+    reach_ns = max(
+        2 * sum(h.spec.jitter.reach_ns for h in before(plan.paths[pair], hop.name) if h.spec.jitter is not None)
+        for pair in train.feed.pairs
+    )
+    slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + (allowed.noise_ns + reach_ns) / frame_ns
+    spread = math.sqrt(len(sent) * lost * (1 - lost) * (1 + correlation) / (1 - correlation)) if correlation < 1 else 0
+    slack += z * spread / (1 - lost)
+    came = received * reach / (1 - lost)
+    excess = len(offered) - expected
+    # What arrived is what fits and what went on while the train came; the rest is the queue.
+    measured = capacity + came - expected
+    values = {"sent": len(sent), "received": received, "expected": expected, "frame_bytes": train.frame_bytes}
+    text, bounds = f"{measured:.0f} frames", f"{slack:.0f} frames either way"
+    if excess < 2 * slack:
+        why = "the sender was too slow to fill it" if excess < _QUEUE_FRAMES else "the samples do not tell it"
+        return Check(hop.name, "queue", "unproved", asked, why=why, values=values)
+    if abs(came - expected) <= slack:
+        return Check(hop.name, "queue", "proved", asked, text, bounds, values=values)
+    text, bounds = f"{came:.0f} of {len(sent)} frames taken", f"{expected - slack:.0f} to {expected + slack:.0f}"
+    # Where the kernel does not stamp them, frames come when they are read: after a pause, to a queue that has emptied.
+    late_ns = _late_ns(plan, sent, times, frame_ns, train.frame_bytes) if not lost else 0.0
+    if late_ns > allowed.noise_ns and slack < came - expected <= slack + late_ns / frame_ns:
+        why = f"frames came up to {delay_text(round(late_ns))} late meanwhile, so that more of them fit"
+        return Check(hop.name, "queue", "unproved", asked, text, bounds, why, values)
+    return Check(hop.name, "queue", "wrong", asked, text, bounds, values=values)

@@ -1,0 +1,524 @@
+"""Links carried out by the kernel: a veth pair with HTB (bandwidth) and netem (delay); partitions of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+from containernet_env.base import clock
+from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.hosts import netns
+from containernet_env.model import backends
+from containernet_env.model.link import (
+    FULL_FRAME_BYTES,
+    RATE_MAX_BPS,
+    DirectionSpec,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    LinkSpec,
+    Loss,
+    queue_frames,
+)
+from containernet_env.model.usage import since, veth_counters
+from containernet_env.network.interface import Interface, delete_interface
+from containernet_env.network.link import ShapedLink, check_held
+
+_UNASKED = frozenset({"loss-state", "duplicate", "corrupt", "reorder", "rate", "slot"})
+
+
+def options(direction: DirectionSpec) -> list[str]:
+    """netem's options but its limit, as ``tc`` takes them."""
+    words: list[str] = []
+    jitter, loss = direction.jitter, direction.loss
+    if direction.delay_ns:
+        words += ["delay", f"{direction.delay_ns / 1000:.3f}us"]
+    if jitter is not None:
+        words.append(f"{jitter.ns / 1000:.3f}us")
+        # Without a table the kernel draws uniformly; a table of tc's is cut at four standard deviations, as asked.
+        words += ["distribution", "normal"] if jitter.distribution == "normal" else []
+    if isinstance(loss, GilbertElliottLoss):
+        ratios = (loss.good_to_bad_ratio, loss.bad_to_good_ratio, loss.bad_loss_ratio, loss.good_loss_ratio)
+        words += ["loss", "gemodel", *(_percent(ratio) for ratio in ratios)]
+    elif loss is not None and loss.ratio > 0:
+        words += ["loss", "random", _percent(loss.ratio)]
+    return words
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.10f}".rstrip("0").rstrip(".") + "%"
+
+
+def netem_held(options: Mapping[str, Any], asked: Jitter | None) -> tuple[int, Jitter | None, Loss | None]:
+    """Delay (ns), jitter and loss in what ``tc -j`` prints of a netem qdisc.
+
+    The kernel does not tell which distribution it holds: that of ``asked`` is taken over. Raises ``RunError`` for
+    anything that is never asked of netem.
+    """
+    delay = options.get("delay", {"delay": 0, "jitter": 0})
+    random, chain = options.get("loss-random"), options.get("loss-gemodel")
+    if _UNASKED & set(options) or delay.get("correlation") or (random or {}).get("correlation"):
+        raise RunError(f"netem holds more than was asked: {dict(options)}")
+    jitter: Jitter | None = None
+    loss: Loss | None = None
+    jitter_ns = round(float(delay.get("jitter", 0)) * 1e9)  # tc prints seconds
+    if jitter_ns:
+        if asked is None:
+            raise RunError(f"netem holds more than was asked: {dict(options)}")
+        jitter = Jitter(asked.distribution, jitter_ns, reorder=True)
+    if random is not None:
+        loss = IndependentLoss(float(random["loss"]))
+    elif chain is not None:
+        loss = GilbertElliottLoss(*(float(chain[key]) for key in ("p", "r", "1-k", "1-h")))
+    return round(float(delay["delay"]) * 1e9), jitter, loss
+
+
+def in_place(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list[list[str]] | None:
+    """The commands that turn what ``old`` (commands of ``tc ... add``) made into what ``new`` would make.
+
+    A bandwidth that both have holds all the while. What waits or travels is lost only where netem takes the place of
+    a plain queue or the other way round. ``None`` where the root is another and everything has to be rebuilt.
+    """
+    if not old or not new or _shape(old[0]) != _shape(new[0]):
+        return None
+    commands: list[list[str]] = []
+    for before, after in zip_longest(old, new):
+        if after is None:
+            break  # went with what was below it
+        if before is None or (commands and "replace" in commands[-1]):
+            commands.append(list(after))  # what was here went with what was below it
+        elif list(before) != list(after):
+            verb = "change" if _shape(before) == _shape(after) else "replace"
+            commands.append([verb if word == "add" else word for word in after])
+    return commands
+
+
+def _shape(command: Sequence[str]) -> tuple[object, ...]:
+    """What of a command cannot be changed later: where it is, its kind, and netem's table, which stays once loaded."""
+    return (*[word for word in command if word in ("qdisc", "class", *_KINDS)], "distribution" in command)
+
+
+_KINDS = ("htb", "netem", "pfifo", "bfifo")
+
+
+# Only the delay and its sender bound what netem holds: one million full frames are 1.5 GB.
+NETEM_LIMIT_FRAMES = 1_000_000
+_NOTHING = DirectionSpec()
+_ROOT, _CLASS = "1:", "1:1"
+# A qdisc of another kind needs another handle to take the place of one.
+_NETEM = "10:"
+_FIFOS = {_CLASS: {"pfifo": "20:", "bfifo": "30:"}, f"{_NETEM}1": {"pfifo": "21:", "bfifo": "31:"}}
+# tc 6.1 cuts a delay to whole microseconds, holds it in ticks of 64 ns (PSCHED_SHIFT in linux/pkt_sched.h) and prints
+# that cut to whole microseconds again, with six digits: 1.5 ms is held as 1.499968 ms and printed as 0.001499.
+DELAY_TOLERANCE_NS = 2_100
+DELAY_TOLERANCE_RATIO = 1e-5
+# tc prints a rate in the largest unit that leaves four digits or more, and cuts the rest off.
+RATE_TOLERANCE_RATIO = 0.001
+# HTB's classes have no JSON form in iproute2 6.1: the text is the only one that all versions print.
+_HTB_CLASS = re.compile(
+    r"^class htb (\S+) .*?\brate (\d+)([KMGT]?)bit (?:overhead (\d+) )?ceil (\d+)([KMGT]?)bit", re.MULTILINE
+)
+_RATE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_MTU_BURST_BYTES = 1600
+_BURST_S = 0.00025
+_QUANTUM_MIN_BYTES, _QUANTUM_MAX_BYTES = 1514, 60_000
+
+
+def burst_bytes(rate_bps: int) -> int:
+    """How much HTB may send at once: what 0.25 ms at the rate hold, and never less than a frame.
+
+    A timer that wakes the queue late by up to that time then costs no bandwidth. At 1000 Mbit/s these are 31 kB.
+    """
+    return max(_MTU_BURST_BYTES, round(rate_bps / 8 * _BURST_S))
+
+
+def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
+    """Arguments of ``tc``, in order, that make what ``interface`` sends be like ``direction`` (from no qdisc).
+
+    Raises ``UsageError`` for what HTB and netem cannot carry out.
+    """
+    if (refusal := backends.netem_refusal(direction)) is not None:
+        raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
+    commands = []
+    parent, place = "root", ["root"]
+    if direction.rate_bps is not None:
+        rate = f"{direction.rate_bps}bit"
+        burst = str(burst_bytes(direction.rate_bps))
+        quantum = min(max(direction.rate_bps // 8 // 10, _QUANTUM_MIN_BYTES), _QUANTUM_MAX_BYTES)
+        overhead = ["overhead", str(direction.overhead_bytes)] if direction.overhead_bytes else []
+        commands.append(["qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb", "default", "1"])
+        commands.append(
+            [
+                *["class", "add", "dev", interface, "parent", _ROOT, "classid", _CLASS, "htb"],
+                *["rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(quantum), *overhead],
+            ]
+        )
+        parent, place = _CLASS, ["parent", _CLASS]
+    if backends.needed(direction):
+        commands.append(
+            [
+                *["qdisc", "add", "dev", interface, *place, "handle", _NETEM, "netem"],
+                *["limit", str(NETEM_LIMIT_FRAMES), *options(direction)],
+            ]
+        )
+        parent = f"{_NETEM}1"
+    if direction.rate_bps is not None:
+        limit, kind = (queue_frames(direction), "pfifo")
+        if direction.queue_bytes is not None:
+            limit, kind = direction.queue_bytes, "bfifo"
+        handle = _FIFOS[parent][kind]
+        commands.append(
+            ["qdisc", "add", "dev", interface, "parent", parent, "handle", handle, kind, "limit", str(limit)]
+        )
+    return commands
+
+
+def direction_from_tc(
+    qdiscs: Sequence[Mapping[str, Any]],
+    classes: str,
+    asked: DirectionSpec = _NOTHING,
+    class_id: str = _CLASS,
+    netem_limit: int = NETEM_LIMIT_FRAMES,
+    netem_queue_frames: int | None = None,
+) -> DirectionSpec:
+    """What ``tc -j qdisc show`` (parsed) and ``tc class show`` (text) say of one interface, as a spec.
+
+    ``asked`` is taken for the distribution of a jitter, which the kernel does not tell. ``class_id`` is that of HTB's
+    only class, ``netem_limit`` what netem is to hold, and ``netem_queue_frames`` the part of it that is the queue's.
+    Raises ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
+    """
+    held = DirectionSpec()
+    for qdisc in qdiscs:
+        kind, options = qdisc.get("kind"), qdisc.get("options", {})
+        if kind == "htb":
+            rate_bps, overhead_bytes = _class_rate(classes, class_id)
+            held = replace(held, rate_bps=rate_bps, overhead_bytes=overhead_bytes)
+        elif kind == "netem":
+            delay_ns, jitter, loss = netem_held(options, asked.jitter)
+            if int(options["limit"]) != netem_limit:
+                raise RunError(f"a netem with a limit of {options['limit']} frames is not one that was asked for")
+            held = replace(held, delay_ns=delay_ns, jitter=jitter, loss=loss)
+            if netem_queue_frames is not None:
+                held = replace(held, queue_frames=netem_queue_frames)
+        elif kind == "pfifo":
+            held = replace(held, queue_frames=int(options["limit"]))
+        elif kind == "bfifo":
+            held = replace(held, queue_bytes=int(options["limit"]))
+        elif kind != "clsact" and not _is_default(qdisc):  # clsact: a partition's
+            raise RunError(f"an unknown queueing discipline is in the way: {kind}")
+    return held
+
+
+def _is_default(qdisc: Mapping[str, Any]) -> bool:
+    """Whether the kernel gave it to the interface by itself: those have no handle."""
+    return bool(qdisc.get("handle") == "0:")
+
+
+def delay_tolerance_ns(delay_ns: int) -> int:
+    """By how much tc may print another delay than the one it was given."""
+    return max(DELAY_TOLERANCE_NS, round(delay_ns * DELAY_TOLERANCE_RATIO))
+
+
+def _class_rate(classes: str, class_id: str) -> tuple[int, int]:
+    """Rate and overhead (bytes) of the only class."""
+    found = _HTB_CLASS.findall(classes)
+    if len(found) != 1 or found[0][0] != class_id or found[0][1:3] != found[0][4:6]:
+        raise RunError(f"the HTB class {class_id} is not as it was made: {classes.strip()!r}")
+    _, rate, unit, overhead, *_ = found[0]
+    return int(rate) * _RATE_UNITS[unit], int(overhead or 0)
+
+
+def _tc(end: Interface, *words: str) -> str:
+    return netns.run(end.pid, ["tc", *words]).stdout
+
+
+def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpec | None = None) -> None:
+    """Make what ``end`` sends be like ``direction``; ``held`` is what it is like, ``None`` where that is not known."""
+    commands = tc_commands(end.name, direction)
+    changes = in_place(tc_commands(end.name, held), commands) if held is not None else None
+    if changes is None:
+        if held != _NOTHING:
+            clear_direction(end)
+        changes = commands
+    if changes:
+        batch = "".join(f"{' '.join(command)}\n" for command in changes)
+        netns.run(end.pid, ["tc", "-batch", "-"], input=batch)
+
+
+def clear_direction(end: Interface) -> None:
+    """Take whatever shapes what ``end`` sends away; frames that wait in it are lost."""
+    if any(qdisc.get("root") and not _is_default(qdisc) for qdisc in _qdiscs(end)):
+        _tc(end, "qdisc", "delete", "dev", end.name, "root")
+
+
+def read_direction(end: Interface, asked: DirectionSpec = _NOTHING, **made: Any) -> DirectionSpec:
+    """What the kernel holds for what ``end`` sends; ``asked``, ``made``: see ``direction_from_tc``."""
+    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.name), asked, **made)
+
+
+def qdisc_counters(end: Interface) -> Mapping[str, Any]:
+    """Counters of the root of what shapes what ``end`` sends, as ``tc -s -j qdisc show`` has them."""
+    return next(qdisc for qdisc in _qdiscs(end, "-s") if qdisc.get("root"))
+
+
+def _qdiscs(end: Interface, *options: str) -> list[dict[str, Any]]:
+    output = _tc(end, *options, "-j", "qdisc", "show", "dev", end.name)
+    return list(json.loads(output)) if output.strip() else []
+
+
+class VethLink(ShapedLink):
+    """See ``ShapedLink``: a veth pair between two namespaces."""
+
+    def __init__(self, name: str, ends: tuple[Interface, Interface], spec: LinkSpec) -> None:
+        super().__init__(name, ends, spec)
+        self._interfaces = ends
+        self._applied = False
+        self._counted_from: dict[str, dict[str, Any]] = {}
+
+    def make(self) -> None:
+        """See ``ShapedLink``: neither end is ever seen in the machine's own namespace, unless it belongs there.
+
+        One segment at a time goes over it: netem would delay, lose and count up to 64 KiB of a flow as one frame.
+        """
+        one, two = self._interfaces
+        self.made = True
+        netns.ip_batch(
+            one.pid,
+            [
+                f"link add name {one.name} address {one.mac} mtu {one.mtu_bytes} gso_max_segs 1 type veth "
+                f"peer name {two.name} address {two.mac} mtu {two.mtu_bytes} gso_max_segs 1 netns {two.pid}"
+            ],
+        )
+
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``ShapedLink``; raises at the first ``tc`` error.
+
+        One direction after the other, some milliseconds apart; the time is when both had changed. Frames that wait or
+        travel stay unless a qdisc of another kind is needed. Where ``tc`` fails, the link is made as it was before.
+        """
+        held = self.spec if self._applied else None
+        for end, direction in zip(self._interfaces, (spec.a_to_b, spec.b_to_a), strict=True):
+            tc_commands(end.name, direction)  # refuses before anything is changed
+        self._applied = False
+        try:
+            self._apply(spec, held)
+        except RunError:
+            if held is not None:
+                self._apply(held, None)
+                self._applied = True
+            raise
+        at_ns = clock.monotonic_ns()
+        self.spec = spec
+        self.check()
+        self._applied = True
+        return at_ns
+
+    def _apply(self, spec: LinkSpec, held: LinkSpec | None) -> None:
+        one, two = self._interfaces
+        apply_direction(one, spec.a_to_b, held.a_to_b if held is not None else None)
+        apply_direction(two, spec.b_to_a, held.b_to_a if held is not None else None)
+
+    def check(self) -> None:
+        """Raise ``RunError`` unless the kernel holds what was last asked for."""
+        longest_ns = max(self.spec.a_to_b.delay_ns, self.spec.b_to_a.delay_ns)
+        check_held(self.name, self.spec, self.read_back(), delay_tolerance_ns(longest_ns), RATE_TOLERANCE_RATIO)
+
+    def read_back(self) -> LinkSpec:
+        """See ``ShapedLink``; but what the kernel does not tell is as asked (see ``direction_from_tc``)."""
+        one, two = self._interfaces
+        return LinkSpec(read_direction(one, self.spec.a_to_b), read_direction(two, self.spec.b_to_a))
+
+    def reset_counters(self) -> None:
+        """Let ``statistics`` count from now on."""
+        self._counted_from = {}
+        now = self.statistics()
+        self._counted_from = {side: now[side] for side in ("a_to_b", "b_to_a")}
+
+    def statistics(self) -> dict[str, Any]:
+        """See ``ShapedLink``."""
+        counters: dict[str, Any] = {}
+        up = True
+        for side, end in zip(("a_to_b", "b_to_a"), self._interfaces, strict=True):
+            output = netns.run(end.pid, ["ip", "-s", "-j", "link", "show", "dev", end.name]).stdout
+            shown = next(entry for entry in json.loads(output) if entry)
+            up = up and "LOWER_UP" in shown["flags"]
+            now = veth_counters(shown, _qdiscs(end, "-s"))
+            counters[side] = since(self._counted_from[side], now) if side in self._counted_from else now
+        return {"up": up, **counters}
+
+    def set_up(self, up: bool) -> int:
+        """See ``ShapedLink``: the second end is set down, the first loses its carrier and keeps its addresses."""
+        self._interfaces[1].set_up(up)
+        return clock.monotonic_ns()
+
+    def clear(self) -> None:
+        """See ``ShapedLink``: one end takes the other with it."""
+        if not self.made:
+            return
+        self.made = self._applied = False
+        for end in self._interfaces:
+            try:
+                if delete_interface(end.pid, end.name):
+                    return
+            except netns.ProcessGoneError:
+                continue  # gone with its namespace
+
+
+_NOT_AT_HOST = DirectionSpec()
+_AT_ONCE_S = 0.0001
+_MOST_AT_ONCE = 43
+"""Full segments in the 64 KiB that TCP hands over at most."""
+# Of what is released the frames that wait leave at once; without a queueing discipline they would be lost.
+_RELEASED = DirectionSpec(rate_bps=RATE_MAX_BPS)
+
+
+def held_at_host(direction: DirectionSpec) -> DirectionSpec:
+    """The part of ``direction``, on which a host sends, that is held at the host: rate, overhead and queue.
+
+    Nothing of a direction with a limit in both frames and bytes: no queue of the kernel's has two. Where several
+    segments pass as one packet, HTB would count an overhead once for all of them: there the rate is that of full frames
+    without their overhead. Smaller frames then wait behind the host for what is missing, where each has its overhead.
+    """
+    if direction.rate_bps is None or direction.uplink == "network":
+        return _NOT_AT_HOST
+    at_host = DirectionSpec(rate_bps=direction.rate_bps, overhead_bytes=direction.overhead_bytes)
+    if direction.overhead_bytes and segments_at_once(at_host) > 1:
+        on_the_link = FULL_FRAME_BYTES + direction.overhead_bytes
+        at_host = DirectionSpec(rate_bps=direction.rate_bps * FULL_FRAME_BYTES // on_the_link)
+    if direction.queue_bytes is None:
+        return replace(at_host, queue_frames=queue_frames(direction))
+    return _NOT_AT_HOST if direction.queue_frames is not None else replace(at_host, queue_bytes=direction.queue_bytes)
+
+
+def segments_at_once(direction: DirectionSpec) -> int:
+    """How many segments of a flow may pass HTB and its queue as one packet, 1 or more.
+
+    Of up to 64 KiB, as TCP would have it, another frame would wait for 52 ms at 10 Mbit/s, and a queue would take them
+    for one frame. More than one saves the sender's CPU time at high rates.
+    """
+    if direction.rate_bps is None:
+        return 1
+    return min(max(1, int(direction.rate_bps / 8 * _AT_ONCE_S / FULL_FRAME_BYTES)), _MOST_AT_ONCE)
+
+
+class Uplink:
+    """What holds frames back at the host's end of a link: HTB and a queue on its TAP.
+
+    Raises ``RunError``, and ``MissingRequirementError`` where the kernel has no HTB.
+    """
+
+    def __init__(self, end: Interface) -> None:
+        self.end = end
+        self._held: DirectionSpec | None = _NOT_AT_HOST
+        self._counted_from = 0
+
+    def apply(self, direction: DirectionSpec) -> None:
+        """Hold back what ``direction`` asks for from now on; frames that wait stay. ``holds`` checks it."""
+        wanted, held = held_at_host(direction), self._held
+        if wanted == _NOT_AT_HOST != held:
+            wanted = _RELEASED
+        if wanted == held:
+            return
+        self._held = None  # until it is known to be as wanted
+        if wanted != _RELEASED:
+            # Sockets keep what they found when they connected.
+            segments = segments_at_once(wanted)
+            netns.ip_batch(self.end.pid, [f"link set dev {self.end.name} gso_max_segs {segments}"])
+        try:
+            apply_direction(self.end, wanted, held)
+        except RunError as error:
+            # As the kernel says it, and as older versions of tc say it for the kernel.
+            if not re.search("kind is unknown|Unknown qdisc|No such file", str(error)):
+                raise
+            raise MissingRequirementError(
+                "this kernel has no HTB (sch_htb), in which frames of a host wait for their turn",
+                'Load the module, or give every link "uplink": "network" in the topology file (docs/config.md).',
+            ) from error
+        self._held = wanted
+
+    def holds(self) -> bool:
+        """Whether frames wait here, as the kernel says. Raises ``RunError`` where it holds something else."""
+        held = read_direction(self.end)
+        asked = LinkSpec(self._held or _NOT_AT_HOST)
+        check_held(f"at {self.end.alias or self.end.name}", asked, LinkSpec(held), 0, RATE_TOLERANCE_RATIO)
+        return held.rate_bps not in (None, RATE_MAX_BPS)
+
+    def counters(self, *, reset: bool = False) -> dict[str, int] | None:
+        """``dropped``: frames lost at the full queue since ``reset`` was last given (after it was read); ``waiting``.
+
+        ``None`` where they cannot be read, since the host has ended.
+        """
+        if self._held == _NOT_AT_HOST:
+            return {"dropped": 0, "waiting": 0}
+        try:
+            counted = qdisc_counters(self.end)
+        except RunError:
+            return None
+        dropped = counted["drops"] - self._counted_from
+        if reset:
+            self._counted_from = counted["drops"]
+        return {"dropped": dropped, "waiting": counted["qlen"]}
+
+
+def part_lines(interface: str, macs: Sequence[str]) -> list[str]:
+    """Lines for ``tc -batch`` that let ``interface`` drop what ``macs`` send, in place of what it dropped before."""
+    lines = [f"qdisc replace dev {interface} clsact", f"filter delete dev {interface} ingress"]
+    for mac in macs:
+        digits = mac.replace(":", "")
+        # The source address is the 6 bytes from 8 before the network header on.
+        lines.append(
+            f"filter add dev {interface} ingress protocol all prio 1 u32 match u32 0x{digits[:8]} 0xffffffff at -8 "
+            f"match u16 0x{digits[8:]} 0xffff at -4 action drop"
+        )
+    return lines
+
+
+class KernelPartition:
+    """The partition of one network, and how to end it."""
+
+    def __init__(self) -> None:
+        self._parted: set[Interface] = set()
+
+    def part(self, sets: Sequence[Sequence[Interface]]) -> None:
+        """Keep these sets of hosts' interfaces apart, in place of an earlier partition.
+
+        One host after the other, some milliseconds apart; at an error nothing stays parted. Raises ``RunError``.
+        """
+        stale = self._parted - {end for members in sets for end in members}
+        try:
+            for number, members in enumerate(sets):
+                others = [str(end.mac) for other, ends in enumerate(sets) if other != number for end in ends]
+                for end in members:
+                    self._parted.add(end)
+                    with suppress(netns.ProcessGoneError):  # of a host that has ended
+                        _batch(end, part_lines(end.name, others))
+            self._heal(stale)
+        except RunError:
+            self.heal()
+            raise
+
+    def heal(self) -> None:
+        """End the partition; without one, nothing."""
+        self._heal(set(self._parted))
+
+    def _heal(self, ends: set[Interface]) -> None:
+        for end in ends:
+            self._parted.discard(end)
+            try:
+                _batch(end, [f"qdisc delete dev {end.name} clsact"])
+            except netns.ProcessGoneError:
+                continue
+            except RunError as error:
+                # Its link was removed or made again, or the partition failed before it was there.
+                gone = ("Cannot find device", "Cannot find specified qdisc", "Invalid handle", "No such file")
+                if not any(words in str(error) for words in gone):
+                    raise
+
+
+def _batch(end: Interface, lines: Sequence[str]) -> None:
+    netns.run(end.pid, ["tc", "-batch", "-"], input="".join(f"{line}\n" for line in lines))

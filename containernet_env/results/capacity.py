@@ -1,0 +1,662 @@
+"""What requests cost on this machine, and which scenarios it can carry: samples, their file, and predictions."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Literal, TypeVar, get_args
+
+from pydantic import Field
+
+from containernet_env.base import assets
+from containernet_env.base.errors import ContainernetEnvError
+from containernet_env.model.config import DataStore
+from containernet_env.model.findings import FULL_SHARE, REASONS, SATURATED_CORES, Capacity, Finding, Kind
+from containernet_env.model.link import LinkSpec
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario
+from containernet_env.model.topology import Topology
+from containernet_env.plan.estimate import Estimator
+from containernet_env.plan.export import config_hash
+from containernet_env.plan.plan import Plan
+from containernet_env.results.files import reason
+from containernet_env.results.floor import Floor, weighted_median
+from containernet_env.results.provenance import MachineFacts, Part
+from containernet_env.results.run_files import RunFile
+
+NAME = "machine-costs-1.json"
+"""In the machine's cache folder; the number is the version of the form, so that other versions have other files."""
+KEPT_OF_A_GROUP = 9
+"""The last samples that are kept of each group of like loads, and of fdatasync on each kind of place."""
+KEPT_SAMPLES = 400
+KEPT_MACHINES = 4
+"""A disk may move to another machine, and a virtual machine may get other cores."""
+_MAX_BYTES = 4 << 20
+
+Limit = Literal["none", "members", "one core", "cores"]
+"""Nothing; the members' own CPU limits; the one core of the generator or of the link emulator; somebody waited for any
+core, so that the row is not valid."""
+_Amount = Annotated[float, Field(ge=0, lt=1e15)]
+
+
+class MachineKey(Part):
+    """What makes a machine another one, as far as the cost of a request goes."""
+
+    cpu_model: str
+    architecture: str
+    cores: int = Field(ge=1)
+    kernel: str
+
+    @classmethod
+    def of(cls, facts: MachineFacts) -> MachineKey:
+        """That of a machine as the manifest has it."""
+        return cls(
+            cpu_model=facts.cpu_model, architecture=facts.architecture, cores=max(1, facts.cores), kernel=facts.kernel
+        )
+
+
+class CostSample(Part):
+    """What one scenario's requests cost, each in ns of CPU time: connecting and warm-up included, as in its usage."""
+
+    at: str = Field(description="when the scenario began, UTC")
+    kind: str = Field(description="what its requests do")
+    one_member: bool = Field(description="whether one member was asked, and not all in turn")
+    members: int = Field(ge=1)
+    rate_per_s: _Amount = Field(description="how many were answered a second")
+    payload_bytes: _Amount = Field(description="keys and values of a request or of its answer")
+    requests: int = Field(ge=1)
+    cluster_ns: _Amount = Field(description="of all members together")
+    member_ns: _Amount = Field(description="of the busiest member")
+    client_ns: _Amount = Field(description="of the client's host")
+    generator_ns: _Amount = Field(description="of the load generator alone, in the measured time")
+    links_ns: _Amount = Field(description="of the link emulator")
+    rest_ns: _Amount = Field(description="of the machine, besides all of these: kernel, driver, engine")
+    frames: _Amount = Field(description="per request, as the hosts sent them, those of heartbeats included")
+    frame_bytes: _Amount
+    busy_ratio: _Amount = Field(description="share of the time for which the machine's cores were busy")
+    limit: Limit = Field(description="what of CPU time kept the rate from being higher, as its findings say")
+    config: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
+    clients: int = Field(ge=0, description="of a closed loop; 0 of an open one")
+    store: str = Field(default="etcd", description="the kind of store that was asked")
+
+    @property
+    def group(self) -> tuple[str, bool, int, int, int]:
+        """Loads of one group cost the same: by what is asked, cluster, amount of data and requests a second."""
+        return (self.kind, self.one_member, self.members, size_class(self.payload_bytes), rate_class(self.rate_per_s))
+
+
+class SyncSample(Part):
+    """An fdatasync where members keep their data: the median of their medians."""
+
+    at: str
+    data: DataStore
+    median_ns: _Amount
+
+
+class MachineCosts(Part):
+    """Of one machine, the oldest first."""
+
+    machine: MachineKey
+    requests: list[CostSample] = Field(default_factory=list)
+    syncs: list[SyncSample] = Field(default_factory=list)
+
+
+class CostsFile(RunFile):
+    """The file; the machine that ran last is the last one."""
+
+    machines: list[MachineCosts] = Field(default_factory=list)
+
+
+def rate_class(rate_per_s: float) -> int:
+    """The power of ten that is nearest.
+
+    The more requests there are a second, the less each costs: members, TCP and links batch them, and heartbeats, which
+    cost the same in any second, are shared by more.
+    """
+    return round(math.log10(max(1.0, rate_per_s)))
+
+
+def size_class(payload_bytes: float) -> int:
+    """0 up to 1 KiB, where what surrounds the data costs most; then a class for each factor of 16."""
+    return max(0, math.ceil(math.log(max(1.0, payload_bytes) / 1024, 16)))
+
+
+def read(machine: MachineKey, place: Path | None = None) -> tuple[MachineCosts, str | None]:
+    """What is known of a machine, and a note where there is a file that cannot be used; never raises."""
+    path = place or assets.MACHINE / NAME
+    held, note = _read(path)
+    return next((costs for costs in held.machines if costs.machine == machine), MachineCosts(machine=machine)), note
+
+
+def add(machine: MachineKey, requests: Sequence[CostSample], syncs: Sequence[SyncSample]) -> str | None:
+    """Add samples of this machine, atomically; a note where that cannot be. Never raises."""
+    if not requests and not syncs:
+        return None
+    try:
+        path = assets.make() / NAME
+        held, _ = _read(path)
+        known = next((costs for costs in held.machines if costs.machine == machine), MachineCosts(machine=machine))
+        now = MachineCosts(
+            machine=machine,
+            requests=_last([*known.requests, *requests], [item.group for item in (*known.requests, *requests)]),
+            syncs=_last([*known.syncs, *syncs], [item.data for item in (*known.syncs, *syncs)]),
+        )
+        others = [costs for costs in held.machines if costs.machine != machine]
+        _write(path, CostsFile(machines=[*others, now][-KEPT_MACHINES:]))
+    except OSError as error:
+        return f"what requests cost on this machine is not kept: {reason(error)}"
+    except ContainernetEnvError as error:
+        return f"what requests cost on this machine is not kept: {error}"
+    return None
+
+
+_Sample = TypeVar("_Sample", CostSample, SyncSample)
+
+
+def _last(samples: list[_Sample], groups: Sequence[object]) -> list[_Sample]:
+    """The last ones of each group, and of all."""
+    seen: Counter[object] = Counter()
+    kept = []
+    for sample, group in zip(reversed(samples), reversed(groups), strict=True):
+        seen[group] += 1
+        if seen[group] <= KEPT_OF_A_GROUP:
+            kept.append(sample)
+    return kept[:KEPT_SAMPLES][::-1]
+
+
+def _read(path: Path) -> tuple[CostsFile, str | None]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return CostsFile(), None
+    except OSError as error:
+        return CostsFile(), f"{path} cannot be read: {reason(error)}; what it knows of this machine is left out"
+    try:
+        held = os.fstat(fd)
+        if not stat.S_ISREG(held.st_mode) or held.st_size > _MAX_BYTES:
+            raise ValueError
+        with open(fd, "rb", closefd=False) as file:
+            return CostsFile.model_validate_json(file.read(_MAX_BYTES)), None
+    except (OSError, ValueError):
+        return CostsFile(), f"{path} is not what a run has left there: it is ignored, and the next run replaces it"
+    finally:
+        os.close(fd)
+
+
+def _write(path: Path, content: CostsFile) -> None:
+    partial = path.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    try:
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with open(fd, "w", encoding="utf-8") as file:
+            os.fchmod(fd, 0o644)  # for `check` without root, whatever the umask is
+            file.write(f"{content.model_dump_json(by_alias=True, indent=1)}\n")
+            file.flush()
+            os.fsync(fd)
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+_WAITED: frozenset[Kind] = frozenset({"machine_full", "generator_waited", "member_waited", "link_lateness"})
+"""Reasons of rows in which somebody waited for a core."""
+_ONE_CORE: frozenset[Kind] = frozenset({"generator_saturated", "links_saturated"})
+"""Reasons of rows in which one thread was the limit, whatever cores there were."""
+SHORT_OF_CORES: frozenset[Kind] = _WAITED | _ONE_CORE | {"generator_late", "client_throttled"}
+"""Reasons that go away where a scenario fits the machine."""
+_BEYOND = 3
+"""So many times the highest rate that was measured, a request may still cost what it did there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCost:
+    """CPU time of one request in ns: of all members, the busiest one, the client's host, its load generator, the link
+    emulator, and the machine besides."""
+
+    cluster_ns: float
+    member_ns: float
+    client_ns: float
+    generator_ns: float
+    links_ns: float
+    rest_ns: float
+
+
+_COSTS = tuple(item.name for item in fields(RequestCost))
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardingCost:
+    """CPU time of the link emulator for one frame in ns, and the mean size of such frames."""
+
+    frame_ns: float
+    frame_bytes: float
+
+
+def sample_of(
+    outcome: ScenarioOutcome, members: int, cores: int, config: str, store: str = "etcd"
+) -> CostSample | None:
+    """What the requests of a scenario cost on a cluster of that size; ``None`` where that cannot be told.
+
+    ``cores`` are the machine's, ``config`` is the hash of what was configured, ``store`` the kind that was asked.
+
+    Only a valid row tells it, or one whose only fault is that cores were short: others had work of somebody else in
+    them, or of another cluster. The network has to be carried by the link emulator.
+    """
+    load, usage, verdict = outcome.load, outcome.machine, outcome.verdict
+    if load is None or usage is None or verdict is None or outcome.error is not None or outcome.network is None:
+        return None
+    if not set(verdict.reasons) <= _WAITED | _ONE_CORE:
+        return None
+    used = usage.used
+    by_member = [member.cpu_ns for member in used.members.values()]
+    others = [None if one is None else one.cpu_ns for one in (used.client, used.links, used.driver, used.machine)]
+    known = [cpu_ns for cpu_ns in (*by_member, *others) if cpu_ns is not None]
+    if len(by_member) != members or len(known) != members + len(others) or usage.window_ns <= 0:
+        return None
+    client_ns, links_ns, _, machine_ns = known[members:]
+    requests = load.ok + ((load.values["warmup"] or {}).get("ok") or 0)
+    sent = [link["a_to_b"] for link in outcome.network.values["links"].values()]
+    frames = sum(direction["frames"] for direction in sent)
+    if requests <= 0 or frames <= 0:
+        return None
+    scenario = outcome.scheduled.scenario
+    reasons = set(verdict.reasons)
+    return CostSample(
+        at=outcome.began,
+        kind=kind_of(scenario),
+        one_member=scenario.target != "cluster",
+        members=members,
+        rate_per_s=load.requests_per_s,
+        payload_bytes=payload_bytes(scenario),
+        requests=requests,
+        cluster_ns=sum(known[:members]) / requests,
+        member_ns=max(known[:members]) / requests,
+        client_ns=client_ns / requests,
+        generator_ns=load.cpu_s * 1e9 / load.ok,
+        links_ns=links_ns / requests,
+        rest_ns=max(0, machine_ns - sum(known[:members]) - client_ns - links_ns) / requests,
+        frames=frames / requests,
+        frame_bytes=sum(direction["bytes"] for direction in sent) / frames,
+        busy_ratio=machine_ns / usage.window_ns / cores,
+        limit=_limit(outcome.findings, reasons),
+        config=config,
+        clients=0 if scenario.is_open else scenario.clients,
+        store=store,
+    )
+
+
+def _limit(findings: Iterable[Finding], reasons: Collection[str]) -> Limit:
+    if not _ONE_CORE.isdisjoint(reasons):
+        return "one core"
+    if not _WAITED.isdisjoint(reasons):
+        return "cores"
+    return "members" if any(finding.kind == "member_throttled" for finding in findings) else "none"
+
+
+def kind_of(scenario: Scenario) -> str:
+    """What the requests of a scenario do, such as ``write`` or ``mixed 0.2 linearizable``."""
+    ratio = "" if scenario.put_ratio is None else f"{float(scenario.put_ratio):.1f}"
+    consistency = "" if scenario.consistency is None else CONSISTENCY_NAMES[scenario.consistency]
+    return " ".join(filter(None, (scenario.type, ratio, consistency)))
+
+
+def payload_bytes(scenario: Scenario) -> int:
+    """Keys and values of a request or of its answer: of the larger one, where a load has both."""
+    key_bytes = len(scenario.key_prefix) + scenario.key_size
+    answer = scenario.keys_answered * (key_bytes + (scenario.val_size if scenario.span.answer == "values" else 0))
+    only_reads = scenario.reads and not scenario.put_ratio
+    return max(0 if only_reads else key_bytes + scenario.val_size, answer if scenario.reads else 0)
+
+
+def alike(samples: Iterable[CostSample], scenario: Scenario, members: int) -> list[CostSample]:
+    """Those of the same requests on a cluster of that size, at whatever rate."""
+    wanted = (kind_of(scenario), scenario.target != "cluster", members, size_class(payload_bytes(scenario)))
+    return [sample for sample in samples if sample.group[:-1] == wanted]
+
+
+def least_cost(samples: Sequence[CostSample]) -> RequestCost:
+    """The least that any of one sample or more has of each."""
+    return RequestCost(**{name: min(getattr(sample, name) for sample in samples) for name in _COSTS})
+
+
+def cost_at(samples: Iterable[CostSample], rate_per_s: float) -> RequestCost | None:
+    """What a request costs at a rate; ``None`` where too little is known of rates as high as that.
+
+    Part of the CPU time is that of heartbeats, which is the same in any second. So between the rates that were measured
+    it is the cores that are interpolated. Below the lowest one a request costs what it did there, and above the highest
+    one too, where that could not be higher or the other one is not much higher.
+    """
+    by_rate: dict[int, list[CostSample]] = {}
+    for sample in samples:
+        by_rate.setdefault(sample.group[-1], []).append(sample)
+    points = sorted(map(_point, by_rate.values()), key=lambda point: point.rate_per_s)
+    below = [point for point in points if point.rate_per_s <= rate_per_s]
+    above = [point for point in points if point.rate_per_s > rate_per_s]
+    if not above:
+        known = below and (below[-1].limited or rate_per_s <= _BEYOND * below[-1].rate_per_s)
+        return below[-1].cost if known else None
+    if not below:
+        return above[0].cost
+    low, high = below[-1], above[0]
+    share = (rate_per_s - low.rate_per_s) / (high.rate_per_s - low.rate_per_s)
+    weights = ((low, (1 - share) * low.rate_per_s / rate_per_s), (high, share * high.rate_per_s / rate_per_s))
+    return RequestCost(**{name: sum(getattr(one.cost, name) * weight for one, weight in weights) for name in _COSTS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    rate_per_s: float
+    cost: RequestCost
+    limited: bool
+
+
+def _point(samples: Sequence[CostSample]) -> _Point:
+    """Medians, by requests, over samples at about one rate."""
+    cost = RequestCost(**{name: _median(samples, [getattr(one, name) for one in samples]) for name in _COSTS})
+    limited = any(sample.limit != "none" for sample in samples)
+    return _Point(_median(samples, [sample.rate_per_s for sample in samples]), cost, limited)
+
+
+def reached_per_s(samples: Iterable[CostSample], config: str, clients: int) -> Iterator[float]:
+    """The highest rate that a closed loop of as many clients, or more, reached on the same config, if any did where the
+    machine had cores to spare."""
+    free = [sample for sample in samples if sample.config == config and sample.limit in ("none", "members")]
+    rates = [sample.rate_per_s for sample in free if sample.clients >= clients]
+    if rates:
+        yield max(rates)
+
+
+def forwarding_cost(samples: Iterable[CostSample]) -> ForwardingCost | None:
+    """What a frame costs where there were most requests a second; ``None`` where nothing was measured."""
+    samples = list(samples)
+    most = max((sample.group[-1] for sample in samples), default=0)
+    busiest = [sample for sample in samples if sample.group[-1] == most and sample.frames > 0]
+    if not busiest:
+        return None
+    frame_ns = _median(busiest, [sample.links_ns / sample.frames for sample in busiest])
+    return ForwardingCost(frame_ns, _median(busiest, [sample.frame_bytes for sample in busiest]))
+
+
+def full_share(samples: Sequence[CostSample]) -> float:
+    """How busy this machine's cores may be before somebody waits for one: what tells its rows apart best.
+
+    Of all limits the one that puts the fewest rows on the wrong side, the largest of equals; never above what makes a
+    row not valid by itself.
+    """
+    limits = [FULL_SHARE, *(sample.busy_ratio for sample in samples if sample.busy_ratio < FULL_SHARE)]
+    short = sorted(sample.busy_ratio for sample in samples if sample.limit == "cores")
+    others = sorted(sample.busy_ratio for sample in samples if sample.limit != "cores")
+
+    def wrong(limit: float) -> int:
+        return bisect_right(short, limit) + len(others) - bisect_right(others, limit)
+
+    return min(limits, key=lambda limit: (wrong(limit), -limit))
+
+
+def _median(samples: Sequence[CostSample], values: Sequence[float]) -> float:
+    """Longer runs count for more: in a short one, connecting is a large part."""
+    return weighted_median(zip((float(sample.requests) for sample in samples), values, strict=True))
+
+
+Resource = Literal["machine", "links", "generator", "client"]
+"""What may be too small: all cores together, the one core of the link emulator or of the load generator, the CPU limit
+of the client's host."""
+_SLOW_SYNC_SHARE = 0.5
+"""An fdatasync that takes a larger share of a write's floor is what such a scenario measures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A scenario for which a resource is too small: it would take ``wanted`` cores, of ``has``.
+
+    Up to ``enough`` of them nobody waits. It fits with ``rate_per_s`` or, in a closed loop, with ``clients`` (0: not
+    even with one); ``cores`` is how many the machine would need for it as it is, ``None`` where more do not help. Hosts
+    whose CPU limits add up to ``limits`` cores wait for none; ``None`` where lower limits do not help.
+    """
+
+    scenario: Scenario
+    resource: Resource
+    wanted: float
+    has: float
+    enough: float
+    rate_per_s: float
+    clients: int | None
+    cores: int | None
+    limits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlowSync:
+    """An fdatasync takes ``sync_s`` of the ``floor_s`` that a write takes at least."""
+
+    scenario: Scenario
+    sync_s: float
+    floor_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Which scenarios of a plan a machine carries.
+
+    ``fit`` and ``unknown`` (nothing like it was measured) count scenarios, repetitions not; ``shortages`` has one entry
+    for each that does not fit and each resource that is too small, by resource, the worst first. ``sync_s`` is the
+    median fdatasync where the plan keeps its data; ``None`` where none was measured.
+    """
+
+    fit: tuple[Scenario, ...]
+    unknown: tuple[Scenario, ...]
+    shortages: tuple[Shortage, ...]
+    forwarding: ForwardingCost | None
+    sync_s: float | None
+    slow_sync: SlowSync | None
+
+    @property
+    def forwards_per_s(self) -> float | None:
+        """Frames per second that the link emulator can forward before frames wait for it."""
+        return None if self.forwarding is None else SATURATED_CORES * 1e9 / max(1.0, self.forwarding.frame_ns)
+
+
+def capacity_of(plan: Plan) -> Capacity:
+    """The cores of the machine, and the limits of all hosts with a core for the link emulator."""
+    if plan.config.external is not None:
+        return Capacity(plan.options.machine_cores, members_here=False)
+    limits = [host.cpus for host in plan.hosts]
+    known = [float(limit) for limit in limits if limit is not None]
+    links = 1.0 if by_emulator(plan) else 0.0
+    limits_cores = sum(known) + links if len(known) == len(limits) else None
+    return Capacity(plan.options.machine_cores, limits_cores, plan.options.links_core is not None)
+
+
+def by_emulator(plan: Plan) -> bool:
+    """Whether the link emulator carries the links."""
+    return plan.options.links != "netem" and plan.options.engine == "builtin"
+
+
+def carried(plan: Plan, known: MachineCosts) -> Carried:
+    """What a machine of which that is ``known`` carries of a plan."""
+    sync_ns = _sync_ns(plan, known)
+    weigher = _Weigher(plan, known.requests, sync_ns or 0.0)
+    scenarios = [planned.scheduled.scenario for planned in plan.once]
+    weighed = {scenario.name: weigher.shortages(scenario) for scenario in scenarios}
+    found = [shortage for held in weighed.values() for shortage in held or ()]
+    order = get_args(Resource)
+    return Carried(
+        fit=tuple(scenario for scenario in scenarios if weighed[scenario.name] == ()),
+        unknown=tuple(scenario for scenario in scenarios if weighed[scenario.name] is None),
+        shortages=tuple(sorted(found, key=lambda one: (order.index(one.resource), -one.wanted))),
+        forwarding=forwarding_cost(known.requests),
+        sync_s=None if sync_ns is None else sync_ns / 1e9,
+        slow_sync=weigher.slow_sync(scenarios, sync_ns / 1e9) if sync_ns and plan.config.etcd.data == "disk" else None,
+    )
+
+
+def _sync_ns(plan: Plan, known: MachineCosts) -> float | None:
+    """The median fdatasync where the plan keeps its data."""
+    syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
+    return median(syncs) if syncs else None
+
+
+def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | None:
+    """What would make the figures of a scenario valid, in words; ``None`` where they are, or nothing is known to help.
+
+    ``known`` are the costs on this machine, those of this scenario among them.
+    """
+    if outcome.verdict is None or outcome.verdict.valid == "yes":
+        return None
+    reasons = set(outcome.verdict.reasons)
+    fits = None
+    short = reasons & SHORT_OF_CORES
+    if short and plan.config.external is None:
+        weigher = _Weigher(plan, known.requests, _sync_ns(plan, known) or 0.0)
+        found = weigher.shortages(outcome.scheduled.scenario) or ()
+        fits = min(found, key=lambda one: one.rate_per_s, default=None)
+    parts = [] if fits is None else [helps_text(fits)]
+    general = [way for kind in outcome.verdict.reasons if not (fits and kind in short) for way in REASONS[kind][1]]
+    if general:
+        parts.append(f"what helps: {_either(list(dict.fromkeys(general)))}")
+    return "; ".join(parts) or None
+
+
+class _Weigher:
+    def __init__(self, plan: Plan, samples: Sequence[CostSample], sync_ns: float) -> None:
+        self._plan = plan
+        self._samples = [sample for sample in samples if sample.store == plan.store.name]
+        self._members = [member.name for member in plan.topology.members]
+        # Many requests would have to be drawn for the median under jitter, which moves it by less than its own spread.
+        self._floor = Floor(plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns))
+        limits = [node.cpus for node in plan.config.nodes]
+        self._estimator = Estimator(plan.topology, limits, plan.options.machine_cores, plan.config.etcd.leader)
+        self._leader = self._estimator.fastest_leader
+        self._client_cpus = plan.config.client.cpus
+        self._config = config_hash(plan)
+        self._full = full_share(samples)
+        self._kept = plan.options.links_core
+        self._cores = plan.options.machine_cores if self._kept is None else len(self._kept.others)
+
+    def floor_s(self, scenario: Scenario) -> float:
+        """Under the leader that answers soonest."""
+        return self._floor.median_s(scenario, self._leader, self._members) or 0.0
+
+    def slow_sync(self, scenarios: Sequence[Scenario], sync_s: float) -> SlowSync | None:
+        """The write of which an fdatasync is the largest share, if it is a large one."""
+        floors = {item.name: self.floor_s(item) for item in scenarios if not item.reads}
+        writes = [item for item in scenarios if sync_s > _SLOW_SYNC_SHARE * floors.get(item.name, float("inf"))]
+        least = min(writes, key=lambda item: floors[item.name], default=None)
+        return None if least is None else SlowSync(least, sync_s, floors[least.name])
+
+    def shortages(self, scenario: Scenario) -> tuple[Shortage, ...] | None:
+        """What is too small for a scenario; ``None`` where nobody knows what its requests cost."""
+        samples = alike(self._samples, scenario, len(self._members))
+        if not samples or not by_emulator(self._plan):
+            return None
+        # Where there are few requests, each bears the heartbeats of its time: the least is nearer to its own cost. Of
+        # one request, followers work at the same time as their leader.
+        least = least_cost(samples)
+        alone_s = self.floor_s(scenario) + (least.generator_ns + least.links_ns + least.member_ns) / 1e9
+        asked = min(
+            [
+                scenario.clients / max(alone_s, 1e-9),
+                *self._configured_rates(scenario),
+                *reached_per_s(samples, self._config, scenario.clients),
+            ]
+        )
+        cost = cost_at(samples, asked)
+        if cost is None:
+            return None
+        rate = min([asked, *self._members_bound(cost)])
+        return tuple(self._short(scenario, rate, alone_s, cost))
+
+    def _configured_rates(self, scenario: Scenario) -> Iterator[float]:
+        """Requests per second of an open loop, the highest of a search, and those that the fastest link lets through
+        if every member's has a rate: a majority does without the slowest."""
+        if scenario.rate is not None:
+            yield float(scenario.rate)
+        if scenario.search is not None:
+            yield float(scenario.search.high)
+        rates = [node.rate_bps for node in self._plan.config.nodes]
+        if None not in rates:
+            yield max(filter(None, rates)) / 8 / self._estimator.sent_bytes(scenario)
+
+    def _members_bound(self, cost: RequestCost) -> Iterator[float]:
+        """Requests per second that the highest CPU limit lets through, if every member has one."""
+        cpus = [node.cpus for node in self._plan.config.nodes]
+        if None not in cpus and cost.member_ns > 0:
+            yield float(max(filter(None, cpus))) * 1e9 / cost.member_ns
+
+    def _short(self, scenario: Scenario, rate: float, alone_s: float, cost: RequestCost) -> Iterator[Shortage]:
+        # The one thread of the generator and that of the link emulator let no more through.
+        carried_rate = min(rate, 1e9 / max(1.0, cost.generator_ns, cost.links_ns))
+        request_ns = cost.cluster_ns + cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
+        wanted: Mapping[Resource, tuple[float, float, float]] = {
+            # What is wanted, what there is before somebody waits, and what a request takes of it.
+            "machine": (carried_rate * request_ns / 1e9, self._full * self._cores, request_ns),
+            "links": (rate * cost.links_ns / 1e9, SATURATED_CORES, cost.links_ns),
+            "generator": (rate * cost.generator_ns / 1e9, SATURATED_CORES, cost.generator_ns),
+        }
+        if self._client_cpus is not None:
+            limit = float(self._client_cpus)
+            wanted = {**wanted, "client": (carried_rate * cost.client_ns / 1e9, limit, cost.client_ns)}
+        for resource, (cores, enough, each_ns) in wanted.items():
+            if cores <= enough or (resource == "machine" and capacity_of(self._plan).suffices):
+                continue
+            fits_per_s = enough * 1e9 / each_ns
+            yield Shortage(
+                scenario,
+                resource,
+                cores,
+                {"machine": float(self._cores), "client": enough}.get(resource, 1.0),
+                enough,
+                fits_per_s,
+                None if scenario.is_open else int(fits_per_s * alone_s + 1e-6),
+                self._cores_for(cores) if resource == "machine" else None,
+                self._plan.options.machine_cores - 1 if resource == "machine" else None,
+            )
+
+    def _cores_for(self, wanted: float) -> int:
+        """How many cores a machine needs, the one that is kept for the link emulator included."""
+        return -int(-wanted // self._full) + (self._kept is not None)
+
+
+def _without_jitter(topology: Topology) -> Topology:
+    links = [
+        replace(link, spec=LinkSpec(*(replace(side, jitter=None) for side in (link.spec.a_to_b, link.spec.b_to_a))))
+        for link in topology.links
+    ]
+    return Topology(topology.hosts, topology.switches, links)
+
+
+def helps_text(worst: Shortage) -> str:
+    """What would have to change for a scenario to fit."""
+    ways = []
+    if worst.clients is not None and worst.clients >= 1:
+        ways.append(f"{rounded(worst.clients)} client{'s' if worst.clients > 1 else ''}")
+    ways.append(f"a rate of {rounded(worst.rate_per_s)}/s")
+    if worst.cores is not None:
+        ways.append(f"{worst.cores} cores")
+    if worst.limits:
+        ways.append(f"CPU limits that add up to {worst.limits} core{'s' if worst.limits > 1 else ''}")
+    if worst.resource == "client":
+        ways.append("a higher limit")
+    return f"it fits with about {_either(ways)}"
+
+
+def _either(ways: Sequence[str]) -> str:
+    return f"{', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
+
+
+def rounded(value: float) -> str:
+    """Down to two digits: it is an estimate."""
+    if value < 10:
+        return f"{math.floor(value * 10) / 10:g}"
+    step = 10 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.floor(value / step) * step:,}"

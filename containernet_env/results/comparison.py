@@ -1,0 +1,478 @@
+"""Two sets of results against each other: matched cells, the ratio of their figures, and what can be said of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from containernet_env.base.errors import UsageError
+from containernet_env.results import statistics
+from containernet_env.results.columns import BY_NAME
+from containernet_env.results.csv_file import load
+from containernet_env.results.repetitions import are_used, kept_apart
+
+if TYPE_CHECKING:
+    import pandas
+
+THROUGHPUT = "Requests/sec"
+FIGURES = tuple(
+    name
+    for name in BY_NAME
+    if name in (THROUGHPUT, "Average", "Slowest", "Fastest") or name[0].isdigit() or name.startswith("ServiceTime_")
+)
+"""What can be compared: requests/s, of which more is faster, and times, of which less is."""
+AUTO = f"{THROUGHPUT}, or 50% where a rate is configured"
+EFFECT = 1.12
+"""The ratio for which the repetitions needed are told."""
+LOAD = (
+    "TestType",
+    "RequestCount",
+    "ClientCount",
+    "ConnectionCount",
+    "KeySize",
+    "ValueSize",
+    "Consistency",
+    "Scenario",
+    "Target",
+    "OfferedRate_per_s",
+    "SearchObjective",
+    "ReadSpan",
+    "ReadLimit",
+    "ReadAnswer",
+)
+"""What makes a scenario: rows that differ in these are never matched. Everything else may be what is compared."""
+
+Verdict = Literal["slower", "faster", "no difference shown", "cannot tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of one scenario in both sets; ``ratio`` is that of B over A, ``p`` before Holm's correction.
+
+    ``repetitions``: of A and B, with the figure; ``rows``: how many rows these are. ``needed``: repetitions a side from
+    which on such a cell can be told; ``advised``: with which a difference of 12 % would be found with a probability of
+    80 %, by a spread that is likely not exceeded (``None``: over 1000, or a spread is not known). ``detectable``: the
+    ratio above 1 that these repetitions would have shown with that probability.
+    """
+
+    name: Mapping[str, str]
+    figure: str
+    repetitions: tuple[int, int]
+    rows: tuple[int, int]
+    medians: tuple[float | None, float | None]
+    ratio: statistics.Interval | None
+    p: float | None
+    adjusted_p: float | None
+    verdict: Verdict
+    words: str
+    needed: int
+    advised: int | None
+    detectable: float | None
+
+    @property
+    def title(self) -> str:
+        """The cell in one line."""
+        return ", ".join(self.name.values())
+
+    def slower_by_more_than(self, share: float) -> bool:
+        """Whether the whole interval is of a B that is slower by more than ``share`` (0.05: 5 %)."""
+        if self.verdict != "slower" or self.ratio is None or self.ratio.low is None or self.ratio.high is None:
+            return False
+        return self.ratio.high < 1 - share if self.figure == THROUGHPUT else self.ratio.low > 1 + share
+
+    def cannot_tell_slower(self) -> bool:
+        """Whether nothing is known of how much slower B is: too few repetitions, or too few for an interval."""
+        return self.verdict == "cannot tell" or (self.verdict == "slower" and self.ratio_is_open)
+
+    @property
+    def ratio_is_open(self) -> bool:
+        """Whether there is no interval."""
+        return self.ratio is None or self.ratio.low is None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All cells of both sets; ``differs``: in what the sets differ as a whole, with the values of A and of B."""
+
+    cells: tuple[Cell, ...]
+    differs: tuple[tuple[str, str, str], ...]
+    only: tuple[tuple[str, ...], tuple[str, ...]]
+    """Cells that only A has, and only B: by name."""
+    left_out: tuple[Mapping[str, int], Mapping[str, int]]
+    """Why rows of A and B have no part in it, and how many."""
+    notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Two sets of results, matched: what can be refused has been, and nothing is worked out. See `Comparison`."""
+
+    pairs: tuple[_Pair, ...]
+    differs: tuple[tuple[str, str, str], ...]
+    only: tuple[tuple[str, ...], tuple[str, ...]]
+    left_out: tuple[Mapping[str, int], Mapping[str, int]]
+    notes: tuple[str, ...]
+
+    def judged(self) -> Comparison:
+        """The comparison; needs scipy."""
+        tests = sum(pair.is_tested for pair in self.pairs)
+        adjusted = iter(statistics.holm([pair.p for pair in self.pairs if pair.p is not None]))
+        cells = tuple(pair.judged(next(adjusted) if pair.p is not None else None, max(tests, 1)) for pair in self.pairs)
+        return Comparison(cells, self.differs, self.only, self.left_out, self.notes)
+
+
+@dataclass
+class _Side:
+    name: str
+    rows: pandas.DataFrame
+    used: pandas.DataFrame
+    left_out: Counter[str]
+
+
+def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFrame:
+    """The rows of all files of one side; ``note`` is told of lines that are left out, see `results.csv_file.load`.
+
+    A row that several files have, as where one is a copy of another, is taken once; ``note`` is told of that, too.
+    Raises ``UsageError`` where a file cannot be read or has other columns than the first one.
+    """
+    import pandas
+
+    tables = [load(path, note) for path in paths]
+    taken: set[tuple[str, ...]] = set()
+    for index, (path, table) in enumerate(zip(paths, tables, strict=True)):
+        if list(table.columns) != list(tables[0].columns):
+            raise UsageError(
+                f"{paths[0]} and {path} have different columns, so they are not one side of a comparison\n"
+                "  Give files of one form: all with ours, or all with the seed's columns alone."
+            )
+        again = _is_among(table, taken)
+        if count := int(again.sum()):
+            note(f"{path}: {count} rows are left out, since a file before it has them, too")
+        tables[index] = table[~again]
+        taken.update(_identities(table))
+    return pandas.concat(tables, ignore_index=True)
+
+
+def _identities(table: pandas.DataFrame) -> list[tuple[str, ...]]:
+    """What tells each row from all others: its run, moment and scenario; in the seed's form the whole row."""
+    names = [name for name in ("RunId", "Timestamp", "Scenario") if name in table.columns] or list(table.columns)
+    return _texts(table, names)
+
+
+def _is_among(table: pandas.DataFrame, others: Collection[tuple[str, ...]]) -> pandas.Series:
+    """For each row whether ``others`` has it."""
+    import pandas
+
+    return pandas.Series([identity in others for identity in _identities(table)], index=table.index, dtype=bool)
+
+
+def match(
+    a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
+) -> Matched:
+    """Match the cells of two tables as `results.csv_file.load` reads them; see docs/statistics.md. Needs no scipy.
+
+    ``figures``: some of ``FIGURES``; by default one for each scenario, ``AUTO``. ``names``: what errors call the two
+    tables. Only rows that are certainly valid take part, and of B only those that A has not, too: rows are appended to
+    files. Rows of one cell that share a cluster are one repetition: their median. Raises ``UsageError`` where
+    figures are not known, a table has no row to compare, or it is not clear which rows belong together.
+    """
+    if unknown := [name for name in figures if name not in FIGURES]:
+        raise UsageError(f"no figure {', '.join(unknown)}; allowed: {', '.join(FIGURES)}")
+    sides = [_side(names[0], a), _side(names[1], b, set(_identities(a)))]
+    shared = [name for name in sides[0].used.columns if name in sides[1].used.columns]
+    if missing := [name for name in figures if name not in shared]:
+        raise UsageError(f"no figure {', '.join(missing)} in both: files of the seed's columns have no such column")
+    keys, differs = _keys([side.used for side in sides], shared)
+    shown = _shown([side.used for side in sides], keys)
+    wanted = list(figures) or [THROUGHPUT, "50%"]
+    found = [_repetitions(side, keys, wanted) for side in sides]
+    for side in sides:
+        _refuse_mixture(side, keys, [name for name in kept_apart(side.used) if name not in keys])
+    both = [key for key in found[0] if key in found[1]]
+    only_a, only_b = (
+        tuple(_title(dict(zip(keys, key, strict=True)), shown) for key in own if key not in other)
+        for own, other in (found, found[::-1])
+    )
+    if not both:
+        raise UsageError(_why_no_match(sides, keys))
+    cells = []
+    for key in both:
+        name = dict(zip(keys, key, strict=True))
+        chosen = figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]
+        cells += [_Pair({part: name[part] for part in shown}, f, found[0][key], found[1][key]) for f in chosen]
+    matched = [(_title(dict(zip(keys, key, strict=True)), shown), found[0][key], found[1][key]) for key in both]
+    notes = (*_notes(sides), *_found(matched))
+    return Matched(tuple(cells), differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
+
+
+def compare(
+    a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
+) -> Comparison:
+    """Compare two tables: see `match`, whose arguments and errors it has. Needs scipy."""
+    return match(a, b, figures, names).judged()
+
+
+def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]] = ()) -> _Side:
+    """The rows that take part, and why others do not; those of ``others`` do not."""
+    left_out: Counter[str] = Counter()
+    again = _is_among(table, others)
+    left_out["also in A"] = int(again.sum())
+    used = table[~again]
+    if "Valid" in table.columns:
+        failed = used["Error"].notna()
+        valid = used["Valid"].fillna("unknown")
+        left_out["failed"] = int(failed.sum())
+        left_out["not valid"] = int((~failed & (valid == "no")).sum())
+        taken = are_used(used)
+        left_out["of unknown validity"] = int((~failed & (valid != "no") & ~taken).sum())
+        used = used[~failed & taken]
+    left_out = +left_out
+    if used.empty:
+        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "it has no rows"
+        remedy = "Measure again; `results` shows the rows."
+        if left_out["also in A"]:
+            remedy = "Rows that are on both sides count for A alone: as B give a file that has more than these."
+        raise UsageError(f"{name} has no row that can be compared: {why}\n  {remedy}")
+    return _Side(name, table, used, left_out)
+
+
+def _text(table: pandas.DataFrame, name: str) -> list[str]:
+    """The values of a column as text by which rows are told apart; '-' for none."""
+    values = table[name].tolist()
+    if not BY_NAME[name].number:
+        return ["-" if value is None or value != value else str(value) for value in values]
+    return ["-" if value != value else f"{value:.15g}" for value in values]
+
+
+def _texts(table: pandas.DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The values of these columns, row by row."""
+    return list(zip(*(_text(table, name) for name in names), strict=True))
+
+
+def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[list[str], Any]:
+    """The columns by which cells are matched, and those in which the two tables have no value in common.
+
+    The latter are what is compared, unless they are of the load.
+    """
+    import pandas
+
+    # The number of requests tells rows apart where one table has the seed's columns alone. What follows from others in
+    # both tables together is not matched: of another bandwidth it may be another value.
+    keys, differs = [], []
+    for name in kept_apart(pandas.concat([table[list(shared)] for table in tables])):
+        a, b = (set(_text(table, name)) for table in tables)
+        if name in LOAD or a & b:
+            keys.append(name)
+        else:
+            differs.append((name, *(_list(sorted(values)) for values in (a, b))))
+    return keys, tuple(differs)
+
+
+def _list(values: Sequence[str], most: int = 4) -> str:
+    return ", ".join(values[:most]) + (f" and {len(values) - most} more" if len(values) > most else "")
+
+
+def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]:
+    """The keys that name a cell: the scenario, and what varies besides the load; hashes where these are not enough."""
+    cells = {cell for table in tables for cell in _texts(table, keys)}
+    distinct = {name: set(values) for name, values in zip(keys, zip(*cells, strict=True), strict=True)}
+    varies = [name for name in keys if len(distinct[name]) > 1]
+    if "Scenario" not in keys:
+        return varies or ["TestType"]
+    shown = ["Scenario", *(name for name in varies if name not in LOAD and not name.endswith("Hash"))]
+    places = [keys.index(name) for name in shown]
+    told = {tuple(cell[place] for place in places) for cell in cells}
+    return shown if len(told) == len(cells) else list(dict.fromkeys((*shown, *varies)))
+
+
+def _title(name: Mapping[str, str], shown: Sequence[str]) -> str:
+    return ", ".join(name[part] for part in shown)
+
+
+# What is not matched, since in a sweep chance decides it.
+_BY_CHANCE = {"Reused": "what a scenario found from before it", "Machine": "on which machine it was measured"}
+
+
+@dataclass
+class _Values:
+    """The repetitions of a cell on one side: for each figure one value each, and how many rows there are."""
+
+    figures: dict[str, list[float]]
+    rows: dict[str, int]
+    found: dict[str, set[str]]
+    """By column of `_BY_CHANCE`: its values, where the file tells them."""
+
+
+def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
+    """Rows of one cell that share a cluster are collapsed to their median; figures that are missing are left out."""
+    names = _texts(side.used, keys)
+    cells = {name: _Values({}, {}, {}) for name in names}
+    for column in filter(side.used.columns.__contains__, _BY_CHANCE):
+        for name, value in zip(names, _text(side.used, column), strict=True):
+            cells[name].found.setdefault(column, set()).add(value)
+    of_clusters = "RunId" in side.used.columns
+    clusters = _texts(side.used, ("RunId", "Cluster")) if of_clusters else list(range(len(names)))
+    for figure in figures:
+        together: dict[Any, list[float]] = {}
+        for name, cluster, value in zip(names, clusters, side.used[figure].tolist(), strict=True):
+            if math.isfinite(value) and value > 0:
+                together.setdefault((name, cluster), []).append(value)
+                cells[name].rows[figure] = cells[name].rows.get(figure, 0) + 1
+        for (name, _), values in together.items():
+            cells[name].figures.setdefault(figure, []).append(statistics.median(values))
+    return cells
+
+
+def _refuse_mixture(side: _Side, keys: Sequence[str], others: Sequence[str]) -> None:
+    """Of several experiments in one cell nobody can tell which belong to which of the other side."""
+    cells = _texts(side.used, keys)
+    texts = {name: _text(side.used, name) for name in others}
+    if mixed := [name for name in others if len(set(zip(cells, texts[name], strict=True))) > len(set(cells))]:
+        named = [name for name in mixed if not name.endswith("Hash")] or mixed
+        what = "; ".join(f"{name}: {_list(sorted(set(texts[name])))}" for name in named)
+        raise UsageError(
+            f"{side.name} has rows of several experiments that would be one cell, since the other side has none of "
+            f"these values ({what})\n  Compare files with one of these values each."
+        )
+
+
+def _why_no_match(sides: Sequence[_Side], keys: Sequence[str]) -> str:
+    names = [side.name for side in sides]
+    reasons = []
+    for name in keys:
+        a, b = (sorted(set(_text(side.used, name))) for side in sides)
+        if not set(a) & set(b):
+            reasons.append(f"{name}: {names[0]} has {_list(a)}, {names[1]} has {_list(b)}")
+    what = "\n  ".join(reasons) or "each value is on both sides, but never together"
+    return f"no scenario of {names[0]} is in {names[1]}\n  {what}\n  Measure the same scenarios on both sides."
+
+
+def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
+    notes = []
+    if seed := [name for name, side in zip("AB", sides, strict=True) if "RunId" not in side.used.columns]:
+        notes.append(
+            f"{' and '.join(seed)}: the seed's columns alone do not say which rows are valid, which share a cluster, "
+            "whom they asked, and on what links and machine they were measured. Each row counts as a repetition on a "
+            "cluster of its own; where rows share one, they tell less than is said here."
+        )
+    return tuple(notes)
+
+
+def _found(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
+    """A cluster that served scenarios before, or another machine, may be slower; nobody configured which it is."""
+    notes = []
+    for column, meaning in _BY_CHANCE.items():
+        found = [
+            f"{title}: {_list(sorted(a.found[column]))} in A, {_list(sorted(b.found[column]))} in B"
+            for title, a, b in cells
+            if column in a.found and column in b.found and a.found[column] != b.found[column]
+        ]
+        if found:
+            what = "which may be part of a difference"
+            notes.append(f"{column}, {meaning}, differs in {len(found)} cells, {what} ({_list(found, 1)})")
+    return notes
+
+
+class _Pair:
+    """One figure of one cell before all others are known."""
+
+    def __init__(self, name: Mapping[str, str], figure: str, a: _Values, b: _Values) -> None:
+        self.name, self.figure = name, figure
+        self.sides = (a.figures.get(figure, []), b.figures.get(figure, []))
+        self.rows = (a.rows.get(figure, 0), b.rows.get(figure, 0))
+        self.is_tested = bool(self.sides[0] and self.sides[1])
+
+    @cached_property
+    def tested(self) -> statistics.Tested | None:
+        """The test; `None` where a side has no value."""
+        return statistics.mann_whitney(*self.sides) if self.is_tested else None
+
+    @property
+    def p(self) -> float | None:
+        """Of the test, before any correction."""
+        return self.tested.p if self.tested else None
+
+    def judged(self, adjusted: float | None, tests: int) -> Cell:
+        """The cell, as one of ``tests``, with its adjusted p."""
+        n, m = (len(side) for side in self.sides)
+        needed = statistics.repetitions_to_tell(tests)
+        a, b = (statistics.median(side) if side else None for side in self.sides)
+        ratio, advised, detectable = None, None, None
+        if self.is_tested:
+            ratio = statistics.ratio_of_medians(*self.sides)
+            if likely := statistics.likely_spread(*self.sides):
+                advised = statistics.repetitions_for(EFFECT, likely, tests)
+                detectable = statistics.detectable_ratio(n, m, likely, tests)
+        verdict, words = self._verdict(adjusted, tests, ratio, needed, advised, detectable)
+        return Cell(
+            self.name,
+            self.figure,
+            (n, m),
+            self.rows,
+            (a, b),
+            ratio,
+            self.p,
+            adjusted,
+            verdict,
+            words,
+            needed,
+            advised,
+            detectable if detectable is not None and math.isfinite(detectable) else None,
+        )
+
+    def _verdict(
+        self,
+        adjusted: float | None,
+        tests: int,
+        ratio: statistics.Interval | None,
+        needed: int,
+        advised: int | None,
+        detectable: float | None,
+    ) -> tuple[Verdict, str]:
+        n, m = (len(side) for side in self.sides)
+        if self.tested is None or ratio is None or adjusted is None:
+            empty = " and ".join(name for name, side in zip("AB", self.sides, strict=True) if not side)
+            return "cannot tell", f"cannot tell: {empty} has no value of it"
+        if adjusted <= statistics.ALPHA:
+            # The medians may agree where the ranks do not: the ranks were tested.
+            more = self.tested.u * 2 > n * m
+            direction: Verdict = "faster" if more == (self.figure == THROUGHPUT) else "slower"
+            return direction, f"B {_how_much(direction, self.figure, ratio)}"
+        least = self.tested.least_p * tests
+        if least > statistics.ALPHA:
+            over = f" over {tests} tests" if tests > 1 else ""
+            tied = " with equal values" if self.tested.least_p > 1.001 * statistics.least_p(n, m) else ""
+            words = f"cannot tell: {n} against {m} repetitions{tied} can at best reach p = {min(least, 1):.2g}{over}"
+            if statistics.least_p(n, m) * tests > statistics.ALPHA:
+                words += f"; {needed} each are needed"
+                if advised is not None and advised > needed:
+                    words += f", by this spread {advised} to find {100 * (EFFECT - 1):.0f} %"
+            return "cannot tell", words
+        words = "no difference shown"
+        if detectable is not None and math.isfinite(detectable):
+            words += f"; one of {_percent(detectable - 1)} % would likely have been"
+        return "no difference shown", words
+
+
+def _how_much(direction: str, figure: str, ratio: statistics.Interval) -> str:
+    """Words for an interval: '8 to 12 % slower'. Of a rate, less is slower, of a time more."""
+    if ratio.low is None or ratio.high is None:
+        return f"{direction}; by how much, {min(ratio.n, 3)} repetitions cannot tell"
+    sign = 1 if (direction == "faster") == (figure == THROUGHPUT) else -1
+    least, most = sorted((sign * (ratio.low - 1), sign * (ratio.high - 1)))
+    if most <= 0:
+        return f"{direction} in rank, not in its median"
+    if least <= 0:
+        return f"{direction}, at most {_percent(most)} %"
+    ends = list(dict.fromkeys((_percent(least), _percent(most))))
+    return f"{' to '.join(ends)} % {direction}"
+
+
+def _percent(share: float) -> str:
+    value = 100 * share
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,85 @@
+"""The floor of a scenario: the least median latency that its network, its disks and its store's protocol allow.
+
+It is that of an unloaded system: what requests wait for each other, for a CPU, or for a window of TCP or HTTP/2 is
+what is left above it. docs/floor.md derives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from random import Random
+
+from containernet_env.model.scenario import Scenario
+from containernet_env.model.topology import Topology, UnloadedNetwork, has_jitter
+from containernet_env.stores.critical_path import Deployment
+from containernet_env.stores.protocol import Store
+
+DRAWS = 999
+"""Where links have jitter, so many requests are drawn at least: the fastest of several followers is then faster than
+any of them in the mean. The standard error of the median is 1.25 / sqrt(999), 4 % of the latency's deviation."""
+
+_SEED = 1
+
+
+class Floor:
+    """Floors of scenarios on one testbed: ``sync_ns`` is what an fdatasync takes on each member's data path."""
+
+    def __init__(self, store: Store, topology: Topology, sync_ns: Mapping[str, float]) -> None:
+        self._store = store
+        self._topology = topology
+        self._sync_ns = dict(sync_ns)
+        self._members = [member.name for member in topology.members]
+        (self._client,) = (host.name for host in topology.hosts if host.role == "benchmark")
+        self._known: dict[tuple[Scenario, str | None, tuple[str, ...]], float | None] = {}
+
+    def median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
+        """The least median latency of a scenario in seconds, under one leader and with these members alive.
+
+        ``None`` where it depends on a leader that is not known, on an fdatasync that was not measured, or on members
+        that are no majority.
+        """
+        key = (scenario, leader, tuple(sorted(living)))
+        if key not in self._known:
+            self._known[key] = self._median_s(scenario, leader, [name for name in self._members if name in living])
+        return self._known[key]
+
+    def _median_s(self, scenario: Scenario, leader: str | None, living: list[str]) -> float | None:
+        local = scenario.consistency == "s" and not scenario.put_ratio
+        agreed = leader in living and 2 * len(living) > len(self._members)
+        if not agreed and (scenario.target == "leader" or not local):
+            return None
+        writes = not scenario.reads or scenario.put_ratio
+        if writes and not all(name in self._sync_ns for name in living):
+            return None
+        asked = _asked(scenario, leader, living)
+        if not asked or any(name not in living for name in asked):
+            return None
+        rounds = -(-DRAWS // len(asked)) if has_jitter(self._topology) else 1
+        network = UnloadedNetwork(self._topology, Random(_SEED) if rounds > 1 else None)
+        latencies = self._store.least_latencies(Deployment(self._members, living, self._client, network, self._sync_ns))
+        shares = []
+        for name in asked:
+            shares += [share for _ in range(rounds) for share in latencies(scenario, name, leader)]
+        return weighted_median(shares) / 1e9
+
+
+def _asked(scenario: Scenario, leader: str | None, living: list[str]) -> list[str]:
+    """The members that are asked, each as often: request k of several goes to member k mod n."""
+    only = leader if scenario.target == "leader" else scenario.member
+    return [only] if only is not None else living
+
+
+def weighted_median(shares: Iterable[tuple[float, float]]) -> float:
+    """The smallest value that half of all requests are at or below; ``shares`` are weights, at least one, and values.
+
+    With weights for requests this is the median of ``50%``, by nearest rank: of two equal halves the upper end of the
+    lower one.
+    """
+    ordered = sorted(shares, key=lambda share: share[1])
+    half = sum(weight for weight, _ in ordered) / 2
+    reached = 0.0
+    for weight, value in ordered:
+        reached += weight
+        if reached >= half * (1 - 1e-9):
+            return value
+    raise AssertionError("no shares")

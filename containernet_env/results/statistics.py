@@ -1,0 +1,511 @@
+"""Statistics of repetitions: intervals, tests, corrections, percentiles of histograms. Pure: values in, numbers out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+_COMPRESSED, _PLAIN, _COOKIE_MASK = 0x1C849304, 0x1C849303, ~0xF0
+_HEADER = struct.Struct(">iiiiqqd")
+_MOST_BYTES = 1 << 24
+"""A histogram of 3 digits has some 10,000 counters; one that inflates to more than this is none."""
+_MOST_SLOTS = 1 << 20
+_MOST_NS = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """``counts``: (largest value of a slot in ns, how many) in order of the values, no slot is empty."""
+
+    counts: tuple[tuple[int, int], ...]
+
+    @property
+    def total(self) -> int:
+        """How many values it holds."""
+        return sum(count for _, count in self.counts)
+
+    def percentiles_ns(self, percents: Sequence[float]) -> list[int | None]:
+        """The value at each percentage, by nearest rank, for percentages in rising order.
+
+        ``None`` where there are too few values to tell it from the largest one.
+        """
+        total, found = self.total, []
+        slots = iter(self.counts)
+        value, reached = 0, 0
+        for percent in percents:
+            rank = max(1, -(-round(percent * 1e6) * total // 10**8))
+            while reached < rank:
+                value, count = next(slots)
+                reached += count
+            found.append(value if rank < total else None)
+        return found
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    """All values of several histograms in one."""
+    counts: Counter[int] = Counter()
+    for histogram in histograms:
+        for value, count in histogram.counts:
+            counts[value] += count
+    return Histogram(tuple(sorted(counts.items())))
+
+
+def decode(text: str) -> Histogram:
+    """The histogram that a text holds. Raises ``ValueError`` for any other text."""
+    try:
+        packed = base64.b64decode(text, validate=True)
+        cookie, size = struct.unpack_from(">ii", packed)
+        if cookie & _COOKIE_MASK != _COMPRESSED & _COOKIE_MASK or size != len(packed) - 8:
+            raise ValueError("it is no compressed histogram of version 2")
+        inflate = zlib.decompressobj()
+        content = inflate.decompress(packed[8:], _MOST_BYTES)
+        if not inflate.eof:
+            raise ValueError("it is cut short, or too large")
+        cookie, length, offset, digits, lowest, _, _ = _HEADER.unpack_from(content)
+    except (binascii.Error, struct.error, zlib.error) as error:
+        raise ValueError(f"it is no histogram: {error}") from error
+    known = cookie & _COOKIE_MASK == _PLAIN & _COOKIE_MASK
+    if not known or offset or not 0 <= digits <= 5 or lowest < 1 or length != len(content) - _HEADER.size:
+        raise ValueError("it is no histogram of version 2")
+    if not (counts := tuple(_counts(content[_HEADER.size :], digits, lowest))):
+        raise ValueError("it is a histogram of no values")
+    return Histogram(counts)
+
+
+def _counts(content: bytes, digits: int, lowest: int) -> list[tuple[int, int]]:
+    """The slots that are not empty. Half of the sub-buckets of each bucket but the first are in the one before it."""
+    sub_buckets = 1 << (2 * 10**digits - 1).bit_length()
+    half_magnitude, unit = sub_buckets.bit_length() - 2, lowest.bit_length() - 1
+    slot, found = 0, []
+    for number in _numbers(content):
+        if number < 0:
+            slot -= number
+        else:
+            if number:
+                bucket, sub_bucket = (slot >> half_magnitude) - 1, slot & ((1 << half_magnitude) - 1)
+                sub_bucket += 1 << half_magnitude
+                if bucket < 0:
+                    bucket, sub_bucket = 0, sub_bucket - (1 << half_magnitude)
+                # What has more bits is not even made: it could take any amount of memory.
+                if bucket + unit > 63 or (beyond := (sub_bucket + 1) << (bucket + unit)) > _MOST_NS:
+                    raise ValueError("it has slots for values above 2^63")
+                found.append((beyond - 1, number))
+            slot += 1
+        if slot > _MOST_SLOTS:
+            raise ValueError("it has more slots than any histogram")
+    return found
+
+
+def _numbers(content: bytes) -> Iterator[int]:
+    """Zigzag LEB128 of 64 bits: seven bits a byte, and eight in the ninth."""
+    number, shift = 0, 0
+    for byte in content:
+        if shift == 56:
+            number, more = number | byte << shift, False
+        else:
+            number, more = number | (byte & 0x7F) << shift, bool(byte & 0x80)
+        if more:
+            shift += 7
+            continue
+        yield (number >> 1) ^ -(number & 1)
+        number, shift = 0, 0
+    if shift:
+        raise ValueError("its last number is cut short")
+
+
+LEVEL = 0.95
+_SMALLEST_BOOTSTRAP = 4
+_WIDER_TAIL = 0.005
+"""With four values a side the plain percentile interval covers 92 to 94 %; with these tails 95 to 98 %. With three a
+side not even the widest interval that the bootstrap can give covers 91 %: docs/statistics.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its confidence interval.
+
+    ``low`` and ``high`` are ``None`` where ``n`` values allow no interval, and ``why`` says so. ``coverage`` is the
+    probability with which the method contains the truth: exact for order statistics, at least or about the level else.
+    """
+
+    estimate: float
+    low: float | None
+    high: float | None
+    coverage: float | None
+    n: int
+    why: str | None = None
+
+    @property
+    def half_width_ratio(self) -> float | None:
+        """Half the interval's width over the estimate (0.05: +- 5 %); ``None`` without one, or around 0."""
+        if self.low is None or self.high is None or self.estimate == 0:
+            return None
+        return (self.high - self.low) / 2 / abs(self.estimate)
+
+
+def checked(values: Sequence[float], positive: bool = False) -> list[float]:
+    """The values in order. Raises ``ValueError`` where there are none, or one is not finite (or not ``positive``)."""
+    found = sorted(float(value) for value in values)
+    if not found:
+        raise ValueError("no values")
+    if not all(math.isfinite(value) for value in found):
+        raise ValueError("values must be finite")
+    if positive and found[0] <= 0:
+        raise ValueError("values must be positive")
+    return found
+
+
+def _quantile(ordered: Sequence[float], p: float) -> float:
+    """The smallest value with a share of at least ``p`` up to it; half way to the next where it is ``p`` exactly."""
+    rank = len(ordered) * p
+    whole = round(rank)
+    if math.isclose(rank, whole, rel_tol=1e-12) and 0 < whole < len(ordered):
+        return (ordered[whole - 1] + ordered[whole]) / 2
+    return ordered[min(max(math.ceil(rank - 1e-12 * rank), 1), len(ordered)) - 1]
+
+
+def median(values: Sequence[float]) -> float:
+    """The median; with an even number of values the mean of the two in the middle."""
+    return _quantile(checked(values), 0.5)
+
+
+def least_number(p: float = 0.5, level: float = LEVEL) -> int:
+    """The least number of values with which `quantile_interval` gives an interval: 6 for the median at 95 %."""
+    return math.ceil(math.log((1 - level) / 2) / math.log(max(p, 1 - p)) - 1e-9)
+
+
+def quantile_interval(values: Sequence[float], p: float, level: float = LEVEL) -> Interval:
+    """The interval of the ``p``-quantile between two order statistics (0 < ``p`` < 1); of any continuous distribution.
+
+    How many of n values lie below the quantile is binomial(n, p). So it is between the l-th and the u-th smallest with
+    probability P(l <= B < u); each tail is at most (1 - ``level``) / 2. Source: David and Nagaraja, Order Statistics
+    (3rd ed., 2003), section 7.1; Conover, Practical Nonparametric Statistics (3rd ed., 1999), section 3.2.
+    """
+    from scipy.special import bdtr
+
+    ordered = checked(values)
+    n, tail = len(ordered), (1 - level) / 2
+    estimate = _quantile(ordered, p)
+    if n < (needed := least_number(p, level)):
+        what = "the median" if p == 0.5 else f"the {100 * p:g} % quantile"
+        why = f"an interval of {what} at {100 * level:g} % needs {needed} repetitions, there are {n}"
+        return Interval(estimate, None, None, None, n, why)
+    low = max(rank for rank in range(1, n + 1) if bdtr(rank - 1, n, p) <= tail)
+    high = min(rank for rank in range(1, n + 1) if 1 - bdtr(rank - 1, n, p) <= tail)
+    coverage = float(bdtr(high - 1, n, p) - bdtr(low - 1, n, p))
+    return Interval(estimate, ordered[low - 1], ordered[high - 1], coverage, n)
+
+
+def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+    """The interval of the median between two order statistics, see `quantile_interval`; from 6 values on at 95 %."""
+    return quantile_interval(values, 0.5, level)
+
+
+def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+    """The mean with Student's t interval (Student, 1908): for values that are about normal; from 2 values on."""
+    from scipy.special import stdtrit
+
+    found = checked(values)
+    n, mean = len(found), math.fsum(found) / len(found)
+    if n < 2:
+        return Interval(mean, None, None, None, n, "an interval of the mean needs 2 repetitions, there is 1")
+    half = float(stdtrit(n - 1, (1 + level) / 2)) * math.sqrt(variance(found) / n)
+    return Interval(mean, mean - half, mean + half, level, n)
+
+
+def geometric_mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+    """The geometric mean of positive values with the t interval of their logarithms: for times, rates and ratios."""
+    logs = mean_interval([math.log(value) for value in checked(values, positive=True)], level)
+    return _exponential(logs)
+
+
+def ratio_of_means(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Interval:
+    """Geometric mean of ``b`` over that of ``a``, with Welch's t interval of the logarithms; from 2 a side on.
+
+    Spreads may differ. Source: Welch, Biometrika 34 (1947), 28-35; logarithms make a ratio of a difference.
+    """
+    from scipy.special import stdtrit
+
+    left, right = ([math.log(value) for value in checked(side, positive=True)] for side in (a, b))
+    n = min(len(left), len(right))
+    difference = math.fsum(right) / len(right) - math.fsum(left) / len(left)
+    if n < 2:
+        why = "an interval of a ratio needs 2 repetitions a side"
+        return _exponential(Interval(difference, None, None, None, n, why))
+    shares = [variance(side) / len(side) for side in (left, right)]
+    total = math.fsum(shares)
+    half = 0.0
+    if total > 0:
+        freedom = total**2 / sum(share**2 / (len(side) - 1) for share, side in zip(shares, (left, right), strict=True))
+        half = float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total)
+    return _exponential(Interval(difference, difference - half, difference + half, level, n))
+
+
+def variance(values: Sequence[float]) -> float:
+    """Of a sample, from two values on."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def _exponential(logs: Interval) -> Interval:
+    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Interval(math.exp(logs.estimate), low, high, logs.coverage, logs.n, logs.why)
+
+
+def ratio_of_medians(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Interval:
+    """Median of ``b`` over that of ``a`` (positive values), with the percentile interval of the bootstrap.
+
+    The bootstrap distribution of a median is worked out instead of drawn (`bootstrap_median`), so there is no seed and
+    no noise. From four values a side on; with four its tails are 0.5 %. The bias-corrected forms (BC, BCa) need the
+    jackknife, which is inconsistent for medians (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section
+    10.6); the percentile interval is in their section 13.3.
+    """
+    left, right = checked(a, positive=True), checked(b, positive=True)
+    n, ratio = min(len(left), len(right)), _quantile(right, 0.5) / _quantile(left, 0.5)
+    if n < _SMALLEST_BOOTSTRAP:
+        why = f"an interval of the ratio needs {_SMALLEST_BOOTSTRAP} repetitions a side"
+        return Interval(ratio, None, None, None, n, why)
+    tail = (1 - level) / 2
+    if n == _SMALLEST_BOOTSTRAP:
+        tail = min(tail, _WIDER_TAIL * tail / 0.025)
+    low, high = _ratio_quantiles(left, right, (tail, 1 - tail))
+    return Interval(ratio, low, high, level, n)
+
+
+@lru_cache(maxsize=64)
+def bootstrap_median(n: int) -> tuple[Any, Any, Any]:
+    """The bootstrap distribution of the median of ``n`` ordered values: arrays ``i``, ``j`` and their probability.
+
+    The median of a resample is the mean of the values at the ranks ``i`` and ``j`` (from 0). With n odd ``i`` is ``j``,
+    and P(i < r) = P(binomial(n, r / n) >= (n + 1) / 2): Efron, Annals of Statistics 7 (1979), section 3. With n = 2k
+    the k-th value of a resample is at ranks up to i and the next one above j exactly where k values lie up to i and
+    the others above j: probability C(n, k) (i / n)^k (1 - j / n)^k. Ranks that are hardly ever reached are left out.
+    """
+    import numpy as np
+    from scipy.special import bdtrc, gammaln
+
+    k = (n + 1) // 2
+    far = math.ceil(4.5 * math.sqrt(n)) + 1
+    ranks = np.arange(max(k - far, 1), min(k + far + 1, n) + 1)
+    single = bdtrc(k - 1, n, ranks / n) - bdtrc(k - 1, n, (ranks - 1) / n)
+    if n % 2:
+        return ranks - 1, ranks - 1, single / single.sum()
+    with np.errstate(divide="ignore"):
+        # Of the k-th value being at rank i, and the next one above rank j: logarithms, the coefficient shared.
+        at_i = k * np.log(ranks / n) + np.log(-np.expm1(k * np.log((ranks - 1) / ranks)))
+        above = k * np.log1p(-ranks / n)
+        at_j = k * np.log1p(-(ranks - 1) / n) + np.log(-np.expm1(k * np.log((n - ranks) / (n - ranks + 1))))
+    coefficient = gammaln(n + 1) - 2 * gammaln(k + 1)
+    same = np.clip(single - np.exp(coefficient + at_i + above), 0, None)
+    parts = [(ranks, ranks, same)]
+    for gap in range(1, min(len(ranks), 60)):
+        parts.append((ranks[:-gap], ranks[gap:], np.exp(coefficient + at_i[:-gap] + at_j[gap:])))
+    i, j, chance = (np.concatenate([part[index] for part in parts]) for index in range(3))
+    kept = chance > 1e-12
+    return i[kept] - 1, j[kept] - 1, chance[kept] / chance[kept].sum()
+
+
+def _ratio_quantiles(left: Sequence[float], right: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """Quantiles of the ratio of two bootstrap medians, by bisection: P(B <= q A) rises in q."""
+    import numpy as np
+
+    sides = []
+    for values in (np.array(left), np.array(right)):
+        i, j, chance = bootstrap_median(len(values))
+        medians = (values[i] + values[j]) / 2
+        order = np.argsort(medians)
+        sides.append((medians[order], chance[order]))
+    (below, weight), (above, mass) = sides
+    reached = np.concatenate([[0.0], np.cumsum(mass)])
+    found = []
+    for share in shares:
+        low, high = above[0] / below[-1] * (1 - 1e-12), above[-1] / below[0]
+        while high - low > 1e-13 * high:
+            middle = (low + high) / 2
+            # A ratio that is equal but for rounding counts as reached.
+            under = reached[np.searchsorted(above, below * middle * (1 + 1e-14), side="right")]
+            low, high = (low, middle) if float(under @ weight) >= share else (middle, high)
+        found.append(float(high))
+    return found
+
+
+ALPHA = 0.05
+POWER = 0.8
+_EXACT_PAIRS = 2500
+_SEED, _DRAWS = 20261122, 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """The outcome of the Mann-Whitney test.
+
+    ``u``: of how many pairs the value of B is the larger one, ties counting one half. ``p``: two-sided. ``least_p``:
+    the least that any order of these values could have come to; ties raise it above that of ``least_p(n, m)``.
+    """
+
+    u: float
+    p: float
+    least_p: float
+    exact: bool
+
+
+def mann_whitney(a: Sequence[float], b: Sequence[float]) -> Tested:
+    """Whether values of one side tend to be larger: the two-sided rank-sum test, exact also where values are equal.
+
+    p is twice the share of all ways to hand the ranks to the two sides in which the rank sum is as far out or farther,
+    on the side where it is; equal values share the mean of their ranks. Source: Mann and Whitney, Annals of
+    Mathematical Statistics 18 (1947), 50-60; ties: Lehmann, Nonparametrics (1975), section 1.4. Above 2500 pairs by the
+    normal approximation with corrections for continuity and ties (the same, appendix 4).
+    """
+    import numpy as np
+
+    left, right = checked(a), checked(b)
+    n, m = len(left), len(right)
+    _, group, sizes = np.unique(np.array(left + right), return_inverse=True, return_counts=True)
+    # Twice the mean rank of each group of equal values: a whole number.
+    doubled = 2 * np.cumsum(sizes) - sizes + 1
+    total = int(doubled[group[n:]].sum())
+    u = total / 2 - m * (m + 1) / 2
+    if n * m <= _EXACT_PAIRS:
+        # Of the smaller side, which has fewer sums.
+        sums, ways = _rank_sums(tuple(int(size) for size in sizes), min(n, m))
+        own = total if m <= n else (n + m) * (n + m + 1) - total
+        tail = min(float(ways[sums <= own].sum()), float(ways[sums >= own].sum()))
+        return Tested(u, min(2 * tail, 1.0), min(2 * float(min(ways[0], ways[-1])), 1.0), True)
+    both = n + m
+    spread = math.sqrt(n * m / 12 * (both + 1 - float((sizes.astype(float) ** 3 - sizes).sum()) / (both * (both - 1))))
+    if spread == 0:
+        return Tested(u, 1.0, 1.0, False)
+    z = max(abs(u - n * m / 2) - 0.5, 0.0) / spread
+    return Tested(u, math.erfc(z / math.sqrt(2)), least_p(n, m), False)
+
+
+@lru_cache(maxsize=256)
+def _rank_sums(sizes: tuple[int, ...], m: int) -> tuple[Any, Any]:
+    """Every doubled rank sum that ``m`` values can have, and its share of all ways to choose them.
+
+    ``sizes``: how many values are equal, from the smallest value on. Values are taken in one by one; ``ways[k, s]`` is
+    in how many ways k of them come to s.
+    """
+    import numpy as np
+
+    ranks, before = [], 0
+    for size in sizes:
+        ranks += [2 * before + size + 1] * size
+        before += size
+    shared = math.gcd(*ranks)
+    ranks = [rank // shared for rank in ranks]
+    ways = np.zeros((m + 1, sum(ranks[-m:]) + 1))
+    ways[0, 0] = 1
+    for rank in ranks:
+        if rank < ways.shape[1]:
+            ways[1:, rank:] += ways[:-1, :-rank].copy()
+    sums = np.flatnonzero(ways[m])
+    return sums * shared, ways[m, sums] / math.comb(len(ranks), m)
+
+
+def least_p(n: int, m: int) -> float:
+    """The least two-sided p that ``n`` against ``m`` repetitions can reach: two of all orders are the extreme ones."""
+    return min(1.0, 2 / math.comb(n + m, n))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p values, in the order given: compared with alpha, they keep the chance of any false call below it.
+
+    The i-th smallest of k is multiplied by k - i + 1, and none is smaller than one before it. Whatever depends on
+    whatever. Source: Holm, Scandinavian Journal of Statistics 6 (1979), 65-70.
+    """
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted, largest = [0.0] * len(order), 0.0
+    for place, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - place) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+@lru_cache(maxsize=64)
+def repetitions_to_tell(tests: int = 1, alpha: float = ALPHA) -> int:
+    """The least number of repetitions a side with which each of ``tests`` tests can come out below alpha by itself."""
+    needed = 1
+    while least_p(needed, needed) * tests > alpha:
+        needed += 1
+    return needed
+
+
+def spread(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """The standard deviation of the logarithms within the sides, pooled: 0.05 is about 5 %; ``None`` for 1 and 1."""
+    sides = [[math.log(value) for value in checked(side, positive=True)] for side in (a, b)]
+    freedom = sum(len(side) - 1 for side in sides)
+    if freedom == 0:
+        return None
+    return math.sqrt(sum(variance(side) * (len(side) - 1) for side in sides if len(side) > 1) / freedom)
+
+
+def likely_spread(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """A spread that the true one exceeds with a probability of 20 % only, for normal logarithms; see `spread`.
+
+    A few repetitions tell a spread badly, and who plans with the one seen has planned too few half of the time.
+    Source: Browne, Statistics in Medicine 14 (1995), 1933-1940.
+    """
+    from scipy.special import chdtri
+
+    seen = spread(a, b)
+    freedom = len(a) + len(b) - 2
+    return None if seen is None else seen * math.sqrt(freedom / float(chdtri(freedom, 0.8)))
+
+
+def detectable_ratio(n: int, m: int, spread: float, tests: int = 1, alpha: float = ALPHA) -> float:
+    """The least ratio above 1 that ``n`` against ``m`` repetitions show with a probability of 80 %, in each test.
+
+    ``spread``: see there. It supposes normal logarithms and that Holm's first step, alpha / ``tests``, decides.
+    Infinite where no order of the repetitions reaches that.
+    """
+    shift = _detectable_shift(n, m, alpha / tests)
+    return math.inf if shift * spread > 700 else math.exp(shift * spread)
+
+
+def repetitions_for(ratio: float, spread: float, tests: int = 1, most: int = 1000) -> int | None:
+    """The least number of repetitions a side with which `detectable_ratio` is ``ratio`` or less; ``None`` above
+    ``most``."""
+    low, high = repetitions_to_tell(tests), most
+    if detectable_ratio(high, high, spread, tests) > ratio:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if detectable_ratio(middle, middle, spread, tests) <= ratio else (middle + 1, high)
+    return low
+
+
+@lru_cache(maxsize=1024)
+def _detectable_shift(n: int, m: int, alpha: float) -> float:
+    """By how many standard deviations B must be shifted for p <= alpha with a probability of 80 %; normal values.
+
+    A shift makes the test come out once it turns enough of the pairwise differences: in each of 4000 seeded draws that
+    is one of their order statistics, and 80 % of the draws need no more than the result. Above 2500 pairs by
+    normal quantiles and the test's efficiency against t, 3 / pi (Hodges and Lehmann, Annals of Mathematical Statistics
+    27 (1956), 324-335).
+    """
+    import numpy as np
+    from scipy.special import ndtri
+
+    if n * m > _EXACT_PAIRS:
+        return float((ndtri(1 - alpha / 2) + ndtri(POWER)) * math.sqrt((1 / n + 1 / m) * math.pi / 3))
+    if least_p(n, m) > alpha:
+        return math.inf
+    sums, ways = _rank_sums((1,) * (n + m), m)
+    critical = int(sums[np.cumsum(ways) <= alpha / 2 * (1 + 1e-9)][-1]) // 2 - m * (m + 1) // 2
+    draw = np.random.default_rng(_SEED)
+    needed = np.empty(_DRAWS)
+    for start in range(0, _DRAWS, 500):
+        left, right = draw.standard_normal((500, n, 1)), draw.standard_normal((500, 1, m))
+        differences = (left - right).reshape(500, n * m)
+        needed[start : start + 500] = np.partition(differences, n * m - critical - 1, axis=1)[:, n * m - critical - 1]
+    return max(float(np.quantile(needed, POWER)), 0.0)

