@@ -18,7 +18,7 @@ from typing import Any
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import Intf, Link, OVSLink, TCIntf, TCLink, TCULink
 from mininet.log import error, info
-from mininet.net import Mininet
+from mininet.net import VERSION, Mininet
 from mininet.node import Controller, Host, NullController, Switch
 
 from containernet_env.base import clock, programs
@@ -41,9 +41,10 @@ from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.netns import ProcessGoneError, ip_batch
 from containernet_env.model.backends import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec, draw_seed
-from containernet_env.network.factory import LinkFactory, Place, choose, choose_switches
+from containernet_env.network.factory import LinkFactory, Place, choose, choose_switches, describe
 from containernet_env.network.interface import Interface, enter_neighbours, parse_address, too_many_neighbours
 from containernet_env.network.link import EventHandler
+from containernet_env.plan.plan import HostPlan
 
 # Of a step that is about no container of its own: all that a list would tell is told by the steps of the hosts.
 CONTAINERS = "containers"
@@ -564,3 +565,56 @@ def _configure(host: Any, addresses: bool) -> None:
 
 
 guard_stock_command_line(Containernet)
+
+
+class BuiltinNetwork(Containernet):
+    """See ``testbed_network.TestbedNetwork``."""
+
+    backend_name = "builtin"
+    backend_version = f"Mininet {VERSION}"
+    backend_commit = None
+    hosts_kind = "docker"
+
+    @property
+    def link_backend(self) -> str:
+        """See ``testbed_network.TestbedNetwork``."""
+        return describe(self.switches_kind)
+
+    def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> Docker:
+        """See ``testbed_network.TestbedNetwork``."""
+        return self.addDocker(
+            plan.name,
+            ip=f"{plan.ip}/{plan.prefix_length}",
+            dimage=image,
+            dcmd=list(command),
+            environment=dict(plan.environment),
+            tmpfs=[f"{path}:{options}" for path, options in plan.tmpfs.items()],
+            mem_limit=plan.memory_bytes,
+            memswap_limit=plan.memswap_bytes,
+            cpu_period=plan.cpu_period_us,
+            cpu_quota=plan.cpu_quota_us,
+            cpuset_cpus=",".join(map(str, plan.cpuset)) or None,
+            cap_drop=["ALL"],
+            logs=True,
+        )
+
+    def add_switch(self, name: str) -> None:
+        """See ``testbed_network.TestbedNetwork``."""
+        self.addSwitch(name)
+
+    def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
+        """See ``testbed_network.TestbedNetwork``."""
+        self.addSpecLink(node1, node2, spec)
+
+    def link_backend_log(self) -> str | None:
+        """See ``testbed_network.TestbedNetwork``."""
+        emulator = self.factory.emulator
+        return emulator.log if emulator.hello else None
+
+    def link_backend_answers(self, timeout_s: float) -> bool:
+        """See ``testbed_network.TestbedNetwork``."""
+        return self.factory.emulator.answers(timeout_s)
+
+    def link_backend_facts(self) -> Mapping[str, Any]:
+        """See ``testbed_network.TestbedNetwork``."""
+        return self.factory.emulator.hello

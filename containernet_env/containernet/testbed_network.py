@@ -6,18 +6,14 @@ import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from mininet.net import VERSION
-
 from containernet_env.base import programs
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.containernet.docker import Docker
-from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import engine
 from containernet_env.hosts.limits import Limits
 from containernet_env.model.backends import SwitchKind, needs_netem
 from containernet_env.model.link import Distribution, LinkSpec
 from containernet_env.network.emulator import granted
-from containernet_env.network.factory import choose, choose_switches, describe, kernel_has_netem
+from containernet_env.network.factory import choose, choose_switches, kernel_has_netem
 from containernet_env.network.link import EventHandler
 from containernet_env.plan.plan import HostPlan, Plan
 from containernet_env.results.provenance import LinkFacts
@@ -187,6 +183,8 @@ def create(plan: Plan) -> TestbedNetwork:
 
         return OriginalNetwork(plan.run_id, _switches(plan))
 
+    from containernet_env.containernet.network import BuiltinNetwork
+
     options = plan.options
     return BuiltinNetwork(
         links=options.links,
@@ -216,6 +214,8 @@ def foreseen(plan: Plan) -> LinkFacts:
             switches=_switches(plan),
             link_emulator=None,
         )
+
+    from containernet_env.containernet.network import BuiltinNetwork
 
     links = choose(plan.options.links)
     return LinkFacts(
@@ -277,56 +277,3 @@ def original_problem() -> str | None:
     if not hasattr(module, "Containernet"):
         return "the module mininet.net is Mininet's own, without Containernet"
     return None
-
-
-class BuiltinNetwork(Containernet):
-    """See ``testbed_network.TestbedNetwork``."""
-
-    backend_name = "builtin"
-    backend_version = f"Mininet {VERSION}"
-    backend_commit = None
-    hosts_kind = "docker"
-
-    @property
-    def link_backend(self) -> str:
-        """See ``testbed_network.TestbedNetwork``."""
-        return describe(self.switches_kind)
-
-    def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> Docker:
-        """See ``testbed_network.TestbedNetwork``."""
-        return self.addDocker(
-            plan.name,
-            ip=f"{plan.ip}/{plan.prefix_length}",
-            dimage=image,
-            dcmd=list(command),
-            environment=dict(plan.environment),
-            tmpfs=[f"{path}:{options}" for path, options in plan.tmpfs.items()],
-            mem_limit=plan.memory_bytes,
-            memswap_limit=plan.memswap_bytes,
-            cpu_period=plan.cpu_period_us,
-            cpu_quota=plan.cpu_quota_us,
-            cpuset_cpus=",".join(map(str, plan.cpuset)) or None,
-            cap_drop=["ALL"],
-            logs=True,
-        )
-
-    def add_switch(self, name: str) -> None:
-        """See ``testbed_network.TestbedNetwork``."""
-        self.addSwitch(name)
-
-    def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
-        """See ``testbed_network.TestbedNetwork``."""
-        self.addSpecLink(node1, node2, spec)
-
-    def link_backend_log(self) -> str | None:
-        """See ``testbed_network.TestbedNetwork``."""
-        emulator = self.factory.emulator
-        return emulator.log if emulator.hello else None
-
-    def link_backend_answers(self, timeout_s: float) -> bool:
-        """See ``testbed_network.TestbedNetwork``."""
-        return self.factory.emulator.answers(timeout_s)
-
-    def link_backend_facts(self) -> Mapping[str, Any]:
-        """See ``testbed_network.TestbedNetwork``."""
-        return self.factory.emulator.hello
