@@ -15,7 +15,7 @@ from bench.sweep.measure import AXES, PROMISED, Timed
 from containernet_env.base.clock import utc_now
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, MissingRequirementError
 from containernet_env.cli.terminal import StopSignals
-from containernet_env.runs import manifest
+from containernet_env.runs import machine
 
 _MOST_CELLS = min(len(values) for _, values in AXES.values())
 _DESCRIPTION = """How much of a sweep's wall time is load (warm-up included), where only the loads of its cells differ
@@ -100,7 +100,7 @@ def report(timed: Sequence[Timed], seconds: int) -> str:
         for item in timed
     ]
     header = ["cells differ in", "by", "cells", "of them valid", "wall time", "load", "share", "at least"]
-    facts = manifest.facts()
+    facts = machine.facts()
     return (
         f"Cells of {seconds} s on 3 members, {utc_now()[:10]}, {facts.cpu_model}, {facts.cores} cores:\n\n"
         f"{tables.table(header, rows, 2)}"

@@ -31,7 +31,7 @@ from containernet_env.network.gate import plan_for
 from containernet_env.plan.plan import HostPlan, Plan
 from containernet_env.results import capacity
 from containernet_env.results.capacity import Carried, by_emulator, carried, helps_text, rounded
-from containernet_env.runs import manifest
+from containernet_env.runs import machine
 from containernet_env.stores.kinds import KINDS
 
 _INDENT = 2
@@ -347,9 +347,9 @@ class Memory:
 
 def render_machine(plan: Plan, console: Console) -> None:
     """Print what this machine has, and whether it carries the plan's scenarios, as its last runs let tell."""
-    key = manifest.key()
+    key = machine.key()
     known, note = capacity.read(key)
-    memory = Memory(manifest.memory_bytes(), manifest.memory_available_bytes())
+    memory = Memory(machine.memory_bytes(), machine.memory_available_bytes())
     lines = machine_lines(plan, carried(plan, known), key.cpu_model, memory)
     render_lines("This machine", [*lines, *([] if note is None else [note])], console)
 

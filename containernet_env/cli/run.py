@@ -24,7 +24,6 @@ from containernet_env.cli.arguments import (
 )
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.render import render_machine, render_summary, render_topology
-from containernet_env.cli.terminal import StopSignals, TerminalProgress, result_table, seconds_text
 from containernet_env.config import load_config
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
 from containernet_env.plan.build import build_plan
@@ -108,7 +107,8 @@ def run_command(
     CONFIG is a topology file, or the name of a shipped one: `containernet-env run 3node-3ms out.csv`. Where it names
     endpoints of a cluster that somebody else runs, nothing is brought up, and no root is needed.
     """
-    from containernet_env.runs.prepare import preflight, prepare
+    from containernet_env.runs.preflight import preflight
+    from containernet_env.runs.prepare import prepare
 
     began = clock.monotonic()
     console = Console(highlight=False, markup=False, emoji=False)
@@ -171,6 +171,7 @@ def carried_out(
     ``strict``: it is 1 also where a row is not certainly valid. ``consent``: a cluster that somebody else runs may be
     loaded.
     """
+    from containernet_env.cli.terminal import StopSignals, TerminalProgress, result_table, seconds_text
     from containernet_env.model.findings import is_failure, states_text
     from containernet_env.runs.measure import WRONG_AFTER, carry_out
 

@@ -31,7 +31,7 @@ from containernet_env.model.findings import reasons_text
 from containernet_env.model.names import find
 from containernet_env.results import capacity
 from containernet_env.results.capacity import carried
-from containernet_env.runs import manifest
+from containernet_env.runs import machine
 
 if TYPE_CHECKING:
     from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice
@@ -78,7 +78,7 @@ def _short(sweep: Sweep) -> list[str]:
     """The cells that this machine cannot carry, as its last runs let tell, in the words of `check`."""
     if sweep.design.largest.config.external is not None:
         return []  # what members take, they take elsewhere
-    known, note = capacity.read(manifest.key())
+    known, note = capacity.read(machine.key())
     lines, unknown, fit = [], 0, 0
     for bed in sweep.design.beds:
         found = carried(bed.plan, known)

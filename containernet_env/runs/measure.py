@@ -41,10 +41,11 @@ from containernet_env.runs.keeper import Keeper, advised, keep_costs, was_measur
 from containernet_env.runs.manifest import inputs_of, manifest_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
-from containernet_env.runs.prepare import RunChoices, lock_for, preflight, prepare, require_root
+from containernet_env.runs.preflight import preflight
+from containernet_env.runs.prepare import RunChoices, kept_off, lock_for, prepare, require_root
 from containernet_env.runs.progress import Guarded, RunProgress, Silent
 from containernet_env.runs.reuse import Standing, StandingTestbed, change_between
-from containernet_env.runs.testbed import kept_off, take_down
+from containernet_env.runs.testbed import take_down
 from containernet_env.setup import ready_images
 from containernet_env.setup.images import Images
 

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack, get_args
 
-from containernet_env.base import assets, programs
-from containernet_env.base.errors import MissingRequirementError, RunError, UsageError, allow_open_files
+from containernet_env.base import assets
+from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.containernet import testbed_network
 from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import Config
 from containernet_env.model.link import SEED_MAX, draw_seed
 from containernet_env.model.scenario import ScenarioSet
-from containernet_env.network.factory import choose, choose_switches
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import Plan, PlanOptions, ProfileChoice
-from containernet_env.results.csv_file import FORMS
-from containernet_env.results.files import reason, remedy
-from containernet_env.results.run_directory import check_place, least_bytes
+from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
 from containernet_env.runs.lock import RunLock, holder
-from containernet_env.runs.testbed import kept_core
 
 
 def require_root() -> None:
@@ -50,90 +45,38 @@ def lock_for(plan: Plan) -> RunLock:
     return RunLock(assets.make() / "run.lock")
 
 
-# What hosts choose from: the same list in every network namespace (net/ipv4/sysctl_net_ipv4.c of Linux).
-_CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-# Of a run, and of each host: connections, namespaces, processes and their pipes, files of /proc for each thread and of
-# cgroups; several times what was seen.
-_OPEN_FILES, _OPEN_FILES_PER_HOST = 256, 96
-# Longer than any header.
-_HEADER_BYTES = 1 << 16
+def kept_core(cpu: int) -> KeptCore:
+    """The core, and those that are left for members, client and driver. Raises ``UsageError`` where it cannot be."""
+    usable = sorted(os.sched_getaffinity(0))
+    names = ", ".join(map(str, usable))
+    if cpu not in usable:
+        raise UsageError(f"links_cpu={cpu} is no core that this process may use; allowed: {names}")
+    others = tuple(core for core in usable if core != cpu)
+    if not others:
+        raise UsageError(
+            f"links_cpu={cpu} would leave no core for members, client and driver: this process may use {names} alone"
+        )
+    return KeptCore(cpu, others)
 
 
-def preflight(plan: Plan, out: Path | None = None) -> str:
-    """Raise what the run of ``plan`` with its rows in ``out`` would raise; a sentence about what is left open.
-
-    Nothing is created that stays: as root, netem and Open vSwitch are tried out where the plan insists on one of them.
-    Raises ``UsageError``, and ``MissingRequirementError`` where the machine lacks something.
-    """
-    if out is not None:
-        check_out(plan, out)
-    if plan.config.external is not None:
-        allow_open_files(_OPEN_FILES)
-        return "Only a run can tell whether the endpoints answer and let this user in; so does `check`."
-    _check_congestion_control(plan.options.tcp_congestion_control)
-    allow_open_files(_OPEN_FILES + _OPEN_FILES_PER_HOST * len(plan.hosts))
-    open_questions = ["whether the Docker engine and its images are ready"]
-    if os.geteuid() == 0:
-        _check_network(plan)
-    else:
-        open_questions += _check_network_without_root(plan)
-    return f"Only a run{'' if os.geteuid() == 0 else ' as root'} can tell: {'; '.join(open_questions)}."
-
-
-def check_out(plan: Plan, out: Path) -> None:
-    """Raise what keeping the rows of ``plan`` in ``out`` would raise."""
-    check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts), len(plan.cluster_ends)))
-    _check_header(out)
-
-
-def _check_header(out: Path) -> None:
-    """That rows can be appended to a file, as `results.csv_file.ResultsFile` finds that out."""
-    try:
-        with out.open("rb") as file:
-            first, newline, _ = file.read(_HEADER_BYTES).partition(b"\n")
-    except FileNotFoundError:
+@contextmanager
+def kept_off(core: KeptCore | None) -> Iterator[None]:
+    """Within it this thread, and whatever it starts, uses the other cores. Raises ``RunError`` if that is refused."""
+    if core is None:
+        yield
         return
-    except OSError as error:
-        raise UsageError(f"cannot write results to {out}: {reason(error)}\n  {remedy(error)}") from error
-    text = first.decode(errors="replace")
-    headers = [",".join(form) for form in FORMS]
-    torn = not newline and any(header.startswith(text) for header in headers)
-    if not torn and text.rstrip("\r") not in headers:
-        raise UsageError(
-            f"{out} is not a results file: its first line is neither our header nor the seed's.\n"
-            f"  got: {text[:100]!r}\n  Choose another file, or move this one away."
-        )
-
-
-def _check_congestion_control(algorithm: str) -> None:
+    before = os.sched_getaffinity(0)
     try:
-        available = _CONGESTION_CONTROLS.read_text().split()
-    except OSError:
-        return  # the host's own namespace tells it
-    if algorithm not in available:
-        raise UsageError(
-            f"--congestion-control: this kernel has no TCP congestion control {algorithm!r}; "
-            f"it has: {', '.join(available)}"
-        )
-
-
-def _check_network(plan: Plan) -> None:
-    if plan.options.engine == "containernet":
-        testbed_network.require(plan)
-    elif plan.options.links == "netem":
-        choose_switches(plan.options.switches, choose("netem"))
-
-
-def _check_network_without_root(plan: Plan) -> list[str]:
-    """What can be told without trying it out; the questions that are left open."""
-    wants_ovs = plan.options.switches == "ovs"
-    if wants_ovs and programs.which("ovs-vsctl") is None:
-        choose_switches("ovs", "netem")
-    if plan.options.engine == "containernet":
-        testbed_network.require_original()
-        return ["whether this kernel has what the original Containernet needs"]
-    questions = ["whether Open vSwitch can make a bridge"] if wants_ovs else []
-    return [*questions, "whether this kernel has netem"] if plan.options.links == "netem" else questions
+        os.sched_setaffinity(0, core.others)
+        held = os.sched_getaffinity(0)
+    except OSError as error:
+        raise RunError(f"the driver cannot be kept off core {core.cpu}: {error.strerror}") from error
+    try:
+        if held != set(core.others):
+            raise RunError(f"the driver is not kept off core {core.cpu}: the kernel holds {sorted(held)}")
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class LabChoices(TypedDict, total=False):

@@ -41,7 +41,8 @@ from containernet_env.results.run_directory import (
 from containernet_env.results.run_files import Manifest, ShownManifest
 from containernet_env.runs.manifest import manifest_of
 from containernet_env.runs.measure import carry_out
-from containernet_env.runs.prepare import RunChoices, preflight, prepare, require_root
+from containernet_env.runs.preflight import preflight
+from containernet_env.runs.prepare import RunChoices, prepare, require_root
 from containernet_env.runs.progress import RunProgress
 from containernet_env.setup.images import required_images
 

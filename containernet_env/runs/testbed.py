@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from containernet_env.base import clock
-from containernet_env.base.errors import ReservedFiles, RunError, UsageError, text_of, told
+from containernet_env.base.errors import ReservedFiles, RunError, text_of, told
 from containernet_env.base.files import root_of
 from containernet_env.base.programs import last_words
 from containernet_env.base.work import Progress, Stage, Stop
@@ -25,7 +25,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership, leader_words
 from containernet_env.network.gate import Gate
 from containernet_env.network.rtt import Tolerance
-from containernet_env.plan.plan import HostPlan, KeptCore, Plan
+from containernet_env.plan.plan import HostPlan, Plan
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.floor import Floor
 from containernet_env.results.provenance import LinkFacts
@@ -36,41 +36,6 @@ from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import GATE_SCRIPT, Broken, Cluster, LoadTerms, MemberHost, MemberPlace, Trust
-
-
-def kept_core(cpu: int) -> KeptCore:
-    """The core, and those that are left for members, client and driver. Raises ``UsageError`` where it cannot be."""
-    usable = sorted(os.sched_getaffinity(0))
-    names = ", ".join(map(str, usable))
-    if cpu not in usable:
-        raise UsageError(f"links_cpu={cpu} is no core that this process may use; allowed: {names}")
-    others = tuple(core for core in usable if core != cpu)
-    if not others:
-        raise UsageError(
-            f"links_cpu={cpu} would leave no core for members, client and driver: this process may use {names} alone"
-        )
-    return KeptCore(cpu, others)
-
-
-@contextmanager
-def kept_off(core: KeptCore | None) -> Iterator[None]:
-    """Within it this thread, and whatever it starts, uses the other cores. Raises ``RunError`` if that is refused."""
-    if core is None:
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, core.others)
-        held = os.sched_getaffinity(0)
-    except OSError as error:
-        raise RunError(f"the driver cannot be kept off core {core.cpu}: {error.strerror}") from error
-    try:
-        if held != set(core.others):
-            raise RunError(f"the driver is not kept off core {core.cpu}: the kernel holds {sorted(held)}")
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
 
 ALL_BUDGET_S = 1.0
 """What it may take for all members together."""

@@ -23,7 +23,8 @@ from containernet_env.runs import manifest
 from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
 from containernet_env.runs.measure import carry_out
-from containernet_env.runs.prepare import lock_for, preflight, require_root
+from containernet_env.runs.preflight import preflight
+from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Standing
 from containernet_env.stores.kinds import KINDS

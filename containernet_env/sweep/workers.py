@@ -23,7 +23,7 @@ from containernet_env.base.errors import MissingRequirementError, RunError, text
 from containernet_env.base.work import Stop
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
-from containernet_env.runs import prepare
+from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.sweep.at_worker import GO, UNKNOWN, Returned, Task, Told, facts
 from containernet_env.sweep.cluster import CONNECT_S, Scheduler, identity_of, no_answer, reach, settle_dask
@@ -96,7 +96,7 @@ class Workers:
     def check(self, design: Design, out: Path | None) -> str:
         """See ``Placement``."""
         if out is not None:
-            prepare.check_out(design.largest, out)
+            preflight.check_out(design.largest, out)
         return "Only the workers can tell what their machines carry, and whether their engines and images are ready."
 
     @contextmanager

@@ -40,6 +40,7 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.runs import lock, manifest, measure
+from containernet_env.runs import machine as machine_module
 from containernet_env.setup.images import Images
 from tests import simulated_time
 from tests.faults.files import Files, check_kept, check_next, topology
@@ -467,7 +468,7 @@ def on_machine(run: Run) -> Iterator[None]:
         (measure, {"AllUse": lambda *_: machine.use}),
         (measure.version, {"commit_text": lambda: "0123456789ab"}),
         (manifest, {"program_facts": lambda: PROGRAM}),
-        (manifest, {"facts": lambda: MACHINE}),
+        (machine_module, {"facts": lambda: MACHINE}),
         (manifest.images, {"digest": lambda tag: f"sha256:{tag}"}),
         # What is worked out from the samples of a gate is the same each time.
         (gate, {"verdicts": _verdicts}),

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from containernet_env.base.errors import UsageError
-from containernet_env.runs import manifest, measure, rerun
+from containernet_env.runs import machine, manifest, measure, rerun
 from containernet_env.setup.images import Images
 from tests.input import guard
 from tests.input.kinds import ALL_FILES, Kinds
@@ -46,7 +46,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(rerun, "require_root", lambda: None)
     monkeypatch.setattr(rerun, "required_images", lambda *of: Images(member="e", benchmark="b"))
     monkeypatch.setattr(rerun.testbed_network, "foreseen", lambda plan: manifests.LINKS)
-    monkeypatch.setattr(manifest, "facts", lambda: manifests.MACHINE)
+    monkeypatch.setattr(machine, "facts", lambda: manifests.MACHINE)
     monkeypatch.setattr(manifest.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest, "program_facts", lambda: manifests.PROGRAM)
     guard.install()

@@ -28,7 +28,7 @@ from containernet_env.base import assets
 from containernet_env.base.assets import ROOT
 from containernet_env.base.clock import utc_now
 from containernet_env.base.errors import ContainernetEnvError
-from containernet_env.runs import manifest, version
+from containernet_env.runs import machine, version
 from tests import measure
 from tests.measure import FIGURES, Figure
 
@@ -119,7 +119,7 @@ def main(patterns: list[str]) -> int:
         print("no measurement has such a name", file=sys.stderr)
         return 2
     console = Console(soft_wrap=True, width=max(Console().width, 160))  # names stay whole, also in a pipe
-    key = manifest.key().model_dump()
+    key = machine.key().model_dump()
     known = earlier(history(), key)
     table = Table("figure", "unit", "now", f"median of last {KEPT}", "steal s", "waited for cores s", box=None)
     for column in table.columns[2:]:

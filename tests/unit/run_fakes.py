@@ -21,6 +21,7 @@ from containernet_env.model.outcome import Reused
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.usage import Leadership
 from containernet_env.results.provenance import LinkFacts
+from containernet_env.runs import machine
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.load import Answer
@@ -171,7 +172,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> Beds:
     # How busy this machine is decides no verdict.
     monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
     monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)
-    monkeypatch.setattr(manifest_module, "facts", lambda: MACHINE)
+    monkeypatch.setattr(machine, "facts", lambda: MACHINE)
     monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)
     monkeypatch.setattr(measure_module, "StandingTestbed", create)

@@ -40,7 +40,7 @@ from containernet_env.results.capacity import (
     sample_of,
 )
 from containernet_env.runs import keeper as costs_module
-from containernet_env.runs import manifest
+from containernet_env.runs import machine
 from containernet_env.runs import measure as measure_module
 from tests.unit.answers import DOCS
 from tests.unit.cost_samples import KEY, MEMORY, MS, READ, WRITE, known, outcome, own_place, plan_of, sample
@@ -309,9 +309,9 @@ def test_what_check_prints_of_a_machine(tmp_path: Path, snapshot: SnapshotAssert
 def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     costs = known(sample(), sync_ms=0.1)
     monkeypatch.setattr(capacity, "read", lambda key: (costs, None))
-    monkeypatch.setattr(manifest, "cpu_model", lambda: "Some CPU")
-    monkeypatch.setattr(manifest, "memory_bytes", lambda: MEMORY.all_bytes)
-    monkeypatch.setattr(manifest, "memory_available_bytes", lambda: MEMORY.available_bytes)
+    monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
+    monkeypatch.setattr(machine, "memory_bytes", lambda: MEMORY.all_bytes)
+    monkeypatch.setattr(machine, "memory_available_bytes", lambda: MEMORY.available_bytes)
     output = StringIO()
     render_machine(plan_of(tmp_path, *MANY), Console(file=output, width=80))
     assert f"```text\n{output.getvalue().lstrip()}```" in (DOCS / "fidelity.md").read_text(encoding="utf-8")
@@ -319,7 +319,7 @@ def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, m
 
 def test_check_and_a_dry_run_say_it(place: Path, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    capacity.add(manifest.key(), [sample(frames=5, links_ns=50_000)], [])
+    capacity.add(machine.key(), [sample(frames=5, links_ns=50_000)], [])
     for words in (["check", str(plan.config.path)], ["run", str(plan.config.path), "--dry-run"]):
         said = CliRunner().invoke(group, words).output
         assert "\nThis machine\n" in said

@@ -20,7 +20,7 @@ from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results import capacity
-from containernet_env.runs import manifest
+from containernet_env.runs import machine
 from tests.unit.blocks import write
 from tests.unit.commands import answer, check_file
 from tests.unit.cost_samples import known
@@ -39,9 +39,9 @@ def node(number, **changes):
 def same_machine(monkeypatch):
     """What is printed of this machine is the same everywhere."""
     monkeypatch.setattr(capacity, "read", lambda key: (known(), None))
-    monkeypatch.setattr(manifest, "cpu_model", lambda: "Some CPU")
-    monkeypatch.setattr(manifest, "memory_bytes", lambda: 24 << 30)
-    monkeypatch.setattr(manifest, "memory_available_bytes", lambda: 20 << 30)
+    monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 24 << 30)
+    monkeypatch.setattr(machine, "memory_available_bytes", lambda: 20 << 30)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
 

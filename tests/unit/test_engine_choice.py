@@ -52,7 +52,9 @@ def test_what_a_run_is_made_by_is_known_before_it(monkeypatch: pytest.MonkeyPatc
     assert (found.network, found.network_version) == ("builtin", f"Mininet {mininet.net.VERSION}")
     assert (found.links, found.switches, found.network_commit) == ("netem", "auto for netem", None)
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(testbed_network, "BuiltinNetwork", lambda **keywords: asked.update(keywords))
+    monkeypatch.setattr(
+        "containernet_env.containernet.network.BuiltinNetwork", lambda **keywords: asked.update(keywords)
+    )
     testbed_network.create(plan)
     assert (asked["links"], asked["switches"], asked["seed"]) == ("auto", "auto", 4711)
 

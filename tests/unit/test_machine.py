@@ -10,7 +10,7 @@ import pytest
 
 from containernet_env.base import assets
 from containernet_env.hosts import engine
-from containernet_env.runs import manifest, version
+from containernet_env.runs import machine, version
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -32,17 +32,17 @@ def test_a_virtual_machine_is_told_by_the_cpu_and_the_firmware(tmp_path: Path) -
             "sys/class/dmi/id/product_name": "Standard  PC\n",
         },
     )
-    found = manifest.virtualisation(root)
+    found = machine.virtualisation(root)
     wanted = {"guest": True, "hypervisor": None, "vendor": "Some Cloud", "product": "Standard PC", "container": None}
     assert found.model_dump() == wanted
-    assert manifest.cpu_model(root) == "Some CPU @ 2.00GHz"
+    assert machine.cpu_model(root) == "Some CPU @ 2.00GHz"
 
 
 def test_real_hardware_has_no_hypervisor_flag_and_xen_a_file_of_its_own(tmp_path: Path) -> None:
     """A flag whose name only begins like that counts for nothing."""
     root = tree(tmp_path, {"proc/cpuinfo": CPUS.format(0, " hypervisor_x")})
-    assert manifest.virtualisation(root).guest is False
-    assert manifest.virtualisation(tree(tmp_path, {"sys/hypervisor/type": "xen\n"})).hypervisor == "xen"
+    assert machine.virtualisation(root).guest is False
+    assert machine.virtualisation(tree(tmp_path, {"sys/hypervisor/type": "xen\n"})).hypervisor == "xen"
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ def test_real_hardware_has_no_hypervisor_flag_and_xen_a_file_of_its_own(tmp_path
     ],
 )
 def test_a_container_is_told_by_the_file_that_it_was_given(tmp_path: Path, files: dict[str, str], name: str) -> None:
-    assert manifest.virtualisation(tree(tmp_path, files)).container == name
+    assert machine.virtualisation(tree(tmp_path, files)).container == name
 
 
 def test_what_a_kernel_does_not_tell_is_not_known(tmp_path: Path) -> None:
-    assert set(manifest.virtualisation(tmp_path).model_dump().values()) == {None}
-    assert manifest.memory_available_bytes(tmp_path) is None
-    assert manifest.cpu_model(tmp_path)
+    assert set(machine.virtualisation(tmp_path).model_dump().values()) == {None}
+    assert machine.memory_available_bytes(tmp_path) is None
+    assert machine.cpu_model(tmp_path)
     root = tree(tmp_path, {"proc/meminfo": "MemTotal:  3 kB\nMemFree:   1 kB\nMemAvailable:  2 kB\n"})
-    assert manifest.memory_available_bytes(root) == 2048
+    assert machine.memory_available_bytes(root) == 2048
 
 
 MOUNTS = """22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
@@ -77,15 +77,15 @@ def test_data_lie_on_the_innermost_file_system_and_of_several_on_the_last(tmp_pa
     wanted = {"/var/lib/docker": "btrfs on /dev/vdc", "/var/lib": "btrfs on /dev/vdc", "/var": "ext4 on /dev/root"}
     wanted |= {"/my disk/docker": "ext4 on /dev/my disk"}
     root = tree(tmp_path, {"proc/self/mountinfo": MOUNTS})
-    assert {place: manifest.filesystem(place, root) for place in wanted} == wanted
-    assert manifest.filesystem(None, root) is None is manifest.filesystem("/data", tmp_path / "nothing")
+    assert {place: machine.filesystem(place, root) for place in wanted} == wanted
+    assert machine.filesystem(None, root) is None is machine.filesystem("/data", tmp_path / "nothing")
 
 
 def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     info = {"ServerVersion": "20.10.24", "Driver": "overlay2", "CgroupDriver": "cgroupfs", "CgroupVersion": "1"}
     info |= {"DockerRootDir": "/"}
     monkeypatch.setattr(engine, "facts", lambda: info)
-    facts = manifest.facts()
+    facts = machine.facts()
     total_kb = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
     assert abs(facts.memory_bytes - (total_kb << 10)) < 1 << 20
     assert facts.cores >= 1 and len(facts.load_average) == 3

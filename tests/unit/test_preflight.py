@@ -18,7 +18,7 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results import run_directory
 from containernet_env.results.csv_file import FORMS, ResultsFile
-from containernet_env.runs import prepare
+from containernet_env.runs import preflight
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 OURS = ",".join(FORMS[0])
@@ -33,22 +33,22 @@ def kernel(monkeypatch, tmp_path):
     """A kernel without netem and with two congestion controls; the user is root. Changed by what a test sets."""
     controls = tmp_path / "controls"
     controls.write_text("reno cubic\n")
-    monkeypatch.setattr(prepare, "_CONGESTION_CONTROLS", controls)
-    monkeypatch.setattr(prepare.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(preflight, "_CONGESTION_CONTROLS", controls)
+    monkeypatch.setattr(preflight.os, "geteuid", lambda: 0)
 
     def choose(asked):
         if asked == "netem":
             raise MissingRequirementError("this kernel has no netem", "Use --links emulator, or auto.")
         return "emulator"
 
-    monkeypatch.setattr(prepare, "choose", choose)
+    monkeypatch.setattr(preflight, "choose", choose)
     return monkeypatch
 
 
 def as_user(kernel):
-    kernel.setattr(prepare.os, "geteuid", lambda: 1000)
+    kernel.setattr(preflight.os, "geteuid", lambda: 1000)
     for name in ("choose", "choose_switches"):
-        kernel.setattr(prepare, name, lambda *asked: pytest.fail(f"tried out without root: {asked}"))
+        kernel.setattr(preflight, name, lambda *asked: pytest.fail(f"tried out without root: {asked}"))
 
 
 @pytest.mark.parametrize(
@@ -68,37 +68,37 @@ def test_what_is_left_to_the_run_is_one_sentence(kernel, options, untold):
     engine = "whether the Docker engine and its images are ready"
     if untold:
         with pytest.raises(MissingRequirementError, match="no netem"):
-            prepare.preflight(plan_of(**options))
+            preflight.preflight(plan_of(**options))
     else:
-        assert prepare.preflight(plan_of(**options)) == f"Only a run can tell: {engine}."
+        assert preflight.preflight(plan_of(**options)) == f"Only a run can tell: {engine}."
     as_user(kernel)
-    kernel.setattr(prepare.programs, "which", lambda program: f"/bin/{program}")
-    assert prepare.preflight(plan_of(**options)) == f"Only a run as root can tell: {engine}{untold}."
+    kernel.setattr(preflight.programs, "which", lambda program: f"/bin/{program}")
+    assert preflight.preflight(plan_of(**options)) == f"Only a run as root can tell: {engine}{untold}."
 
 
 def test_what_is_not_installed_is_missed_also_without_root(kernel):
     with kernel.context() as without_ovs:
-        without_ovs.setattr(prepare.os, "geteuid", lambda: 1000)
-        without_ovs.setattr(prepare.programs, "which", lambda program: None)
+        without_ovs.setattr(preflight.os, "geteuid", lambda: 1000)
+        without_ovs.setattr(preflight.programs, "which", lambda program: None)
         with pytest.raises(MissingRequirementError, match="ovs-vsctl is not installed"):
-            prepare.preflight(plan_of(links="netem", switches="ovs"))
+            preflight.preflight(plan_of(links="netem", switches="ovs"))
     kernel.setattr(testbed_network, "kernel_has_netem", lambda: True)
     kernel.delattr(mininet.net, "Containernet", raising=False)
     for user in (lambda: None, lambda: as_user(kernel)):
         user()
         with pytest.raises(MissingRequirementError, match="the original Containernet is not installed"):
-            prepare.preflight(plan_of(engine="containernet"))
+            preflight.preflight(plan_of(engine="containernet"))
     kernel.setattr(mininet.net, "Containernet", object, raising=False)
-    assert "what the original Containernet needs" in prepare.preflight(plan_of(engine="containernet"))
+    assert "what the original Containernet needs" in preflight.preflight(plan_of(engine="containernet"))
 
 
 def test_a_congestion_control_that_the_kernel_does_not_have(kernel):
     with pytest.raises(UsageError) as refused:
-        prepare.preflight(plan_of(tcp_congestion_control="vegas"))
+        preflight.preflight(plan_of(tcp_congestion_control="vegas"))
     assert str(refused.value) == (
         "--congestion-control: this kernel has no TCP congestion control 'vegas'; it has: reno, cubic"
     )
-    prepare.preflight(plan_of(tcp_congestion_control="reno"))
+    preflight.preflight(plan_of(tcp_congestion_control="reno"))
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,14 @@ def test_a_file_is_refused_where_the_run_would_refuse_it(tmp_path, content, good
         path.write_bytes(content.encode(errors="surrogateescape"))
     before = path.read_bytes() if path.exists() else None
     if good:
-        prepare.preflight(plan_of(), path)
+        preflight.preflight(plan_of(), path)
         assert (path.read_bytes() if path.exists() else None) == before
         results = ResultsFile(path)
         results.open()
         results.close()
         return
     with pytest.raises(UsageError) as early:
-        prepare.preflight(plan_of(), path)
+        preflight.preflight(plan_of(), path)
     with pytest.raises(UsageError) as late:
         ResultsFile(path).open()
     assert str(early.value) == str(late.value)
@@ -140,7 +140,7 @@ def test_a_file_is_refused_where_the_run_would_refuse_it(tmp_path, content, good
 
 def refused(out):
     with pytest.raises(UsageError) as caught:
-        prepare.preflight(plan_of(), out)
+        preflight.preflight(plan_of(), out)
     return str(caught.value)
 
 
@@ -148,7 +148,7 @@ def test_a_place_where_no_file_can_be(tmp_path):
     (tmp_path / "file").write_text("")
     for out, words in ((tmp_path, "Is a directory"), (tmp_path / "file" / "a" / "out.csv", "is not a directory")):
         assert re.match(f"cannot write results to .*{words}", refused(out))
-    prepare.preflight(plan_of(), tmp_path / "a" / "b" / "out.csv")
+    preflight.preflight(plan_of(), tmp_path / "a" / "b" / "out.csv")
     assert not (tmp_path / "a").exists(), "directories are left to the run"
     with pytest.raises(UsageError, match="File name too long"):
         ResultsFile(tmp_path / ("x" * 300)).open()
@@ -188,7 +188,7 @@ def test_a_file_system_that_takes_no_results_is_refused(kernel, tmp_path, held, 
     kernel.setattr(run_directory.os, "statvfs", lambda path: SimpleNamespace(**HELD | held))
     out = tmp_path / "out.csv"
     if words is None:
-        prepare.preflight(plan_of(), out)
+        preflight.preflight(plan_of(), out)
     else:
         assert re.match(f"cannot write results to {out}: .*{words}", refused(out))
 
@@ -211,5 +211,5 @@ def test_as_root_folders_are_tried_and_nothing_stays_in_them(kernel, tmp_path, w
         "  Allow writing there (lsattr tells what is immutable), then run again."
     )
     kernel.setattr(run_directory.tempfile, "TemporaryFile", real)
-    prepare.preflight(plan_of(), tmp_path / "out.csv")
+    preflight.preflight(plan_of(), tmp_path / "out.csv")
     assert [path.name for path in tmp_path.rglob("*") if path.name != "controls"] == ["out.runs"]

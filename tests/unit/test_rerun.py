@@ -22,6 +22,7 @@ from containernet_env.results.columns import USAGE_COLUMNS
 from containernet_env.results.files import CHECKSUMS
 from containernet_env.results.provenance import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of
+from containernet_env.runs import machine as machine_module
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import rerun as rerun_module
 from containernet_env.runs.measure import measure
@@ -92,7 +93,7 @@ def elsewhere(patch: pytest.MonkeyPatch, **update: Any) -> None:
     """This is another machine, or another program."""
     program = {name: value for name, value in update.items() if name in ProgramFacts.model_fields}
     machine = {name: value for name, value in update.items() if name not in program}
-    patch.setattr(manifest_module, "facts", lambda: MACHINE.model_copy(update=machine))
+    patch.setattr(machine_module, "facts", lambda: MACHINE.model_copy(update=machine))
     patch.setattr(manifest_module, "program_facts", lambda: PROGRAM.model_copy(update=program))
 
 

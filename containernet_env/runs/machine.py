@@ -1,0 +1,147 @@
+"""What this machine is, for the manifest of a run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from containernet_env.base import programs
+from containernet_env.base.files import unescape
+from containernet_env.results.capacity import MachineKey
+from containernet_env.results.provenance import (
+    MachineFacts,
+    Virtualisation,
+)
+
+_ROOT = Path("/")
+_TIMEOUT_S = 10.0
+
+
+def cpu_model(root: Path = _ROOT) -> str:
+    """The processor's name as the kernel has it; the architecture where it has none."""
+    return _cpu(root).get("model name") or platform.machine()
+
+
+def facts(with_engine: bool = True) -> MachineFacts:
+    """The machine, its kernel and its Docker engine, now. Raises what asking the engine raises."""
+    info: Mapping[str, Any] = {}
+    if with_engine:
+        from containernet_env.hosts import engine  # with Docker's SDK, which `check` does not wait for
+
+        info = engine.facts()
+    return MachineFacts(
+        cpu_model=cpu_model(),
+        cores=os.cpu_count() or 1,
+        memory_bytes=memory_bytes(),
+        architecture=platform.machine(),
+        virtualisation=virtualisation(),
+        kernel=platform.release(),
+        kernel_build=platform.version(),
+        clock_source=_line("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        congestion_control=_line("proc/sys/net/ipv4/tcp_congestion_control"),
+        engine=info.get("ServerVersion"),
+        storage_driver=info.get("Driver"),
+        data_filesystem=filesystem(info.get("DockerRootDir")),
+        cgroup_driver=info.get("CgroupDriver"),
+        cgroup_version=info.get("CgroupVersion"),
+        iproute2=_iproute2(),
+        load_average=[round(load, 2) for load in os.getloadavg()],
+        memory_available_bytes=memory_available_bytes(),
+    )
+
+
+def key() -> MachineKey:
+    """What tells it from others where costs of loads are kept; the same as of ``facts``, without the engine."""
+    return MachineKey(
+        cpu_model=cpu_model(), architecture=platform.machine(), cores=os.cpu_count() or 1, kernel=platform.release()
+    )
+
+
+def virtualisation(root: Path = _ROOT) -> Virtualisation:
+    """What the kernel tells of a hypervisor, from the places where systemd-detect-virt looks; no program is run."""
+    flags = _cpu(root).get("flags")
+    return Virtualisation(
+        guest=None if flags is None else "hypervisor" in flags.split(),
+        hypervisor=_line("sys/hypervisor/type", root),
+        vendor=_line("sys/class/dmi/id/sys_vendor", root),
+        product=_line("sys/class/dmi/id/product_name", root),
+        container=_container(root),
+    )
+
+
+def _container(root: Path) -> str | None:
+    """By the files that managers of containers leave in them, as systemd's detect_container looks for them."""
+    marks = {"docker": ".dockerenv", "podman": "run/.containerenv"}
+    found = [name for name, mark in marks.items() if (root / mark).exists()]
+    return _line("run/systemd/container", root) or next(iter(found), None)
+
+
+def filesystem(place: str | None, root: Path = _ROOT) -> str | None:
+    """Type and device of the file system on which ``place`` lies, such as "ext4 on /dev/vda"; None where unknown."""
+    if place is None:
+        return None
+    found: tuple[int, str] | None = None
+    for line in _text("proc/self/mountinfo", root).splitlines():
+        # proc(5): its place is the fifth field; type and device follow the optional fields, behind a hyphen.
+        fields, _, after = line.partition(" - ")
+        mounted, device = Path(unescape(fields.split()[4])), after.split()
+        # Of several on one place the last one is seen.
+        if Path(place).is_relative_to(mounted) and (found is None or len(mounted.parts) >= found[0]):
+            found = (len(mounted.parts), f"{device[0]} on {unescape(device[1])}")
+    return None if found is None else found[1]
+
+
+def memory_bytes() -> int:
+    """All of it."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_available_bytes(root: Path = _ROOT) -> int | None:
+    """What programs can have without swapping; None where the kernel does not tell."""
+    for line in _text("proc/meminfo", root).splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) << 10  # in kB, which are KiB (Documentation/filesystems/proc.rst)
+    return None
+
+
+def _cpu(root: Path) -> dict[str, str]:
+    """What /proc/cpuinfo says of the first processor."""
+    first, _, _ = _text("proc/cpuinfo", root).partition("\n\n")
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _text(name: str, root: Path = _ROOT) -> str:
+    try:
+        return (root / name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _line(name: str, root: Path = _ROOT) -> str | None:
+    return " ".join(_text(name, root).split()) or None
+
+
+def _iproute2() -> str | None:
+    """What `ip` says of its version, such as "iproute2-6.1.0"."""
+    program = programs.which("ip")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "-V"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=programs.environment(),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return next((word.strip(",") for word in done.stdout.split() if word.startswith("iproute2")), None)
