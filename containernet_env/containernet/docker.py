@@ -1,4 +1,4 @@
-"""``Docker``: a Mininet host that is a container, with the keywords of Containernet's class of that name."""
+"""``Docker``: a Mininet host that is a container, with Containernet's keywords and Mininet's ``cmd``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mininet's Link and Intf around a link of the network and its ends."""
+"""Mininet's Link, Intf and Switch around those of the network; link keywords, read strictly."""
 
 from __future__ import annotations
 

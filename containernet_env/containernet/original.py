@@ -1,4 +1,8 @@
-"""Switches of the original Containernet that learn addresses by themselves, made to touch only what is ours."""
+"""The original Containernet as the network: its hosts, links and switches, through its own classes.
+
+Can be imported only where `from mininet.net import Containernet` finds it. Its own tear-down is not used: it talks to a
+shell in every container, which hangs where one is gone or busy, and it removes by names.
+"""
 
 from __future__ import annotations
 

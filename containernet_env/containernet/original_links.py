@@ -1,4 +1,4 @@
-"""Which commit of the original Containernet this Python imports, where that can be told."""
+"""Links of the original Containernet: its TCLink and TCIntf, commands checked, results read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell's commands that change links while the network runs: words to calls, and what to say of it."""
+"""The Containernet command line: commands for links, crashes and measurements beside Mininet's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run needs of a network and of its hosts, whichever engine makes them."""
+"""What a run needs of a network and of its hosts, and which engine makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One container of the engine's, from its creation to its end, without Mininet."""
+"""One container of the engine, from its creation to its end, without Mininet; files and data in it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The gate: a measurement of about two seconds that says whether the network is the one that was configured.
+"""The gate: a measurement of about two seconds that says whether the network is the configured one.
 
-It sends what ``analysis.gate_plan`` works out, and ``analysis.gate_verdict`` says what that proves; docs/fidelity.md
-has the reasons.
+It sends the streams of ``gate_plan``, and ``gate_verdict`` judges what arrives; docs/fidelity.md has the reasons.
 """
 
 from __future__ import annotations

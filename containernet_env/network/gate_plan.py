@@ -1,4 +1,4 @@
-"""Over which paths a gate fills one direction of a link, so that its own rate and queue show. Pure."""
+"""The gate's plan: streams that show delay, loss, jitter, rate and queue of every direction. Pure."""
 
 from __future__ import annotations
 

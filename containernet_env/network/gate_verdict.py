@@ -1,4 +1,4 @@
-"""What the frames of a gate that tell delays say of every direction's delay. Pure; docs/fidelity.md has the why."""
+"""The gate's verdict: a check for every property of every direction. Pure; see docs/fidelity.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program that measures between hosts (``link-emulator rtt`` and ``probe``): one JSON request, one JSON answer."""
+"""RTTs of all pairs of hosts by ICMP echo, measured at once, beside those that the links should give."""
 
 from __future__ import annotations
 

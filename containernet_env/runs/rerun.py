@@ -1,4 +1,4 @@
-"""To repeat a run from its run directory alone, where nothing that matters differs; or all the same, and say so."""
+"""Repeats a run from its run directory where nothing that matters differs; what must be equal, and why."""
 
 from __future__ import annotations
 

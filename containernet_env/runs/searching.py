@@ -1,4 +1,4 @@
-"""A saturation search on a target that is up: one probe after the other, each a measured open loop of its own."""
+"""A saturation search on a target that is up: probes in turn, each a measured open loop; its result."""
 
 from __future__ import annotations
 
