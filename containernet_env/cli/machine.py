@@ -212,7 +212,7 @@ def shell_command(
     `iperf etcd1 etcd2` measures, `capture etcd1 FILE.pcap` records; `help` tells more.
     The benchmark server answers at 127.0.0.1:8080.
     """
-    from containernet_env.containernet import testbed_network
+    from containernet_env.containernet import engines
     from containernet_env.runs import clean
     from containernet_env.runs.load import Relay
     from containernet_env.runs.lock import refuse_while_measured
@@ -225,7 +225,7 @@ def shell_command(
         config, links=links, switches=switches, engine=engine, congestion_control=tcp_congestion_control, seed=seed
     )
     require_root()
-    testbed_network.require(plan)
+    engines.require(plan)
     progress = TerminalProgress(console)
     refuse_while_measured()
     with StopSignals() as stop:

@@ -1,22 +1,14 @@
-"""What a run needs of a network and of its hosts, and which engine makes them."""
+"""What a run needs of a network and of its hosts, whichever engine makes them."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from containernet_env.base import programs
-from containernet_env.base.errors import MissingRequirementError
-from containernet_env.hosts import engine
 from containernet_env.hosts.limits import Limits
-from containernet_env.model.backends import SwitchKind, needs_netem
 from containernet_env.model.link import Distribution, LinkSpec
-from containernet_env.network.emulator import granted
-from containernet_env.network.factory import choose, choose_switches, kernel_has_netem
 from containernet_env.network.link import EventHandler
-from containernet_env.plan.plan import HostPlan, Plan
-from containernet_env.results.provenance import LinkFacts
+from containernet_env.plan.plan import HostPlan
 from containernet_env.stores.protocol import MemberHost
 
 
@@ -164,116 +156,3 @@ class TestbedNetwork(LiveChanges, Protocol):
 
     def link_backend_facts(self) -> Mapping[str, Any]:
         """What the program that carries the links said of itself when it started; empty where it is the kernel."""
-
-
-GUIDE = "docs/containernet.md#on-the-original-containernet"
-"""Where it is said how to install the original, with the commands."""
-
-# What the original runs by itself, and the package that brings it on Debian and Ubuntu.
-_PROGRAMS = {"mnexec": "mininet", "ifconfig": "net-tools", "docker": "docker.io or docker-cli", "ip": "iproute2"}
-_BRIDGE_PROGRAMS = {"brctl": "bridge-utils"}
-
-
-def create(plan: Plan) -> TestbedNetwork:
-    """The network of the plan's engine, empty. Raises what its constructor raises; see ``require``."""
-    if plan.options.engine == "containernet":
-        require(plan)
-        # Not importable where the original is missing.
-        from containernet_env.containernet.original import OriginalNetwork
-
-        return OriginalNetwork(plan.run_id, _switches(plan))
-
-    from containernet_env.containernet.network import BuiltinNetwork
-
-    options = plan.options
-    return BuiltinNetwork(
-        links=options.links,
-        switches=options.switches,
-        run_id=plan.run_id,
-        seed=options.seed,
-        emulator_core=options.links_cpu,
-        controller=None,
-    )
-
-
-def foreseen(plan: Plan) -> LinkFacts:
-    """What ``create`` would make hosts and links by, as the manifest of a run says it; needs root.
-
-    Raises ``MissingRequirementError`` where the machine cannot have what the plan asks for.
-    """
-    if plan.options.engine == "containernet":
-        require(plan)
-        from containernet_env.containernet.original import OriginalNetwork, commit
-
-        return LinkFacts(
-            network=OriginalNetwork.backend_name,
-            network_version=OriginalNetwork.backend_version,
-            network_commit=commit(),
-            docker_sdk=engine.SDK_VERSION,
-            links=OriginalNetwork.links_kind,
-            switches=_switches(plan),
-            link_emulator=None,
-        )
-
-    from containernet_env.containernet.network import BuiltinNetwork
-
-    links = choose(plan.options.links)
-    return LinkFacts(
-        network=BuiltinNetwork.backend_name,
-        network_version=BuiltinNetwork.backend_version,
-        network_commit=BuiltinNetwork.backend_commit,
-        docker_sdk=engine.SDK_VERSION,
-        links=links,
-        switches=choose_switches(plan.options.switches, links),
-        link_emulator=granted(plan.options.links_cpu) if links == "emulator" else None,
-    )
-
-
-def _switches(plan: Plan) -> SwitchKind:
-    return choose_switches(plan.options.switches, "netem")
-
-
-def require(plan: Plan) -> None:
-    """Raise ``MissingRequirementError`` where the machine lacks something that the plan's engine needs.
-
-    Nothing is created; finding out whether the kernel has netem needs root.
-    """
-    if plan.options.engine != "containernet":
-        return
-    # First: nobody should install what this kernel cannot use.
-    delayed = any(needs_netem(direction) for link in plan.links for direction in (link.spec.a_to_b, link.spec.b_to_a))
-    if (delayed or plan.options.links == "netem") and not kernel_has_netem():
-        raise MissingRequirementError(
-            "this kernel has no netem (sch_netem): the original Containernet has no other way to delay packets and "
-            "to limit what waits",
-            f"Use another kernel, or leave --engine out: the project's own links need no netem. See {GUIDE}.",
-        )
-    require_original()
-    needed = _PROGRAMS if _switches(plan) == "ovs" else _PROGRAMS | _BRIDGE_PROGRAMS
-    lacking = {program: package for program, package in needed.items() if programs.which(program) is None}
-    if lacking:
-        raise MissingRequirementError(
-            f"the original Containernet runs {', '.join(lacking)}, not found in PATH",
-            f"Install {', '.join(lacking.values())} (Debian, Ubuntu); the commands are in {GUIDE}.",
-        )
-
-
-def require_original() -> None:
-    """Raise ``MissingRequirementError`` where the original Containernet is not installed; needs no root."""
-    if (problem := original_problem()) is not None:
-        raise MissingRequirementError(
-            f"the original Containernet is not installed for this Python: {problem}",
-            f"The commands that install it are in {GUIDE}. sudo drops PYTHONPATH unless it is given as "
-            "`sudo PYTHONPATH=...`. Or leave --engine out.",
-        )
-
-
-def original_problem() -> str | None:
-    """Why `from mininet.net import Containernet` finds nothing; ``None`` where it does."""
-    try:
-        module = importlib.import_module("mininet.net")
-    except ImportError as error:
-        return str(error)
-    if not hasattr(module, "Containernet"):
-        return "the module mininet.net is Mininet's own, without Containernet"
-    return None

@@ -18,7 +18,7 @@ from typing import Unpack
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, text_of, told
 from containernet_env.base.work import Stop, stops_kept
-from containernet_env.containernet import testbed_network
+from containernet_env.containernet import engines
 from containernet_env.hosts.counters import AllUse
 from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.config import Config
@@ -115,7 +115,7 @@ def carry_out(
         require_consent(plan, yes_load_this_cluster)
     else:
         require_root()
-        testbed_network.require(plan)
+        engines.require(plan)
     stop.check()
     try:
         with stops_kept(), told(), nullcontext() if in_sweep else lock_for(plan), kept_off(plan.options.links_core):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from containernet_env.base import programs
 from containernet_env.base.errors import UsageError, allow_open_files
-from containernet_env.containernet import testbed_network
+from containernet_env.containernet import engines
 from containernet_env.network.factory import choose, choose_switches
 from containernet_env.plan.plan import Plan
 from containernet_env.results.csv_file import FORMS
@@ -83,7 +83,7 @@ def _check_congestion_control(algorithm: str) -> None:
 
 def _check_network(plan: Plan) -> None:
     if plan.options.engine == "containernet":
-        testbed_network.require(plan)
+        engines.require(plan)
     elif plan.options.links == "netem":
         choose_switches(plan.options.switches, choose("netem"))
 
@@ -94,7 +94,7 @@ def _check_network_without_root(plan: Plan) -> list[str]:
     if wants_ovs and programs.which("ovs-vsctl") is None:
         choose_switches("ovs", "netem")
     if plan.options.engine == "containernet":
-        testbed_network.require_original()
+        engines.require_original()
         return ["whether this kernel has what the original Containernet needs"]
     questions = ["whether Open vSwitch can make a bridge"] if wants_ovs else []
     return [*questions, "whether this kernel has netem"] if plan.options.links == "netem" else questions

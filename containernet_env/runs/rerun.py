@@ -20,7 +20,7 @@ from containernet_env.base.units import describe_size
 from containernet_env.base.work import Stop
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.containernet import testbed_network
+from containernet_env.containernet import engines
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import ScenarioSet
 from containernet_env.network.rtt import Tolerance
@@ -300,7 +300,7 @@ def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
         update={
             # As it will be in the file.
             "plan": json.loads(json.dumps(now.plan, default=str)),
-            "links": None if is_external else testbed_network.foreseen(plan),
+            "links": None if is_external else engines.foreseen(plan),
             "store": StoreFacts(kind=plan.store.name, version=version, leader_at_start=None),
         }
     )

@@ -12,7 +12,7 @@ from containernet_env.base.errors import ReservedFiles, RunError, text_of, told
 from containernet_env.base.files import root_of
 from containernet_env.base.programs import last_words
 from containernet_env.base.work import Progress, Stage, Stop
-from containernet_env.containernet import testbed_network
+from containernet_env.containernet import engines
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.container import BUDGET_S, SyncTimes, measure_sync, put_secrets
@@ -163,7 +163,7 @@ class Testbed:
         self.plan = plan
         self.images = {"member": images.member, "benchmark": images.benchmark}
         self._progress = progress
-        self.net = testbed_network.create(plan)
+        self.net = engines.create(plan)
         self.hosts: dict[str, TestbedHost] = {}
         self._cluster: Cluster | None = None
         self._trust: Trust | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError, text_of, told
 from containernet_env.base.work import Stop
-from containernet_env.containernet import testbed_network
+from containernet_env.containernet import engines
 from containernet_env.model.config import StoreChoice
 from containernet_env.model.findings import State, states_text
 from containernet_env.model.link import draw_seed
@@ -341,7 +341,7 @@ class Here:
         plan = design.beds[0].plan
         if plan.config.external is None:
             require_root()
-            testbed_network.require(plan)
+            engines.require(plan)
         with lock_for(plan):
             yield
 

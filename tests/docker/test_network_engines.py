@@ -20,9 +20,10 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.config import load_config
-from containernet_env.containernet import testbed_network
+from containernet_env.containernet import engines
 from containernet_env.containernet.docker import new_run_id
 from containernet_env.containernet.network import Containernet
+from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import cgroups_of
 from containernet_env.model.backends import EngineChoice, SwitchesChoice
@@ -39,7 +40,7 @@ from tests.root.network import answers, has_netem, needs_ovs, silent
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 
-PROBLEM = testbed_network.original_problem()
+PROBLEM = engines.original_problem()
 ORIGINAL = pytest.mark.skipif(PROBLEM is not None, reason=f"the original Containernet is not installed: {PROBLEM}")
 ENGINES = [
     pytest.param(("builtin", "auto"), id="builtin"),
@@ -68,9 +69,9 @@ def make_plan(folder: Path, which: EngineChoice, switches: SwitchesChoice) -> Pl
 
 
 @contextmanager
-def network(plan: Plan) -> Iterator[testbed_network.TestbedNetwork]:
+def network(plan: Plan) -> Iterator[TestbedNetwork]:
     before = snapshot()
-    net = testbed_network.create(plan)
+    net = engines.create(plan)
     try:
         yield net
     finally:

@@ -45,7 +45,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(measure, "carry_out", begins)
     monkeypatch.setattr(rerun, "require_root", lambda: None)
     monkeypatch.setattr(rerun, "required_images", lambda *of: Images(member="e", benchmark="b"))
-    monkeypatch.setattr(rerun.testbed_network, "foreseen", lambda plan: manifests.LINKS)
+    monkeypatch.setattr(rerun.engines, "foreseen", lambda plan: manifests.LINKS)
     monkeypatch.setattr(machine, "facts", lambda: manifests.MACHINE)
     monkeypatch.setattr(manifest.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest, "program_facts", lambda: manifests.PROGRAM)

@@ -14,7 +14,7 @@ import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.config import load_config
-from containernet_env.containernet import testbed_network
+from containernet_env.containernet import engines
 from containernet_env.containernet.original_links import keywords
 from containernet_env.hosts import engine, netns, owner
 from containernet_env.model import backends as original_rules
@@ -44,18 +44,18 @@ def plan_of(name: str = "3node-3ms.json", **options: Any) -> Plan:
 
 def test_what_a_run_is_made_by_is_known_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(mininet.net, "Containernet", raising=False)
-    monkeypatch.setattr(testbed_network, "choose", lambda asked: "netem" if asked == "auto" else asked)
-    monkeypatch.setattr(testbed_network, "choose_switches", lambda asked, links: f"{asked} for {links}")
+    monkeypatch.setattr(engines, "choose", lambda asked: "netem" if asked == "auto" else asked)
+    monkeypatch.setattr(engines, "choose_switches", lambda asked, links: f"{asked} for {links}")
     plan = build_plan(config_of(), None, PlanOptions(2, seed=4711))
-    testbed_network.require(plan)
-    found = testbed_network.foreseen(plan)
+    engines.require(plan)
+    found = engines.foreseen(plan)
     assert (found.network, found.network_version) == ("builtin", f"Mininet {mininet.net.VERSION}")
     assert (found.links, found.switches, found.network_commit) == ("netem", "auto for netem", None)
     asked: dict[str, Any] = {}
     monkeypatch.setattr(
         "containernet_env.containernet.network.BuiltinNetwork", lambda **keywords: asked.update(keywords)
     )
-    testbed_network.create(plan)
+    engines.create(plan)
     assert (asked["links"], asked["switches"], asked["seed"]) == ("auto", "auto", 4711)
 
 
@@ -118,14 +118,14 @@ def test_its_keywords_say_all_that_is_asked(direction: DirectionSpec, asked: dic
 
 def test_without_the_original_the_guide_is_named_and_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(mininet.net, "Containernet", raising=False)
-    monkeypatch.setattr(testbed_network.programs, "which", lambda program: None)
+    monkeypatch.setattr(engines.programs, "which", lambda program: None)
     # A kernel without netem is told before anything that could be installed.
     for has_netem, words in ((True, "without Containernet"), (False, "no netem")):
-        monkeypatch.setattr(testbed_network, "kernel_has_netem", lambda has_netem=has_netem: has_netem)
-        for make in (testbed_network.require, testbed_network.create):
-            with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*{testbed_network.GUIDE}"):
+        monkeypatch.setattr(engines, "kernel_has_netem", lambda has_netem=has_netem: has_netem)
+        for make in (engines.require, engines.create):
+            with pytest.raises(MissingRequirementError, match=rf"{words}(.|\n)*{engines.GUIDE}"):
                 make(plan_of())
-    page, _, section = testbed_network.GUIDE.partition("#")
+    page, _, section = engines.GUIDE.partition("#")
     assert section in anchors((PROJECT / page).read_text("utf-8"))
 
 
@@ -133,33 +133,33 @@ def test_a_containernet_that_cannot_be_imported_says_why(monkeypatch: pytest.Mon
     def fail(name: str) -> ModuleType:
         raise ImportError("No module named 'distutils'")
 
-    monkeypatch.setattr(testbed_network, "kernel_has_netem", lambda: True)
+    monkeypatch.setattr(engines, "kernel_has_netem", lambda: True)
     monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(MissingRequirementError, match="distutils"):
-        testbed_network.require(plan_of())
+        engines.require(plan_of())
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the original and all its programs were here."""
     monkeypatch.setattr(mininet.net, "Containernet", object, raising=False)
-    monkeypatch.setattr(testbed_network.programs, "which", lambda program: f"/bin/{program}")
-    monkeypatch.setattr(testbed_network, "choose_switches", lambda asked, links: "bridge" if asked == "auto" else asked)
-    monkeypatch.setattr(testbed_network, "kernel_has_netem", lambda: True)
+    monkeypatch.setattr(engines.programs, "which", lambda program: f"/bin/{program}")
+    monkeypatch.setattr(engines, "choose_switches", lambda asked, links: "bridge" if asked == "auto" else asked)
+    monkeypatch.setattr(engines, "kernel_has_netem", lambda: True)
 
 
 @pytest.mark.usefixtures("installed")
 def test_programs_that_it_runs_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    testbed_network.require(plan_of())
-    monkeypatch.setattr(testbed_network.programs, "which", lambda program: None if program == "brctl" else program)
+    engines.require(plan_of())
+    monkeypatch.setattr(engines.programs, "which", lambda program: None if program == "brctl" else program)
     with pytest.raises(MissingRequirementError, match=r"brctl(.|\n)*bridge-utils"):
-        testbed_network.require(plan_of())
-    testbed_network.require(plan_of(switches="ovs"))
+        engines.require(plan_of())
+    engines.require(plan_of(switches="ovs"))
 
 
 @pytest.mark.usefixtures("installed")
 def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(testbed_network, "kernel_has_netem", lambda: False)
+    monkeypatch.setattr(engines, "kernel_has_netem", lambda: False)
     node = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "link_delay": "0ms"}
     undelayed = tmp_path / "fast.json"
     # 250 ms of 48.448 Mbit/s are the 1000 frames that an interface holds by itself.
@@ -167,9 +167,9 @@ def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPat
         undelayed.write_text(json.dumps([node | {"bandwidth": mbps}]))
         plan = plan_of(str(undelayed), links=links)
         with pytest.raises(MissingRequirementError, match="no netem") if is_needed else nullcontext():
-            testbed_network.require(plan)
+            engines.require(plan)
     with pytest.raises(MissingRequirementError, match="no netem"):
-        testbed_network.require(plan_of())
+        engines.require(plan_of())
 
 
 # --- links and switches of the project's own network ------------------------------------------------------------------

@@ -239,7 +239,7 @@ def bare_testbed(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
         links_kind="emulator",
         stop=lambda: None,
     )
-    monkeypatch.setattr(testbed_module.testbed_network, "create", lambda plan: net)
+    monkeypatch.setattr(testbed_module.engines, "create", lambda plan: net)
     return Testbed(prepare(CONFIG, QUICK), Images(member="e", benchmark="b"), Silent(), **more)
 
 

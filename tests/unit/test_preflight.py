@@ -13,7 +13,7 @@ import pytest
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.config import load_config
-from containernet_env.containernet import testbed_network
+from containernet_env.containernet import engines
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results import run_directory
@@ -82,7 +82,7 @@ def test_what_is_not_installed_is_missed_also_without_root(kernel):
         without_ovs.setattr(preflight.programs, "which", lambda program: None)
         with pytest.raises(MissingRequirementError, match="ovs-vsctl is not installed"):
             preflight.preflight(plan_of(links="netem", switches="ovs"))
-    kernel.setattr(testbed_network, "kernel_has_netem", lambda: True)
+    kernel.setattr(engines, "kernel_has_netem", lambda: True)
     kernel.delattr(mininet.net, "Containernet", raising=False)
     for user in (lambda: None, lambda: as_user(kernel)):
         user()

@@ -46,7 +46,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Beds:
     """Runs and what is compared have fakes; gives the testbeds that are made."""
     monkeypatch.setattr(rerun_module, "require_root", lambda: None)
     monkeypatch.setattr(rerun_module, "required_images", lambda *of: Images(member="e", benchmark="b"))
-    monkeypatch.setattr(rerun_module.testbed_network, "foreseen", lambda plan: LINKS)
+    monkeypatch.setattr(rerun_module.engines, "foreseen", lambda plan: LINKS)
     monkeypatch.setattr(assets, "etcd_version", lambda: "3.7.3")
     monkeypatch.setattr(rerun_module, "preflight", lambda plan, out: "")
     return on_fakes(monkeypatch)
@@ -271,7 +271,7 @@ def test_another_machine_or_program_is_refused_and_nothing_is_created(
     with monkeypatch.context() as patch:
         patch.setattr(manifest_module.images, "digest", lambda tag: None)
         others = LINKS.model_copy(update={"links": "netem", "switches": "ovs"})
-        patch.setattr(rerun_module.testbed_network, "foreseen", lambda plan: others)
+        patch.setattr(rerun_module.engines, "foreseen", lambda plan: others)
         patch.setattr(assets, "etcd_version", lambda: "3.8.0")
         told["images, links and versions"] = refusal(first)
     assert told == snapshot

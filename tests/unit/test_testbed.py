@@ -405,7 +405,7 @@ class Bed:
             change_directions=lambda changes: self.changed.update({f"{a}-{b}": changes})
         )
         monkeypatch.setattr(testbed_module, "ReservedFiles", lambda: SimpleNamespace(release=lambda: None))
-        monkeypatch.setattr(testbed_module.testbed_network, "create", lambda plan: self.net)
+        monkeypatch.setattr(testbed_module.engines, "create", lambda plan: self.net)
         monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
         monkeypatch.setattr(standing_module.netns, "forget_paths", self.forgotten.append)
         monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)

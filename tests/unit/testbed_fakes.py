@@ -41,7 +41,7 @@ class FakeNet:
 
 def make_bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A testbed on a fake network, and what it told of failures in `told`."""
-    monkeypatch.setattr(testbed_module.testbed_network, "create", lambda plan: FakeNet())
+    monkeypatch.setattr(testbed_module.engines, "create", lambda plan: FakeNet())
     plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
     told: list[str] = []
     proofs: list[Proof] = []
