@@ -470,29 +470,26 @@ RULES: Mapping[Kind, Rule] = {
         ("told",),
         "requests that an open loop started late, or never",
         "0",
-        "response times count from the intended start, so they have the wait",
+        "response times count from the intended start",
     ),
     "generator_late": Rule(
         ("told", "invalid"),
         "requests that the generator itself started more than 10 ms late",
         "1 of 2,000 for invalid, 0 for told",
-        "from there on, half of what is above the 99.9th percentile is the generator's",
+        "half of what is above the 99.9th percentile is then the generator's",
     ),
     "generator_paused": Rule(
         ("invalid",),
-        "ns in which the generator did not run although it had something to do: the longest pause, or all of more than "
-        "10 ms together",
+        "ns in which the generator did not run although it had work: the longest pause, or all above 10 ms",
         "100 ms, or 5 % of the time together",
-        "all clients wait for it; 100 ms is etcd's default heartbeat, and three times the longest pause that 219 "
-        "scenarios on two busy cores had",
+        "all clients wait; three times the longest pause in 219 scenarios on two busy cores",
     ),
     "link_lateness": Rule(
         ("invalid",),
-        "ns, 99th percentile of how long after its time a frame reached its host, and the median",
+        "ns, how late frames reached their hosts: 99th percentile and median",
         "a 40th of the floor (else of the median latency), at least 0.3 ms, at most 1 ms; of the median a quarter, at "
         "least 50 us",
-        "a request crosses four links at least, so that adds up to a tenth to one in 25, or a 40th to each; 0.3 ms and "
-        "50 us are more than twice what 18 scenarios on two busy cores had at most",
+        "a request crosses four links at least; 18 scenarios on two busy cores had less than half of 0.3 ms and 50 us",
     ),
     "link_early": Rule(
         ("invalid",),
@@ -504,20 +501,19 @@ RULES: Mapping[Kind, Rule] = {
         ("invalid",),
         "ns, the largest lateness",
         "100 ms",
-        "the link emulator stood still: few frames meet that, and no percentile shows it; members notice 100 ms",
+        "the link emulator was paused, which no percentile shows",
     ),
     "frames_unmatched": Rule(
         ("unknown",),
         "frames that had no stamp of their arrival",
         "0",
-        "their lateness lacks the time before they were read; of all frames where the kernel stamps none",
+        "their lateness lacks the time before they were read",
     ),
     "frames_lost": Rule(
         ("told", "invalid"),
         "frames that the emulator or a host's network stack lost",
         "0",
-        "no configured loss or queue explains them, and TCP waits 200 ms for some; told where a configured event "
-        "killed the member",
+        "TCP waits 200 ms for some; told where a configured event killed the member",
     ),
     "counters": Rule(("unknown",), "-", "-", "what the links did meanwhile is not known"),
     "usage": Rule(("unknown",), "-", "-", "whether hosts, links and load had their cores is not known"),
@@ -529,34 +525,31 @@ RULES: Mapping[Kind, Rule] = {
     ),
     "member_waited": Rule(
         ("invalid",),
-        "threads of a member that waited for a core, in the mean; not asked of one that its own CPU limit stopped",
+        "threads of a member that waited for a core, on average; not of one that its own CPU limit stopped",
         "0.5",
-        "its host had less CPU time than it is configured to have; scenarios that two cores carried had up to 0.23, "
-        "others 0.68 and more",
+        "its host had less CPU time than configured; two cores carried scenarios with up to 0.23, not 0.68 and more",
     ),
     "slow_disk": Rule(
         ("told",),
-        "s, 99th percentile of how long a member's log took to reach its disk: the longest time of its bucket",
+        "s, 99th percentile of how long a member's log took to reach its disk: the upper end of its bucket",
         "16 ms",
-        "it is true of the member; etcd wants less than 10 ms (its FAQ), and buckets end at 8 and 16 ms",
+        "it is true of the member; etcd's FAQ advises less than 10 ms, and buckets end at 8 and 16 ms",
     ),
     "client_throttled": Rule(
         ("invalid",),
         "share of the time for which the CPU limit of the client's host stopped it",
         "1 %",
-        "from there on the 99th percentile has it, and it is not the store's",
+        "the 99th percentile then includes it",
     ),
     "generator_saturated": Rule(
         ("invalid",),
-        "share of the time in which the load generator did not wait for members, or its CPU time over that time in "
-        "cores: the larger of both",
+        "share of the time in which the generator did not wait for members, or its CPU time in cores, the larger",
         "0.9",
-        "one of its threads carries all requests: busier than that, it sets the rate and not the store",
+        "one thread carries all requests: it then sets the rate",
     ),
     "generator_waited": Rule(
         ("invalid",),
-        "share of the time for which the load generator waited for a core; of an open loop the mean of two of its "
-        "waits over the median latency, where that is less",
+        "time for which the generator waited for a core; of an open loop two mean waits over the median, if less",
         "5 %",
         "every latency has about that share of it",
     ),
@@ -564,7 +557,7 @@ RULES: Mapping[Kind, Rule] = {
         ("invalid",),
         "CPU time of the link emulator over the time, in cores",
         "0.9",
-        "one thread carries all frames: from there on they wait for it",
+        "one thread carries all frames",
     ),
     "links_throttled": Rule(
         ("invalid",),
@@ -576,20 +569,19 @@ RULES: Mapping[Kind, Rule] = {
         ("invalid",),
         "share of the machine's time that a hypervisor took",
         "1 %, and the 10 ms of the kernel's clock",
-        "from there on the 99th percentile has it",
+        "the 99th percentile then includes it",
     ),
     "machine_shared": Rule(
         ("invalid",),
         "share of the machine's cores that programs took which are not of this run, as user time",
         "10 %",
-        "the engine takes a few percent; more is somebody else's work",
+        "the engine takes a few percent; more is other work",
     ),
     "machine_full": Rule(
         ("told", "invalid"),
         "share of the time for which the machine's cores were busy, without one that is kept for the link emulator",
         "95 %",
-        "hosts waited for cores that they are configured to have; told where all limits together fit into the machine "
-        "and no other program took more than a tenth of it",
+        "told where all limits together fit into the machine and other programs took at most a tenth of it",
     ),
     "member_died": Rule(
         ("told", "invalid"),
@@ -601,28 +593,25 @@ RULES: Mapping[Kind, Rule] = {
         ("told", "invalid"),
         "ns in which a living member answered nothing, on a connection that crosses no emulated link",
         "its election timeout, at most 2 s",
-        "the others take it for gone; told where its own CPU limit stopped it for half of that and for a tenth of the "
-        "scenario, or a configured event did",
+        "told where its CPU limit (half of that, a tenth of the scenario) or a configured event explains it",
     ),
     "leader_changed": Rule(
         ("told", "unknown", "invalid"),
         "elections between the start and the end of the scenario",
         "0",
-        "requests waited for a leader, and the ones before and after it are not of the same cluster; told where the "
-        "leader's own memory limit ended it, or configured events killed it or kept it from a majority (events.md), "
-        "unknown where it is not known who led at the start",
+        "told where its memory limit or configured events (events.md) explain it, unknown where the first leader is",
     ),
     "network_off": Rule(
         ("invalid",),
         "the proof after the last scenario",
         "wrong",
-        "from when on it was wrong is not known, so no scenario since the proof before is known to be right",
+        "no scenario since the previous proof is known to be right",
     ),
     "network_unknown": Rule(
         ("unknown",),
         "the proof after the last scenario",
-        "it could not be had, or told nothing",
-        "whether the network was still the one that was configured is not known",
+        "none, or inconclusive",
+        "whether the network was still as configured is not known",
     ),
     "few_answers": Rule(
         ("unknown",),
@@ -637,27 +626,26 @@ RULES: Mapping[Kind, Rule] = {
         ("told",),
         "s by which the median is below the floor",
         "a tenth of the floor, at least 0.3 ms",
-        "the figures are what was measured; the floor is not the least that is possible there",
+        "the floor is not the least that is possible there",
     ),
     "search": Rule(
         ("told", "unknown"),
         "requests/s at which the objective of a search held in all repeats",
         "requests/s above it at which it held in none",
-        "told where both are known; else the figures are those of a rate that may not be the highest",
+        "told where both are known; else a higher rate may hold",
     ),
     "event": Rule(("told",), "events that were carried out on members and links", "0", "they are what was configured"),
     "unseen": Rule(
         ("unknown",),
         "-",
         "-",
-        "somebody else runs the cluster: its members' cores and disks and the network are not seen",
+        "the members' cores and disks and the network of an external cluster are not seen",
     ),
     "event_missed": Rule(
         ("invalid",),
         "-",
         "-",
-        "the figures are not of what was configured: nobody led when the event was due, the member was dead, the load "
-        "had ended, or the system refused it",
+        "there was no leader, the member was dead, the load had ended, or the system refused it",
     ),
 }
 
