@@ -1,4 +1,4 @@
-"""The command: simulates, prints the tables of docs/statistics.md, and judges them."""
+"""The command: simulates, prints the tables of README.md, and judges them."""
 
 from __future__ import annotations
 
