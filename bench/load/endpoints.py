@@ -1,6 +1,6 @@
 """Requests/s of `containernet-env run` on three etcd processes by their endpoints, beside benchmark-client's on them.
 
-`python -m bench.load.endpoints [ROUNDS]` prints the table of docs/real-clusters.md. Both send the same loads by turns,
+`python -m bench.load.endpoints [ROUNDS]` prints the table of README.md. Both send the same loads by turns,
 to the same processes, plain and with TLS and users. As root, or as a user with the programs in the cache.
 """
 
