@@ -1,4 +1,4 @@
-"""The command: simulates a sweep and prints what docs/scale.md says of its bookkeeping."""
+"""The command: simulates a sweep and prints the table of README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command: measures the cells both ways, prints the table of docs/sweeps.md, and judges it."""
+"""The command: measures the cells both ways, prints the table of README.md, and judges it."""
 
 from __future__ import annotations
 

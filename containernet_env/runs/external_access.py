@@ -108,7 +108,7 @@ def require_consent(plan: Plan, consented: bool) -> None:
 
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
-    """What members are checked by, as the load checks them (docs/tls.md)."""
+    """What members are checked by, as the load checks them (benchmark_image/README.md)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -44,7 +44,7 @@ class LocalServer:
 
     @property
     def request(self) -> dict[str, str]:
-        """The fields that let a load in (docs/tls.md)."""
+        """The fields that let a load in (benchmark_image/README.md)."""
         fields = {} if self._external.user is None else {"user": self._external.user}
         return fields | {f"{kind}File": _NAMES[kind] for kind in self._files}
 

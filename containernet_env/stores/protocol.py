@@ -54,7 +54,7 @@ class MemberStart:
 
 @dataclass(frozen=True, slots=True)
 class LoadTerms:
-    """How loads speak with a store: fields of requests to the benchmark server (docs/http-api.md).
+    """How loads speak with a store: fields of requests to the benchmark server (benchmark_image/README.md).
 
     ``always`` is in each, ``puts`` in those that write and ``gets`` in those that read. ``leaderless``: no member tells
     loads who leads, so that what a scenario sends to the leader goes to whoever led when it began, and stays there.

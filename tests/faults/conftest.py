@@ -49,7 +49,7 @@ def own_engine(session_engine: OwnEngine) -> Iterator[OwnEngine]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep how each cell of the table ended, for docs/robustness.md."""
+    """Keep how each cell of the table ended, for README.md."""
     cell = results.cell_of(report.nodeid)
     if cell is not None:
         results.add(_outcomes, cell, report)

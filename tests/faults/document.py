@@ -1,4 +1,4 @@
-"""Writes what the faults and the soak came to into docs/robustness.md, between its markers.
+"""Writes what the faults and the soak came to into README.md, between its markers.
 
     python -m tests.faults.document
 
@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.faults import results, soak
-from tests.faults.table import FAULTS, MOMENTS, Cell, Promise, cells
+from tests.faults.table import MOMENTS, Cell, Promise, cells
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "robustness.md"
-_HEADER = ("| fault | moment | promised | test | result |", "| --- | --- | --- | --- | --- |")
+DOCUMENT = Path(__file__).with_name("README.md")
+_HEADER = ("| promised | moments | faults | result |", "| --- | --- | --- | --- |")
 
 
 def between(text: str, name: str) -> str:
@@ -35,14 +35,17 @@ def with_part(text: str, name: str, part: str) -> str:
     return text.replace(old, f"<!-- {name} begins -->\n{part}<!-- {name} ends -->")
 
 
-def lines_of(fault: str) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """The cells of a fault that share a line of the document, with what the line says of them."""
-    groups: dict[str, list[Cell]] = {}
+def lines() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...], tuple[Cell, ...]]]:
+    """Each line of the document: what is promised, at which moments, for which faults, and the cells of these."""
+    by_promise: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells():
-        if cell.fault == fault:
-            text = cell.promise.words if isinstance(cell.promise, Promise) else f"not tested: {cell.senseless}"
-            groups.setdefault(text, []).append(cell)
-    return ((text, tuple(group)) for text, group in groups.items())
+        text = cell.promise.words if isinstance(cell.promise, Promise) else f"not tested: {cell.senseless}"
+        by_promise.setdefault((text, cell.fault), []).append(cell)
+    groups: dict[tuple[str, tuple[str, ...]], list[Cell]] = {}
+    for (text, _), group in by_promise.items():
+        groups.setdefault((text, tuple(cell.moment for cell in group)), []).extend(group)
+    for (text, moments), group in groups.items():
+        yield text, moments, tuple(dict.fromkeys(cell.fault for cell in group)), tuple(group)
 
 
 def outcome_of(group: tuple[Cell, ...], outcomes: Mapping[str, results.Outcome]) -> str:
@@ -51,8 +54,8 @@ def outcome_of(group: tuple[Cell, ...], outcomes: Mapping[str, results.Outcome])
         return "-"
     known = {cell: outcomes[cell.name] for cell in group if cell.name in outcomes}
     kept = [cell for cell, result in known.items() if result["outcome"] == "passed"]
-    failed = [cell.moment for cell, result in known.items() if result["outcome"] == "failed"]
-    unknown = [cell.moment for cell in group if cell not in known]
+    failed = [cell.name for cell, result in known.items() if result["outcome"] == "failed"]
+    unknown = [cell.name for cell in group if cell not in known]
     parts = [f"kept in {len(kept)} of {len(group)}"]
     parts += [f"NOT KEPT: {', '.join(failed)}"] if failed else []
     parts += [f"NOT TESTED: {', '.join(unknown)}"] if unknown else []
@@ -61,13 +64,11 @@ def outcome_of(group: tuple[Cell, ...], outcomes: Mapping[str, results.Outcome])
 
 def fault_table(outcomes: Mapping[str, results.Outcome]) -> str:
     """The table of faults in Markdown."""
-    lines = [*_HEADER]
-    for fault in FAULTS:
-        for text, group in lines_of(fault):
-            moments = "every moment" if len(group) == len(MOMENTS) else ", ".join(cell.moment for cell in group)
-            test = f"`{fault}-at-*`" if group[0].promise is not None else "-"
-            lines.append(f"| {fault} | {moments} | {text} | {test} | {outcome_of(group, outcomes)} |")
-    return "\n".join(lines) + "\n"
+    rows = [*_HEADER]
+    for text, moments, faults, group in lines():
+        when = {MOMENTS: "every moment", MOMENTS[:-1]: "before the tear-down"}.get(moments, ", ".join(moments))
+        rows.append(f"| {text} | {when} | {', '.join(faults)} | {outcome_of(group, outcomes)} |")
+    return "\n".join(rows) + "\n"
 
 
 def main() -> int:

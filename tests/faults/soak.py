@@ -3,7 +3,7 @@
     python -m tests.faults.soak --minutes 60
 
 It ends by itself, leaves ``.build/soak.json`` and prints the table that ``tests.faults.document`` puts into
-docs/robustness.md. Exit status: 0, or 1 where something grew, a run failed or something stayed behind.
+README.md. Exit status: 0, or 1 where something grew, a run failed or something stayed behind.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ QUANTITIES = (
     Quantity("time of a run", "s", 0.25, True, lambda seen: seen.seconds),
 )
 # The kernel keeps the memory cgroups of removed containers while the page cache holds pages of theirs, so these are
-# counted once before and once after all runs, with the page cache dropped (docs/robustness.md, Memory cgroups).
+# counted once before and once after all runs, with the page cache dropped (README.md, Memory cgroups).
 CGROUPS_KEPT = Quantity("memory cgroups in /proc/cgroups, page cache dropped", "", 4)
 
 

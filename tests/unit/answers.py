@@ -1,4 +1,4 @@
-"""The benchmark server's answers, as docs/http-api.md has them and benchmark_image's own tests keep them."""
+"""The benchmark server's answers, as benchmark_image/internal/api/examples.md has them and a test there keeps them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+EXAMPLES = ROOT / "benchmark_image" / "internal" / "api" / "examples.md"
 _EXAMPLE = re.compile(r"```sh\ncurl ([^\n]*)\n```\n\nAnswer (\d+):\n\n```json\n([^\n]*)\n```")
 
 
@@ -23,8 +25,8 @@ def schema() -> dict[str, Any]:
 
 
 def examples() -> list[tuple[str, int, Any]]:
-    """Each example of docs/http-api.md: what is asked (curl's arguments), the answer's status and its JSON value."""
-    found = _EXAMPLE.findall((DOCS / "http-api.md").read_text(encoding="utf-8"))
+    """Each example: what is asked (curl's arguments), the answer's status and its JSON value."""
+    found = _EXAMPLE.findall(EXAMPLES.read_text(encoding="utf-8"))
     return [(asked, int(status), json.loads(answer)) for asked, status, answer in found]
 
 

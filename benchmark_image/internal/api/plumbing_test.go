@@ -289,7 +289,7 @@ func TestFilesAreOfTheServersFolder(t *testing.T) {
 	}
 }
 
-const docs = "../../../docs/http-api.md"
+const examplesFile = "examples.md"
 
 var (
 	example = regexp.MustCompile("(?s)```sh\n(curl [^\n]*)\n```\n\nAnswer (\\d+):\n\n```json\n([^\n]*)\n```")
@@ -301,7 +301,7 @@ var update = flag.Bool("update", false, "write the answers of the examples anew"
 // TestExamplesInTheDocs runs every example, in order, against a cluster whose members replace those in the
 // examples. Answers must be equal, except for measured figures.
 func TestExamplesInTheDocs(t *testing.T) {
-	encoded, err := os.ReadFile(docs)
+	encoded, err := os.ReadFile(examplesFile)
 	must(t, err)
 	text := string(encoded)
 	examples := example.FindAllStringSubmatch(text, -1)
@@ -349,7 +349,7 @@ func TestExamplesInTheDocs(t *testing.T) {
 		}
 	}
 	if *update {
-		must(t, os.WriteFile(docs, []byte(text), 0o644))
+		must(t, os.WriteFile(examplesFile, []byte(text), 0o644))
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // The files that are written, from this directory.
 const (
 	schemaFile = "../../../docs/benchmark-request.schema.json"
-	docsFile   = "../../../docs/http-api.md"
+	docsFile   = "../../README.md"
 	pythonFile = "../../../containernet_env/model/load_contract.py"
 )
 
@@ -58,16 +58,9 @@ func generated() (map[string]string, error) {
 var fieldTable = regexp.MustCompile(`(?s)<!-- FIELDS of (\w+) -->\n.*?<!-- END OF FIELDS -->\n`)
 
 // replaceTables puts new tables between the marks of the documentation: one for the parameters that all operations
-// have, and one for the others of each operation.
+// have, and one for the others.
 func replaceTables(docs string) (string, error) {
-	tables := map[string]string{
-		"all": table(func(p *spec.Parameter) bool { return len(p.Operations) == len(spec.Operations) }),
-	}
-	for _, operation := range spec.Operations {
-		tables[operation.Name()] = table(func(p *spec.Parameter) bool {
-			return len(p.Operations) < len(spec.Operations) && p.Of(operation)
-		})
-	}
+	tables := map[string]string{"all": table(true), "some": table(false)}
 	found := 0
 	docs = fieldTable.ReplaceAllStringFunc(docs, func(old string) string {
 		name := fieldTable.FindStringSubmatch(old)[1]
@@ -82,12 +75,25 @@ func replaceTables(docs string) (string, error) {
 
 var quotedText = regexp.MustCompile(`"[^"]+"`)
 
-func table(has func(*spec.Parameter) bool) string {
+// table has the parameters that all operations have, or the others with their operations.
+func table(ofAll bool) string {
 	var b strings.Builder
-	b.WriteString("| field | type | unit | range | default | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
+	if ofAll {
+		b.WriteString("| field | type | unit | range | default | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
+	} else {
+		b.WriteString("| field | of | type | unit | range | default | meaning |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	}
 	for _, p := range spec.Parameters {
-		if !has(p) {
+		if ofAll != (len(p.Operations) == len(spec.Operations)) {
 			continue
+		}
+		fmt.Fprintf(&b, "| `%s` |", p.Name)
+		if !ofAll {
+			names := []string{}
+			for _, operation := range p.Operations {
+				names = append(names, operation.Name())
+			}
+			fmt.Fprintf(&b, " %s |", strings.Join(names, ", "))
 		}
 		allowed := []string{}
 		for _, text := range []string{p.Bounds(), p.Rule} {
@@ -95,7 +101,7 @@ func table(has func(*spec.Parameter) bool) string {
 				allowed = append(allowed, text)
 			}
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", p.Name, jsonType(p), p.Unit,
+		fmt.Fprintf(&b, " %s | %s | %s | %s | %s |\n", jsonType(p), p.Unit,
 			quotedText.ReplaceAllString(strings.Join(allowed, "; "), "`$0`"), shownDefault(p), p.Usage)
 	}
 	return strings.ReplaceAll(b.String(), "  ", " ")
