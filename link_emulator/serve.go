@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/control"
 	"containernet-env/link_emulator/emulator"
 )
 
@@ -66,22 +65,21 @@ func serve(arguments []string, stderr io.Writer) int {
 		only = core
 	}
 	connection := os.NewFile(uintptr(*fd), "control connection")
-	server := control.New(sourceHash, connection)
 	unstamped := ""
 	if *stamps == readStamps {
 		unstamped = "--stamps " + readStamps
 	}
 	running, err := emulator.Start(emulator.Options{
+		Version:     sourceHash,
 		BufferBytes: *bufferBytes,
 		Unstamped:   unstamped,
 		Core:        only,
-		PortDown:    server.PortDown,
 		Failed:      func(err error) { os.Exit(complain(stderr, exitFailed, err)) },
 	})
 	if err != nil {
 		return complain(stderr, exitFailed, err)
 	}
-	if err := server.Serve(running, connection); err != nil {
+	if err := running.Serve(connection, connection); err != nil {
 		return complain(stderr, exitFailed, err)
 	}
 	return exitDone

@@ -25,8 +25,8 @@ type Device interface {
 
 // Drops are the kernel's counters of frames that it dropped.
 type Drops struct {
-	Queue   uint64 // sent by the host, dropped because the TAP's queue was full (the emulator did not read fast enough)
-	Receive uint64 // written by the emulator, not accepted by the host's stack
+	Queue   uint64 `json:"queue"`   // sent by the host; the TAP's queue was full: the emulator did not read fast enough
+	Receive uint64 `json:"receive"` // written by the emulator, not accepted by the host's stack
 }
 
 // Since is the difference from an earlier reading.

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,30 +24,23 @@ const (
 	selfTestTimeoutNS = int64(200e6) // for one echo
 )
 
-// SelfTest is the result of the self-test. MinNS, MedianNS and MaxNS are round-trip times; ConfiguredNS is the
-// configured one.
-type SelfTest struct {
-	Passed                               bool
-	Reason                               string // of a failure
-	Echoes                               int
-	ConfiguredNS, MinNS, MedianNS, MaxNS int64
-}
-
-// SelfTest is the result of the self-test at start.
-func (e *Emulator) SelfTest() SelfTest { return e.selfTest }
-
-// TimerNS is the current latency of the machine's timers; see loop.Loop.
-func (e *Emulator) TimerNS() (timerNS int64) {
-	e.loop.Do(func(int64) { timerNS = e.loop.TimerNS() })
-	return timerNS
+// selfTest is the result of the self-test. MinNS, MedianNS and MaxNS are round-trip times.
+type selfTest struct {
+	Passed       bool   `json:"passed"`
+	Reason       string `json:"reason"` // of a failure
+	Echoes       int    `json:"echoes"`
+	ConfiguredNS int64  `json:"configured_ns"`
+	MinNS        int64  `json:"min_ns"`
+	MedianNS     int64  `json:"median_ns"`
+	MaxNS        int64  `json:"max_ns"`
 }
 
 // runSelfTest runs the self-test on two devices of its own. It retries, because the machine may be busy for a moment.
-func (e *Emulator) runSelfTest(open func(stamps bool) ([2]device.TestEnd, error)) SelfTest {
+func (e *Emulator) runSelfTest(open func(stamps bool) ([2]device.TestEnd, error)) selfTest {
 	for try := 1; ; try++ {
 		result, err := e.tryEchoes(open)
 		if err != nil {
-			return SelfTest{Reason: fmt.Sprintf("the self-test could not be carried out: %v", err)}
+			return selfTest{Reason: fmt.Sprintf("the self-test could not be carried out: %v", err)}
 		}
 		if result.judge(); result.Passed || try == selfTestTries {
 			return result
@@ -54,7 +48,7 @@ func (e *Emulator) runSelfTest(open func(stamps bool) ([2]device.TestEnd, error)
 	}
 }
 
-func (s *SelfTest) judge() {
+func (s *selfTest) judge() {
 	switch {
 	case s.Echoes < selfTestEchoes:
 		s.Reason = fmt.Sprintf("of %d echoes only %d came back", selfTestEchoes, s.Echoes)
@@ -66,8 +60,8 @@ func (s *SelfTest) judge() {
 	s.Passed = s.Reason == ""
 }
 
-func (e *Emulator) tryEchoes(open func(stamps bool) ([2]device.TestEnd, error)) (SelfTest, error) {
-	result := SelfTest{ConfiguredNS: 2 * selfTestDelayNS}
+func (e *Emulator) tryEchoes(open func(stamps bool) ([2]device.TestEnd, error)) (selfTest, error) {
+	result := selfTest{ConfiguredNS: 2 * selfTestDelayNS}
 	ends, err := open(e.unstamped == "")
 	if err != nil {
 		return result, err
@@ -77,30 +71,23 @@ func (e *Emulator) tryEchoes(open func(stamps bool) ([2]device.TestEnd, error)) 
 	var ports [2]*loop.Port
 	names := [2]string{"self-test a", "self-test b"}
 	params := model.Params{DelayNS: selfTestDelayNS}
-	e.loop.Do(func(nowNS int64) {
+	link := fabric.LinkSpec{Name: names[0], A: fabric.End{Port: names[0]}, B: fabric.End{Port: names[1]}, AToB: params,
+		BToA: params}
+	if _, _, err = e.do(func(nowNS int64) (err error) {
 		for i, name := range names {
 			if ports[i], err = e.loop.Attach(name, defaultMTU, ends[i].Near, -1, func(unix.Errno, int64) {}); err != nil {
-				return
+				return err
 			}
 		}
-		err = e.fabric.AddLink(names[0], fabric.End{Port: names[0]}, fabric.End{Port: names[1]}, params, params, nowNS)
-	})
-	if err != nil {
+		return e.fabric.AddLink(link, nowNS)
+	}); err != nil {
 		return result, err
 	}
 	echoErr := result.echo(ends)
-	e.loop.Do(func(nowNS int64) {
-		if err = e.fabric.RemoveLink(names[0], nowNS); err != nil {
-			return
-		}
-		for _, port := range ports {
-			if err = e.loop.Detach(port); err != nil {
-				return
-			}
-		}
+	if _, _, err = e.do(func(nowNS int64) error {
 		e.loop.ResetCounts()
-	})
-	if err != nil {
+		return cmp.Or(e.fabric.RemoveLink(names[0], nowNS), e.loop.Detach(ports[0]), e.loop.Detach(ports[1]))
+	}); err != nil {
 		return result, err
 	}
 	for _, port := range ports {
@@ -111,7 +98,7 @@ func (e *Emulator) tryEchoes(open func(stamps bool) ([2]device.TestEnd, error)) 
 
 // echo plays both hosts, on a thread that is scheduled like the data thread: the test is of the data thread's timing,
 // not of its own.
-func (s *SelfTest) echo(ends [2]device.TestEnd) error {
+func (s *selfTest) echo(ends [2]device.TestEnd) error {
 	roundTrips := make([]int64, 0, selfTestEchoes)
 	buffer := make([]byte, 2048)
 	for i := range selfTestWarmup + selfTestEchoes {

@@ -60,14 +60,15 @@ func New(pool *framepool.Pool) *Fabric {
 // Ingress takes a frame that came from the port's host at arrivedNS, which may be long ago. The frame is copied; see
 // Room. Call Advance first, so that frames due earlier enter shared links earlier.
 func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
-	port.received.add(len(frame))
+	port.ReceivedFrames++
+	port.ReceivedBytes += uint64(len(frame))
 	switch {
 	case len(frame) < headerBytes:
-		port.dropped.Malformed++
+		port.Dropped.Malformed++
 	case port.out == nil:
-		port.dropped.NoLink++
+		port.Dropped.NoLink++
 	case len(frame) > port.maxFrame:
-		port.out.offered++
+		port.out.Offered++
 		port.out.drop(DropOversize)
 	default:
 		f.offerNew(port, frame, arrivedNS)
@@ -77,7 +78,7 @@ func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
 // Unmatched counts a frame of the port's host whose time of arrival is only a bound, on the link that it enters next.
 func (f *Fabric) Unmatched(port *Port) {
 	if port.out != nil {
-		port.out.unmatched++
+		port.out.Unmatched++
 	}
 }
 
@@ -110,13 +111,13 @@ func (f *Fabric) Advance(nowNS int64) {
 func (f *Fabric) offerNew(from *Port, frame []byte, nowNS int64) {
 	d := from.out
 	if !d.link.Up() {
-		d.offered++
+		d.Offered++
 		d.drop(DropDown)
 		return
 	}
 	handle, ok := f.pool.Store(frame, from.id)
 	if !ok {
-		d.offered++
+		d.Offered++
 		d.drop(DropBuffers)
 		return
 	}
@@ -125,7 +126,7 @@ func (f *Fabric) offerNew(from *Port, frame []byte, nowNS int64) {
 
 // offer puts a stored frame on a link at nowNS and takes over one reference to the handle.
 func (f *Fabric) offer(d *Direction, handle framepool.Handle, bytes int, nowNS int64) {
-	d.offered++
+	d.Offered++
 	if !d.link.Up() {
 		d.drop(DropDown)
 		f.pool.Release(handle)
@@ -150,7 +151,7 @@ func (f *Fabric) offer(d *Direction, handle framepool.Handle, bytes int, nowNS i
 func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 	handle, bytes := framepool.Handle(frame.Handle), int(frame.Bytes)
 	if d.to.sw != nil {
-		d.delivered.add(bytes)
+		d.delivered(bytes)
 		f.forward(d.to.sw, d, handle, bytes, frame.DueNS)
 		return
 	}
@@ -164,11 +165,12 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 		d.drop(DropPartition)
 	default:
 		outcome, lateNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
-		d.lateness.Record(lateNS)
+		d.Lateness.Record(lateNS)
 		switch outcome {
 		case Delivered:
-			d.delivered.add(bytes)
-			port.sent.add(bytes)
+			d.delivered(bytes)
+			port.SentFrames++
+			port.SentBytes += uint64(bytes)
 		case SinkDown:
 			d.drop(DropDown)
 		case SinkFull:

@@ -73,7 +73,7 @@ func (n *network) addPort(name string) *Port {
 
 func (n *network) addLink(name string, a, b End, params model.Params) {
 	n.t.Helper()
-	n.must(n.AddLink(name, a, b, params, params, 0))
+	n.must(n.AddLink(LinkSpec{name, a, b, params, params}, 0))
 }
 
 // pair is two ports with a link between them.
@@ -133,7 +133,7 @@ func (n *network) expect(portName, want string) {
 	}
 }
 
-func (n *network) drops(link string) map[string]uint64 {
+func (n *network) drops(link string) Drops {
 	n.t.Helper()
 	state, err := n.LinkState(link)
 	n.must(err)
@@ -195,7 +195,7 @@ func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {
 	n.Ingress(n.addPort("lone"), frame(1, 0, "x"), 0)
 	got := n.State()
 	if want := (PortDrops{Malformed: 2}); got.Ports["h0"].Dropped != want || len(n.sinks["h1"].frames) != 1 ||
-		got.Links["l0"].AToB.Drops["oversize"] != 1 ||
+		got.Links["l0"].AToB.Drops[DropOversize] != 1 ||
 		got.Switches["s1"].InvalidSource != 1 || got.Ports["lone"].Dropped.NoLink != 1 {
 		t.Errorf("%d frames arrived, want the one that fits; %+v", len(n.sinks["h1"].frames), got)
 	}
@@ -288,7 +288,7 @@ func TestHostDeathTakesItsLinkDownAndNothingElse(t *testing.T) {
 	n.Advance(20 * ms)
 	n.expect("h2", fmt.Sprintf("y@%d", 10*ms))
 	state, _ := n.LinkState("l1")
-	if state.Up || !state.AdminUp || state.BToA.Drops["cut"] != 1 || state.BToA.Drops["down"] != 1 {
+	if state.Up || !state.AdminUp || state.BToA.Drops[DropCut] != 1 || state.BToA.Drops[DropDown] != 1 {
 		t.Errorf("got %+v", state)
 	}
 	if err := n.RemovePort("h1"); err == nil {
@@ -311,6 +311,7 @@ func TestRefusals(t *testing.T) {
 	n.addLink("s2-s3", sw("s2"), sw("s3"), model.Params{})
 	n.addPort("free")
 	none := model.Params{}
+	join := func(name string, a, b End) error { return n.AddLink(LinkSpec{name, a, b, none, none}, 0) }
 	_, portTwice := n.AddPort("h0", 1500, nil)
 	for what, c := range map[string]struct {
 		err  error
@@ -318,13 +319,13 @@ func TestRefusals(t *testing.T) {
 	}{
 		"switch twice":          {n.AddSwitch("s1"), `switch "s1" exists`},
 		"port twice":            {portTwice, `port "h0" exists`},
-		"link twice":            {n.AddLink("l0", port("free"), sw("s1"), none, none, 0), `link "l0" exists`},
-		"loop":                  {n.AddLink("x", sw("s3"), sw("s1"), none, none, 0), "would close a loop"},
-		"parallel links":        {n.AddLink("x", sw("s1"), sw("s2"), none, none, 0), "would close a loop"},
-		"link to itself":        {n.AddLink("x", sw("s1"), sw("s1"), none, none, 0), `switch "s1" is at both ends`},
-		"unknown switch":        {n.AddLink("x", port("free"), sw("s9"), none, none, 0), `no switch "s9"`},
-		"unknown port":          {n.AddLink("x", port("p9"), sw("s1"), none, none, 0), `no port "p9"`},
-		"second link of port":   {n.AddLink("x", port("h0"), sw("s2"), none, none, 0), `port "h0" carries link "l0"`},
+		"link twice":            {join("l0", port("free"), sw("s1")), `link "l0" exists`},
+		"loop":                  {join("x", sw("s3"), sw("s1")), "would close a loop"},
+		"parallel links":        {join("x", sw("s1"), sw("s2")), "would close a loop"},
+		"link to itself":        {join("x", sw("s1"), sw("s1")), `switch "s1" is at both ends`},
+		"unknown switch":        {join("x", port("free"), sw("s9")), `no switch "s9"`},
+		"unknown port":          {join("x", port("p9"), sw("s1")), `no port "p9"`},
+		"second link of port":   {join("x", port("h0"), sw("s2")), `port "h0" carries link "l0"`},
 		"remove used port":      {n.RemovePort("h0"), `carries link "l0"`},
 		"remove used switch":    {n.RemoveSwitch("s1"), `carries link "l0"`},
 		"remove unknown port":   {n.RemovePort("p9"), `no port "p9"`},
@@ -401,8 +402,8 @@ func TestJumboFramesPassBetweenPortsThatAllowThem(t *testing.T) {
 	}{"h0": {0, 1}, "h1": {1, 1}, "h2": {1, 0}, "h3": {0, 2}} {
 		state, err := n.LinkState(name)
 		n.must(err)
-		if got := len(n.sinks[name].frames); got != want.received || state.BToA.Drops["oversize"] != want.oversize {
-			t.Errorf("%s got %d frames, %d were too long; want %+v", name, got, state.BToA.Drops["oversize"], want)
+		if got := len(n.sinks[name].frames); got != want.received || state.BToA.Drops[DropOversize] != want.oversize {
+			t.Errorf("%s got %d frames, %d were too long; want %+v", name, got, state.BToA.Drops[DropOversize], want)
 		}
 	}
 	n.checkNothingIsLeft()

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 
@@ -9,7 +10,17 @@ import (
 )
 
 // End names one end of a link: a port or a switch, the other name empty.
-type End struct{ Port, Switch string }
+type End struct {
+	Port   string `json:"port"`
+	Switch string `json:"switch"`
+}
+
+// LinkSpec is a link to be added. The parameters of its directions must have passed Check.
+type LinkSpec struct {
+	Name       string
+	A, B       End
+	AToB, BToA model.Params
+}
 
 func (e End) String() string {
 	if e.Port != "" {
@@ -48,31 +59,31 @@ func (f *Fabric) SetMTU(name string, mtu int) error {
 	return nil
 }
 
-// AddLink connects a and b. aToB and bToA must have passed Check. Refused: unknown ends, a port that has a link
-// already, and a link that would close a loop (there is no spanning tree, so frames would circulate forever).
-func (f *Fabric) AddLink(name string, a, b End, aToB, bToA model.Params, nowNS int64) error {
-	if _, taken := f.links[name]; taken {
-		return fmt.Errorf("a link %q exists already", name)
+// AddLink connects two ends. Refused: unknown ends, a port that has a link already, and a link that would close a loop
+// (there is no spanning tree, so frames would circulate forever).
+func (f *Fabric) AddLink(spec LinkSpec, nowNS int64) error {
+	if _, taken := f.links[spec.Name]; taken {
+		return fmt.Errorf("a link %q exists already", spec.Name)
 	}
-	endA, err := f.end(a)
+	a, err := f.end(spec.A)
 	if err != nil {
 		return err
 	}
-	endB, err := f.end(b)
+	b, err := f.end(spec.B)
 	if err != nil {
 		return err
 	}
-	if endA == endB {
-		return fmt.Errorf("%s is at both ends", b)
+	if a == b {
+		return fmt.Errorf("%s is at both ends", spec.B)
 	}
-	if f.connected(endA, endB) {
-		return fmt.Errorf("link %q would close a loop: %s and %s are connected already", name, a, b)
+	if f.connected(a, b) {
+		return fmt.Errorf("link %q would close a loop: %s and %s are connected already", spec.Name, spec.A, spec.B)
 	}
-	link := &Link{name: name, adminUp: true}
-	link.aToB = f.newDirection(link, "a_to_b", endA, endB, aToB, nowNS)
-	link.bToA = f.newDirection(link, "b_to_a", endB, endA, bToA, nowNS)
+	link := &Link{name: spec.Name, adminUp: true}
+	link.aToB = f.newDirection(link, "a_to_b", a, b, spec.AToB, nowNS)
+	link.bToA = f.newDirection(link, "b_to_a", b, a, spec.BToA, nowNS)
 	link.aToB.back, link.bToA.back = link.bToA, link.aToB
-	f.links[name] = link
+	f.links[spec.Name] = link
 	return nil
 }
 
@@ -99,6 +110,9 @@ func salt(link, which string) uint64 {
 }
 
 func (f *Fabric) end(e End) (end, error) {
+	if (e.Port == "") == (e.Switch == "") {
+		return end{}, errors.New(`a, b: allowed: either {"port": name} or {"switch": name}`)
+	}
 	if e.Switch != "" {
 		sw, ok := f.switches[e.Switch]
 		if !ok {
@@ -250,10 +264,10 @@ func (f *Fabric) RemoveSwitch(name string) error {
 }
 
 // LinkState reads one link.
-func (f *Fabric) LinkState(name string) (LinkState, error) {
+func (f *Fabric) LinkState(name string) (*LinkState, error) {
 	link, err := f.link(name)
 	if err != nil {
-		return LinkState{}, err
+		return nil, err
 	}
 	return link.state(), nil
 }
@@ -269,7 +283,7 @@ func (f *Fabric) LinkParams(name string) (aToB, bToA model.Params, err error) {
 
 // State holds everything the fabric counts, by name.
 type State struct {
-	Links     map[string]LinkState
+	Links     map[string]*LinkState
 	Ports     map[string]PortState
 	Switches  map[string]SwitchCounts
 	Partition map[string]int // set by port name; nil when there is none
@@ -278,7 +292,7 @@ type State struct {
 // State reads everything at one moment.
 func (f *Fabric) State() State {
 	s := State{
-		Links:     make(map[string]LinkState, len(f.links)),
+		Links:     make(map[string]*LinkState, len(f.links)),
 		Ports:     make(map[string]PortState, len(f.ports)),
 		Switches:  make(map[string]SwitchCounts, len(f.switches)),
 		Partition: f.partition(),
@@ -299,13 +313,12 @@ func (f *Fabric) State() State {
 func (f *Fabric) Reset(nowNS int64) {
 	for _, link := range f.links {
 		for _, d := range [...]*Direction{link.aToB, link.bToA} {
-			d.offered, d.unmatched, d.delivered, d.drops = uint64(d.line.Len()), 0, tally{}, [dropCauses]uint64{}
-			d.lateness = Lateness{}
+			d.Counts = Counts{Offered: uint64(d.line.Len())}
 			d.line.ResetCounters(nowNS)
 		}
 	}
 	for _, port := range f.ports {
-		port.received, port.sent, port.dropped = tally{}, tally{}, PortDrops{}
+		port.PortCounts = PortCounts{}
 	}
 	for _, sw := range f.switches {
 		sw.counts = SwitchCounts{}

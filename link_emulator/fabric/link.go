@@ -1,6 +1,10 @@
 package fabric
 
-import "containernet-env/link_emulator/model"
+import (
+	"encoding/json"
+
+	"containernet-env/link_emulator/model"
+)
 
 // Drop is why a direction lost a frame.
 type Drop uint8
@@ -23,6 +27,18 @@ var dropNames = [dropCauses]string{
 	"queue", "down", "cut", "loss", "partition", "buffers", "oversize", "device", "error",
 }
 
+// Drops counts the frames that a direction has lost, by cause.
+type Drops [dropCauses]uint64
+
+// MarshalJSON implements json.Marshaler.
+func (d Drops) MarshalJSON() ([]byte, error) {
+	named := make(map[string]uint64, dropCauses)
+	for cause, n := range d {
+		named[dropNames[cause]] = n
+	}
+	return json.Marshal(named)
+}
+
 // Link is a cable: two directions that are up or down together.
 type Link struct {
 	name    string
@@ -42,11 +58,17 @@ type Direction struct {
 	position int   // in the schedule
 	order    uint64
 
-	offered   uint64
-	unmatched uint64
-	delivered tally
-	drops     [dropCauses]uint64
-	lateness  Lateness
+	Counts
+}
+
+// Counts are the counters of a direction. Offered = Frames + the sum of Drops + those in flight.
+type Counts struct {
+	Offered   uint64   `json:"offered"`   // frames that came to the direction
+	Unmatched uint64   `json:"unmatched"` // those of them whose time of arrival is only a bound; see Fabric.Unmatched
+	Frames    uint64   `json:"frames"`    // frames that arrived at its far end
+	Bytes     uint64   `json:"bytes"`     // their bytes
+	Drops     Drops    `json:"drops"`
+	Lateness  Lateness `json:"lateness"` // at the port at the far end; a switch gets frames at their scheduled times
 }
 
 // end is one end of a link: exactly one of the two is set.
@@ -55,14 +77,12 @@ type end struct {
 	sw   *Switch
 }
 
-type tally struct{ frames, bytes uint64 }
-
-func (t *tally) add(bytes int) {
-	t.frames++
-	t.bytes += uint64(bytes)
+func (d *Direction) delivered(bytes int) {
+	d.Frames++
+	d.Bytes += uint64(bytes)
 }
 
-func (d *Direction) drop(cause Drop) { d.drops[cause]++ }
+func (d *Direction) drop(cause Drop) { d.Drops[cause]++ }
 
 // Up reports whether the link forwards frames: it was not taken down and no port at its ends has died.
 func (l *Link) Up() bool {
@@ -85,49 +105,30 @@ func (f *Fabric) cut(l *Link, nowNS int64) {
 	}
 }
 
-// DirectionState holds the parameters and counters of a direction. Offered = Frames + the sum of Drops + InFlight.
+// DirectionState holds the parameters, with the default queue limit filled in, and the counters of a direction.
 type DirectionState struct {
-	Params              model.Params // with the default queue limit filled in
-	Offered             uint64       // frames that came to the direction
-	Unmatched           uint64       // those of them whose time of arrival is only a bound; see Fabric.Unmatched
-	Frames              uint64       // frames that arrived at its far end
-	Bytes               uint64       // their bytes
-	InFlight            int          // frames that are waiting or in flight
-	QueueHighWater      int          // the most frames that waited at once
-	QueueHighWaterBytes int64        // the most bytes that waited at once
-	Drops               map[string]uint64
-	WireDelay           model.Delays // of the frames accepted since the last reset
-	Lateness            Lateness     // at the port at the far end; a switch gets frames at their scheduled times
+	model.Params
+	Counts
+	InFlight            int          `json:"in_flight"`              // frames that are waiting or in flight
+	QueueHighWater      int          `json:"queue_high_water"`       // the most frames that waited at once
+	QueueHighWaterBytes int64        `json:"queue_high_water_bytes"` // the most bytes that waited at once
+	WireDelay           model.Delays `json:"wire_delay"`             // of the frames accepted since the last reset
 }
 
 // LinkState is a link as it is now.
 type LinkState struct {
-	Up      bool // forwards frames
-	AdminUp bool // not taken down
-	AToB    DirectionState
-	BToA    DirectionState
+	Up      bool           `json:"up"`       // forwards frames
+	AdminUp bool           `json:"admin_up"` // not taken down
+	AToB    DirectionState `json:"a_to_b"`
+	BToA    DirectionState `json:"b_to_a"`
 }
 
-func (l *Link) state() LinkState {
-	return LinkState{Up: l.Up(), AdminUp: l.adminUp, AToB: l.aToB.state(), BToA: l.bToA.state()}
+func (l *Link) state() *LinkState {
+	return &LinkState{Up: l.Up(), AdminUp: l.adminUp, AToB: l.aToB.state(), BToA: l.bToA.state()}
 }
 
 func (d *Direction) state() DirectionState {
-	drops := make(map[string]uint64, dropCauses)
-	for cause, n := range d.drops {
-		drops[dropNames[cause]] = n
-	}
-	state := DirectionState{
-		Params:    d.line.Params(),
-		Offered:   d.offered,
-		Unmatched: d.unmatched,
-		Frames:    d.delivered.frames,
-		Bytes:     d.delivered.bytes,
-		InFlight:  d.line.Len(),
-		Drops:     drops,
-		WireDelay: d.line.Delays(),
-		Lateness:  d.lateness,
-	}
+	state := DirectionState{Params: d.line.Params(), Counts: d.Counts, InFlight: d.line.Len(), WireDelay: d.line.Delays()}
 	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()
 	return state
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/model"
 )
 
@@ -17,7 +18,7 @@ func TestSinkOutcomesAreCounted(t *testing.T) {
 		n.Advance(0)
 	}
 	state, _ := n.LinkState("l")
-	if d := state.AToB.Drops; d["down"] != 1 || d["device"] != 1 || d["error"] != 1 || state.AToB.Frames != 1 {
+	if d := state.AToB.Drops; d[DropDown] != 1 || d[DropDevice] != 1 || d[DropError] != 1 || state.AToB.Frames != 1 {
 		t.Errorf("got %+v", state.AToB)
 	}
 	n.checkNothingIsLeft()
@@ -34,7 +35,7 @@ func TestLinkDownCutsAndUpCarriesAgain(t *testing.T) {
 	n.send("h0", frame(1, 0, "while down"), 12*ms)
 	n.Advance(20 * ms)
 	n.expect("h1", "")
-	if got := n.drops("l0"); got["cut"] != 1 || got["down"] != 1 {
+	if got := n.drops("l0"); got[DropCut] != 1 || got[DropDown] != 1 {
 		t.Errorf("drops of l0: %v, want cut 1 and down 1", got)
 	}
 	// What was learned behind l0 is forgotten: this frame is flooded, and lost on l0 only.
@@ -63,12 +64,12 @@ func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 		return n.received("h1")
 	}
 	first := received()
-	lost := n.drops("l0")["loss"]
+	lost := n.drops("l0")[DropLoss]
 	if again := received(); again != first {
 		t.Error("the same seed lost other frames")
 	}
 	state, _ := n.LinkState("l0")
-	if d := state.AToB; lost < 30 || lost > 70 || d.Drops["loss"] != 2*lost || d.Frames != 200-2*lost {
+	if d := state.AToB; lost < 30 || lost > 70 || d.Drops[DropLoss] != 2*lost || d.Frames != 200-2*lost {
 		t.Errorf("lost %d of 100, then: %+v", lost, d)
 	}
 	n.checkNothingIsLeft()
@@ -86,8 +87,8 @@ func TestResetKeepsTheSumRight(t *testing.T) {
 	if d := state.Links["l0"].AToB; d.Offered != 1 || d.Frames != 1 || d.InFlight != 0 {
 		t.Errorf("l0: %+v", d)
 	}
-	if d := state.Links["l1"].BToA; d.Lateness.Count() != 1 || d.Lateness.MaxNS() != 5 {
-		t.Errorf("lateness: %d times, max %d", d.Lateness.Count(), d.Lateness.MaxNS())
+	if d := state.Links["l1"].BToA; d.Lateness.Count != 1 || d.Lateness.MaxNS != 5 {
+		t.Errorf("lateness: %d times, max %d", d.Lateness.Count, d.Lateness.MaxNS)
 	}
 	if p := state.Ports["h0"]; p.ReceivedFrames != 0 {
 		t.Errorf("h0: %+v", p.ReceivedFrames)
@@ -104,8 +105,8 @@ func TestEarlyFramesAreCounted(t *testing.T) {
 		n.Advance(0)
 	}
 	got := n.State().Links["l1"].BToA.Lateness
-	if got.Count() != 5 || got.MaxNS() != 5 || got.EarlyMaxNS != 90_000 || got.TooEarly != 2 {
-		t.Errorf("count %d, max %d, early max %d, too early %d", got.Count(), got.MaxNS(), got.EarlyMaxNS, got.TooEarly)
+	if got.Count != 5 || got.MaxNS != 5 || got.EarlyMaxNS != 90_000 || got.TooEarly != 2 {
+		t.Errorf("count %d, max %d, early max %d, too early %d", got.Count, got.MaxNS, got.EarlyMaxNS, got.TooEarly)
 	}
 	n.Reset(0)
 	if got := n.State().Links["l1"].BToA.Lateness; got.EarlyMaxNS != 0 || got.TooEarly != 0 {
@@ -115,7 +116,7 @@ func TestEarlyFramesAreCounted(t *testing.T) {
 
 // The losses of directions with one seed are independent, and the same names and seed give the same losses.
 func TestDirectionsOfOneSeedAreIndependent(t *testing.T) {
-	fates := func(seed int64) map[string]bool {
+	fates := func(seed input.Number) map[string]bool {
 		n := star(t, 0, 0)
 		lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: seed}}
 		drawn := map[string]bool{}
@@ -161,7 +162,7 @@ func TestPartitionSeparatesSetsAndNothingElse(t *testing.T) {
 	n.expect("h2", "within@1 all@1")
 	n.expect("h3", "all@1")
 	state, _ := n.LinkState("l1")
-	if got := state.BToA.Drops["partition"]; got != 1 {
+	if got := state.BToA.Drops[DropPartition]; got != 1 {
 		t.Errorf("dropped before h1: got %d, want 1", got)
 	}
 	n.checkConserved()
@@ -228,7 +229,7 @@ func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
 	}
 	n.Advance(ms)
 	state, _ := n.LinkState("l")
-	if state.AToB.Drops["buffers"] != 2 || state.AToB.Frames != 128 || state.AToB.Offered != 130 {
+	if state.AToB.Drops[DropBuffers] != 2 || state.AToB.Frames != 128 || state.AToB.Offered != 130 {
 		t.Errorf("got %+v", state.AToB)
 	}
 }

@@ -8,41 +8,38 @@ type Port struct {
 	maxFrame int // MTU + frameOverhead
 	alive    bool
 	out      *Direction // from the port into the network; nil while no link is attached
+	PortCounts
+}
 
-	received tally // read from the host
-	sent     tally // delivered to the host
-	dropped  PortDrops
+// PortCounts are the counters of a port. Received frames came from the host; sent ones went to it.
+type PortCounts struct {
+	ReceivedFrames uint64    `json:"received_frames"`
+	ReceivedBytes  uint64    `json:"received_bytes"`
+	SentFrames     uint64    `json:"sent_frames"`
+	SentBytes      uint64    `json:"sent_bytes"`
+	Dropped        PortDrops `json:"drops"`
 }
 
 // PortDrops counts frames from the host that were dropped before a link.
 type PortDrops struct {
-	Malformed uint64 // shorter than an Ethernet header
-	NoLink    uint64 // no link was attached
+	Malformed uint64 `json:"malformed"` // shorter than an Ethernet header
+	NoLink    uint64 `json:"no_link"`   // no link was attached
 }
 
-// PortState is the current state of a port. Received frames came from the host; sent ones went to it.
+// PortState is the current state of a port.
 type PortState struct {
-	Alive                                                bool
-	ReceivedFrames, ReceivedBytes, SentFrames, SentBytes uint64
-	Dropped                                              PortDrops
-	Lateness                                             Lateness // of the link's direction that ends here
+	Alive bool `json:"alive"`
+	PortCounts
+	Lateness Lateness `json:"lateness"` // of the link's direction that ends here
 }
 
 // Name is the port's name in the control protocol.
 func (p *Port) Name() string { return p.name }
 
 func (p *Port) state() PortState {
-	var lateness Lateness
+	state := PortState{Alive: p.alive, PortCounts: p.PortCounts}
 	if p.out != nil {
-		lateness = p.out.back.lateness
+		state.Lateness = p.out.back.Lateness
 	}
-	return PortState{
-		Lateness:       lateness,
-		Alive:          p.alive,
-		ReceivedFrames: p.received.frames,
-		ReceivedBytes:  p.received.bytes,
-		SentFrames:     p.sent.frames,
-		SentBytes:      p.sent.bytes,
-		Dropped:        p.dropped,
-	}
+	return state
 }

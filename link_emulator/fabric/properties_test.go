@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/model"
 )
 
@@ -36,8 +37,8 @@ func play(t testing.TB, script []byte) {
 		case 0:
 			n.must(n.SetLinkUp(link, argument%2 == 0, now))
 		case 1:
-			change := Change{Params: model.Params{DelayNS: 1 + argument*5000, RateBPS: 1e6 + argument*1e7,
-				QueueBytes: 1 + argument*100}, Restart: true}
+			change := Change{Params: model.Params{DelayNS: 1 + argument*5000, RateBPS: input.Limit(1e6 + argument*1e7),
+				QueueBytes: input.Limit(1 + argument*100)}, Restart: true}
 			change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + argument*4000, Reorder: argument%3 == 0}
 			change.Params.Loss = model.Loss{Model: model.GilbertElliott, GoodToBad: 0.2, BadToGood: 0.5, BadLoss: 1}
 			n.must(change.Params.Check())
@@ -81,7 +82,7 @@ func (n *network) checkNothingIsLeft() {
 	n.checkConserved()
 	n.Advance(1 << 61)
 	n.checkConserved()
-	if frames, _, _ := n.pool.Usage(); frames != 0 {
+	if frames := n.pool.Usage().Frames; frames != 0 {
 		n.t.Fatalf("%d frames leaked", frames)
 	}
 }

@@ -36,11 +36,11 @@ type Switch struct {
 
 // SwitchCounts counts the frames that came to a switch by what it did with them.
 type SwitchCounts struct {
-	Forwarded     uint64 // to the one link where the destination was learned
-	Flooded       uint64 // unknown or group destination: to every other link
-	Filtered      uint64 // the destination is behind the link that the frame came from, or there is no other link
-	InvalidSource uint64 // the source is a group address or all zero: dropped, as the Linux bridge does
-	NotLearned    uint64 // the address table is full
+	Forwarded     uint64 `json:"forwarded"`      // to the one link where the destination was learned
+	Flooded       uint64 `json:"flooded"`        // unknown or group destination: to every other link
+	Filtered      uint64 `json:"filtered"`       // the destination is behind the link that the frame came from, or there is no other link
+	InvalidSource uint64 `json:"invalid_source"` // the source is a group address or all zero: dropped, as the Linux bridge does
+	NotLearned    uint64 `json:"not_learned"`    // the address table is full
 }
 
 type learned struct {

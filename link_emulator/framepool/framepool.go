@@ -128,8 +128,15 @@ func (p *Pool) Release(h Handle) {
 	}
 }
 
-// Usage says how many frames are held, how many bytes are mapped for them, and the limit on the latter.
-func (p *Pool) Usage() (frames int, mappedBytes, limitBytes int64) { return p.inUse, p.mapped, p.limit }
+// Usage is how many frames are held, how many bytes are mapped for them, and the limit on the latter.
+type Usage struct {
+	Frames      int   `json:"frames"`
+	MappedBytes int64 `json:"mapped_bytes"`
+	LimitBytes  int64 `json:"limit_bytes"`
+}
+
+// Usage is the pool's current one.
+func (p *Pool) Usage() Usage { return Usage{p.inUse, p.mapped, p.limit} }
 
 // Close gives the memory back; no frame may be used afterwards.
 func (p *Pool) Close() {

@@ -35,7 +35,7 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 		}
 		pool.Release(handles[i])
 	}
-	if frames, _, _ := pool.Usage(); frames != 0 {
+	if frames := pool.Usage().Frames; frames != 0 {
 		t.Errorf("%d frames are still held", frames)
 	}
 	if _, ok := pool.Store(make([]byte, MaxFrame+1), 0); ok {
@@ -118,7 +118,7 @@ func TestNoSizeStarvesAnother(t *testing.T) {
 				t.Errorf("after a flood of frames of %d bytes: stored %d of %d bytes, want %d", flood, got, length, want)
 			}
 		}
-		if _, mapped, _ := pool.Usage(); mapped > limit {
+		if mapped := pool.Usage().MappedBytes; mapped > limit {
 			t.Errorf("mapped %d of %d bytes", mapped, limit)
 		}
 	}

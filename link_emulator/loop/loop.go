@@ -73,8 +73,8 @@ type Loop struct {
 
 // Counts are the loop's own counters.
 type Counts struct {
-	Turns  uint64 // waits for events
-	Yields uint64 // forced sleeps, because it had been busy for long
+	Turns  uint64 `json:"turns"`  // waits for events
+	Yields uint64 `json:"yields"` // forced sleeps, because it had been busy for long
 }
 
 type kind uint8

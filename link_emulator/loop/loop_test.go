@@ -56,7 +56,8 @@ func (r *rig) attach(name string, params model.Params) {
 	r.t.Helper()
 	host, err := r.AddHost(name, 1500)
 	r.must(err)
-	r.must(r.Fabric.AddLink(name, fabric.End{Port: name}, fabric.End{Switch: "s1"}, params, params, r.NowNS()))
+	r.must(r.Fabric.AddLink(fabric.LinkSpec{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"}, AToB: params,
+		BToA: params}, r.NowNS()))
 	index := len(r.hosts)
 	r.hosts, r.got = append(r.hosts, host), append(r.got, nil)
 	host.Received = func(frame []byte, atNS int64) {
@@ -79,7 +80,7 @@ func (r *rig) run() {
 	r.must(r.Run(1 << 62))
 }
 
-func (r *rig) link(name string) fabric.LinkState {
+func (r *rig) link(name string) *fabric.LinkState {
 	r.t.Helper()
 	state, err := r.Fabric.LinkState(name)
 	r.must(err)
@@ -122,9 +123,9 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 			}
 		}
 		into, out := r.link("h0").AToB, r.link("h1").BToA
-		if late := out.Lateness; late.Count() != 60 || late.TooEarly != 0 || late.EarlyMaxNS != 0 ||
+		if late := out.Lateness; late.Count != 60 || late.TooEarly != 0 || late.EarlyMaxNS != 0 ||
 			into.Unmatched != c.unmatched || out.Unmatched != 0 {
-			t.Errorf("%+v: lateness of %d frames, %d too early; %d without a stamp", c, late.Count(), late.TooEarly,
+			t.Errorf("%+v: lateness of %d frames, %d too early; %d without a stamp", c, late.Count, late.TooEarly,
 				into.Unmatched)
 		}
 		if r.Fabric.Reset(r.NowNS()); r.link("h0").AToB.Unmatched != 0 {
@@ -144,8 +145,8 @@ func TestLatenessContainsTheWaitBeforeTheRead(t *testing.T) {
 	}
 	r.run()
 	got := r.link("h1").BToA.Lateness
-	if least := 28 * msNS; got.Count() != 20 || got.PercentileNS(1) < least || got.TooEarly != 0 {
-		t.Errorf("%d frames, the most punctual 1 %% %d ns late, want 20 at least %d ns late", got.Count(),
+	if least := 28 * msNS; got.Count != 20 || got.PercentileNS(1) < least || got.TooEarly != 0 {
+		t.Errorf("%d frames, the most punctual 1 %% %d ns late, want 20 at least %d ns late", got.Count,
 			got.PercentileNS(1), least)
 	}
 	if state := r.link("h0").AToB; state.Unmatched != 0 || state.Offered != 20 {

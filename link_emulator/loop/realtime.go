@@ -15,12 +15,12 @@ const priority = 10
 // Grant says which of the data thread's requests the kernel granted: real-time scheduling, locked memory, shallow
 // C-states. A reason is empty where the request was granted.
 type Grant struct {
-	Realtime       bool
-	RealtimeReason string
-	Locked         bool
-	LockedReason   string
-	Awake          bool // idle cores stay in their shallowest C-state
-	AwakeReason    string
+	Realtime       bool   `json:"realtime"`
+	RealtimeReason string `json:"realtime_reason"`
+	Locked         bool   `json:"memory_locked"`
+	LockedReason   string `json:"memory_locked_reason"`
+	Awake          bool   `json:"kept_awake"` // idle cores stay in their shallowest C-state
+	AwakeReason    string `json:"kept_awake_reason"`
 }
 
 // requestGrant requests SCHED_FIFO for the calling thread, and memory that is never paged out for the process.

@@ -70,7 +70,7 @@ func (c *chance) delay(p *Params, position uint64, departNS int64) int64 {
 	case j.Distribution == NoJitter:
 		return p.DelayNS
 	case !j.Reorder:
-		return p.DelayNS + int64(float64(j.NS)*quantile(j.Distribution, c.path(departNS, j.CorrelationNS)))
+		return p.DelayNS + int64(float64(j.NS)*quantile(j.Distribution, c.path(departNS, int64(j.CorrelationNS))))
 	}
 	c.begin(c.jitter, position-c.first)
 	if j.Distribution == Uniform {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"containernet-env/link_emulator/input"
 )
 
 // fates offers frames that are too far apart for their delays to correlate, and returns, by frame, its delay and
@@ -157,9 +159,9 @@ func TestJitterHoldsAtAnyLoad(t *testing.T) {
 // Two delays correlate as path promises: less and less, and not at all from two correlation times on.
 func TestJitterForgetsInItsCorrelationTime(t *testing.T) {
 	const n = 25_000
-	for _, correlationNS := range []int64{0, 3 * ms} { // the default is 1 ms
-		params := Params{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms / 10, CorrelationNS: correlationNS}}
-		correlationNS = params.Resolved().Jitter.CorrelationNS
+	for _, configured := range []input.Limit{0, input.Limit(3 * ms)} { // the default is 1 ms
+		params := Params{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms / 10, CorrelationNS: configured}}
+		correlationNS := int64(params.Resolved().Jitter.CorrelationNS)
 		for _, quarters := range []int64{1, 2, 4, 6, 8, 12} {
 			line := newLine(params)
 			product := 0.0
@@ -185,7 +187,7 @@ func TestJitterForgetsInItsCorrelationTime(t *testing.T) {
 
 // The delay falls less fast than time passes at the least correlation time that is allowed.
 func TestLeastCorrelationKeepsOrder(t *testing.T) {
-	least := Jitter{Distribution: Normal, NS: ms, CorrelationNS: leastCorrelation * ms}
+	least := Jitter{Distribution: Normal, NS: ms, CorrelationNS: input.Limit(leastCorrelation * ms)}
 	line := newLine(Params{DelayNS: 4 * ms, Jitter: least})
 	last := int64(0)
 	for i := range int64(200_000) {

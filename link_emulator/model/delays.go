@@ -1,6 +1,9 @@
 package model
 
-import "math"
+import (
+	"encoding/json"
+	"math"
+)
 
 // Delays sums up what accepted frames take from the serializer to the far end, as it was drawn when they were offered:
 // the delay, its jitter, and what a frame waits for those ahead of it after a change.
@@ -35,4 +38,13 @@ func (d *Delays) DeviationNS() int64 {
 	}
 	n := float64(d.Count)
 	return int64(math.Round(math.Sqrt(max(0, d.squares/n-d.sum/n*d.sum/n))))
+}
+
+// MarshalJSON implements json.Marshaler.
+func (d Delays) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Count       uint64 `json:"count"`
+		MeanNS      int64  `json:"mean_ns"`
+		DeviationNS int64  `json:"deviation_ns"`
+	}{d.Count, d.MeanNS(), d.DeviationNS()})
 }

@@ -185,7 +185,7 @@ func (l *Line) Set(nowNS int64, p Params) {
 	waiting, _ := l.Waiting(nowNS)
 	first := l.tail - uint64(waiting)
 	l.configured, l.params = p, p.Resolved()
-	l.limitFrames, l.limitBytes = l.params.QueueFrames, l.params.QueueBytes
+	l.limitFrames, l.limitBytes = int(l.params.QueueFrames), int64(l.params.QueueBytes)
 	if l.limitFrames == 0 {
 		l.limitFrames = MaxInFlight
 	}
@@ -205,13 +205,13 @@ func (l *Line) Set(nowNS int64, p Params) {
 		f.DueNS = l.schedule(int(f.Bytes), i)
 	}
 	l.setOvertaking(p.Jitter.Reorder)
-	if l.chance.random == nil || p.Seed != l.chance.seed {
+	if l.chance.random == nil || int64(p.Seed) != l.chance.seed {
 		l.Restart(nowNS)
 	}
 }
 
 // Restart restarts the draws from the seed at nowNS, with the next offered frame. Waiting frames keep theirs.
-func (l *Line) Restart(nowNS int64) { l.chance.restart(l.params.Seed, l.Salt, l.tail, nowNS) }
+func (l *Line) Restart(nowNS int64) { l.chance.restart(int64(l.params.Seed), l.Salt, l.tail, nowNS) }
 
 // Cut empties the line at nowNS, as a cut cable loses what is on it, and passes every frame to lost. The serializer is
 // idle afterwards.
@@ -227,8 +227,8 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 // schedule advances the departure by the transmission time of the frame at position and returns when the frame is due
 // at the far end.
 func (l *Line) schedule(bytes int, position uint64) int64 {
-	if rate := l.params.RateBPS; rate != 0 {
-		work := int64(bytes+l.params.Overhead) * 8 * 1e9
+	if rate := int64(l.params.RateBPS); rate != 0 {
+		work := (int64(bytes) + int64(l.params.Overhead)) * 8 * 1e9
 		l.depart = l.add(l.depart, moment{work / rate, work % rate})
 	}
 	due := l.depart
@@ -243,8 +243,8 @@ func (l *Line) schedule(bytes int, position uint64) int64 {
 
 func (l *Line) add(a, b moment) moment {
 	sum := moment{a.ns + b.ns, a.part + b.part}
-	if sum.part > 0 && sum.part >= l.params.RateBPS {
-		sum.part -= l.params.RateBPS
+	if rate := int64(l.params.RateBPS); sum.part > 0 && sum.part >= rate {
+		sum.part -= rate
 		sum.ns++
 	}
 	return sum

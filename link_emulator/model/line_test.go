@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"containernet-env/link_emulator/input"
 )
 
 const ms = int64(1e6)
@@ -59,7 +61,7 @@ func (r *reference) offer(nowNS int64, bytes int) Verdict {
 	if busyNS := ceil(r.depart); busyNS > r.offeredNS {
 		f.startNS = busyNS
 		frames, size := r.waiting(r.offeredNS)
-		if r.params.QueueFrames > 0 && len(frames) >= r.params.QueueFrames ||
+		if r.params.QueueFrames > 0 && len(frames) >= int(r.params.QueueFrames) ||
 			r.params.QueueBytes > 0 && size+bytes > int(r.params.QueueBytes) {
 			return QueueFull
 		}
@@ -75,7 +77,7 @@ func (r *reference) offer(nowNS int64, bytes int) Verdict {
 // time says when a frame is due that departs next.
 func (r *reference) time(f *timed) {
 	if r.params.RateBPS > 0 {
-		bits := big.NewRat(int64(f.bytes+r.params.Overhead)*8e9, r.params.RateBPS)
+		bits := big.NewRat((int64(f.bytes)+int64(r.params.Overhead))*8e9, int64(r.params.RateBPS))
 		r.depart = bits.Add(bits, r.depart)
 	}
 	if due := new(big.Rat).Add(r.depart, whole(r.params.DelayNS)); due.Cmp(r.last) > 0 {
@@ -108,7 +110,7 @@ func TestTimesAreExact(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		draw := func() Params {
 			p := randomParams(random)
-			p.Jitter, p.Overhead = Jitter{}, random.IntN(2)*24
+			p.Jitter, p.Overhead = Jitter{}, input.Number(random.IntN(2)*24)
 			return p
 		}
 		params := draw()
@@ -209,9 +211,9 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms + 1}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms/4 + 1}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: math.MaxInt64}},
-		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Normal, NS: ms, CorrelationNS: leastCorrelation*ms - 1}},
+		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Normal, NS: ms, CorrelationNS: input.Limit(leastCorrelation*ms - 1)}},
 		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms, CorrelationNS: MaxCorrelationNS + 1}},
-		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms, CorrelationNS: 10 * ms, Reorder: true}},
+		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms, CorrelationNS: 1, Reorder: true}},
 		{Loss: Loss{Model: Independent, Ratio: -0.1}}, {Loss: Loss{Model: Independent, Ratio: math.NaN()}},
 		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1.1}}, {Loss: Loss{Model: GilbertElliott, BadLoss: 2}},
 	} {
@@ -224,7 +226,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{RateBPS: MinRateBPS, QueueFrames: 1, QueueBytes: 1},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms / 4}},
-		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Normal, NS: ms, CorrelationNS: leastCorrelation * ms}},
+		{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Normal, NS: ms, CorrelationNS: input.Limit(leastCorrelation * ms)}},
 		{Loss: Loss{Model: Independent, Ratio: 1}},
 		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
 		{Seed: MaxSeed},

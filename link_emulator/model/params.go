@@ -6,20 +6,24 @@
 package model
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math/bits"
+
+	"containernet-env/link_emulator/input"
 )
 
 // Ranges of the parameters. Within them no sum of times overflows int64: the longest backlog is MaxQueueFrames frames
 // of 64 KiB at MinRateBPS, 5.2e17 ns.
 const (
-	MaxDelayNS     = int64(3600e9) // an hour
-	MinRateBPS     = int64(1000)
-	MaxRateBPS     = int64(1e12)
+	MaxDelayNS     = 3_600_000_000_000 // an hour
+	MinRateBPS     = 1000
+	MaxRateBPS     = 1_000_000_000_000
 	MaxQueueFrames = 1_000_000
-	MaxQueueBytes  = int64(10e9)
-	MaxOverhead    = 1000             // bytes
-	MaxSeed        = int64(1)<<53 - 1 // every JSON reader can represent it exactly
+	MaxQueueBytes  = 10_000_000_000
+	MaxOverhead    = 1000      // bytes
+	MaxSeed        = 1<<53 - 1 // every JSON reader can represent it exactly
 
 	MaxCorrelationNS = usualCorrelation * MaxDelayNS
 )
@@ -53,45 +57,71 @@ const (
 	usualCorrelation = 10
 )
 
-// Params are the configured parameters of one direction of a link. The zero value is a perfect cable.
+// Params are the configured parameters of one direction of a link, with their names in the control protocol. The zero
+// value is a perfect cable.
 type Params struct {
-	DelayNS  int64 // one way, 0..MaxDelayNS
-	RateBPS  int64 // bits per second of Ethernet frames (no FCS, no preamble) and their overhead; 0: unlimited
-	Overhead int   // bytes that each frame takes at the rate besides its own, 0..MaxOverhead; 24: FCS, preamble, gap
+	DelayNS int64 `json:"delay_ns"` // one way, 0..MaxDelayNS
+	// bits per second of Ethernet frames (no FCS, no preamble) and their overhead; 0: unlimited
+	RateBPS input.Limit `json:"rate_bps"`
+	// bytes that each frame takes at the rate besides its own, 0..MaxOverhead; 24: FCS, preamble, gap
+	Overhead input.Number `json:"overhead_bytes"`
 	// frames that may wait for the serializer; 0: DefaultQueueFrames, or no such limit if QueueBytes is given
-	QueueFrames int
-	QueueBytes  int64 // bytes that may wait for the serializer; 0: no such limit
-	Jitter      Jitter
-	Loss        Loss
-	Seed        int64 // of the random draws of this direction, 0..MaxSeed
+	QueueFrames input.Limit  `json:"queue_frames"`
+	QueueBytes  input.Limit  `json:"queue_bytes"` // bytes that may wait for the serializer; 0: no such limit
+	Jitter      Jitter       `json:"jitter"`
+	Loss        Loss         `json:"loss"`
+	Seed        input.Number `json:"seed"` // of the random draws of this direction, 0..MaxSeed
 }
 
 // Distribution is how the delay of a frame is drawn around DelayNS.
-type Distribution uint8
+type Distribution string
 
 const (
-	NoJitter Distribution = iota
-	Uniform               // equally likely anywhere from DelayNS-NS to DelayNS+NS
-	Normal                // mean DelayNS, standard deviation NS, truncated at 4 standard deviations
+	NoJitter Distribution = ""
+	Uniform  Distribution = "uniform" // equally likely anywhere from DelayNS-NS to DelayNS+NS
+	Normal   Distribution = "normal"  // mean DelayNS, standard deviation NS, truncated at 4 standard deviations
 )
 
 // Jitter is the variation of the delay. With Reorder every frame draws a delay of its own and may overtake others. Else
 // the delay is a path in time that changes so slowly that frames keep their order; CorrelationNS says how slowly. So
 // the distribution of the delay does not depend on how closely frames follow each other.
 type Jitter struct {
-	Distribution  Distribution
-	NS            int64
-	Reorder       bool
-	CorrelationNS int64 // after which the correlation is 1/pi, about a third; 0: 10 NS; none with Reorder
+	Distribution  Distribution `json:"distribution"`
+	NS            int64        `json:"ns"`
+	Reorder       bool         `json:"reorder"`
+	CorrelationNS input.Limit  `json:"correlation_ns"` // where the correlation is 1/pi, a third; 0: 10 NS; none with Reorder
+}
+
+// MarshalJSON implements json.Marshaler: null is no jitter.
+func (j Jitter) MarshalJSON() ([]byte, error) {
+	if j.Distribution == NoJitter {
+		return []byte("null"), nil
+	}
+	type fields Jitter
+	return json.Marshal(fields(j))
+}
+
+// UnmarshalJSON implements json.Unmarshaler. What it does not name has its default.
+func (j *Jitter) UnmarshalJSON(data []byte) error {
+	type fields Jitter
+	*j = Jitter{}
+	err := input.Decode(data, (*fields)(j))
+	if err == nil && j.Distribution != Uniform && j.Distribution != Normal && string(data) != "null" {
+		err = fmt.Errorf("distribution: got %q, allowed: %s, %s", j.Distribution, Uniform, Normal)
+	}
+	if err != nil {
+		return fmt.Errorf("jitter.%w", err)
+	}
+	return nil
 }
 
 // LossModel is how losses are drawn.
-type LossModel uint8
+type LossModel string
 
 const (
-	NoLoss         LossModel = iota
-	Independent              // each frame is lost with probability Ratio
-	GilbertElliott           // two states, each with its own loss probability; see Loss
+	NoLoss         LossModel = ""
+	Independent    LossModel = "independent"     // each frame is lost with probability Ratio
+	GilbertElliott LossModel = "gilbert_elliott" // two states, each with its own loss probability; see Loss
 )
 
 // Loss on the wire: a lost frame has waited in the queue and used the serializer like any other.
@@ -103,6 +133,72 @@ type Loss struct {
 	Model                                   LossModel
 	Ratio                                   float64 // of Independent
 	GoodToBad, BadToGood, GoodLoss, BadLoss float64 // of GilbertElliott
+}
+
+// ratio is a probability, by its name in the control protocol.
+type ratio struct {
+	name  string
+	value *float64
+}
+
+// ratios are those of the model.
+func (l *Loss) ratios() []ratio {
+	switch l.Model {
+	case Independent:
+		return []ratio{{"ratio", &l.Ratio}}
+	case GilbertElliott:
+		return []ratio{{"good_to_bad_ratio", &l.GoodToBad}, {"bad_to_good_ratio", &l.BadToGood},
+			{"good_loss_ratio", &l.GoodLoss}, {"bad_loss_ratio", &l.BadLoss}}
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler: null is no loss.
+func (l Loss) MarshalJSON() ([]byte, error) {
+	if l.Model == NoLoss {
+		return []byte("null"), nil
+	}
+	fields := map[string]any{"model": l.Model}
+	for _, r := range l.ratios() {
+		fields[r.name] = r.value
+	}
+	return json.Marshal(fields)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. All ratios of the model must be given, and no others.
+func (l *Loss) UnmarshalJSON(data []byte) error {
+	*l = Loss{}
+	if string(data) == "null" {
+		return nil
+	}
+	if err := l.read(data); err != nil {
+		return fmt.Errorf("loss.%w", err)
+	}
+	return nil
+}
+
+func (l *Loss) read(data []byte) error {
+	var given map[string]any
+	if err := json.Unmarshal(data, &given); err != nil {
+		return err
+	}
+	model, _ := given["model"].(string)
+	if l.Model = LossModel(model); l.ratios() == nil {
+		return fmt.Errorf("model: got %q, allowed: %s, %s", model, Independent, GilbertElliott)
+	}
+	delete(given, "model")
+	var err error
+	for _, r := range l.ratios() {
+		number, isNumber := given[r.name].(float64)
+		if *r.value = number; !isNumber {
+			err = cmp.Or(err, fmt.Errorf("%s: the field is missing, or is no number", r.name))
+		}
+		delete(given, r.name)
+	}
+	for name := range given {
+		return fmt.Errorf("%s: the model %s has no such field", name, model)
+	}
+	return err
 }
 
 // DefaultQueueFrames is the queue limit where none is configured, in full-size frames: 250 ms at the rate, from 200 to
@@ -135,10 +231,10 @@ func productFrames(ns, rateBPS int64, overhead int) int {
 // Resolved is p with the default queue limit and correlation time filled in where none is configured.
 func (p Params) Resolved() Params {
 	if j := &p.Jitter; j.Distribution != NoJitter && !j.Reorder && j.CorrelationNS == 0 {
-		j.CorrelationNS = usualCorrelation * j.NS
+		j.CorrelationNS = input.Limit(usualCorrelation * j.NS)
 	}
 	if p.QueueFrames == 0 && p.QueueBytes == 0 {
-		p.QueueFrames = DefaultQueueFrames(p.DelayNS, p.RateBPS, p.Overhead)
+		p.QueueFrames = input.Limit(DefaultQueueFrames(p.DelayNS, int64(p.RateBPS), int(p.Overhead)))
 	}
 	return p
 }
@@ -146,76 +242,55 @@ func (p Params) Resolved() Params {
 // Check refuses what the model cannot reproduce faithfully. The error begins with the path of the field in the control
 // protocol, such as "jitter.ns: ".
 func (p Params) Check() error {
-	switch {
-	case p.DelayNS < 0 || p.DelayNS > MaxDelayNS:
-		return fmt.Errorf("delay_ns: got %d, allowed: 0 to %d", p.DelayNS, MaxDelayNS)
-	case p.RateBPS != 0 && (p.RateBPS < MinRateBPS || p.RateBPS > MaxRateBPS):
-		return fmt.Errorf("rate_bps: got %d, allowed: %d to %d, or null for unlimited", p.RateBPS, MinRateBPS, MaxRateBPS)
-	case p.Overhead < 0 || p.Overhead > MaxOverhead:
-		return fmt.Errorf("overhead_bytes: got %d, allowed: 0 to %d", p.Overhead, MaxOverhead)
-	case p.QueueFrames < 0 || p.QueueFrames > MaxQueueFrames:
-		return fmt.Errorf("queue_frames: got %d, allowed: 1 to %d, or null for the default", p.QueueFrames, MaxQueueFrames)
-	case p.QueueBytes < 0 || p.QueueBytes > MaxQueueBytes:
-		return fmt.Errorf("queue_bytes: got %d, allowed: 1 to %d, or null for no such limit", p.QueueBytes, MaxQueueBytes)
-	case p.Seed < 0 || p.Seed > MaxSeed:
-		return fmt.Errorf("seed: got %d, allowed: 0 to %d, or null for the default", p.Seed, MaxSeed)
-	}
-	if err := p.Jitter.check(p.DelayNS); err != nil {
-		return fmt.Errorf("jitter.%w", err)
-	}
-	if err := p.Loss.check(); err != nil {
-		return fmt.Errorf("loss.%w", err)
-	}
-	return nil
+	return cmp.Or(
+		input.Range("delay_ns", p.DelayNS, 0, MaxDelayNS),
+		p.RateBPS.Check("rate_bps", MinRateBPS, MaxRateBPS),
+		input.Range("overhead_bytes", int64(p.Overhead), 0, MaxOverhead),
+		p.QueueFrames.Check("queue_frames", 1, MaxQueueFrames),
+		p.QueueBytes.Check("queue_bytes", 1, MaxQueueBytes),
+		input.Range("seed", int64(p.Seed), 0, MaxSeed),
+		p.Jitter.check(p.DelayNS),
+		p.Loss.check(),
+	)
 }
 
 // ReachNS is the largest deviation from the delay.
-func (j Jitter) ReachNS() int64 {
+func (j Jitter) ReachNS() int64 { return j.reach() * j.NS }
+
+func (j Jitter) reach() int64 {
 	switch j.Distribution {
 	case Uniform:
-		return j.NS
+		return 1
 	case Normal:
-		return normalTail * j.NS
+		return normalTail
 	}
 	return 0
 }
 
 // check: a delay cannot be negative, and truncating at zero would change the distribution.
 func (j Jitter) check(delayNS int64) error {
-	reach, name := int64(1), "uniform"
-	switch j.Distribution {
-	case NoJitter:
+	if j.Distribution == NoJitter {
 		return nil
-	case Normal:
-		reach, name = normalTail, "normal"
 	}
-	if j.NS < 1 || j.NS > MaxDelayNS || reach*j.NS > delayNS {
-		return fmt.Errorf("ns: got %d, allowed: 1 to %d, which is 1/%d of delay_ns (%s jitter; no delay can be negative)",
-			j.NS, delayNS/reach, reach, name)
+	if most := delayNS / j.reach(); j.NS < 1 || j.NS > most {
+		return fmt.Errorf("jitter.ns: got %d, allowed: 1 to %d, which is 1/%d of delay_ns (%s jitter; "+
+			"no delay can be negative)", j.NS, most, j.reach(), j.Distribution)
 	}
-	switch least := leastCorrelation * j.NS; {
-	case j.CorrelationNS == 0:
-	case j.Reorder:
-		return fmt.Errorf("correlation_ns: got %d, allowed: null with reorder: every frame draws its own delay",
+	if j.Reorder && j.CorrelationNS != 0 {
+		return fmt.Errorf("jitter.correlation_ns: got %d, allowed: null with reorder: every frame draws its own delay",
 			j.CorrelationNS)
-	case j.CorrelationNS < least || j.CorrelationNS > MaxCorrelationNS:
-		return fmt.Errorf("correlation_ns: got %d, allowed: %d (%d times ns; "+
-			"a shorter one cannot keep order) to %d, or null for %d times ns", j.CorrelationNS, least, leastCorrelation,
-			MaxCorrelationNS, usualCorrelation)
+	}
+	if err := j.CorrelationNS.Check("jitter.correlation_ns", leastCorrelation*j.NS, MaxCorrelationNS); err != nil {
+		return fmt.Errorf("%w for %d times ns (less than %d times ns cannot keep order)", err, usualCorrelation,
+			leastCorrelation)
 	}
 	return nil
 }
 
 func (l Loss) check() error {
-	for _, probability := range [...]struct {
-		field string
-		value float64
-	}{
-		{"ratio", l.Ratio}, {"good_to_bad_ratio", l.GoodToBad}, {"bad_to_good_ratio", l.BadToGood},
-		{"good_loss_ratio", l.GoodLoss}, {"bad_loss_ratio", l.BadLoss},
-	} {
-		if !(probability.value >= 0 && probability.value <= 1) {
-			return fmt.Errorf("%s: got %v, allowed: 0 to 1", probability.field, probability.value)
+	for _, r := range l.ratios() {
+		if !(*r.value >= 0 && *r.value <= 1) {
+			return fmt.Errorf("loss.%s: got %v, allowed: 0 to 1", r.name, *r.value)
 		}
 	}
 	return nil

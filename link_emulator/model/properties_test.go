@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"containernet-env/link_emulator/input"
 )
 
 // record is what a property run knows of one accepted frame.
@@ -53,15 +55,15 @@ func randomParams(random *rand.Rand) Params {
 	params := Params{DelayNS: random.Int64N(20 * ms)}
 	switch random.IntN(4) {
 	case 0:
-		params.QueueBytes = 2000 + random.Int64N(200_000)
+		params.QueueBytes = input.Limit(2000 + random.Int64N(200_000))
 	case 1:
-		params.QueueBytes = 2000 + random.Int64N(200_000)
-		params.QueueFrames = 1 + random.IntN(200)
+		params.QueueBytes = input.Limit(2000 + random.Int64N(200_000))
+		params.QueueFrames = input.Limit(1 + random.IntN(200))
 	default:
-		params.QueueFrames = 1 + random.IntN(200)
+		params.QueueFrames = input.Limit(1 + random.IntN(200))
 	}
 	if random.IntN(4) > 0 {
-		params.RateBPS = MinRateBPS*1000 + random.Int64N(3e9)
+		params.RateBPS = input.Limit(MinRateBPS*1000 + random.Int64N(3e9))
 	}
 	switch random.IntN(3) {
 	case 0:

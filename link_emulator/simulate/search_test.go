@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -12,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"containernet-env/link_emulator/control"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/probe"
 	"containernet-env/link_emulator/virtual"
@@ -59,7 +58,7 @@ func draw(seed uint64) scenario {
 	for i := range count {
 		name := fmt.Sprintf("h%d", i)
 		s.Hosts = append(s.Hosts, probe.Host{Name: name})
-		s.Links = append(s.Links, control.Link{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"},
+		s.Links = append(s.Links, fabric.LinkSpec{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"},
 			AToB: drawParams(random), BToA: drawParams(random)})
 	}
 	for from := range count {
@@ -78,11 +77,11 @@ func draw(seed uint64) scenario {
 }
 
 func drawParams(random *rand.Rand) model.Params {
-	p := model.Params{DelayNS: random.Int64N(5 * ms), Seed: random.Int64N(1000)}
+	p := model.Params{DelayNS: random.Int64N(5 * ms), Seed: input.Number(random.Int64N(1000))}
 	if random.IntN(3) > 0 {
-		p.RateBPS = []int64{10e6, 100e6, 1e9}[random.IntN(3)]
-		p.QueueFrames = 5 + random.IntN(300)
-		p.Overhead = random.IntN(2) * 24
+		p.RateBPS = []input.Limit{10e6, 100e6, 1e9}[random.IntN(3)]
+		p.QueueFrames = input.Limit(5 + random.IntN(300))
+		p.Overhead = input.Number(random.IntN(2) * 24)
 	}
 	if random.IntN(4) == 0 {
 		p.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + p.DelayNS/2, Reorder: random.IntN(2) == 0}
@@ -152,8 +151,8 @@ func TestWhateverTheMachineDoes(t *testing.T) {
 			t.FailNow()
 		}
 		for _, link := range noisy.Links {
-			lost += link.AToB.Drops["queue"]
-			late = max(late, link.BToA.LateNS)
+			lost += link.AToB.Drops[fabric.DropQueue]
+			late = max(late, link.BToA.Lateness.MaxNS)
 		}
 		if s.Noise.Overtaken.Ratio > 0 {
 			overtaken++
@@ -181,7 +180,7 @@ func (s scenario) problems(got Result) (problems []string) {
 		if dropped > 0 && s.Noise.QueueFrames == device.StampedFrames {
 			say("%s: %d frames found no room", host.Name, dropped)
 		}
-		for side, d := range map[string]Direction{"a_to_b": link.AToB, "b_to_a": link.BToA} {
+		for side, d := range map[string]fabric.DirectionState{"a_to_b": link.AToB, "b_to_a": link.BToA} {
 			sum := d.Frames + uint64(d.InFlight)
 			for _, drops := range d.Drops {
 				sum += drops
@@ -189,11 +188,11 @@ func (s scenario) problems(got Result) (problems []string) {
 			if d.Offered != sum || d.InFlight != 0 {
 				say("%s %s: %d offered, %d accounted for, %d in flight", host.Name, side, d.Offered, sum, d.InFlight)
 			}
-			if d.Unmatched != 0 || d.EarlyNS != 0 || d.TooEarly != 0 {
-				say("%s %s: %d frames lack their stamp, early by at most %d ns", host.Name, side, d.Unmatched, d.EarlyNS)
+			if d.Unmatched != 0 || d.Lateness.EarlyMaxNS != 0 || d.Lateness.TooEarly != 0 {
+				say("%s %s: %d frames lack their stamp, early by at most %d ns", host.Name, side, d.Unmatched, d.Lateness.EarlyMaxNS)
 			}
-			if params := s.params(i, side); params.RateBPS != 0 && d.HighWater > params.QueueFrames {
-				say("%s %s: %d frames waited, at most %d may", host.Name, side, d.HighWater, params.QueueFrames)
+			if params := s.params(i, side); params.RateBPS != 0 && d.QueueHighWater > int(params.QueueFrames) {
+				say("%s %s: %d frames waited, at most %d may", host.Name, side, d.QueueHighWater, params.QueueFrames)
 			}
 		}
 	}
@@ -214,7 +213,7 @@ func (s scenario) checkTimes(index int, got probe.StreamResult, say func(string,
 	for _, p := range []model.Params{s.Links[stream.From].AToB, s.Links[stream.To].BToA} {
 		leastNS += p.DelayNS - p.Jitter.ReachNS()
 		if p.RateBPS != 0 {
-			leastNS += int64(stream.FrameBytes+p.Overhead) * 8e9 / p.RateBPS
+			leastNS += (int64(stream.FrameBytes) + int64(p.Overhead)) * 8e9 / int64(p.RateBPS)
 		}
 		reorder = reorder || p.Jitter.Reorder
 	}
@@ -242,7 +241,7 @@ func (s scenario) differences(idle, noisy Result) (problems []string) {
 		return nil
 	}
 	for _, host := range s.Hosts {
-		if want, got := idle.Links[host.Name].AToB.Drops, noisy.Links[host.Name].AToB.Drops; !maps.Equal(want, got) {
+		if want, got := idle.Links[host.Name].AToB.Drops, noisy.Links[host.Name].AToB.Drops; want != got {
 			say("%s drops %v, on an idle machine %v", host.Name, got, want)
 		}
 	}
@@ -258,7 +257,7 @@ func (s scenario) differences(idle, noisy Result) (problems []string) {
 			say("stream %d is not the one of the idle machine", i)
 			continue
 		}
-		earlierNS := idle.Links[s.Hosts[stream.To].Name].BToA.LateNS // it was late, too
+		earlierNS := idle.Links[s.Hosts[stream.To].Name].BToA.Lateness.MaxNS // it was late, too
 		for number := range want.SentNS {
 			if w, g := want.DelayNS[number], got.DelayNS[number]; (w < 0) != (g < 0) || g < w-earlierNS {
 				say("stream %d: frame %d took %d ns, on an idle machine %d", i, number, g, w)

@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"containernet-env/link_emulator/control"
+	"containernet-env/link_emulator/emulator"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/probe"
 	"containernet-env/link_emulator/virtual"
@@ -28,7 +28,7 @@ const (
 type Request struct {
 	probe.Request
 	Switches []string
-	Links    []control.Link
+	Links    []fabric.LinkSpec
 	Noise    virtual.Noise
 	SendWake int64                  // the most by which a sender wakes up late, ns
 	Delayed  map[int]virtual.Chance // by host: of the frames that it sends, some enter its interface so much later
@@ -65,7 +65,7 @@ func Parse(data []byte) (Request, error) {
 		return r, fmt.Errorf("noise.%w", err)
 	}
 	for i, line := range given.Links {
-		link, err := control.ParseLink(line)
+		link, err := emulator.ParseLink(line)
 		if err != nil {
 			return r, fmt.Errorf("links[%d].%w", i, err)
 		}
@@ -93,32 +93,8 @@ func (r *Request) index(name string) int {
 // Result is that of a probe, and what the emulator counted, by name of a link.
 type Result struct {
 	probe.Result
-	Links    map[string]Link   `json:"links"`
-	TapDrops map[string]uint64 `json:"tap_drops"` // by host: frames that found no room in its interface
-}
-
-// Link is what both directions of a link counted.
-type Link struct {
-	AToB Direction `json:"a_to_b"`
-	BToA Direction `json:"b_to_a"`
-}
-
-// Direction holds the counters of a direction: see stats in the README.
-type Direction struct {
-	Offered   uint64            `json:"offered"`
-	Frames    uint64            `json:"frames"`
-	InFlight  int               `json:"in_flight"`
-	Unmatched uint64            `json:"unmatched"`
-	HighWater int               `json:"queue_high_water"`
-	Drops     map[string]uint64 `json:"drops"`
-	TooEarly  uint64            `json:"too_early"`
-	EarlyNS   int64             `json:"early_max_ns"`
-	LateNS    int64             `json:"late_max_ns"`
-}
-
-func directionOf(s fabric.DirectionState) Direction {
-	return Direction{s.Offered, s.Frames, s.InFlight, s.Unmatched, s.QueueHighWater, s.Drops, s.Lateness.TooEarly,
-		s.Lateness.EarlyMaxNS, s.Lateness.MaxNS()}
+	Links    map[string]*fabric.LinkState `json:"links"`     // as in stats of the control protocol
+	TapDrops map[string]uint64            `json:"tap_drops"` // by host: frames that found no room in its interface
 }
 
 // simulation is a request under way.
@@ -156,15 +132,12 @@ func Simulate(r Request) (Result, error) {
 	if err := s.Run(s.originNS + s.Duration.Nanoseconds()); err != nil {
 		return Result{}, err
 	}
-	result := Result{Links: map[string]Link{}, TapDrops: map[string]uint64{}}
+	result := Result{Links: s.Fabric.State().Links, TapDrops: map[string]uint64{}}
 	result.WarmupNS = s.originNS - began
 	result.Streams = s.run.Streams()
 	for i, host := range s.hosts {
 		result.Hosts = append(result.Hosts, probe.HostResult{Name: host.Name, Warm: s.warm[i]})
 		result.TapDrops[host.Name] = host.Dropped
-	}
-	for name, link := range s.Fabric.State().Links {
-		result.Links[name] = Link{directionOf(link.AToB), directionOf(link.BToA)}
 	}
 	return result, nil
 }
@@ -189,7 +162,7 @@ func (s *simulation) build() error {
 		s.hosts, s.addresses = append(s.hosts, host), append(s.addresses, address)
 	}
 	for _, link := range s.Links {
-		if err := s.Fabric.AddLink(link.Name, link.A, link.B, link.AToB, link.BToA, s.NowNS()); err != nil {
+		if err := s.Fabric.AddLink(link, s.NowNS()); err != nil {
 			return err
 		}
 	}

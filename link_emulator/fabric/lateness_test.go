@@ -1,6 +1,7 @@
-package histogram
+package fabric
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -10,7 +11,7 @@ import (
 func TestPercentilesAgainstASortedReference(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, count := range []int{1, 2, 3, 99, 100, 5000} {
-		var h Histogram
+		var h Lateness
 		var all []int64
 		for range count {
 			ns := int64(math.Exp(random.Float64()*44)) - 1 // of every size
@@ -25,35 +26,39 @@ func TestPercentilesAgainstASortedReference(t *testing.T) {
 				t.Errorf("p%v of %d: got %d, exact %d", p, count, got, exact)
 			}
 		}
-		if h.MaxNS() != all[count-1] || h.Count() != uint64(count) {
-			t.Errorf("max %d and count %d, want %d and %d", h.MaxNS(), h.Count(), all[count-1], count)
+		if h.MaxNS != all[count-1] || h.Count != uint64(count) {
+			t.Errorf("max %d and count %d, want %d and %d", h.MaxNS, h.Count, all[count-1], count)
 		}
 	}
 }
 
 func TestEmptyNegativeAndSum(t *testing.T) {
-	var h, other Histogram
-	if h.PercentileNS(99) != 0 || h.MaxNS() != 0 {
+	var h, other Lateness
+	if h.PercentileNS(99) != 0 || h.MaxNS != 0 {
 		t.Error("an empty histogram has a percentile")
 	}
 	h.Record(-5)
 	other.Record(7)
 	h.Add(&other)
-	if h.Count() != 2 || h.PercentileNS(50) != 0 || h.MaxNS() != 7 {
-		t.Errorf("got count %d, median %d, max %d", h.Count(), h.PercentileNS(50), h.MaxNS())
+	if h.Count != 2 || h.PercentileNS(50) != 0 || h.MaxNS != 7 {
+		t.Errorf("got count %d, median %d, max %d", h.Count, h.PercentileNS(50), h.MaxNS)
 	}
 }
 
 func TestBucketsAddUp(t *testing.T) {
-	var h Histogram
+	h := Lateness{ShowBuckets: true}
 	values := []int64{0, 1, 15, 16, 31, 32, 33, 1000, 1 << 40, math.MaxInt64}
 	for _, ns := range values {
 		h.Record(ns)
 	}
+	var shown struct{ Buckets [][2]int64 }
+	if text, err := json.Marshal(h); err != nil || json.Unmarshal(text, &shown) != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
 	sum := 0
-	for edge, count := range h.Buckets() {
+	for _, bucket := range shown.Buckets {
 		// What lies below an edge has been counted, at most a sixteenth below.
-		for range count {
+		for edge := bucket[0]; bucket[1] > 0; bucket[1]-- {
 			if ns := values[sum]; ns > edge || ns < edge-edge/sub-1 {
 				t.Errorf("%d is in the bucket that ends at %d", ns, edge)
 			}

@@ -1,6 +1,6 @@
 //go:build plumbing
 
-package control
+package emulator
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
 //go:build plumbing
 
-package control
+package emulator
 
 import (
 	"bufio"
@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"containernet-env/link_emulator/device"
-	"containernet-env/link_emulator/emulator"
 	"containernet-env/link_emulator/hang"
 )
 
@@ -30,9 +29,8 @@ func TestMain(m *testing.M) {
 }
 
 func serveFakes() int {
-	server := New("dev", os.Stdout)
 	var far io.Closer
-	options := fakes(server, func(opened io.Closer) { far = opened })
+	options := fakes(func(opened io.Closer) { far = opened })
 	open := options.OpenTap
 	options.OpenTap = func(spec device.TapSpec) (device.Device, error) {
 		near, err := open(spec)
@@ -45,9 +43,9 @@ func serveFakes() int {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	e, err := emulator.Start(options)
+	e, err := Start(options)
 	if err == nil {
-		err = server.Serve(e, os.Stdin)
+		err = e.Serve(os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
