@@ -20,19 +20,18 @@ const maxInputBytes = 1 << 25
 // measurement parses a request in JSON and returns how to carry it out.
 type measurement func(input []byte) (carryOut func() (any, error), err error)
 
-func measureRTT(input []byte) (func() (any, error), error) {
-	request, err := rtt.Parse(input)
-	return func() (any, error) { return rtt.Measure(request) }, err
-}
+var (
+	measureRTT      = measurementOf(rtt.Parse, rtt.Measure)
+	measureStreams  = measurementOf(probe.Parse, probe.Measure)
+	simulateStreams = measurementOf(simulate.Parse, simulate.Simulate)
+)
 
-func measureStreams(input []byte) (func() (any, error), error) {
-	request, err := probe.Parse(input)
-	return func() (any, error) { return probe.Measure(request) }, err
-}
-
-func simulateStreams(input []byte) (func() (any, error), error) {
-	request, err := simulate.Parse(input)
-	return func() (any, error) { return simulate.Simulate(request) }, err
+func measurementOf[Request, Result any](parse func([]byte) (Request, error),
+	carryOut func(Request) (Result, error)) measurement {
+	return func(input []byte) (func() (any, error), error) {
+		request, err := parse(input)
+		return func() (any, error) { return carryOut(request) }, err
+	}
 }
 
 // measure reads a request as JSON, carries it out and writes the result as JSON. It exits the process itself when the

@@ -10,6 +10,7 @@ import (
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/loop"
+	"containernet-env/link_emulator/realtime"
 	"containernet-env/link_emulator/stamp"
 )
 
@@ -40,7 +41,7 @@ type Emulator struct {
 	fabric    *fabric.Fabric
 	loop      *loop.Loop
 	pool      *framepool.Pool
-	grant     loop.Grant
+	grant     realtime.Grant
 	unstamped string // why a frame counts as come when it was read; empty: the kernel stamps frames
 	selfTest  selfTest
 	openTap   func(device.TapSpec) (device.Device, error)

@@ -13,6 +13,7 @@ import (
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/model"
+	"containernet-env/link_emulator/realtime"
 )
 
 var operations = map[string]operation{
@@ -63,7 +64,7 @@ type latencies struct {
 func (e *Emulator) hello(header) (any, int64, error) {
 	result := struct {
 		Version string `json:"version"`
-		loop.Grant
+		realtime.Grant
 		Stamps       string    `json:"stamps"`
 		StampsReason string    `json:"stamps_reason"`
 		PID          int       `json:"pid"`

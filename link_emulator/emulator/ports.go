@@ -36,7 +36,7 @@ type port struct {
 	drops   device.Drops // the kernel's counters at the last reset
 }
 
-func checkMTU(mtu int) error { return input.Range("mtu", int64(mtu), device.MinMTU, device.MaxMTU) }
+func checkMTU(mtu int) error { return input.Range("mtu", mtu, device.MinMTU, device.MaxMTU) }
 
 // address is the MAC address of a new port, which becomes the text of the spec.
 func (e *Emulator) address(name string, spec *portSpec) (net.HardwareAddr, error) {

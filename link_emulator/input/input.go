@@ -3,18 +3,23 @@ package input
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"strconv"
 	"strings"
 )
 
-// Bounds of names and process ids.
+// Bounds of names, process ids and hosts.
 const (
 	MaxNameBytes = 128
 	maxPID       = 1 << 22
+	maxHosts     = 256
 )
 
 // Decode reads JSON into a struct; fields that are left out keep their values. A field that the struct lacks is an
@@ -71,14 +76,14 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 
 // Check refuses a limit that is not in a range.
 func (l Limit) Check(field string, low, high int64) error {
-	if err := Range(field, int64(l), low, high); l != 0 && err != nil {
+	if err := Range(field, l, Limit(low), Limit(high)); l != 0 && err != nil {
 		return fmt.Errorf("%w, or null", err)
 	}
 	return nil
 }
 
 // Range refuses a number that is not in a range.
-func Range(field string, got, low, high int64) error {
+func Range[N ~int | ~int64](field string, got, low, high N) error {
 	if got < low || got > high {
 		return fmt.Errorf("%s: got %d, allowed: %d to %d", field, got, low, high)
 	}
@@ -86,7 +91,7 @@ func Range(field string, got, low, high int64) error {
 }
 
 // PID refuses what is no process id.
-func PID(field string, pid int) error { return Range(field, int64(pid), 1, maxPID) }
+func PID(field string, pid int) error { return Range(field, pid, 1, maxPID) }
 
 // Name refuses a text that is empty or longer than so many bytes.
 func Name(field, text string, maxBytes int) error {
@@ -94,4 +99,40 @@ func Name(field, text string, maxBytes int) error {
 		return fmt.Errorf("%s: got %.60q, allowed: 1 to %d bytes", field, text, maxBytes)
 	}
 	return nil
+}
+
+// Host is one that a prober measures from and to.
+type Host struct {
+	Name string     `json:"name"`
+	PID  int        `json:"pid"` // a process in the host's network namespace
+	IP   netip.Addr `json:"ip"`  // of the interface to use there
+}
+
+// Hosts refuses fewer than two hosts, and those that cannot be told apart.
+func Hosts(hosts []Host) error {
+	if err := Range("hosts", len(hosts), 2, maxHosts); err != nil {
+		return err
+	}
+	for i, host := range hosts {
+		path := fmt.Sprintf("hosts[%d]", i)
+		if err := cmp.Or(Name(path+".name", host.Name, MaxNameBytes), PID(path+".pid", host.PID)); err != nil {
+			return err
+		}
+		if !host.IP.Is4() {
+			return fmt.Errorf("%s.ip: got %v, allowed: an IPv4 address", path, host.IP)
+		}
+		for j, other := range hosts[:i] {
+			if other.Name == host.Name || other.IP == host.IP {
+				return fmt.Errorf("%s: hosts[%d] has the same name or address", path, j)
+			}
+		}
+	}
+	return nil
+}
+
+// Nonce is a random number that marks the frames of one measurement.
+func Nonce() uint64 {
+	var nonce [8]byte
+	_, _ = rand.Read(nonce[:]) // it never fails
+	return binary.NativeEndian.Uint64(nonce[:])
 }

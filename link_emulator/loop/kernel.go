@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -15,19 +16,23 @@ import (
 // simulated time. All methods but Wake belong to the data thread; none of them allocates.
 type Kernel interface {
 	Now() int64 // CLOCK_MONOTONIC, ns
-	// Wait fills events with what is ready, as epoll_wait(2) does. relaxed: through the Go scheduler.
+	// Wait fills events as epoll_wait(2) does; Fd is a descriptor that is watched, TimerExpired or Woken, each once.
+	// relaxed: through the Go scheduler.
 	Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (int, unix.Errno)
 	Arm(atNS int64) unix.Errno // sets the timer, or clears it if atNS is 0, and forgets an earlier expiration
 	Sleep(ns int64)
-	Switches() int64 // how often the thread gave up its core
-	Wake()           // makes Wait return, from any thread
-	Woken()          // forgets that
-	Timer() int      // what Watch calls the timer
-	Waker() int      // what Watch calls Wake
-	Watch(fd int, event unix.EpollEvent) error
+	Switches() int64    // how often the thread gave up its core
+	Wake()              // makes Wait return, from any thread
+	Watch(fd int) error // Wait returns while the descriptor is readable
 	Unwatch(fd int)
 	Close()
 }
+
+// What Wait reports beside descriptors.
+const (
+	TimerExpired = -1
+	Woken        = -2
+)
 
 // system is the real kernel: epoll, a timerfd and an eventfd. Its system calls are raw: they bypass the Go scheduler on
 // purpose; see realtime.Pin.
@@ -50,6 +55,11 @@ func newSystem() (*system, error) {
 		s.Close()
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
+	// Edge-triggered: one event per expiration and per Wake, which are not read.
+	if err := cmp.Or(s.add(s.timer, TimerExpired, unix.EPOLLET), s.add(s.waker, Woken, unix.EPOLLET)); err != nil {
+		s.Close()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -63,8 +73,6 @@ func (s *system) Close() {
 
 func (s *system) Now() int64     { return clock.Now() }
 func (s *system) Sleep(ns int64) { realtime.Sleep(ns) }
-func (s *system) Timer() int     { return s.timer }
-func (s *system) Waker() int     { return s.waker }
 
 func (s *system) Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (int, unix.Errno) {
 	if relaxed {
@@ -104,12 +112,10 @@ func (s *system) Wake() {
 	_, _ = unix.Write(s.waker, one[:])
 }
 
-func (s *system) Woken() {
-	var counter [8]byte
-	_, _ = unix.Read(s.waker, counter[:]) // EAGAIN: no request woke the thread
-}
+func (s *system) Watch(fd int) error { return s.add(fd, int32(fd), 0) }
 
-func (s *system) Watch(fd int, event unix.EpollEvent) error {
+func (s *system) add(fd int, reportedAs int32, more uint32) error {
+	event := unix.EpollEvent{Events: unix.EPOLLIN | more, Fd: reportedAs}
 	if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 		return fmt.Errorf("epoll_ctl add: %w", err)
 	}

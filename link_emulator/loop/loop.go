@@ -44,10 +44,8 @@ const (
 type Loop struct {
 	fabric *fabric.Fabric
 	kernel Kernel
-	qos    int // see limitCStates
 
-	sources    []*source // by index; nil: free
-	generation int32
+	watched []watched // by descriptor
 
 	mutex   sync.Mutex // guards mailbox
 	mailbox []func(nowNS int64)
@@ -61,7 +59,7 @@ type Loop struct {
 	busyWait  busyWait
 	timerTook timerLatency
 	counts    Counts
-	grant     Grant
+	grant     realtime.Grant
 	Core      *int // the only core of the data thread; nil: any. To be set before Start
 	failed    func(error)
 	stopping  bool
@@ -77,19 +75,10 @@ type Counts struct {
 	Yields uint64 `json:"yields"` // forced sleeps, because it had been busy for long
 }
 
-type kind uint8
-
-const (
-	kindTimer kind = iota
-	kindWake
-	kindDevice
-	kindProcess
-)
-
-type source struct {
-	kind       kind
-	generation int32
-	port       *Port
+// watched is what a descriptor belongs to: the device of a port, or its process.
+type watched struct {
+	port    *Port // nil: the descriptor is not watched
+	process bool
 }
 
 // New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
@@ -98,35 +87,16 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := NewOn(kernel, f)
-	if err != nil {
-		return nil, err
-	}
+	l := NewOn(kernel, f)
 	l.failed = failed
 	return l, nil
 }
 
 // NewOn makes a loop on a kernel, for Step. It takes ownership of the kernel.
-func NewOn(kernel Kernel, f *fabric.Fabric) (*Loop, error) {
-	l := &Loop{fabric: f, kernel: kernel, qos: -1, stopped: make(chan struct{})}
-	for _, s := range [...]struct {
-		fd   int
-		kind kind
-	}{{kernel.Timer(), kindTimer}, {kernel.Waker(), kindWake}} {
-		if _, err := l.watch(s.fd, &source{kind: s.kind}); err != nil {
-			l.closeAll()
-			return nil, err
-		}
-	}
+func NewOn(kernel Kernel, f *fabric.Fabric) *Loop {
+	l := &Loop{fabric: f, kernel: kernel, stopped: make(chan struct{})}
 	l.idleDebt.sinceNS = kernel.Now()
-	return l, nil
-}
-
-func (l *Loop) closeAll() {
-	l.kernel.Close()
-	if l.qos >= 0 {
-		unix.Close(l.qos)
-	}
+	return l
 }
 
 // Start starts the data thread and returns once it runs, with what the kernel granted.
@@ -134,31 +104,18 @@ func (l *Loop) closeAll() {
 // It changes settings of the process. From now on only Collect runs the garbage collector, because a collection started
 // by the runtime would wait for the pinned thread. GOMAXPROCS is fixed, because following a change of the cgroup's
 // quota would wait for it, too.
-func (l *Loop) Start() (Grant, error) {
+func (l *Loop) Start() (realtime.Grant, error) {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(math.MaxInt64)
 	runtime.GOMAXPROCS(maxProcs)
 	ready := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: signals are blocked and the priority is raised on this thread
-		err := realtime.BlockSignals()
-		if err != nil {
-			ready <- err
-			return
+		var err error
+		l.grant, err = realtime.Request(l.Core)
+		if ready <- err; err == nil {
+			l.run()
 		}
-		if l.Core != nil {
-			if err := keepOn(*l.Core); err != nil {
-				ready <- err
-				return
-			}
-		}
-		l.grant = requestGrant()
-		if l.qos, err = limitCStates(); err != nil {
-			l.grant.AwakeReason = err.Error()
-		}
-		l.grant.Awake = err == nil
-		ready <- nil
-		l.run()
 	}()
 	err := <-ready
 	return l.grant, err
@@ -212,7 +169,8 @@ func (l *Loop) TimerNS() int64 { return l.timerTook.ns }
 // briefly.
 func (l *Loop) run() {
 	defer close(l.stopped)
-	defer l.closeAll()
+	defer l.grant.Release()
+	defer l.kernel.Close()
 	l.idleDebt.sinceNS = l.kernel.Now()
 	for !l.stopping {
 		relaxed := l.relaxed
@@ -254,8 +212,8 @@ func (l *Loop) turn() (requests bool, err error) {
 		return false, err
 	}
 	nowNS := l.kernel.Now()
-	if slept {
-		l.measureWakeUp(n, beforeNS, nowNS)
+	if slept && n == 1 && l.events[0].Fd == TimerExpired && l.armedNS > beforeNS {
+		l.timerTook.took(nowNS - l.armedNS)
 	}
 	if slept && nowNS-beforeNS > switchNS && l.kernel.Switches() > l.switches {
 		l.idleDebt.noteIdle(nowNS)
@@ -269,38 +227,21 @@ func (l *Loop) turn() (requests bool, err error) {
 	}
 	l.fabric.Advance(nowNS)
 	for i := range l.events[:n] {
-		event := &l.events[i]
-		s := l.sources[event.Fd]
-		if s == nil || s.generation != event.Pad {
-			continue
-		}
-		switch s.kind {
-		case kindDevice:
-			if !l.read(s.port) {
-				s.port.broken = true
-				requests = true
+		switch fd := l.events[i].Fd; fd {
+		case TimerExpired: // Advance serves it
+		case Woken:
+			requests = true
+		default: // requests change what is watched, but only between two turns
+			if w := l.watched[fd]; w.process {
+				w.port.ended, requests = true, true
+			} else if !l.read(w.port) {
+				w.port.broken, requests = true, true
 			}
-		case kindProcess:
-			s.port.ended = true
-			requests = true
-		case kindWake:
-			requests = true
-		case kindTimer: // served by Advance and measureWakeUp
 		}
 	}
 	l.fabric.Advance(l.kernel.Now())
 	l.moved = n > 0
 	return requests, nil
-}
-
-// measureWakeUp records how long it took to wake at nowNS, if the timer alone woke the thread.
-func (l *Loop) measureWakeUp(n int, asleepNS, nowNS int64) {
-	if n != 1 || l.armedNS <= asleepNS {
-		return
-	}
-	if s := l.sources[l.events[0].Fd]; s != nil && s.generation == l.events[0].Pad && s.kind == kindTimer {
-		l.timerTook.took(nowNS - l.armedNS)
-	}
 }
 
 // await returns the number of events. It returns at once if a frame is due soon or if there are events. Otherwise it
@@ -375,12 +316,11 @@ func (l *Loop) read(port *Port) bool {
 
 // handleRequests removes ports that have died and empties the mailbox.
 func (l *Loop) handleRequests() {
-	for _, s := range l.sources {
-		if s != nil && s.kind == kindDevice && (s.port.broken || s.port.ended) {
-			l.portDied(s.port, l.kernel.Now())
+	for _, w := range l.watched {
+		if w.port != nil && !w.process && (w.port.broken || w.port.ended) {
+			l.portDied(w.port, l.kernel.Now())
 		}
 	}
-	l.kernel.Woken()
 	l.mutex.Lock()
 	requests := l.mailbox
 	l.mailbox = nil

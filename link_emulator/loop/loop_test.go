@@ -11,16 +11,16 @@ import (
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/model"
-	"containernet-env/link_emulator/virtual"
+	"containernet-env/link_emulator/simulate"
 )
 
 const msNS = int64(1e6)
 
 // rig joins hosts to one switch, in simulated time.
 type rig struct {
-	*virtual.Machine
+	*simulate.Machine
 	t     *testing.T
-	hosts []*virtual.Host
+	hosts []*simulate.Host
 	got   [][]arrival // by host
 }
 
@@ -29,9 +29,9 @@ type arrival struct {
 	atNS    int64
 }
 
-func newRig(t *testing.T, noise virtual.Noise, count int, params model.Params) *rig {
+func newRig(t *testing.T, noise simulate.Noise, count int, params model.Params) *rig {
 	t.Helper()
-	machine, err := virtual.New(1)
+	machine, err := simulate.NewMachine(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 		every     int // so many frames have no stamp
 		unmatched uint64
 	}{{false, 60, 1}, {true, 60, 60}, {false, 3, 20}} {
-		noise := virtual.Quiet()
+		noise := simulate.Quiet()
 		noise.Unstamped = c.unstamped
 		r := newRig(t, noise, 2, model.Params{DelayNS: 2 * msNS})
 		start := r.NowNS()
@@ -136,8 +136,8 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 
 // Lateness contains the time for which a frame waited to be read, and those behind it are as late.
 func TestLatenessContainsTheWaitBeforeTheRead(t *testing.T) {
-	noise := virtual.Quiet()
-	noise.Stalls = []virtual.Span{{FromNS: 0, ToNS: 30 * msNS}}
+	noise := simulate.Quiet()
+	noise.Stalls = []simulate.Span{{FromNS: 0, ToNS: 30 * msNS}}
 	r := newRig(t, noise, 2, model.Params{DelayNS: msNS})
 	start := r.NowNS()
 	for i := range 20 {
@@ -155,7 +155,7 @@ func TestLatenessContainsTheWaitBeforeTheRead(t *testing.T) {
 }
 
 func TestInterfaceThatGoesIsReportedAndClosesItsPortOnly(t *testing.T) {
-	r := newRig(t, virtual.Quiet(), 3, model.Params{})
+	r := newRig(t, simulate.Quiet(), 3, model.Params{})
 	var gone unix.Errno
 	r.hosts[2].Died = func(errno unix.Errno, _ int64) { gone = errno }
 	r.At(r.NowNS()+1, func(int64) { r.hosts[2].Remove() })
@@ -168,7 +168,7 @@ func TestInterfaceThatGoesIsReportedAndClosesItsPortOnly(t *testing.T) {
 }
 
 func TestDetachFreesNameAndDevice(t *testing.T) {
-	r := newRig(t, virtual.Quiet(), 2, model.Params{})
+	r := newRig(t, simulate.Quiet(), 2, model.Params{})
 	r.must(r.Do(func(nowNS int64) {
 		if err := r.Loop.Detach(r.hosts[1].Port); err == nil {
 			t.Error("a port with a link was detached")
@@ -186,7 +186,7 @@ func TestDetachFreesNameAndDevice(t *testing.T) {
 }
 
 func TestIdleLoopSleeps(t *testing.T) {
-	r := newRig(t, virtual.Quiet(), 2, model.Params{})
+	r := newRig(t, simulate.Quiet(), 2, model.Params{})
 	start := r.NowNS()
 	r.send(0, "x", start+1)
 	r.At(start+1000*msNS, func(int64) { r.Loop.Post(func(int64) {}) })
@@ -197,20 +197,20 @@ func TestIdleLoopSleeps(t *testing.T) {
 }
 
 func TestTimerLatencyIsMeasured(t *testing.T) {
-	r := newRig(t, virtual.Quiet(), 2, model.Params{DelayNS: msNS})
+	r := newRig(t, simulate.Quiet(), 2, model.Params{DelayNS: msNS})
 	for i := range int64(60) {
 		r.send(0, "x", r.NowNS()+i*10*msNS)
 	}
 	r.run()
 	// A wake-up takes from a half to one and a half of that.
-	if got := r.Loop.TimerNS(); got < virtual.Quiet().WakeNS/2 || got > 2*virtual.Quiet().WakeNS {
+	if got := r.Loop.TimerNS(); got < simulate.Quiet().WakeNS/2 || got > 2*simulate.Quiet().WakeNS {
 		t.Errorf("got %d", got)
 	}
 }
 
 // A thread that forwards without a pause leaves its core to others for more than 5 % of the time, in short pieces.
 func TestABusyLoopSleepsNowAndThen(t *testing.T) {
-	noise := virtual.Quiet()
+	noise := simulate.Quiet()
 	noise.WriteNS = 3000
 	r := newRig(t, noise, 2, model.Params{})
 	start := r.NowNS()
@@ -227,8 +227,8 @@ func TestABusyLoopSleepsNowAndThen(t *testing.T) {
 // cost a saturated emulator a third of what it carries.
 func TestLateFramesGoOutTogether(t *testing.T) {
 	const frames = 60
-	noise := virtual.Quiet()
-	noise.Stalls = []virtual.Span{{FromNS: 0, ToNS: 2 * loop.BehindNS}}
+	noise := simulate.Quiet()
+	noise.Stalls = []simulate.Span{{FromNS: 0, ToNS: 2 * loop.BehindNS}}
 	r := newRig(t, noise, 2, model.Params{DelayNS: 1000})
 	var done []byte
 	r.hosts[0].OnRead = func() { done = append(done, 'r') }

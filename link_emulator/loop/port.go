@@ -17,7 +17,7 @@ type Port struct {
 	pidfd      int // < 0: no process is watched
 	died       Died
 	closed     chan struct{}
-	sources    []int
+	shut       bool
 
 	stamps *stamp.Ring // nil: a frame counts as come when it was read
 
@@ -39,9 +39,9 @@ func (l *Loop) Attach(name string, mtu int, d device.Device, pidfd int, died Die
 		return nil, err
 	}
 	port.fabricPort = fabricPort
-	err = port.watch(d.FD(), kindDevice)
+	err = l.watch(d.FD(), watched{port: port})
 	if err == nil && pidfd >= 0 {
-		err = port.watch(pidfd, kindProcess)
+		err = l.watch(pidfd, watched{port: port, process: true})
 	}
 	if err != nil {
 		port.unwatch()
@@ -57,7 +57,7 @@ func (l *Loop) Detach(port *Port) error {
 	if err := l.fabric.RemovePort(port.fabricPort.Name()); err != nil {
 		return err
 	}
-	port.shut()
+	port.close()
 	return nil
 }
 
@@ -102,19 +102,20 @@ func (p *Port) Deliver(frame []byte, dueNS int64) (outcome fabric.Outcome, lateN
 func (l *Loop) portDied(port *Port, nowNS int64) {
 	l.fabric.Advance(nowNS)
 	l.fabric.PortDied(port.fabricPort, nowNS)
-	port.shut()
+	port.close()
 	if port.ended {
 		port.gone = 0
 	}
 	port.died(port.gone, nowNS)
 }
 
-// shut closes the port's descriptors, once. Closing a TAP waits tens of milliseconds for the kernel to unregister the
+// close closes the port's descriptors, once. Closing a TAP waits tens of milliseconds for the kernel to unregister the
 // interface, so another thread does it.
-func (p *Port) shut() {
-	if len(p.sources) == 0 {
+func (p *Port) close() {
+	if p.shut {
 		return
 	}
+	p.shut = true
 	p.unwatch()
 	go func() {
 		defer close(p.closed)
@@ -125,41 +126,19 @@ func (p *Port) shut() {
 	}()
 }
 
-func (p *Port) watch(fd int, kind kind) error {
-	index, err := p.loop.watch(fd, &source{kind: kind, port: p})
-	if err == nil {
-		p.sources = append(p.sources, index)
+func (l *Loop) watch(fd int, w watched) error {
+	if more := fd + 1 - len(l.watched); more > 0 {
+		l.watched = append(l.watched, make([]watched, more)...)
 	}
-	return err
+	l.watched[fd] = w
+	return l.kernel.Watch(fd)
 }
 
 func (p *Port) unwatch() {
-	fds := [...]int{p.device.FD(), p.pidfd}
-	for i, index := range p.sources {
-		p.loop.kernel.Unwatch(fds[i])
-		p.loop.sources[index] = nil
+	for _, fd := range [...]int{p.device.FD(), p.pidfd} {
+		if fd >= 0 && fd < len(p.loop.watched) && p.loop.watched[fd].port == p {
+			p.loop.kernel.Unwatch(fd)
+			p.loop.watched[fd] = watched{}
+		}
 	}
-	p.sources = nil
-}
-
-// watch adds fd to the epoll set under a free index. The generation identifies stale events of an index's former owner.
-func (l *Loop) watch(fd int, s *source) (int, error) {
-	index := 0
-	for index < len(l.sources) && l.sources[index] != nil {
-		index++
-	}
-	l.generation++
-	s.generation = l.generation
-	events := uint32(unix.EPOLLIN)
-	if s.kind == kindTimer {
-		events |= unix.EPOLLET // one event per expiration: nobody reads it
-	}
-	if err := l.kernel.Watch(fd, unix.EpollEvent{Events: events, Fd: int32(index), Pad: s.generation}); err != nil {
-		return 0, err
-	}
-	if index == len(l.sources) {
-		l.sources = append(l.sources, nil)
-	}
-	l.sources[index] = s
-	return index, nil
 }

@@ -245,10 +245,10 @@ func (p Params) Check() error {
 	return cmp.Or(
 		input.Range("delay_ns", p.DelayNS, 0, MaxDelayNS),
 		p.RateBPS.Check("rate_bps", MinRateBPS, MaxRateBPS),
-		input.Range("overhead_bytes", int64(p.Overhead), 0, MaxOverhead),
+		input.Range("overhead_bytes", p.Overhead, 0, MaxOverhead),
 		p.QueueFrames.Check("queue_frames", 1, MaxQueueFrames),
 		p.QueueBytes.Check("queue_bytes", 1, MaxQueueBytes),
-		input.Range("seed", int64(p.Seed), 0, MaxSeed),
+		input.Range("seed", p.Seed, 0, MaxSeed),
 		p.Jitter.check(p.DelayNS),
 		p.Loss.check(),
 	)

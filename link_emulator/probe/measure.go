@@ -1,8 +1,6 @@
 package probe
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/netns"
 )
 
@@ -44,7 +43,7 @@ type HostResult struct {
 
 // station is a host with its sockets.
 type station struct {
-	host    Host
+	host    input.Host
 	address [6]byte
 	ring    *ring
 	sender  sender
@@ -54,11 +53,7 @@ type station struct {
 // Measure carries out a request. Frames that do not arrive are data, not an error. A namespace that cannot be entered
 // and a socket that cannot be opened are errors.
 func Measure(r Request) (Result, error) {
-	var nonce [8]byte
-	if _, err := rand.Read(nonce[:]); err != nil {
-		return Result{}, fmt.Errorf("draw a nonce: %w", err)
-	}
-	run := binary.BigEndian.Uint64(nonce[:])
+	run := input.Nonce()
 	stations := make([]*station, len(r.Hosts))
 	defer func() {
 		for _, s := range stations {
@@ -91,7 +86,7 @@ func Measure(r Request) (Result, error) {
 		running.Go(func() { s.sender.send(streams.Schedules[i], start) })
 	}
 	running.Wait()
-	time.Sleep(r.Duration - time.Since(start))
+	time.Sleep(time.Duration(r.DurationMS)*time.Millisecond - time.Since(start))
 	took, end := time.Since(start), time.Now()
 	result.ClockStepNS = end.UnixNano() - start.UnixNano() - took.Nanoseconds()
 	if err := collect(&result, stations, streams, start.UnixNano()); err != nil {
@@ -111,7 +106,7 @@ func expected(r Request, host int) int {
 	return frames
 }
 
-func openStation(host Host, frames int, bypassQdisc bool) (*station, error) {
+func openStation(host input.Host, frames int, bypassQdisc bool) (*station, error) {
 	s := &station{host: host, sender: sender{socket: -1}}
 	err := netns.Do(host.PID, -1, func() error {
 		link, err := interfaceOf(host.IP)
@@ -167,7 +162,7 @@ func (s *station) close() {
 // where everybody is. A host that has sent is known where its frame arrived. It ends when the frames that were sent
 // meanwhile have arrived too.
 func warmUp(stations []*station, run uint64, r Request) time.Duration {
-	start := time.Now()
+	start, most := time.Now(), time.Duration(r.WarmupMS)*time.Millisecond
 	for number := uint32(0); ; number++ {
 		cold := false
 		for i, s := range stations {
@@ -183,13 +178,13 @@ func warmUp(stations []*station, run uint64, r Request) time.Duration {
 		}
 		took := time.Since(start)
 		if !cold {
-			time.Sleep(min(took, r.Warmup-took)) // no frame under way takes longer than the first one
+			time.Sleep(min(took, most-took)) // no frame under way takes longer than the first one
 			return time.Since(start)
 		}
-		if took >= r.Warmup {
+		if took >= most {
 			return took
 		}
-		time.Sleep(r.WarmupInterval)
+		time.Sleep(time.Duration(r.WarmupIntervalUS) * time.Microsecond)
 	}
 }
 
@@ -197,7 +192,7 @@ func warmUp(stations []*station, run uint64, r Request) time.Duration {
 func collect(result *Result, stations []*station, streams *Run, originNS int64) error {
 	for i, s := range stations {
 		s.ring.read(func(frame []byte, stampNS int64) {
-			streams.Arrived(i, s.address, frame, time.Duration(stampNS-originNS))
+			streams.Arrived(i, s.address, frame, stampNS-originNS)
 		})
 		lost, err := s.ring.lost()
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"strings"
 	"testing"
-	"time"
 )
 
 const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}],"duration_ms":100`
@@ -17,9 +16,9 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Stream{From: 0, To: 1, Start: 7 * time.Microsecond, Until: 90 * time.Microsecond, Interval: 250, Count: 3,
+	want := Stream{From: 0, To: 1, StartUS: 7, UntilUS: 90, IntervalNS: 250, Count: 3,
 		FrameBytes: 98, CountOnly: true}
-	if len(r.Streams) != 1 || r.Streams[0] != want || r.Duration != 100*time.Millisecond || r.BypassQdisc {
+	if len(r.Streams) != 1 || r.Streams[0] != want || r.DurationMS != 100 || r.BypassQdisc {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -28,7 +27,7 @@ func TestParseRefusals(t *testing.T) {
 	const good = `"from":0,"to":1,"until_us":90,"count":3,"frame_bytes":98`
 	for _, c := range []struct{ input, said string }{
 		{`{}`, "hosts: got 0, allowed: 2 to 256"},
-		{streams(`{` + good + `,"x":1}`), `unknown field "x"`},
+		{streams(`{` + good + `,"x":1}`), "x: unknown field"},
 		{streams(`{"from":0,"to":0,"until_us":90,"count":3,"frame_bytes":98}`), "streams[0].to: got 0, which sends"},
 		{streams(`{"from":0,"to":2,"until_us":90,"count":3,"frame_bytes":98}`),
 			"streams[0].to: got 2, allowed: 0 to 1"},
@@ -73,23 +72,23 @@ func TestMarksAreReadBackFromFramesForThisHostOnly(t *testing.T) {
 
 // simulate sends a host's streams in simulated time; each frame costs the sender some of it, and so does each pause. It
 // returns the stream of each frame.
-func simulate(r Request, cost, late time.Duration) (run *Run, order []uint32) {
+func simulate(r Request, costNS, lateNS int64) (run *Run, order []uint32) {
 	run = NewRun(r, make([][6]byte, 2), 1)
-	now := time.Duration(0)
-	for due, ok := run.Schedules[0].Next(); ok; due, ok = run.Schedules[0].Next() {
-		if now < due {
-			now = due + late
+	now := int64(0)
+	for dueNS, ok := run.Schedules[0].Next(); ok; dueNS, ok = run.Schedules[0].Next() {
+		if now < dueNS {
+			now = dueNS + lateNS
 		}
 		m, _ := decode(run.Schedules[0].Frame(now), [6]byte{})
 		order = append(order, m.stream)
-		now += cost
+		now += costNS
 	}
 	return run, order
 }
 
 func TestStreamsWithoutAnIntervalTakeTurns(t *testing.T) {
-	stream := Stream{To: 1, Count: 50, Until: time.Second, FrameBytes: minFrame}
-	_, order := simulate(Request{Streams: []Stream{stream, stream}}, 2*time.Microsecond, 0)
+	stream := Stream{To: 1, Count: 50, UntilUS: 1e6, FrameBytes: minFrame}
+	_, order := simulate(Request{Streams: []Stream{stream, stream}}, 2000, 0)
 	if len(order) != 100 {
 		t.Errorf("%d frames", len(order))
 	}
@@ -101,16 +100,16 @@ func TestStreamsWithoutAnIntervalTakeTurns(t *testing.T) {
 }
 
 func TestALateSenderKeepsThePaceAndEndsInTime(t *testing.T) {
-	stream := Stream{To: 1, Count: 1000, Interval: 100 * time.Microsecond, Until: 10 * time.Millisecond, FrameBytes: minFrame}
+	stream := Stream{To: 1, Count: 1000, IntervalNS: 100_000, UntilUS: 10_000, FrameBytes: minFrame}
 	r := Request{Streams: []Stream{stream}}
-	run, _ := simulate(r, 3*time.Microsecond, 60*time.Microsecond)
+	run, _ := simulate(r, 3000, 60_000)
 	if got := run.Streams()[0].Sent; got < 99 || got > 101 {
 		t.Errorf("%d frames in 10 ms, one every 0.1 ms", got)
 	}
-	run, _ = simulate(r, 500*time.Microsecond, 0)
+	run, _ = simulate(r, 500_000, 0)
 	// The frame that is under way when the time is over is the last.
 	sent := run.Streams()[0].SentNS
-	if last := sent[len(sent)-1]; last > (10500*time.Microsecond).Nanoseconds() || len(sent) > 22 {
+	if last := sent[len(sent)-1]; last > 10_500_000 || len(sent) > 22 {
 		t.Errorf("%d frames, the last at %d ns: sent in a burst or after the end", len(sent), last)
 	}
 }

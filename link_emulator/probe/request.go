@@ -7,168 +7,88 @@
 package probe
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"net/netip"
-	"time"
+
+	"containernet-env/link_emulator/input"
 )
 
 // Ranges of a request.
 const (
-	maxHosts     = 256
-	maxStreams   = 200_000
-	maxFrames    = 4_000_000 // of all streams together: their times take 64 MB
-	minFrame     = 60        // the smallest Ethernet frame without its checksum
-	maxFrame     = 65_535
-	maxInterval  = 10 * time.Second
-	maxDuration  = 10 * time.Minute
-	maxWarmup    = 10 * time.Minute
-	maxNameBytes = 128
-	maxPID       = 1 << 22
+	maxStreams    = 200_000
+	maxFrames     = 4_000_000 // of all streams together: their times take 64 MB
+	minFrame      = 60        // the smallest Ethernet frame without its checksum
+	maxFrame      = 65_535
+	maxIntervalNS = 10_000_000_000
+	maxDurationMS = 600_000
+	maxWarmupMS   = 600_000
 
-	minWarmupInterval, usualWarmupInterval = time.Millisecond, 5 * time.Millisecond
+	minWarmupIntervalUS   = 1_000
+	usualWarmupIntervalUS = 5_000
+	maxWarmupIntervalUS   = 10_000_000
 )
 
-// Host is a sender and receiver of frames.
-type Host struct {
-	Name string     `json:"name"`
-	PID  int        `json:"pid"` // a process in the host's network namespace
-	IP   netip.Addr `json:"ip"`  // of the interface to use there
-}
-
-// Stream is a number of frames from one host to another.
+// Stream is a number of frames from one host to another. Times count from the start of the measurement.
 type Stream struct {
-	From       int           `json:"from"` // index of the host
-	To         int           `json:"to"`
-	Start      time.Duration `json:"-"` // of the first frame, from the start of the measurement
-	Until      time.Duration `json:"-"` // after which none is sent any more
-	Interval   time.Duration `json:"-"` // between two frames; 0: as fast as it goes
-	Count      int           `json:"count"`
-	FrameBytes int           `json:"frame_bytes"` // of the Ethernet frame, without its checksum
-	CountOnly  bool          `json:"count_only"`  // the times of its frames are not wanted
+	From       int   `json:"from"` // index of the host
+	To         int   `json:"to"`
+	StartUS    int64 `json:"start_us"`    // of the first frame
+	UntilUS    int64 `json:"until_us"`    // after which none is sent any more
+	IntervalNS int64 `json:"interval_ns"` // between two frames; 0: as fast as it goes
+	Count      int   `json:"count"`
+	FrameBytes int   `json:"frame_bytes"` // of the Ethernet frame, without its checksum
+	CountOnly  bool  `json:"count_only"`  // the times of its frames are not wanted
 }
 
 // Request configures a measurement.
 type Request struct {
-	Hosts          []Host
-	Streams        []Stream
-	Warmup         time.Duration // the most that is waited for a frame to reach every host
-	WarmupInterval time.Duration // between two frames of a host meanwhile
-	Duration       time.Duration // after which nothing is sent or received any more
-	BypassQdisc    bool          // frames pass by the queueing disciplines of their host
+	Hosts            []input.Host `json:"hosts"`
+	Streams          []Stream     `json:"streams"`
+	WarmupMS         int64        `json:"warmup_ms"`          // the most that is waited for a frame to reach every host
+	WarmupIntervalUS int64        `json:"warmup_interval_us"` // between two frames of a host meanwhile; 0: the default
+	DurationMS       int64        `json:"duration_ms"`        // after which nothing is sent or received any more
+	BypassQdisc      bool         `json:"bypass_qdisc"`       // frames pass by the queueing disciplines of their host
 }
 
-// Form is a request as JSON; see the README.
-type Form struct {
-	Hosts   []Host `json:"hosts"`
-	Streams []struct {
-		Stream
-		StartUS    int64 `json:"start_us"`
-		UntilUS    int64 `json:"until_us"`
-		IntervalNS int64 `json:"interval_ns"`
-	} `json:"streams"`
-	WarmupMS         int64 `json:"warmup_ms"`
-	WarmupIntervalUS int64 `json:"warmup_interval_us"`
-	DurationMS       int64 `json:"duration_ms"`
-	BypassQdisc      bool  `json:"bypass_qdisc"`
+// Parse reads a request as JSON; see the README. Unknown fields and values out of range are errors.
+func Parse(data []byte) (r Request, err error) {
+	if err = input.Decode(data, &r); err == nil {
+		err = r.Check()
+	}
+	return r, err
 }
 
-// Parse reads a request as JSON. Unknown fields and values out of range are errors.
-func Parse(data []byte) (Request, error) {
-	var given Form
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&given); err != nil {
-		return Request{}, err
+// Check refuses values out of range, and fills in the default.
+func (r *Request) Check() error {
+	if r.WarmupIntervalUS == 0 {
+		r.WarmupIntervalUS = usualWarmupIntervalUS
 	}
-	return given.Request()
-}
-
-// Request is what a form asks for. Values out of range are errors.
-func (given Form) Request() (Request, error) {
-	if given.WarmupIntervalUS == 0 {
-		given.WarmupIntervalUS = usualWarmupInterval.Microseconds()
-	}
-	r := Request{
-		Hosts:          given.Hosts,
-		Warmup:         time.Duration(given.WarmupMS) * time.Millisecond,
-		WarmupInterval: time.Duration(given.WarmupIntervalUS) * time.Microsecond,
-		Duration:       time.Duration(given.DurationMS) * time.Millisecond,
-		BypassQdisc:    given.BypassQdisc,
-	}
-	if err := checkHosts(r.Hosts); err != nil {
-		return Request{}, err
-	}
-	if err := check("streams", int64(len(given.Streams)), 0, maxStreams); err != nil {
-		return Request{}, err
-	}
-	if err := check("warmup_ms", given.WarmupMS, 0, maxWarmup.Milliseconds()); err != nil {
-		return Request{}, err
-	}
-	if err := check("warmup_interval_us", given.WarmupIntervalUS, minWarmupInterval.Microseconds(),
-		maxInterval.Microseconds()); err != nil {
-		return Request{}, err
-	}
-	if err := check("duration_ms", given.DurationMS, 1, maxDuration.Milliseconds()); err != nil {
-		return Request{}, err
-	}
-	frames := int64(0)
-	for i, stream := range given.Streams {
-		last := int64(len(r.Hosts) - 1)
-		for _, number := range [...]struct {
-			field          string
-			got, low, high int64
-		}{
-			{"from", int64(stream.From), 0, last},
-			{"to", int64(stream.To), 0, last},
-			{"start_us", stream.StartUS, 0, given.DurationMS * 1000},
-			{"until_us", stream.UntilUS, stream.StartUS, given.DurationMS * 1000},
-			{"interval_ns", stream.IntervalNS, 0, maxInterval.Nanoseconds()},
-			{"count", int64(stream.Count), 1, maxFrames},
-			{"frame_bytes", int64(stream.FrameBytes), minFrame, maxFrame},
-		} {
-			if err := check(fmt.Sprintf("streams[%d].%s", i, number.field), number.got, number.low, number.high); err != nil {
-				return Request{}, err
-			}
-		}
-		if stream.From == stream.To {
-			return Request{}, fmt.Errorf("streams[%d].to: got %d, which sends", i, stream.To)
-		}
-		frames += int64(stream.Count)
-		stream.Start = time.Duration(stream.StartUS) * time.Microsecond
-		stream.Until = time.Duration(stream.UntilUS) * time.Microsecond
-		stream.Interval = time.Duration(stream.IntervalNS)
-		r.Streams = append(r.Streams, stream.Stream)
-	}
-	return r, check("frames of all streams", frames, 0, maxFrames)
-}
-
-func check(field string, got, low, high int64) error {
-	if got < low || got > high {
-		return fmt.Errorf("%s: got %d, allowed: %d to %d", field, got, low, high)
-	}
-	return nil
-}
-
-func checkHosts(hosts []Host) error {
-	if err := check("hosts", int64(len(hosts)), 2, maxHosts); err != nil {
+	if err := cmp.Or(
+		input.Hosts(r.Hosts),
+		input.Range("streams", len(r.Streams), 0, maxStreams),
+		input.Range("warmup_ms", r.WarmupMS, 0, maxWarmupMS),
+		input.Range("warmup_interval_us", r.WarmupIntervalUS, minWarmupIntervalUS, maxWarmupIntervalUS),
+		input.Range("duration_ms", r.DurationMS, 1, maxDurationMS),
+	); err != nil {
 		return err
 	}
-	for i, host := range hosts {
-		switch {
-		case host.Name == "" || len(host.Name) > maxNameBytes:
-			return fmt.Errorf("hosts[%d].name: got %.60q, allowed: 1 to %d bytes", i, host.Name, maxNameBytes)
-		case host.PID < 1 || host.PID > maxPID:
-			return fmt.Errorf("hosts[%d].pid: got %d, allowed: 1 to %d", i, host.PID, maxPID)
-		case !host.IP.Is4():
-			return fmt.Errorf("hosts[%d].ip: got %v, allowed: an IPv4 address", i, host.IP)
+	frames, last := 0, len(r.Hosts)-1
+	for i, s := range r.Streams {
+		if err := cmp.Or(
+			input.Range("from", s.From, 0, last),
+			input.Range("to", s.To, 0, last),
+			input.Range("start_us", s.StartUS, 0, r.DurationMS*1000),
+			input.Range("until_us", s.UntilUS, s.StartUS, r.DurationMS*1000),
+			input.Range("interval_ns", s.IntervalNS, 0, maxIntervalNS),
+			input.Range("count", s.Count, 1, maxFrames),
+			input.Range("frame_bytes", s.FrameBytes, minFrame, maxFrame),
+		); err != nil {
+			return fmt.Errorf("streams[%d].%w", i, err)
 		}
-		for j, other := range hosts[:i] {
-			if other.Name == host.Name || other.IP == host.IP {
-				return fmt.Errorf("hosts[%d]: hosts[%d] has the same name or address", i, j)
-			}
+		if s.From == s.To {
+			return fmt.Errorf("streams[%d].to: got %d, which sends", i, s.To)
 		}
+		frames += s.Count
 	}
-	return nil
+	return input.Range("frames of all streams", frames, 0, maxFrames)
 }

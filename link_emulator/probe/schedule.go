@@ -3,7 +3,6 @@ package probe
 import (
 	"cmp"
 	"slices"
-	"time"
 )
 
 // What is sent when, and what became of it: no I/O and no clock, so package simulate does the same in simulated time.
@@ -12,19 +11,19 @@ import (
 type course struct {
 	stream Stream
 	index  uint32
-	due    time.Duration
-	sent   []int64 // when each was sent, ns from the start
+	dueNS  int64   // of the next frame; times are from the start
+	sent   []int64 // when each was sent, ns
 	frame  []byte
 }
 
-// advance records that a frame was sent at now. A late sender keeps the pace and does not catch up in a burst; what it
+// advance records that a frame was sent at nowNS. A late sender keeps the pace and does not catch up in a burst; what it
 // has not sent by the end of the stream it does not send.
-func (c *course) advance(now time.Duration) {
-	c.sent = append(c.sent, now.Nanoseconds())
-	c.due = max(c.due+c.stream.Interval, now)
+func (c *course) advance(nowNS int64) {
+	c.sent = append(c.sent, nowNS)
+	c.dueNS = max(c.dueNS+c.stream.IntervalNS, nowNS)
 }
 
-func (c *course) done() bool { return len(c.sent) == c.stream.Count || c.due > c.stream.Until }
+func (c *course) done() bool { return len(c.sent) == c.stream.Count || c.dueNS > c.stream.UntilUS*1000 }
 
 // Schedule holds the streams of one host.
 type Schedule struct {
@@ -34,10 +33,10 @@ type Schedule struct {
 }
 
 // Next is when the next frame is due; false when all are sent.
-func (s *Schedule) Next() (due time.Duration, ok bool) {
+func (s *Schedule) Next() (dueNS int64, ok bool) {
 	for {
 		next := s.first()
-		if len(s.waiting) > 0 && (next == nil || s.waiting[0].due <= next.due) {
+		if len(s.waiting) > 0 && (next == nil || s.waiting[0].dueNS <= next.dueNS) {
 			s.active = append(s.active, s.waiting[0])
 			s.waiting = s.waiting[1:]
 			continue
@@ -45,15 +44,15 @@ func (s *Schedule) Next() (due time.Duration, ok bool) {
 		if next == nil {
 			return 0, false
 		}
-		return next.due, true
+		return next.dueNS, true
 	}
 }
 
-// Frame is the frame that Next announced, which is sent at now. It is valid until the next call.
-func (s *Schedule) Frame(now time.Duration) []byte {
+// Frame is the frame that Next announced, which is sent at nowNS. It is valid until the next call.
+func (s *Schedule) Frame(nowNS int64) []byte {
 	next := s.first()
 	mark{run: s.run, stream: next.index, number: uint32(len(next.sent))}.encode(next.frame)
-	next.advance(now)
+	next.advance(nowNS)
 	if next.done() {
 		s.active = slices.DeleteFunc(s.active, func(c *course) bool { return c == next })
 	}
@@ -65,7 +64,7 @@ func (s *Schedule) Frame(now time.Duration) []byte {
 func (s *Schedule) first() *course {
 	var next *course
 	for _, c := range s.active {
-		if !c.done() && (next == nil || c.due < next.due || c.due == next.due && len(c.sent) < len(next.sent)) {
+		if !c.done() && (next == nil || c.dueNS < next.dueNS || c.dueNS == next.dueNS && len(c.sent) < len(next.sent)) {
 			next = c
 		}
 	}
@@ -91,7 +90,7 @@ func NewRun(r Request, addresses [][6]byte, number uint64) *Run {
 		c := &course{
 			stream: stream,
 			index:  uint32(i),
-			due:    stream.Start,
+			dueNS:  stream.StartUS * 1000,
 			sent:   make([]int64, 0, stream.Count),
 			frame:  newFrame(addresses[stream.To], addresses[stream.From], stream.FrameBytes),
 		}
@@ -101,20 +100,20 @@ func NewRun(r Request, addresses [][6]byte, number uint64) *Run {
 		from.waiting = append(from.waiting, c)
 	}
 	for _, s := range run.Schedules {
-		slices.SortStableFunc(s.waiting, func(a, b *course) int { return cmp.Compare(a.due, b.due) })
+		slices.SortStableFunc(s.waiting, func(a, b *course) int { return cmp.Compare(a.dueNS, b.dueNS) })
 	}
 	return run
 }
 
 // Arrived records a frame that a host with an address got so long after the start. Frames of others are not counted.
-func (r *Run) Arrived(host int, address [6]byte, frame []byte, at time.Duration) {
+func (r *Run) Arrived(host int, address [6]byte, frame []byte, atNS int64) {
 	m, ok := decode(frame, address)
 	if !ok || m.run != r.number || int64(m.stream) >= int64(len(r.courses)) || r.courses[m.stream].stream.To != host {
 		return
 	}
 	sent, delays := r.courses[m.stream].sent, r.delays[m.stream]
 	if int(m.number) < len(sent) && delays[m.number] < 0 {
-		delays[m.number] = max(0, at.Nanoseconds()-sent[m.number])
+		delays[m.number] = max(0, atNS-sent[m.number])
 		r.received[m.stream]++
 	}
 }

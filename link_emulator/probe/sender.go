@@ -10,12 +10,8 @@ import (
 	"containernet-env/link_emulator/realtime"
 )
 
-// priority is the real-time priority of the senders: above the ordinary threads of other programs, so that on a busy
-// machine trains are sent as planned; below that of the emulator's data thread (10).
-const priority = 5
-
-// shortestSleep is what is worth a sleep: a wake-up takes 5 to 20 us. A shorter pause is waited out.
-const shortestSleep = 15 * time.Microsecond
+// ShortestSleepNS is what is worth a sleep: a wake-up takes 5 to 20 us. A shorter pause is waited out.
+const ShortestSleepNS = int64(15e3)
 
 // sendBufferBytes holds the frames of the longest trains where they pass a queueing discipline.
 const sendBufferBytes = 64 << 20
@@ -51,17 +47,13 @@ func openSender(interfaceIndex int, bypassQdisc bool) (int, error) {
 // send sends everything. It stays clear of the Go scheduler; package realtime has the reason.
 func (s *sender) send(schedule *Schedule, start time.Time) {
 	runtime.LockOSThread() // for good: the thread ends with its goroutine, and its priority with it
-	// Without these it sends later and sleeps up to 50 us longer (prctl(2)); what it cannot send in time is not judged.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	_ = realtime.BlockSignals()
-	realtime.Pin()
+	realtime.Sender()
 	defer realtime.Unpin()
-	_ = realtime.SetFIFO(priority)
-	for due, ok := schedule.Next(); ok; due, ok = schedule.Next() {
-		if pause := due - time.Since(start); pause > shortestSleep {
-			realtime.Sleep(pause.Nanoseconds())
-		} else if pause <= 0 {
-			s.write(schedule.Frame(time.Since(start)))
+	for dueNS, ok := schedule.Next(); ok; dueNS, ok = schedule.Next() {
+		if pauseNS := dueNS - time.Since(start).Nanoseconds(); pauseNS > ShortestSleepNS {
+			realtime.Sleep(pauseNS)
+		} else if pauseNS <= 0 {
+			s.write(schedule.Frame(time.Since(start).Nanoseconds()))
 		}
 	}
 }

@@ -8,13 +8,29 @@ package realtime
 
 import (
 	"fmt"
-	"unsafe"
+	"unsafe" // for go:linkname, too
 
 	"golang.org/x/sys/unix"
 )
 
-// SetFIFO sets the scheduling policy SCHED_FIFO for the calling thread.
-func SetFIFO(priority uint32) error {
+// Pin disables preemption of the calling goroutine by the Go scheduler until Unpin. In between, the goroutine must not
+// block on a channel, a mutex or an ordinary system call.
+//
+// Reason: every 10 ms the runtime asks a running goroutine to yield. A goroutine that is locked to its thread then
+// sleeps until another runtime thread hands control back to it. That thread has ordinary priority, so on a busy machine
+// the data path could stall for an unbounded time in spite of its own priority. The names are among those that the
+// runtime keeps stable for outside users ("hall of shame" in runtime/proc.go).
+//
+//go:linkname Pin runtime.procPin
+func Pin() int
+
+// Unpin enables preemption again.
+//
+//go:linkname Unpin runtime.procUnpin
+func Unpin()
+
+// setFIFO sets the scheduling policy SCHED_FIFO for the calling thread.
+func setFIFO(priority uint32) error {
 	// Threads that the runtime may clone from this one must not inherit the priority.
 	attributes := unix.SchedAttr{
 		Size:     unix.SizeofSchedAttr,
@@ -29,9 +45,9 @@ func SetFIFO(priority uint32) error {
 	return nil
 }
 
-// BlockSignals blocks every asynchronous signal on the calling thread, so that none interrupts a wait: among them is
+// blockSignals blocks every asynchronous signal on the calling thread, so that none interrupts a wait: among them is
 // the runtime's own preemption signal, every 10 ms. Other threads handle those sent to the process.
-func BlockSignals() error {
+func blockSignals() error {
 	var all unix.Sigset_t
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]

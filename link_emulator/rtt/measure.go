@@ -1,12 +1,11 @@
 package rtt
 
 import (
-	"crypto/rand"
-	"encoding/binary"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"containernet-env/link_emulator/input"
 )
 
 // Result of a measurement, as JSON.
@@ -30,11 +29,7 @@ type PairResult struct {
 // Measure carries out a request. Pairs that do not answer are data, not an error. A namespace that cannot be entered, a
 // socket that cannot be opened and a payload that does not fit a frame are errors.
 func Measure(r Request) (Result, error) {
-	var nonce [8]byte
-	if _, err := rand.Read(nonce[:]); err != nil {
-		return Result{}, fmt.Errorf("draw a nonce: %w", err)
-	}
-	interval, probers := plan(&r, binary.BigEndian.Uint64(nonce[:]))
+	interval, probers := plan(&r, input.Nonce())
 	defer func() {
 		for _, p := range probers {
 			p.close()
@@ -68,7 +63,7 @@ func Measure(r Request) (Result, error) {
 func plan(r *Request, nonce uint64) (time.Duration, []*prober) {
 	n := len(r.Hosts)
 	count := n * (n - 1) / 2
-	interval := max(r.Interval, time.Duration(count)*minSpacing)
+	interval := max(r.interval(), time.Duration(count)*minSpacing)
 	var probers []*prober
 	index := 0
 	for i, host := range r.Hosts[:n-1] {
@@ -78,7 +73,7 @@ func plan(r *Request, nonce uint64) (time.Duration, []*prober) {
 				index:    uint32(index),
 				to:       to,
 				next:     interval * time.Duration(index) / time.Duration(count),
-				deadline: r.Timeout,
+				deadline: r.timeout(),
 			})
 			index++
 		}

@@ -1,12 +1,16 @@
 package rtt
 
-import "time"
+import (
+	"time"
+
+	"containernet-env/link_emulator/input"
+)
 
 // pair is the state of one pair. It does no I/O: the time of every event is an argument (since the start of the run,
 // monotonic clock).
 type pair struct {
 	index    uint32
-	to       Host
+	to       input.Host
 	next     time.Duration // when the next probe is to be sent
 	deadline time.Duration // when the first reply must have come; after the last probe, when the last reply must have
 
@@ -79,12 +83,12 @@ func (p *pair) tick(r *Request, now, interval time.Duration) (probe uint32, send
 // sent records that a probe of the measurement was sent.
 func (p *pair) sent(r *Request, at stamp, now time.Duration) {
 	if len(p.sentAt) == 0 {
-		p.until = now + r.Timeout
+		p.until = now + r.timeout()
 	}
 	p.sentAt = append(p.sentAt, at)
 	p.samplesNS = append(p.samplesNS, 0)
 	p.open++
-	p.deadline = now + r.Timeout
+	p.deadline = now + r.timeout()
 }
 
 // replied records a reply: kernelNS is its receive stamp (wall clock), at is now by both clocks.
@@ -100,7 +104,7 @@ func (p *pair) replied(r *Request, probe uint32, kernelNS int64, at stamp) {
 	if kernelNS == 0 || sampleNS <= 0 || moved > stepNS || moved < -stepNS {
 		sampleNS = at.monotonicNS - from.monotonicNS // the wall clock was set: this is slightly too long, but valid
 	}
-	if sampleNS <= r.Timeout.Nanoseconds() {
+	if sampleNS <= r.timeout().Nanoseconds() {
 		p.samplesNS[probe] = sampleNS
 		p.open--
 		p.over = p.open == 0 && p.sentAll(r)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/netns"
 )
 
@@ -18,7 +19,7 @@ const icmpFilter = 1
 // prober sends the probes of one host and receives the replies, on a thread of its own.
 type prober struct {
 	request  *Request
-	host     Host
+	host     input.Host
 	socket   int
 	nonce    uint64
 	interval time.Duration

@@ -6,26 +6,24 @@
 package rtt
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"net/netip"
+	"cmp"
 	"time"
+
+	"containernet-env/link_emulator/input"
 )
 
 // Ranges and defaults of a request.
 const (
-	maxHosts       = 256
-	defaultProbes  = 25
-	maxProbes      = 10_000
-	defaultWarmup  = 3
-	maxWarmup      = 1_000
-	defaultPayload = 56 // as ping
-	maxPayload     = 65_000
-	maxInterval    = 10 * time.Second
-	maxTimeout     = 10 * time.Minute
-	maxNameBytes   = 128
-	maxPID         = 1 << 22
+	defaultProbes     = 25
+	maxProbes         = 10_000
+	defaultWarmup     = 3
+	maxWarmup         = 1_000
+	defaultPayload    = 56 // as ping
+	maxPayload        = 65_000
+	defaultIntervalMS = 10
+	maxIntervalMS     = 10_000
+	defaultTimeoutMS  = 5_000
+	maxTimeoutMS      = 600_000
 )
 
 // minSpacing is the minimum mean time between two probes of the whole run. A probe takes about 50 us of CPU time,
@@ -36,77 +34,35 @@ const minSpacing = 200 * time.Microsecond
 // Frame bytes around the payload: Ethernet, IPv4 without options, ICMP.
 const headerBytes = 14 + 20 + 8
 
-// Host is one end of pairs.
-type Host struct {
-	Name string     `json:"name"`
-	PID  int        `json:"pid"` // a process in the host's network namespace
-	IP   netip.Addr `json:"ip"`
-}
-
 // Request configures a measurement.
 type Request struct {
-	Hosts  []Host `json:"hosts"`
-	Probes int    `json:"probes"` // per pair, after the warm-up
-	// a pair with fewer answers continues, for at most Timeout from its first probe
-	Answers      int           `json:"answers"`
-	Warmup       int           `json:"warmup"` // minimum number of probes before that; repeated until the first reply
-	Interval     time.Duration `json:"-"`      // minimum between two probes of one pair
-	PayloadBytes int           `json:"payload_bytes"`
-	Timeout      time.Duration `json:"-"` // for the first reply, and for each reply
+	Hosts  []input.Host `json:"hosts"`
+	Probes int          `json:"probes"` // per pair, after the warm-up
+	// a pair with fewer answers continues, for at most the timeout from its first probe
+	Answers      int `json:"answers"`
+	Warmup       int `json:"warmup"`      // minimum number of probes before that; repeated until the first reply
+	IntervalMS   int `json:"interval_ms"` // minimum between two probes of one pair
+	PayloadBytes int `json:"payload_bytes"`
+	TimeoutMS    int `json:"timeout_ms"` // for the first reply, and for each reply
 }
+
+func (r *Request) interval() time.Duration { return time.Duration(r.IntervalMS) * time.Millisecond }
+func (r *Request) timeout() time.Duration  { return time.Duration(r.TimeoutMS) * time.Millisecond }
 
 // Parse reads a request as JSON; see the README for its form. Unknown fields and values out of range are errors.
 func Parse(data []byte) (Request, error) {
-	r := Request{Probes: defaultProbes, Warmup: defaultWarmup, PayloadBytes: defaultPayload}
-	given := struct {
-		*Request
-		IntervalMS int `json:"interval_ms"`
-		TimeoutMS  int `json:"timeout_ms"`
-	}{&r, 10, 5000}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&given); err != nil {
+	r := Request{Probes: defaultProbes, Warmup: defaultWarmup, PayloadBytes: defaultPayload,
+		IntervalMS: defaultIntervalMS, TimeoutMS: defaultTimeoutMS}
+	if err := input.Decode(data, &r); err != nil {
 		return r, err
 	}
-	for _, number := range [...]struct {
-		field          string
-		got, low, high int
-	}{
-		{"probes", r.Probes, 1, maxProbes},
-		{"answers", r.Answers, 0, maxProbes},
-		{"warmup", r.Warmup, 0, maxWarmup},
-		{"interval_ms", given.IntervalMS, 1, int(maxInterval.Milliseconds())},
-		{"payload_bytes", r.PayloadBytes, markBytes, maxPayload},
-		{"timeout_ms", given.TimeoutMS, 1, int(maxTimeout.Milliseconds())},
-	} {
-		if number.got < number.low || number.got > number.high {
-			return r, fmt.Errorf("%s: got %d, allowed: %d to %d", number.field, number.got, number.low, number.high)
-		}
-	}
-	r.Interval, r.Timeout = time.Duration(given.IntervalMS)*time.Millisecond,
-		time.Duration(given.TimeoutMS)*time.Millisecond
-	return r, checkHosts(r.Hosts)
-}
-
-func checkHosts(hosts []Host) error {
-	if len(hosts) < 2 || len(hosts) > maxHosts {
-		return fmt.Errorf("hosts: got %d, allowed: 2 to %d", len(hosts), maxHosts)
-	}
-	names, addresses := map[string]bool{}, map[netip.Addr]bool{}
-	for i, host := range hosts {
-		switch {
-		case host.Name == "" || len(host.Name) > maxNameBytes:
-			return fmt.Errorf("hosts[%d].name: got %.60q, allowed: 1 to %d bytes", i, host.Name, maxNameBytes)
-		case names[host.Name]:
-			return fmt.Errorf("hosts[%d].name: there are two hosts %q", i, host.Name)
-		case host.PID < 1 || host.PID > maxPID:
-			return fmt.Errorf("hosts[%d].pid: got %d, allowed: 1 to %d", i, host.PID, maxPID)
-		case !host.IP.Is4():
-			return fmt.Errorf("hosts[%d].ip: got %v, allowed: an IPv4 address", i, host.IP)
-		case addresses[host.IP]:
-			return fmt.Errorf("hosts[%d].ip: there are two hosts with %s", i, host.IP)
-		}
-		names[host.Name], addresses[host.IP] = true, true
-	}
-	return nil
+	return r, cmp.Or(
+		input.Range("probes", r.Probes, 1, maxProbes),
+		input.Range("answers", r.Answers, 0, maxProbes),
+		input.Range("warmup", r.Warmup, 0, maxWarmup),
+		input.Range("interval_ms", r.IntervalMS, 1, maxIntervalMS),
+		input.Range("payload_bytes", r.PayloadBytes, markBytes, maxPayload),
+		input.Range("timeout_ms", r.TimeoutMS, 1, maxTimeoutMS),
+		input.Hosts(r.Hosts),
+	)
 }

@@ -15,8 +15,8 @@ func TestParseDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Probes != 25 || r.Warmup != 3 || r.Interval != 10*time.Millisecond || r.PayloadBytes != 56 ||
-		r.Timeout != 5*time.Second || len(r.Hosts) != 2 {
+	if r.Probes != 25 || r.Warmup != 3 || r.IntervalMS != 10 || r.PayloadBytes != 56 ||
+		r.TimeoutMS != 5000 || len(r.Hosts) != 2 {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -25,15 +25,15 @@ func TestParseRefusals(t *testing.T) {
 	for input, said := range map[string]string{
 		`{}`: "hosts: got 0, allowed: 2 to 256",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"}]}`:                                            "hosts",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}]}`:       "hosts[1].name",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.1"}]}`:       "hosts[1].ip",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}]}`:       "hosts[1]: hosts[0] has the same",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.1"}]}`:       "hosts[1]: hosts[0] has the same",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.999"}]}`:     "10.0.0.999",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"::1"}]}`:            "hosts[1].ip",
 		`{"hosts":[{"name":"a","pid":"x","ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`:     "hosts.pid",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1","x":1},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`: `unknown field "x"`,
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1","x":1},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`: "x: unknown field",
 		`{` + twoHosts + `,"probes":0}`:         "probes: got 0, allowed: 1 to 10000",
 		`{` + twoHosts + `,"payload_bytes":15}`: "payload_bytes",
-		`{` + twoHosts + `,"interval":10}`:      `unknown field "interval"`,
+		`{` + twoHosts + `,"interval":10}`:      "interval: unknown field",
 	} {
 		_, err := Parse([]byte(input))
 		if err == nil || !strings.Contains(err.Error(), said) {
@@ -70,7 +70,7 @@ func TestEchoRoundTrip(t *testing.T) {
 
 // simulate runs one pair in simulated time over a network with a round trip; lose says which probe is lost.
 func simulate(r *Request, roundTrip time.Duration, lose func(probe uint32) bool) *pair {
-	p := &pair{deadline: r.Timeout}
+	p := &pair{deadline: r.timeout()}
 	type flight struct {
 		probe uint32
 		at    time.Duration
@@ -82,7 +82,7 @@ func simulate(r *Request, roundTrip time.Duration, lose func(probe uint32) bool)
 			p.replied(r, flights[0].probe, at.wallNS, at)
 			flights = flights[1:]
 		}
-		if probe, send := p.tick(r, now, r.Interval); send {
+		if probe, send := p.tick(r, now, r.interval()); send {
 			if probe&warmupMark == 0 {
 				p.sent(r, stamp{wallNS: int64(1e18) + now.Nanoseconds(), monotonicNS: now.Nanoseconds()}, now)
 			}
@@ -106,22 +106,22 @@ func TestPairs(t *testing.T) {
 		sent, lost, samples int
 		warmup              int // probes of it, about
 	}{
-		"pipeline": {Request{Probes: 25, Warmup: 3, Timeout: 1000 * ms}, 200 * ms,
+		"pipeline": {Request{Probes: 25, Warmup: 3, TimeoutMS: 1000}, 200 * ms,
 			func(uint32) bool { return false }, 25, 0, 25, 21},
-		"losses": {Request{Probes: 10, Warmup: 1, Timeout: 100 * ms}, 6 * ms,
+		"losses": {Request{Probes: 10, Warmup: 1, TimeoutMS: 100}, 6 * ms,
 			func(probe uint32) bool { return probe == 2 || probe == 9 }, 10, 2, 8, 1},
-		"an answer to every twentieth probe": {Request{Probes: 10, Answers: 3, Warmup: 1, Timeout: 1000 * ms}, 6 * ms,
+		"an answer to every twentieth probe": {Request{Probes: 10, Answers: 3, Warmup: 1, TimeoutMS: 1000}, 6 * ms,
 			func(probe uint32) bool { return !warmup(probe) && probe%20 != 7 }, 48, 45, 3, 1},
-		"no answer within a second": {Request{Probes: 10, Answers: 3, Warmup: 1, Timeout: 1000 * ms}, 6 * ms,
+		"no answer within a second": {Request{Probes: 10, Answers: 3, Warmup: 1, TimeoutMS: 1000}, 6 * ms,
 			func(probe uint32) bool { return !warmup(probe) }, 101, 101, 0, 1},
-		"enough answers": {Request{Probes: 10, Answers: 3, Warmup: 1, Timeout: 1000 * ms}, 6 * ms,
+		"enough answers": {Request{Probes: 10, Answers: 3, Warmup: 1, TimeoutMS: 1000}, 6 * ms,
 			func(probe uint32) bool { return probe == 2 }, 10, 1, 9, 1},
-		"after the timeout": {Request{Probes: 3, Timeout: 50 * ms}, 60 * ms,
+		"after the timeout": {Request{Probes: 3, TimeoutMS: 50}, 60 * ms,
 			func(uint32) bool { return false }, 3, 3, 0, 0},
-		"silence": {Request{Probes: 10, Warmup: 3, Timeout: 100 * ms}, ms,
+		"silence": {Request{Probes: 10, Warmup: 3, TimeoutMS: 100}, ms,
 			func(uint32) bool { return true }, 10, 10, 0, 10},
 	} {
-		c.request.Interval = 10 * ms
+		c.request.IntervalMS = 10
 		p := simulate(&c.request, c.roundTrip, c.lose)
 		got := summarize("a", p)
 		if got.Sent != c.sent || got.Lost != c.lost || len(got.SamplesNS) != c.samples || (got.MedianNS == nil) != (c.samples == 0) ||
@@ -135,7 +135,7 @@ func TestPairs(t *testing.T) {
 }
 
 func TestWallClockThatIsSetDoesNotSpoilASample(t *testing.T) {
-	r := &Request{Probes: 1, Timeout: time.Second}
+	r := &Request{Probes: 1, TimeoutMS: 1000}
 	for _, step := range []int64{int64(-3600e9), int64(3600e9), int64(5e6)} {
 		p := &pair{warm: true}
 		p.sent(r, stamp{wallNS: 1e18, monotonicNS: 0}, 0)
@@ -147,7 +147,7 @@ func TestWallClockThatIsSetDoesNotSpoilASample(t *testing.T) {
 }
 
 func TestDuplicatesAndStrangersAreIgnored(t *testing.T) {
-	r := &Request{Probes: 2, Timeout: time.Second}
+	r := &Request{Probes: 2, TimeoutMS: 1000}
 	p := &pair{warm: true}
 	p.sent(r, stamp{wallNS: 1e18}, 0)
 	for range 2 {

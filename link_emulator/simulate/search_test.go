@@ -9,14 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/probe"
-	"containernet-env/link_emulator/virtual"
 )
 
 // seeds are those that are tried: CONTAINERNET_ENV_SEED is the first, CONTAINERNET_ENV_SEEDS how many, or "long".
@@ -51,13 +49,13 @@ func draw(seed uint64) scenario {
 	random := rand.New(rand.NewPCG(seed, 5))
 	s := scenario{private: random.IntN(2) == 0}
 	s.Seed = seed
-	s.SendWake = 60_000
+	s.SendWakeNS = 60_000
 	s.Switches = []string{"s1"}
-	s.Duration, s.Warmup, s.WarmupInterval = 2*time.Second, time.Second, 5*time.Millisecond
+	s.DurationMS, s.WarmupMS, s.WarmupIntervalUS = 2000, 1000, 5000
 	count := 2 + random.IntN(3)
 	for i := range count {
 		name := fmt.Sprintf("h%d", i)
-		s.Hosts = append(s.Hosts, probe.Host{Name: name})
+		s.Hosts = append(s.Hosts, input.Host{Name: name})
 		s.Links = append(s.Links, fabric.LinkSpec{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"},
 			AToB: drawParams(random), BToA: drawParams(random)})
 	}
@@ -67,9 +65,9 @@ func draw(seed uint64) scenario {
 			if !s.private {
 				to = (from + 1 + random.IntN(count-1)) % count
 			}
-			start := time.Duration(random.Int64N(60 * ms))
-			s.Streams = append(s.Streams, probe.Stream{From: from, To: to, Start: start, Until: start + 50*time.Millisecond,
-				Interval: time.Duration(random.Int64N(40_000)), Count: 1 + random.IntN(500), FrameBytes: 60 + random.IntN(1455)})
+			startUS := random.Int64N(60_000)
+			s.Streams = append(s.Streams, probe.Stream{From: from, To: to, StartUS: startUS, UntilUS: startUS + 50_000,
+				IntervalNS: random.Int64N(40_000), Count: 1 + random.IntN(500), FrameBytes: 60 + random.IntN(1455)})
 		}
 	}
 	s.Noise = drawNoise(random)
@@ -93,22 +91,22 @@ func drawParams(random *rand.Rand) model.Params {
 	return p
 }
 
-func drawNoise(random *rand.Rand) virtual.Noise {
-	n := virtual.Quiet()
+func drawNoise(random *rand.Rand) Noise {
+	n := Quiet()
 	n.ReadNS += random.Int64N(5000)
 	n.WriteNS += random.Int64N(3000)
 	n.WakeNS += random.Int64N(40_000)
-	n.LateWake = virtual.Chance{Ratio: random.Float64() / 20, NS: random.Int64N(3 * ms)}
-	for _, spans := range []*[]virtual.Span{&n.Stalls, &n.Unread} {
+	n.LateWake = Chance{Ratio: random.Float64() / 20, NS: random.Int64N(3 * ms)}
+	for _, spans := range []*[]Span{&n.Stalls, &n.Unread} {
 		atNS := int64(0)
 		for range random.IntN(6) {
 			from := atNS + random.Int64N(30*ms)
 			atNS = from + random.Int64N(20*ms)
-			*spans = append(*spans, virtual.Span{FromNS: from, ToNS: atNS})
+			*spans = append(*spans, Span{FromNS: from, ToNS: atNS})
 		}
 	}
 	if random.IntN(3) == 0 {
-		n.Overtaken = virtual.Chance{Ratio: random.Float64() / 50, NS: random.Int64N(5 * ms)}
+		n.Overtaken = Chance{Ratio: random.Float64() / 50, NS: random.Int64N(5 * ms)}
 	}
 	if random.IntN(4) == 0 {
 		n.QueueFrames = 1 + random.IntN(200)
@@ -119,7 +117,7 @@ func drawNoise(random *rand.Rand) virtual.Noise {
 // quiet is a scenario on an idle machine: hosts send the same frames at the same times.
 func (s scenario) quiet() Request {
 	r := s.Request
-	r.Noise = virtual.Quiet()
+	r.Noise = Quiet()
 	return r
 }
 
@@ -272,7 +270,7 @@ func TestParseRefusals(t *testing.T) {
 	const hosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":1,"ip":"10.0.0.2"}],"duration_ms":1`
 	for input, said := range map[string]string{
 		`{}`:                                         "hosts: got 0, allowed: 2 to 256",
-		`{` + hosts + `,"x":1}`:                      `unknown field "x"`,
+		`{` + hosts + `,"x":1}`:                      "x: unknown field",
 		`{` + hosts + `,"links":[{}]}`:               "links[0].name: got",
 		`{` + hosts + `,"noise":{"now_ns":0}}`:       "noise.now_ns: got 0, allowed: 1 to",
 		`{` + hosts + `,"noise":{"queue_frames":0}}`: "noise.queue_frames: got 0, allowed: 1 to 9872",
@@ -283,7 +281,7 @@ func TestParseRefusals(t *testing.T) {
 		}
 	}
 	r, err := Parse([]byte(`{` + hosts + `,"noise":{"wake_ns":7},"seed":3}`))
-	if err != nil || r.Noise.WakeNS != 7 || r.Noise.ReadNS != virtual.Quiet().ReadNS || r.Seed != 3 {
+	if err != nil || r.Noise.WakeNS != 7 || r.Noise.ReadNS != Quiet().ReadNS || r.Seed != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }

@@ -4,15 +4,16 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"time"
+	"slices"
 
 	"containernet-env/link_emulator/emulator"
 	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/probe"
-	"containernet-env/link_emulator/virtual"
 )
 
 const (
@@ -20,49 +21,38 @@ const (
 	// sendNS is what a frame costs its sender, and stampNS is when its kernel stamps it, from when it is sent.
 	sendNS  = int64(2000)
 	stampNS = int64(300)
-	// shortestSleepNS is as in package probe; who sleeps longer wakes up to wakeNS late.
-	shortestSleepNS = int64(15e3)
 )
 
 // Request configures a simulation.
 type Request struct {
 	probe.Request
-	Switches []string
-	Links    []fabric.LinkSpec
-	Noise    virtual.Noise
-	SendWake int64                  // the most by which a sender wakes up late, ns
-	Delayed  map[int]virtual.Chance // by host: of the frames that it sends, some enter its interface so much later
-	Seed     uint64
+	Switches   []string          `json:"switches"`
+	Links      []fabric.LinkSpec `json:"-"`
+	Noise      Noise             `json:"noise"`
+	SendWakeNS int64             `json:"send_wake_ns"` // the most by which a sender wakes up late
+	Delayed    []Delayed         `json:"delayed"`
+	Seed       uint64            `json:"seed"`
+}
+
+// Delayed frames of a host enter its interface so much later.
+type Delayed struct {
+	Chance
+	Host string `json:"host"`
 }
 
 // Parse reads a request as JSON: that of a probe, and the network; see the README. Unknown fields and values out of
 // range are errors.
 func Parse(data []byte) (Request, error) {
+	r := Request{Noise: Quiet(), SendWakeNS: 60_000}
 	given := struct {
-		probe.Form
-		Switches   []string          `json:"switches"`
-		Links      []json.RawMessage `json:"links"`
-		Noise      virtual.Noise     `json:"noise"`
-		SendWakeNS int64             `json:"send_wake_ns"`
-		Delayed    []struct {
-			virtual.Chance
-			Host string `json:"host"`
-		} `json:"delayed"`
-		Seed uint64 `json:"seed"`
-	}{Noise: virtual.Quiet(), SendWakeNS: 60_000}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&given); err != nil {
-		return Request{}, err
-	}
-	r := Request{Switches: given.Switches, Noise: given.Noise, SendWake: given.SendWakeNS, Seed: given.Seed,
-		Delayed: map[int]virtual.Chance{}}
-	var err error
-	if r.Request, err = given.Form.Request(); err != nil {
+		*Request
+		Links []json.RawMessage `json:"links"`
+	}{Request: &r}
+	if err := input.Decode(data, &given); err != nil {
 		return r, err
 	}
-	if err := r.Noise.Check(); err != nil {
-		return r, fmt.Errorf("noise.%w", err)
+	if err := cmp.Or(r.Check(), r.Noise.check()); err != nil {
+		return r, err
 	}
 	for i, line := range given.Links {
 		link, err := emulator.ParseLink(line)
@@ -71,23 +61,12 @@ func Parse(data []byte) (Request, error) {
 		}
 		r.Links = append(r.Links, link)
 	}
-	for i, delayed := range given.Delayed {
-		host := r.index(delayed.Host)
-		if host < 0 {
+	for i, delayed := range r.Delayed {
+		if !slices.ContainsFunc(r.Hosts, func(host input.Host) bool { return host.Name == delayed.Host }) {
 			return r, fmt.Errorf("delayed[%d].host: there is no host %q", i, delayed.Host)
 		}
-		r.Delayed[host] = delayed.Chance
 	}
 	return r, nil
-}
-
-func (r *Request) index(name string) int {
-	for i, host := range r.Hosts {
-		if host.Name == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // Result is that of a probe, and what the emulator counted, by name of a link.
@@ -100,10 +79,11 @@ type Result struct {
 // simulation is a request under way.
 type simulation struct {
 	Request
-	*virtual.Machine
-	hosts     []*virtual.Host
+	*Machine
+	hosts     []*Host
 	addresses [][6]byte
 	warm      []bool
+	delayed   []Chance // by host
 	random    *rand.Rand
 	number    uint64 // of the run
 	run       *probe.Run
@@ -112,12 +92,12 @@ type simulation struct {
 
 // Simulate carries out a request.
 func Simulate(r Request) (Result, error) {
-	machine, err := virtual.New(r.Seed)
+	machine, err := NewMachine(r.Seed)
 	if err != nil {
 		return Result{}, err
 	}
 	defer machine.Close()
-	s := &simulation{Request: r, Machine: machine, warm: make([]bool, len(r.Hosts)),
+	s := &simulation{Request: r, Machine: machine, warm: make([]bool, len(r.Hosts)), delayed: make([]Chance, len(r.Hosts)),
 		random: rand.New(rand.NewPCG(r.Seed, 1)), number: r.Seed + 1}
 	if err := s.build(); err != nil {
 		return Result{}, err
@@ -125,11 +105,11 @@ func Simulate(r Request) (Result, error) {
 	began := s.NowNS()
 	s.warmUp(began, 0)
 	for s.run == nil {
-		if err := s.Run(s.NowNS() + s.WarmupInterval.Nanoseconds()); err != nil {
+		if err := s.Run(s.NowNS() + s.WarmupIntervalUS*1000); err != nil {
 			return Result{}, err
 		}
 	}
-	if err := s.Run(s.originNS + s.Duration.Nanoseconds()); err != nil {
+	if err := s.Run(s.originNS + s.DurationMS*1e6); err != nil {
 		return Result{}, err
 	}
 	result := Result{Links: s.Fabric.State().Links, TapDrops: map[string]uint64{}}
@@ -144,7 +124,7 @@ func Simulate(r Request) (Result, error) {
 
 // build makes the network.
 func (s *simulation) build() error {
-	quiet := virtual.Quiet()
+	quiet := Quiet()
 	quiet.Unstamped = s.Noise.Unstamped
 	s.Disturb(quiet)
 	for _, name := range s.Switches {
@@ -160,6 +140,11 @@ func (s *simulation) build() error {
 		address := [6]byte{2, 0, 0, 0, byte(i >> 8), byte(i + 1)}
 		host.Received = func(frame []byte, atNS int64) { s.received(i, frame, atNS) }
 		s.hosts, s.addresses = append(s.hosts, host), append(s.addresses, address)
+		for _, delayed := range s.Delayed {
+			if delayed.Host == host.Name {
+				s.delayed[i] = delayed.Chance
+			}
+		}
 	}
 	for _, link := range s.Links {
 		if err := s.Fabric.AddLink(link, s.NowNS()); err != nil {
@@ -171,7 +156,7 @@ func (s *simulation) build() error {
 
 func (s *simulation) received(host int, frame []byte, atNS int64) {
 	if s.run != nil {
-		s.run.Arrived(host, s.addresses[host], frame, time.Duration(atNS-s.originNS))
+		s.run.Arrived(host, s.addresses[host], frame, atNS-s.originNS)
 	} else if probe.IsOf(frame, s.addresses[host], s.number) {
 		s.warm[host] = true
 	}
@@ -180,7 +165,7 @@ func (s *simulation) received(host int, frame []byte, atNS int64) {
 // warmUp is as probe's: until a frame has reached every host or the time is over. The measurement begins once no frame
 // is under way.
 func (s *simulation) warmUp(atNS int64, count uint32) {
-	ended := int64(count)*s.WarmupInterval.Nanoseconds() >= s.Warmup.Nanoseconds()
+	ended := int64(count)*s.WarmupIntervalUS >= s.WarmupMS*1000
 	cold := false
 	for i, host := range s.hosts {
 		if next := (i + 1) % len(s.hosts); !s.warm[next] && !ended {
@@ -189,7 +174,7 @@ func (s *simulation) warmUp(atNS int64, count uint32) {
 		}
 	}
 	if cold || s.busy() {
-		s.At(atNS+s.WarmupInterval.Nanoseconds(), func(atNS int64) { s.warmUp(atNS, count+1) })
+		s.At(atNS+s.WarmupIntervalUS*1000, func(atNS int64) { s.warmUp(atNS, count+1) })
 		return
 	}
 	s.Fabric.Reset(atNS)
@@ -218,17 +203,17 @@ func (s *simulation) busy() bool {
 
 // sendNext plans the next frame of a host that is free from a time on.
 func (s *simulation) sendNext(host int, freeNS int64) {
-	due, ok := s.run.Schedules[host].Next()
+	dueNS, ok := s.run.Schedules[host].Next()
 	if !ok {
 		return
 	}
-	atNS := max(freeNS, s.originNS+due.Nanoseconds())
-	if atNS-freeNS > shortestSleepNS {
-		atNS += s.random.Int64N(s.SendWake + 1)
+	atNS := max(freeNS, s.originNS+dueNS)
+	if atNS-freeNS > probe.ShortestSleepNS {
+		atNS += s.random.Int64N(s.SendWakeNS + 1)
 	}
 	s.At(atNS+stampNS, func(stampedNS int64) {
-		frame := s.run.Schedules[host].Frame(time.Duration(atNS - s.originNS))
-		if delayed := s.Delayed[host]; delayed.Ratio > 0 && s.random.Float64() < delayed.Ratio {
+		frame := s.run.Schedules[host].Frame(atNS - s.originNS)
+		if delayed := s.delayed[host]; delayed.Ratio > 0 && s.random.Float64() < delayed.Ratio {
 			frame = bytes.Clone(frame)
 			s.At(stampedNS+delayed.NS, func(atNS int64) { s.hosts[host].Send(frame, atNS) })
 		} else {

@@ -1,6 +1,6 @@
 //go:build plumbing
 
-package loop
+package realtime
 
 import (
 	"errors"
@@ -49,13 +49,13 @@ func threadState(t *testing.T) (policy, priority uint32, blocked unix.Sigset_t) 
 	return attributes.Policy, attributes.Priority, blocked
 }
 
-func TestUrgentlyRestoresTheThread(t *testing.T) {
+func TestTemporarilyRestoresTheThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	policyBefore, priorityBefore, blockedBefore := threadState(t)
 	var attributes *unix.SchedAttr
 	var blocked unix.Sigset_t
-	if err := Urgently(func() {
+	if err := Temporarily(func() {
 		attributes, _ = unix.SchedGetAttr(0, 0)
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, nil, &blocked)
 	}); err != nil {

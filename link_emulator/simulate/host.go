@@ -1,4 +1,4 @@
-package virtual
+package simulate
 
 import (
 	"golang.org/x/sys/unix"
@@ -28,7 +28,7 @@ type Host struct {
 
 // AddHost attaches a host to the fabric as a port of its name.
 func (m *Machine) AddHost(name string, mtu int) (*Host, error) {
-	h := &Host{Name: name, machine: m, fd: firstFD + len(m.hosts), Received: func([]byte, int64) {},
+	h := &Host{Name: name, machine: m, fd: len(m.hosts), Received: func([]byte, int64) {},
 		OnRead: func() {}, Died: func(unix.Errno, int64) {}}
 	if !m.noise.Unstamped {
 		h.stamps = stamp.NewInMemory(device.StampedFrames)

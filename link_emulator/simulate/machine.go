@@ -1,17 +1,17 @@
-// Package virtual is a machine in simulated time: the kernel and the devices of a loop, whose own turns run on it. What
-// a busy machine does to the emulator is Noise. The same calls, noise and seed give the same run, to the nanosecond.
-package virtual
+package simulate
 
 import (
+	"cmp"
 	"container/heap"
-	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/loop"
 )
 
@@ -47,22 +47,18 @@ func Quiet() Noise {
 	return Noise{NowNS: 60, ReadNS: 900, WriteNS: 1100, PollNS: 400, WakeNS: 6000, QueueFrames: device.StampedFrames}
 }
 
-// Check refuses what cannot be simulated. The error begins with the field.
-func (n Noise) Check() error {
-	for _, number := range [...]struct {
-		field          string
-		got, low, high int64
-	}{
-		{"now_ns", n.NowNS, 1, maxNS}, // else a loop that busy-waits would wait for ever
-		{"read_ns", n.ReadNS, 0, maxNS}, {"write_ns", n.WriteNS, 0, maxNS}, {"poll_ns", n.PollNS, 0, maxNS},
-		{"wake_ns", n.WakeNS, 0, maxNS}, {"late_wake.ns", n.LateWake.NS, 0, maxNS},
-		{"overtaken.ns", n.Overtaken.NS, 0, maxNS}, {"queue_frames", int64(n.QueueFrames), 1, device.StampedFrames},
-	} {
-		if number.got < number.low || number.got > number.high {
-			return fmt.Errorf("%s: got %d, allowed: %d to %d", number.field, number.got, number.low, number.high)
-		}
-	}
-	return nil
+// check refuses what cannot be simulated.
+func (n Noise) check() error {
+	return cmp.Or(
+		input.Range("noise.now_ns", n.NowNS, 1, maxNS), // else a loop that busy-waits would wait for ever
+		input.Range("noise.read_ns", n.ReadNS, 0, maxNS),
+		input.Range("noise.write_ns", n.WriteNS, 0, maxNS),
+		input.Range("noise.poll_ns", n.PollNS, 0, maxNS),
+		input.Range("noise.wake_ns", n.WakeNS, 0, maxNS),
+		input.Range("noise.late_wake.ns", n.LateWake.NS, 0, maxNS),
+		input.Range("noise.overtaken.ns", n.Overtaken.NS, 0, maxNS),
+		input.Range("noise.queue_frames", n.QueueFrames, 1, device.StampedFrames),
+	)
 }
 
 // maxNS bounds every duration of a noise.
@@ -71,7 +67,9 @@ const maxNS = int64(10e9)
 // startNS is the time at which a machine begins: 0 has a meaning of its own for the timer.
 const startNS = int64(1e9)
 
-// Machine runs a loop. Make it with New.
+// Machine is a machine in simulated time: the kernel and the devices of a loop, whose own turns run on it. What a busy
+// machine does to the emulator is Noise. The same calls, noise and seed give the same run, to the nanosecond. Make it
+// with NewMachine.
 type Machine struct {
 	Fabric *fabric.Fabric
 	Loop   *loop.Loop
@@ -85,8 +83,8 @@ type Machine struct {
 	order    uint64
 	stall    int // the next stall
 
-	watched  []watched
-	hosts    []*Host
+	watched  []*Host
+	hosts    []*Host // by the descriptors of their devices
 	timerNS  int64
 	expired  bool // and reported
 	woken    bool
@@ -94,30 +92,15 @@ type Machine struct {
 	idle     bool // nothing is going to happen any more
 }
 
-type watched struct {
-	fd    int
-	event unix.EpollEvent
-}
-
-// Descriptors of the timer and of Wake; those of hosts follow.
-const (
-	timerFD = iota
-	wakerFD
-	firstFD
-)
-
-// New makes a quiet machine without hosts.
-func New(seed uint64) (*Machine, error) {
+// NewMachine makes a quiet machine without hosts.
+func NewMachine(seed uint64) (*Machine, error) {
 	pool, err := framepool.New(64<<20, 0)
 	if err != nil {
 		return nil, err
 	}
 	m := &Machine{pool: pool, Fabric: fabric.New(pool), noise: Quiet(), random: rand.New(rand.NewPCG(seed, 0)),
 		nowNS: startNS}
-	if m.Loop, err = loop.NewOn((*kernel)(m), m.Fabric); err != nil {
-		pool.Close()
-		return nil, err
-	}
+	m.Loop = loop.NewOn((*kernel)(m), m.Fabric)
 	return m, nil
 }
 
@@ -271,37 +254,26 @@ func (k *kernel) Wait(events []unix.EpollEvent, timeoutMS int, _ bool) (int, uni
 func (k *kernel) timerExpired() bool { return k.timerNS != 0 && !k.expired && k.timerNS <= k.nowNS }
 
 func (k *kernel) anyReady() bool {
-	if k.woken || k.timerExpired() {
-		return true
-	}
-	for _, w := range k.watched {
-		if w.fd >= firstFD && k.hosts[w.fd-firstFD].readable() {
-			return true
-		}
-	}
-	return false
+	return k.woken || k.timerExpired() || slices.ContainsFunc(k.watched, (*Host).readable)
 }
 
-// ready fills events. The timer is reported once, as it is watched edge-triggered.
-func (k *kernel) ready(events []unix.EpollEvent) (n int) {
-	for _, w := range k.watched {
-		ready := false
-		switch w.fd {
-		case timerFD:
-			if ready = k.timerExpired(); ready {
-				k.expired = true
-			}
-		case wakerFD:
-			ready = k.woken
-		default:
-			ready = k.hosts[w.fd-firstFD].readable()
-		}
-		if ready && n < len(events) {
-			events[n] = w.event
-			n++
+// ready fills events. The timer and Wake are reported once.
+func (k *kernel) ready(events []unix.EpollEvent) int {
+	ready := events[:0]
+	if k.timerExpired() {
+		k.expired = true
+		ready = append(ready, unix.EpollEvent{Fd: loop.TimerExpired})
+	}
+	if k.woken {
+		k.woken = false
+		ready = append(ready, unix.EpollEvent{Fd: loop.Woken})
+	}
+	for _, h := range k.watched {
+		if len(ready) < len(events) && h.readable() {
+			ready = append(ready, unix.EpollEvent{Fd: int32(h.fd)})
 		}
 	}
-	return n
+	return len(ready)
 }
 
 func (k *kernel) Arm(atNS int64) unix.Errno {
@@ -312,21 +284,13 @@ func (k *kernel) Arm(atNS int64) unix.Errno {
 
 func (k *kernel) Switches() int64 { return k.switches }
 func (k *kernel) Wake()           { k.woken = true }
-func (k *kernel) Woken()          { k.woken = false }
-func (k *kernel) Timer() int      { return timerFD }
-func (k *kernel) Waker() int      { return wakerFD }
 func (k *kernel) Close()          {}
 
-func (k *kernel) Watch(fd int, event unix.EpollEvent) error {
-	k.watched = append(k.watched, watched{fd, event})
+func (k *kernel) Watch(fd int) error {
+	k.watched = append(k.watched, k.hosts[fd])
 	return nil
 }
 
 func (k *kernel) Unwatch(fd int) {
-	for i, w := range k.watched {
-		if w.fd == fd {
-			k.watched = append(k.watched[:i], k.watched[i+1:]...)
-			return
-		}
-	}
+	k.watched = slices.DeleteFunc(k.watched, func(h *Host) bool { return h.fd == fd })
 }
