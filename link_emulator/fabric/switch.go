@@ -38,8 +38,8 @@ type Switch struct {
 type SwitchCounts struct {
 	Forwarded     uint64 `json:"forwarded"`      // to the one link where the destination was learned
 	Flooded       uint64 `json:"flooded"`        // unknown or group destination: to every other link
-	Filtered      uint64 `json:"filtered"`       // the destination is behind the link that the frame came from, or there is no other link
-	InvalidSource uint64 `json:"invalid_source"` // the source is a group address or all zero: dropped, as the Linux bridge does
+	Filtered      uint64 `json:"filtered"`       // to the link that the frame came from, or there is no other
+	InvalidSource uint64 `json:"invalid_source"` // a group address or all zero: dropped, as by the Linux bridge
 	NotLearned    uint64 `json:"not_learned"`    // the address table is full
 }
 

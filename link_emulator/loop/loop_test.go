@@ -56,8 +56,8 @@ func (r *rig) attach(name string, params model.Params) {
 	r.t.Helper()
 	host, err := r.AddHost(name, 1500)
 	r.must(err)
-	r.must(r.Fabric.AddLink(fabric.LinkSpec{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"}, AToB: params,
-		BToA: params}, r.NowNS()))
+	r.must(r.Fabric.AddLink(fabric.LinkSpec{Name: name, A: fabric.End{Port: name}, B: fabric.End{Switch: "s1"},
+		AToB: params, BToA: params}, r.NowNS()))
 	index := len(r.hosts)
 	r.hosts, r.got = append(r.hosts, host), append(r.got, nil)
 	host.Received = func(frame []byte, atNS int64) {

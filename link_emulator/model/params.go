@@ -89,7 +89,7 @@ type Jitter struct {
 	Distribution  Distribution `json:"distribution"`
 	NS            int64        `json:"ns"`
 	Reorder       bool         `json:"reorder"`
-	CorrelationNS input.Limit  `json:"correlation_ns"` // where the correlation is 1/pi, a third; 0: 10 NS; none with Reorder
+	CorrelationNS input.Limit  `json:"correlation_ns"` // correlation 1/pi, a third; 0: 10 NS; none with Reorder
 }
 
 // MarshalJSON implements json.Marshaler: null is no jitter.

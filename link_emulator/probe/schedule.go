@@ -16,8 +16,8 @@ type course struct {
 	frame  []byte
 }
 
-// advance records that a frame was sent at nowNS. A late sender keeps the pace and does not catch up in a burst; what it
-// has not sent by the end of the stream it does not send.
+// advance records that a frame was sent at nowNS. A late sender keeps the pace and does not catch up in a burst; what
+// it has not sent by the end of the stream it does not send.
 func (c *course) advance(nowNS int64) {
 	c.sent = append(c.sent, nowNS)
 	c.dueNS = max(c.dueNS+c.stream.IntervalNS, nowNS)

@@ -53,7 +53,8 @@ func Request(core *int) (Grant, error) {
 	if err := grant.limitCStates(); err != nil {
 		grant.AwakeReason = err.Error()
 	}
-	grant.Realtime, grant.Locked, grant.Awake = grant.RealtimeReason == "", grant.LockedReason == "", grant.AwakeReason == ""
+	grant.Realtime, grant.Locked = grant.RealtimeReason == "", grant.LockedReason == ""
+	grant.Awake = grant.AwakeReason == ""
 	return grant, nil
 }
 
@@ -104,8 +105,8 @@ func keepOn(core int) error {
 
 // Temporarily runs fn on a thread that is scheduled like the data thread, and restores the thread afterwards. The
 // thread is pinned, blocks signals and has real-time priority where the kernel grants it: one below the data thread's,
-// so fn may busy-wait for the data thread. fn must be short; it must not block, allocate much or enter the Go scheduler;
-// see Pin.
+// so fn may busy-wait for the data thread. fn must be short; it must not block, allocate much or enter the Go
+// scheduler; see Pin.
 func Temporarily(fn func()) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

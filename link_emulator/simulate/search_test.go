@@ -187,7 +187,8 @@ func (s scenario) problems(got Result) (problems []string) {
 				say("%s %s: %d offered, %d accounted for, %d in flight", host.Name, side, d.Offered, sum, d.InFlight)
 			}
 			if d.Unmatched != 0 || d.Lateness.EarlyMaxNS != 0 || d.Lateness.TooEarly != 0 {
-				say("%s %s: %d frames lack their stamp, early by at most %d ns", host.Name, side, d.Unmatched, d.Lateness.EarlyMaxNS)
+				say("%s %s: %d frames lack their stamp, early by at most %d ns", host.Name, side, d.Unmatched,
+					d.Lateness.EarlyMaxNS)
 			}
 			if params := s.params(i, side); params.RateBPS != 0 && d.QueueHighWater > int(params.QueueFrames) {
 				say("%s %s: %d frames waited, at most %d may", host.Name, side, d.QueueHighWater, params.QueueFrames)

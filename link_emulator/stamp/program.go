@@ -1,17 +1,11 @@
 package stamp
 
-import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
-
-	"github.com/cilium/ebpf/asm"
-)
+import "github.com/cilium/ebpf/asm"
 
 // lengthOfSkb is the offset of len in struct __sk_buff (linux/bpf.h).
 const lengthOfSkb = 0
 
-// assemble makes the program for a ring, which is the value of the map behind mapFD. See Put for the same in Go.
+// instructions are the program for a ring, which is the value of the map behind mapFD. See Put for the same in Go.
 //
 // It is a BPF_PROG_TYPE_SOCKET_FILTER: what it returns is how many bytes of the frame stay, so 0 drops the frame. It
 // needs Linux 5.12 (atomic operations that return the old value).
@@ -20,7 +14,7 @@ const lengthOfSkb = 0
 // reader loads the mark before the time. The reader has loaded both before it says so (readOffset), and whether the
 // program writes over them depends on what it reads there. A frame enters the queue after its mark was written, so
 // whoever has read the frame sees the mark.
-func assemble(mapFD int, limit int) ([]byte, error) {
+func instructions(mapFD int, limit int) asm.Instructions {
 	const (
 		context = asm.R6
 		ring    = asm.R7
@@ -102,15 +96,7 @@ func assemble(mapFD int, limit int) ([]byte, error) {
 		asm.Mov.Reg(asm.R0, length),
 		asm.Return().WithSymbol("end"),
 	)
-	var code bytes.Buffer
-	var order binary.ByteOrder = binary.LittleEndian // the assembler does not take NativeEndian
-	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
-		order = binary.BigEndian
-	}
-	if err := program.Marshal(&code, order); err != nil {
-		return nil, fmt.Errorf("assemble the program that stamps frames: %w", err)
-	}
-	return code.Bytes(), nil
+	return program
 }
 
 // atomically is an atomic operation on 8 bytes of memory; value becomes what was there before. The assembler (v0.22.0)

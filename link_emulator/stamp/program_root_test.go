@@ -49,7 +49,7 @@ func TestProgramStampsEveryFrame(t *testing.T) {
 		for at := 0; at < min(len(frame), 80); at++ {
 			frame[at] = byte(random.Uint32())
 		}
-		kept, _, err := r.run(frame, 1)
+		kept, err := r.run(frame)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestProgramDropsFramesAtTheLimit(t *testing.T) {
 	r := open(t, few)
 	frame := frameOf(1)
 	for i := range 3 * few {
-		kept, _, err := r.run(frame, 1)
+		kept, err := r.run(frame)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestProgramDropsFramesAtTheLimit(t *testing.T) {
 		}
 	}
 	r.Release(0, false)
-	if kept, _, err := r.run(frame, 1); err != nil || kept == 0 {
+	if kept, err := r.run(frame); err != nil || kept == 0 {
 		t.Errorf("dropped although there is room: %v", err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/cilium/ebpf"
 )
 
 // The ring is the one value of a BPF array map: two counters, each in a cache line pair of its own, and the stamps.
@@ -92,7 +94,7 @@ type Ring struct {
 	aside    [asideMost]asideStamp
 	asides   uint64 // how many were ever put aside
 
-	program int // file descriptor; -1: none
+	program *ebpf.Program // nil: none
 }
 
 // asideStamp is a stamp that was given up, whose frame may still come.
@@ -114,12 +116,11 @@ func newRing(memory []byte, limit int) *Ring {
 		panic("stamp: wrong size of a ring")
 	}
 	return &Ring{
-		memory:  memory,
-		next:    (*uint64)(unsafe.Pointer(&memory[nextOffset])),
-		read:    (*uint64)(unsafe.Pointer(&memory[readOffset])),
-		first:   (*[ringStamps]entry)(unsafe.Pointer(&memory[firstOffset])),
-		limit:   uint64(limit),
-		program: -1,
+		memory: memory,
+		next:   (*uint64)(unsafe.Pointer(&memory[nextOffset])),
+		read:   (*uint64)(unsafe.Pointer(&memory[readOffset])),
+		first:  (*[ringStamps]entry)(unsafe.Pointer(&memory[firstOffset])),
+		limit:  uint64(limit),
 	}
 }
 
