@@ -44,17 +44,17 @@ func (e *Emulator) do(fn func(nowNS int64) error) (result any, atNS int64, err e
 	return nil, atNS, err
 }
 
-// Values of "stamps": what tells when a frame came to an interface.
+// Values of "stamps" and of --stamps: what tells when a frame came to an interface.
 const (
-	kernelStamps = "kernel"
-	readStamps   = "read" // a frame counts as come when it was read
+	KernelStamps = "kernel"
+	ReadStamps   = "read" // a frame counts as come when it was read
 )
 
 func (e *Emulator) stamps() string {
 	if e.unstamped != "" {
-		return readStamps
+		return ReadStamps
 	}
-	return kernelStamps
+	return KernelStamps
 }
 
 type latencies struct {

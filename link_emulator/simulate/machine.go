@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"container/heap"
 	"math/rand/v2"
 	"slices"
 
@@ -67,6 +66,11 @@ const maxNS = int64(10e9)
 // startNS is the time at which a machine begins: 0 has a meaning of its own for the timer.
 const startNS = int64(1e9)
 
+type event struct {
+	atNS int64
+	do   func(atNS int64)
+}
+
 // Machine is a machine in simulated time: the kernel and the devices of a loop, whose own turns run on it. What a busy
 // machine does to the emulator is Noise. The same calls, noise and seed give the same run, to the nanosecond. Make it
 // with NewMachine.
@@ -78,10 +82,9 @@ type Machine struct {
 	noise    Noise
 	originNS int64 // of the times of the noise
 	random   *rand.Rand
-	nowNS    int64 // where the data thread is
-	events   events
-	order    uint64
-	stall    int // the next stall
+	nowNS    int64   // where the data thread is
+	events   []event // by time
+	stall    int     // the next stall
 
 	watched  []*Host
 	hosts    []*Host // by the descriptors of their devices
@@ -120,8 +123,9 @@ func (m *Machine) NowNS() int64 { return m.nowNS }
 
 // At has do run at a time, on another core than the data thread.
 func (m *Machine) At(atNS int64, do func(atNS int64)) {
-	heap.Push(&m.events, event{atNS, m.order, do})
-	m.order++
+	// Of two events at a time the first that was added is the first.
+	i, _ := slices.BinarySearchFunc(m.events, atNS+1, func(e event, atNS int64) int { return cmp.Compare(e.atNS, atNS) })
+	m.events = slices.Insert(m.events, i, event{atNS, do})
 }
 
 // Run lets the loop run until a time, or until nothing is going to happen any more.
@@ -153,7 +157,8 @@ func (m *Machine) Do(fn func(nowNS int64)) error {
 // advance lets happen what happens up to a time.
 func (m *Machine) advance(toNS int64) {
 	for len(m.events) > 0 && m.events[0].atNS <= toNS {
-		next := heap.Pop(&m.events).(event)
+		next := m.events[0]
+		m.events = m.events[1:]
 		next.do(next.atNS)
 	}
 }
@@ -182,27 +187,6 @@ func (m *Machine) unread() bool {
 		}
 	}
 	return false
-}
-
-type event struct {
-	atNS  int64
-	order uint64
-	do    func(atNS int64)
-}
-
-// events is a heap by time; of two at a time the first that was added is the first.
-type events []event
-
-func (e events) Len() int      { return len(e) }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e events) Less(i, j int) bool {
-	return e[i].atNS < e[j].atNS || e[i].atNS == e[j].atNS && e[i].order < e[j].order
-}
-func (e *events) Push(x any) { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
 }
 
 // kernel is the loop's side of a machine.
