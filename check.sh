@@ -125,7 +125,7 @@ go_lane() {
         # Its emulator runs in real time. The fuzzer leaves its shared memory behind where it is stopped: not in /tmp.
         mkdir -p .build/fuzz
         step "go fuzz FuzzServe" env TMPDIR="$root/.build/fuzz" GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local \
-            "$go" -C link_emulator test -tags plumbing ./emulator -run '^$' -fuzz '^FuzzServe$' -fuzztime 5000x -parallel 1
+            "$go" -C link_emulator test -tags plumbing ./systemtest -run '^$' -fuzz '^FuzzServe$' -fuzztime 5000x -parallel 1
         rm -rf .build/fuzz
     elif chosen exact; then
         for module in "${GO_MODULES[@]}"; do
@@ -194,7 +194,7 @@ apart() { # COMMAND...
 root_lane() {
     chosen root || return 0
     step "go test -tags root link_emulator" apart env GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local \
-        "$go" -C link_emulator test -tags root -count=1 -p 1 ./roottest ./stamp
+        "$go" -C link_emulator test -tags root -count=1 -p 1 ./systemtest ./stamp
     step "pytest tests/root" apart "${PYTEST[@]}" tests/root
 }
 

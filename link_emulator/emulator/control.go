@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -103,7 +106,8 @@ func (e *Emulator) answer(line []byte, tooLong bool) reply {
 	}
 	operation, known := operations[request.Op]
 	if !known {
-		return reply{ID: request.ID, Error: fmt.Sprintf("op: there is no operation %q", request.Op)}
+		names := slices.Sorted(maps.Keys(operations))
+		return reply{ID: request.ID, Error: fmt.Sprintf("op: got %q, allowed: %s", request.Op, strings.Join(names, ", "))}
 	}
 	result, atNS, err := operation(e, line)
 	if err != nil {

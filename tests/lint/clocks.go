@@ -152,7 +152,7 @@ func lint(files []string) ([]finding, error) {
 	for _, file := range parsed {
 		r := reader{positions: positions, imports: imports(file), constants: constants, bubbles: bubbles,
 			exact: strings.HasSuffix(positions.Position(file.Package).Filename, "_test.go") &&
-				!needs(file, "plumbing") && !needs(file, "root")}
+				!needs(file, "plumbing", "root")}
 		for _, declaration := range file.Decls {
 			c := &caller{uses: map[string]bool{}}
 			if function, ok := declaration.(*ast.FuncDecl); ok {
@@ -236,13 +236,13 @@ func receiver(function *ast.FuncDecl) string {
 	}
 }
 
-// needs tells whether a file is built only with a tag.
-func needs(file *ast.File, wanted string) bool {
+// needs tells whether a file is built only with one of some tags.
+func needs(file *ast.File, wanted ...string) bool {
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
 			if group.Pos() < file.Package && constraint.IsGoBuild(comment.Text) {
 				tags, err := constraint.Parse(comment.Text)
-				return err == nil && !tags.Eval(func(tag string) bool { return tag != wanted })
+				return err == nil && !tags.Eval(func(tag string) bool { return !slices.Contains(wanted, tag) })
 			}
 		}
 	}

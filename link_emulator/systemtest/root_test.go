@@ -1,11 +1,12 @@
 //go:build root
 
-package roottest
+package systemtest
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -20,29 +21,62 @@ import (
 )
 
 // measure runs `link-emulator rtt` over hosts.
-func measure(t testing.TB, hosts []*host, more fields) rtt.Result {
+func measure(t testing.TB, hosts []*host, more fields) (result rtt.Result) {
+	t.Helper()
+	request := fields{"timeout_ms": hang.Deadline.Milliseconds()}
+	maps.Copy(request, more)
+	prober(t, "rtt", hosts, request, &result)()
+	return result
+}
+
+// prober starts `link-emulator rtt` or probe over hosts; await returns when it has a result.
+func prober(t testing.TB, verb string, hosts []*host, request fields, result any) (await func()) {
 	t.Helper()
 	var list []fields
 	for _, h := range hosts {
 		list = append(list, fields{"name": h.name, "pid": h.pid(), "ip": h.ip.String()})
 	}
-	request := fields{"hosts": list, "timeout_ms": hang.Deadline.Milliseconds()}
-	for name, value := range more {
-		request[name] = value
-	}
+	request["hosts"] = list
 	input, err := json.Marshal(request)
 	must(t, err)
-	command := exec.Command(binary, "rtt")
-	command.Stdin = bytes.NewReader(input)
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	output, err := command.Output()
-	if err != nil {
-		t.Fatalf("rtt: %v: %s", err, stderr.String())
+	var stdout, stderr bytes.Buffer
+	command := exec.Command(binary, verb)
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(input), &stdout, &stderr
+	must(t, command.Start())
+	return func() {
+		t.Helper()
+		if err := command.Wait(); err != nil {
+			t.Fatalf("%s: %v: %s", verb, err, stderr.String())
+		}
+		must(t, json.Unmarshal(stdout.Bytes(), result))
 	}
-	var result rtt.Result
-	must(t, json.Unmarshal(output, &result))
-	return result
+}
+
+// A prober that waits for a request ends with the pipe of its caller.
+func TestProberEndsWithItsCaller(t *testing.T) {
+	theirs, ours, err := os.Pipe()
+	must(t, err)
+	command := exec.Command(binary, "rtt", "--life-fd", "3")
+	command.ExtraFiles = []*os.File{theirs}
+	if _, err := command.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, command.Start())
+	theirs.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	select {
+	case err := <-ended:
+		t.Fatalf("ended before its caller: %v", err)
+	default:
+	}
+	ours.Close()
+	select {
+	case <-ended:
+	case <-hang.After():
+		_ = command.Process.Kill()
+		t.Fatal("still runs after the end of its caller")
+	}
 }
 
 func TestRoundTripsAreNeverEarly(t *testing.T) {
@@ -106,7 +140,7 @@ func TestHostDeath(t *testing.T) {
 	e, hosts := star(t, 0, 0, 0)
 	victim := hosts[2]
 	must(t, victim.process.Process.Kill())
-	event := e.next()
+	event := parse(t, e.next())
 	if event["event"] != "port_down" || event["port"] != victim.name ||
 		event["reason"] != fmt.Sprintf("host process %d ended", victim.pid()) {
 		t.Errorf("got event %v", event)
@@ -160,11 +194,8 @@ func TestDriverDeathWithSomethingUnread(t *testing.T) {
 	if _, err := unix.Write(fds[0], []byte("{\"id\":1,\"op\":\"hello\"}\n")); err != nil {
 		t.Fatal(err)
 	}
-	readable := []unix.PollFd{{Fd: int32(fds[0]), Events: unix.POLLIN}}
-	for n := 0; n == 0; {
-		if n, err = unix.Poll(readable, int(hang.Deadline.Milliseconds())); err != nil && err != unix.EINTR {
-			t.Fatal(err)
-		}
+	if !hang.Readable(fds[0]) {
+		t.Error("no reply came")
 	}
 	unix.Close(fds[0])
 	if err := process.Wait(); err != nil {

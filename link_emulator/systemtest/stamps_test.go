@@ -1,14 +1,15 @@
 //go:build root
 
-package roottest
+package systemtest
 
 import (
 	"bytes"
+	"cmp"
 	numbers "encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,12 +18,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/hang"
+	"containernet-env/link_emulator/probe"
 )
 
 // clockErrorNS: the two readings of CLOCK_MONOTONIC, in this process and in the kernel's program, differ by less.
@@ -49,10 +50,15 @@ func stampedTAP(t testing.TB) (tap device.Device, socket int) {
 	must(t, err)
 	h.bringUp()
 	h.inside(func() (err error) {
-		if socket, err = packetSocket(h, 0); err != nil {
+		if socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
-		return unix.SetsockoptInt(socket, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
+		made, err := net.InterfaceByName(h.ifName)
+		if err != nil {
+			return err
+		}
+		return cmp.Or(unix.Bind(socket, &unix.SockaddrLinklayer{Ifindex: made.Index}),
+			unix.SetsockoptInt(socket, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1))
 	})
 	t.Cleanup(func() {
 		if err := errors.Join(unix.Close(socket), tap.Close()); err != nil {
@@ -198,132 +204,62 @@ func TestStampsOfConcurrentSenders(t *testing.T) {
 	}
 }
 
-// flow sends frames from one host to another, five, a pause, and so on, and returns how long after its sending each was
-// received, by the kernel's receive time stamps. One function is called after half of them, one after three quarters.
-func flow(t *testing.T, from, to *host, bursts int, half, threeQuarters func()) (tookNS []int64) {
-	t.Helper()
-	var sender, receiver int
-	from.inside(func() (err error) {
-		sender, err = packetSocket(from, 0)
-		return err
-	})
-	to.inside(func() (err error) {
-		receiver, err = packetSocket(to, 0xb588) // local experimental, in network byte order
-		return err
-	})
-	defer unix.Close(sender)
-	defer unix.Close(receiver)
-	for option, value := range map[int]int{unix.SO_RCVBUFFORCE: 64 << 20, unix.SO_TIMESTAMPNS: 1} {
-		must(t, unix.SetsockoptInt(receiver, unix.SOL_SOCKET, option, value))
-	}
-	patience := unix.NsecToTimeval(hang.Deadline.Nanoseconds())
-	must(t, unix.SetsockoptTimeval(receiver, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience))
-	sentNS := make([]atomic.Int64, 5*bursts)
-	var sending sync.WaitGroup
-	defer sending.Wait() // before the socket is closed, whose number is another's then
-	sending.Go(func() {
-		for burst := range bursts {
-			switch burst {
-			case bursts / 2:
-				half()
-			case bursts * 3 / 4:
-				threeQuarters()
-			}
-			hang.Pause()
-			for i := 5 * burst; i < 5*burst+5; i++ {
-				frame := testFrame(i, 200)
-				copy(frame, to.mac)
-				copy(frame[6:], from.mac)
-				sentNS[i].Store(hang.StampNS())
-				if _, err := unix.Write(sender, frame); err != nil {
-					t.Errorf("send: %v", err)
-					return
-				}
-			}
-		}
-	})
-	frame, control := make([]byte, 2048), make([]byte, 128)
-	realtime := hang.WallLessStampNS()
-	for len(tookNS) < len(sentNS) {
-		n, controlBytes, _, _, err := unix.Recvmsg(receiver, frame, control, 0)
-		if err == unix.EINTR { // with a timeout, the runtime's signals interrupt it
-			continue
-		}
-		if err != nil {
-			t.Fatalf("after %d frames: %v", len(tookNS), err)
-		}
-		messages, err := unix.ParseSocketControlMessage(control[:controlBytes])
-		if err != nil || len(messages) != 1 || messages[0].Header.Type != unix.SCM_TIMESTAMPNS || n != 200 {
-			t.Fatalf("%d bytes, %+v, %v", n, messages, err)
-		}
-		at := (*unix.Timespec)(unsafe.Pointer(unsafe.SliceData(messages[0].Data)))
-		tookNS = append(tookNS, at.Nano()-realtime-sentNS[numberOf(frame)].Load())
-	}
-	if moved := hang.WallLessStampNS() - realtime; moved > clockErrorNS || moved < -clockErrorNS {
-		t.Skipf("the clock was set by %d ns meanwhile", moved)
-	}
-	return tookNS
-}
-
-func packetSocket(h *host, protocol int) (int, error) {
-	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
-	if err != nil {
-		return -1, err
-	}
-	made, err := net.InterfaceByName(h.ifName)
-	if err == nil {
-		err = unix.Bind(socket, &unix.SockaddrLinklayer{Protocol: uint16(protocol), Ifindex: made.Index})
-	}
-	return socket, err
-}
-
-// lateness is that of all frames, and how many had no stamp.
-func (e *emulator) lateness() (earlyMaxNS, tooEarly, maxNS, unmatched float64) {
-	e.t.Helper()
-	stats := e.ask("stats", nil)
-	late := stats["lateness"].(map[string]any)
-	earlyMaxNS, tooEarly = late["early_max_ns"].(float64), late["too_early"].(float64)
-	return earlyMaxNS, tooEarly, late["max_ns"].(float64), stats["unmatched"].(float64)
-}
-
-const flowDelay = time.Millisecond // of each of two links
-
 // An emulator that is stopped, and goes on when more frames have come, delivers all of them, none early: neither those
 // that waited nor those behind them. What it says of their lateness is no more than what the receiver saw.
 func TestAStopMakesNoFrameEarly(t *testing.T) {
-	e, hosts := star(t, flowDelay, flowDelay)
-	measure(t, hosts, fields{"probes": 3}) // both addresses are learned
-	e.ask("stats", fields{"reset": true})
-	var errs [2]error
-	took := flow(t, hosts[0], hosts[1], 1000, func() { errs[0] = e.process.Process.Signal(unix.SIGSTOP) },
-		func() { errs[1] = e.process.Process.Signal(unix.SIGCONT) })
-	least, most := slices.Min(took)-2*flowDelay.Nanoseconds(), slices.Max(took)-2*flowDelay.Nanoseconds()
-	earlyMaxNS, tooEarly, maxNS, unmatched := e.lateness()
-	t.Logf("late by %v to %v, lateness at most %v", time.Duration(least), time.Duration(most), time.Duration(maxNS))
-	must(t, errors.Join(errs[:]...))
-	if least < -clockErrorNS || earlyMaxNS != 0 || tooEarly != 0 || unmatched != 0 {
-		t.Errorf("a frame was %d ns early; at most %v by its own account, %v too early, %v not matched",
-			-least, earlyMaxNS, tooEarly, unmatched)
+	const delay = time.Millisecond // of each of two links
+	e, hosts := star(t, delay, delay)
+	var result probe.Result
+	await := prober(t, "probe", hosts, fields{"warmup_ms": 60_000, "duration_ms": 1000, "streams": []fields{{
+		"from": 0, "to": 1, "until_us": 800_000, "interval_ns": 100_000, "count": 5000, "frame_bytes": 200}}}, &result)
+	received := func() float64 {
+		return e.ask("stats", nil)["ports"].(fields)[hosts[0].name].(fields)["received_frames"].(float64)
 	}
-	if maxNS > float64(most+clockErrorNS) {
+	for received() < 1000 { // the stream has begun
+	}
+	must(t, e.process.Process.Signal(unix.SIGSTOP))
+	for range 100 {
+		hang.Pause()
+	}
+	must(t, e.process.Process.Signal(unix.SIGCONT))
+	await()
+	if moved := result.ClockStepNS; moved > clockErrorNS || moved < -clockErrorNS {
+		t.Skipf("disturbed: the clock was set by %d ns meanwhile", moved)
+	}
+	stream := result.Streams[0]
+	if stream.Received != stream.Sent || result.Hosts[1].RingLost > 0 {
+		t.Fatalf("%d of %d frames arrived: %+v", stream.Received, stream.Sent, result.Hosts)
+	}
+	least, most := slices.Min(stream.DelayNS)-2*delay.Nanoseconds(), slices.Max(stream.DelayNS)-2*delay.Nanoseconds()
+	stats := e.ask("stats", nil)
+	late := stats["lateness"].(fields)
+	t.Logf("%d frames late by %v to %v, lateness %v", stream.Sent, time.Duration(least), time.Duration(most), late)
+	if least < -clockErrorNS || late["early_max_ns"] != 0.0 || late["too_early"] != 0.0 || stats["unmatched"] != 0.0 {
+		t.Errorf("a frame was %d ns early; by its own account: %v, %v not matched", -least, late, stats["unmatched"])
+	}
+	if maxNS := late["max_ns"].(float64); maxNS > float64(most+clockErrorNS) {
 		t.Errorf("lateness at most %v, more than the %v of the receiver", time.Duration(maxNS), time.Duration(most))
+	}
+	if stream.Sent < 1100 || most < (50*time.Millisecond).Nanoseconds() {
+		t.Skipf("disturbed: of %d frames none was later than %v", stream.Sent, time.Duration(most))
 	}
 }
 
-// withoutBPF marks a process that drops what it needs to load a program, and becomes an emulator: its value.
-const withoutBPF = "LINK_EMULATOR_TEST_WITHOUT_BPF"
+// programVariable is the emulator that execWithoutBPF becomes.
+const programVariable = "LINK_EMULATOR_TEST_PROGRAM"
 
-// execWithoutBPF returns only on failure. CAP_SYS_ADMIN includes CAP_BPF, and a host's namespace cannot be entered
-// without.
-func execWithoutBPF() error {
+func init() { roles["without BPF"] = execWithoutBPF }
+
+// execWithoutBPF drops what a process needs to load a BPF program, and becomes an emulator; it returns only on failure.
+// CAP_SYS_ADMIN includes CAP_BPF, and a host's namespace cannot be entered without.
+func execWithoutBPF() int {
 	runtime.LockOSThread() // capabilities belong to a thread
-	for _, capability := range []uintptr{unix.CAP_BPF, unix.CAP_SYS_ADMIN} {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
-			return err
-		}
-	}
-	program := os.Getenv(withoutBPF)
-	return syscall.Exec(program, []string{program, "serve", "--control-fd", "3"}, nil)
+	program := os.Getenv(programVariable)
+	fmt.Fprintln(os.Stderr, cmp.Or(
+		unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_BPF, 0, 0, 0),
+		unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN, 0, 0, 0),
+		syscall.Exec(program, []string{program, "serve", "--control-fd", "3"}, nil)))
+	return 1
 }
 
 func TestStampsAreGrantedOrTheReasonIsSaid(t *testing.T) {
@@ -338,9 +274,9 @@ func TestStampsAreGrantedOrTheReasonIsSaid(t *testing.T) {
 		strings.TrimSpace(string(text)) == "0" {
 		t.Skip("this kernel lets everybody load programs")
 	}
-	refused := exec.Command(os.Args[0])
-	refused.Env = append(os.Environ(), withoutBPF+"="+binary)
-	hello := startProgram(t, refused).ask("hello", nil)
+	refused := inRole("without BPF")
+	refused.Env = append(refused.Env, programVariable+"="+binary)
+	hello := start(t, refused).ask("hello", nil)
 	t.Logf("without CAP_BPF: %v", hello["stamps_reason"])
 	if hello["stamps"] != "read" || !strings.Contains(hello["stamps_reason"].(string), "operation not permitted") {
 		t.Errorf("without CAP_BPF: %v, %q", hello["stamps"], hello["stamps_reason"])

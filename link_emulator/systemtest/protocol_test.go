@@ -1,13 +1,15 @@
 //go:build plumbing
 
-package emulator
+package systemtest
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,126 +17,155 @@ import (
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/device"
-	"containernet-env/link_emulator/hang"
+	"containernet-env/link_emulator/emulator"
 )
 
-// session is a server on an emulator whose TAPs are socket pairs, and a process that plays the host.
-type session struct {
-	t        testing.TB
-	requests io.WriteCloser
-	lines    chan string
-	served   chan error
-	host     *exec.Cmd
-}
+const maxLineBytes = 1 << 20 // of a request
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+func init() { roles["emulator"] = serveFakes }
+
+// unstampedVariable is why the emulator of serveFakes has no stamps; empty: it has.
+const unstampedVariable = "LINK_EMULATOR_TEST_UNSTAMPED"
+
+// serveFakes is an emulator whose TAPs are socket pairs, in a process of its own: a fuzzer stops all goroutines at times,
+// which waits for the data thread for ever.
+func serveFakes() int {
+	fail := func(err error) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-}
-
-// start starts a session; change, if there is one, changes its emulator's options.
-func start(t testing.TB, change func(*Options)) *session {
-	t.Helper()
-	s := &session{t: t, lines: make(chan string, 100), served: make(chan error, 1), host: exec.Command("sleep", "1000")}
-	must(t, s.host.Start())
-	input, requests := io.Pipe()
-	replies, output := io.Pipe()
-	s.requests = requests
-	options := fakes(func(far io.Closer) { t.Cleanup(func() { far.Close() }) })
-	options.Failed = func(err error) { t.Errorf("the data path failed: %v", err) }
-	if change != nil {
-		change(&options)
+	options := emulator.Options{Version: "dev", CheckStamps: func() error { return nil }, Failed: fail}
+	switch reason := os.Getenv(unstampedVariable); reason {
+	case unix.EPERM.Error():
+		options.CheckStamps = func() error { return unix.EPERM }
+	default:
+		options.Unstamped = reason
 	}
-	e, err := Start(options)
-	must(t, err)
-	go func() { s.served <- e.Serve(input, output) }()
-	go func() {
-		scanner := bufio.NewScanner(replies)
-		scanner.Buffer(nil, 1<<20)
-		for scanner.Scan() {
-			s.lines <- scanner.Text()
-		}
-	}()
-	t.Cleanup(func() {
-		requests.Close()
-		replies.Close()
-		e.Stop()
-		_ = s.host.Process.Kill() // it may have ended in the test
-		_ = s.host.Wait()
-	})
-	return s
-}
-
-// fakes are options for TAPs that are socket pairs; keep receives each far end.
-func fakes(keep func(far io.Closer)) Options {
 	taken := map[string]bool{}
-	return Options{
-		Version:     "dev",
-		CheckStamps: func() error { return nil },
-		OpenTap: func(spec device.TapSpec) (device.Device, error) {
-			if taken[spec.IfName] {
-				return nil, fmt.Errorf("interface %q exists already", spec.IfName)
-			}
-			near, far, err := device.NewFakePair(spec.Stamps)
-			if err != nil {
-				return nil, err
-			}
-			taken[spec.IfName] = spec.IfName == "taken"
-			keep(far)
-			return near, nil
-		},
-		OpenTest: func(stamps bool) (ends [2]device.TestEnd, err error) {
-			for i := range ends {
-				near, far, err := device.NewFakePair(stamps)
-				if err != nil {
-					return ends, err
-				}
-				ends[i] = device.TestEnd{Near: near, Far: far}
-			}
-			return ends, nil
-		},
+	options.OpenTap = func(spec device.TapSpec) (device.Device, error) {
+		if taken[spec.IfName] {
+			return nil, fmt.Errorf("interface %q exists already", spec.IfName)
+		}
+		taken[spec.IfName] = spec.IfName == "taken"
+		near, far, err := device.NewFakePair(spec.Stamps)
+		return &pair{near, far}, err
 	}
+	options.OpenTest = func(stamps bool) (ends [2]device.TestEnd, err error) {
+		for i := range ends {
+			if ends[i].Near, ends[i].Far, err = device.NewFakePair(stamps); err != nil {
+				break
+			}
+		}
+		return ends, err
+	}
+	e, err := emulator.Start(options)
+	if err == nil {
+		control := os.NewFile(3, "control")
+		err = e.Serve(control, control)
+	}
+	if err != nil {
+		fail(err)
+	}
+	return 0
+}
+
+// pair is a device whose far end ends with it.
+type pair struct {
+	device.Device
+	far io.Closer
+}
+
+func (p *pair) Close() error {
+	p.far.Close()
+	return p.Device.Close()
+}
+
+// session is an emulator on socket pairs, and the process of a host.
+type session struct {
+	*client
+	host *exec.Cmd
+}
+
+func startFakes(t testing.TB, unstamped string) session {
+	t.Helper()
+	command := inRole("emulator")
+	command.Env = append(command.Env, unstampedVariable+"="+unstamped)
+	return session{start(t, command), startProcess(t, func(*exec.Cmd) {})}
 }
 
 // localize puts the pid of the session's host where an example has its own.
-func (s *session) localize(line string) string {
+func (s session) localize(line string) string {
 	return strings.ReplaceAll(line, "4242", strconv.Itoa(s.host.Process.Pid))
 }
 
-func (s *session) send(line string) {
+// carry sends a request and returns the reply.
+func (s session) carry(request string) string {
 	s.t.Helper()
-	_, err := io.WriteString(s.requests, s.localize(line)+"\n")
-	must(s.t, err)
+	s.send(s.localize(request))
+	return s.next()
 }
 
-func (s *session) receive() string {
+// expect sends a request whose reply must have some texts in it.
+func (s session) expect(request string, said ...string) {
 	s.t.Helper()
-	select {
-	case line := <-s.lines:
-		return line
-	case err := <-s.served:
-		s.t.Fatalf("the server ended: %v", err)
-	case <-hang.After():
-		s.t.Fatal("no line came within the deadline")
-	}
-	return ""
-}
-
-func (s *session) ask(line string) string {
-	s.t.Helper()
-	s.send(line)
-	return s.receive()
-}
-
-// expect sends requests, each of which is carried out, or refused if its answer is to have an error in it.
-func (s *session) expect(request string, said ...string) {
-	s.t.Helper()
-	answer := s.ask(request)
+	reply := s.carry(request)
 	for _, text := range said {
-		if !strings.Contains(answer, text) {
-			s.t.Errorf("%s\n got %s\nwant something with %s", request, answer, text)
+		if !strings.Contains(reply, text) {
+			s.t.Errorf("%s\n got %s\nwant something with %s", request, reply, text)
+		}
+	}
+}
+
+// TestREADME runs every example of the protocol in README.md, in order. Lines that begin with two spaces go on with the
+// one before; `...` stands for fields that an example does not show.
+func TestREADME(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	must(t, err)
+	s := startFakes(t, "")
+	used := map[string]bool{}
+	for example := range strings.SplitSeq(strings.ReplaceAll(string(text), "\n  ", ""), "\n") {
+		switch kind, line, _ := strings.Cut(example, " "); {
+		case kind == ">" && line[0] == '{':
+			used[parse(t, line)["op"].(string)] = true
+			s.send(s.localize(line))
+		case kind == "<" && line[0] == '{':
+			compare(t, line+" ", parse(t, strings.ReplaceAll(s.localize(line), "...", `"...":0`)), parse(t, s.next()))
+		case example == "! the process 4242 ends":
+			must(t, s.host.Process.Kill())
+		case kind == "!":
+			t.Fatalf("the test does not know how to do %q", line)
+		}
+	}
+	refusal := parse(t, s.carry(`{"id":1,"op":""}`))["error"].(string)
+	_, all, _ := strings.Cut(refusal, "allowed: ")
+	for op := range strings.SplitSeq(all, ", ") {
+		if !used[op] {
+			t.Errorf("README.md has no example of %q", op)
+		}
+	}
+}
+
+// varies are the fields whose values differ from run to run; their types do not differ.
+const varies = " at_ns pid realtime realtime_reason memory_locked memory_locked_reason kept_awake kept_awake_reason " +
+	"turns yields timer_ns passed reason echoes min_ns median_ns "
+
+func compare(t *testing.T, path string, want, got any) {
+	t.Helper()
+	wantMap, isMap := want.(fields)
+	gotMap, _ := got.(fields)
+	field := path[strings.LastIndex(path, " "):]
+	free := strings.Contains(varies, field+" ") || strings.HasSuffix(path, "self_test max_ns")
+	if reflect.TypeOf(want) != reflect.TypeOf(got) || !isMap && !free && !reflect.DeepEqual(want, got) {
+		t.Errorf("%s: got %v, the example has %v", path, got, want)
+	}
+	for name := range gotMap {
+		if _, shown := wantMap[name]; !shown && wantMap["..."] == nil {
+			t.Errorf("%s: the example lacks %q", path, name)
+		}
+	}
+	for name, value := range wantMap {
+		if name != "..." {
+			compare(t, path+" "+name, value, gotMap[name])
 		}
 	}
 }
@@ -142,7 +173,7 @@ func (s *session) expect(request string, said ...string) {
 const ok = `"ok":true`
 
 func TestRefusals(t *testing.T) {
-	s := start(t, nil)
+	s := startFakes(t, "")
 	const delays = `,"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0}`
 	s.expect(`{"id":1,"op":"add_switch","name":"s1"}`, ok)
 	s.expect(`{"id":2,"op":"add_switch","name":"s2"}`, ok)
@@ -153,7 +184,7 @@ func TestRefusals(t *testing.T) {
 	refused := func(request, id, said string) {
 		t.Helper()
 		var reply struct{ Error string }
-		answer := s.ask(request)
+		answer := s.carry(request)
 		must(t, json.Unmarshal([]byte(answer), &reply))
 		if !strings.HasPrefix(answer, `{"id":`+id+`,"ok":false,"error":`) || !strings.Contains(reply.Error, said) ||
 			strings.Contains(reply.Error, "\n") {
@@ -166,14 +197,14 @@ func TestRefusals(t *testing.T) {
 		`{"op":"hello"}`:                     "id",
 		`{"id":1.5,"op":"hello"}`:            "id",
 		`{"id":"1","op":"hello"}`:            "id",
-		`{"id":9,"op":7}`:                    "header.op",
+		`{"id":9,"op":7}`:                    "op",
 		`{"id":9,"op":"hello"} {}`:           `after top-level value`,
 		strings.Repeat("x", maxLineBytes+10): "longer than",
 	} {
 		refused(request, "null", said)
 	}
 	for _, c := range []struct{ op, fields, said string }{
-		{"", ``, `op: there is no operation ""`},
+		{"", ``, `op: got "", allowed: add_link, add_port, `},
 		{"nonsense", ``, "op"},
 		{"hello", `"x":1`, "x: unknown field"},
 		{"stats", `"reset":1`, "reset"},
@@ -266,11 +297,8 @@ func TestRefusals(t *testing.T) {
 
 // Where the kernel refuses to stamp frames, or the caller wants none, every reply that depends on it says so.
 func TestFramesWithoutStamps(t *testing.T) {
-	for reason, change := range map[string]func(*Options){
-		"operation not permitted": func(o *Options) { o.CheckStamps = func() error { return unix.EPERM } },
-		"--stamps read":           func(o *Options) { o.Unstamped = "--stamps read" },
-	} {
-		s := start(t, change)
+	for _, reason := range []string{"operation not permitted", "--stamps read"} {
+		s := startFakes(t, reason)
 		s.expect(`{"id":1,"op":"add_switch","name":"s1"}`, ok)
 		s.expect(`{"id":2,"op":"add_port","name":"p","pid":4242,"ifname":"e1"}`, ok)
 		s.expect(`{"id":3,"op":"add_link","name":"l","a":{"port":"p"},"b":{"switch":"s1"},"a_to_b":{"delay_ns":0},`+
@@ -280,19 +308,8 @@ func TestFramesWithoutStamps(t *testing.T) {
 	}
 }
 
-func TestServeEndsWithItsInput(t *testing.T) {
-	s := start(t, nil)
-	s.requests.Close()
-	select {
-	case err := <-s.served:
-		must(t, err)
-	case <-hang.After():
-		t.Fatal("it keeps running")
-	}
-}
-
 func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
-	s := start(t, nil)
+	s := startFakes(t, "")
 	s.expect(`{"id":1,"op":"add_switch","name":"s1"}`, ok)
 	s.expect(`{"id":2,"op":"add_switch","name":"s2"}`, ok)
 	s.expect(`{"id":3,"op":"add_link","name":"l","a":{"switch":"s1"},"b":{"switch":"s2"},"b_to_a":{"delay_ns":6},`+
@@ -318,4 +335,112 @@ func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
 	change(`"a_to_b":{"delay_ns":800,"overhead_bytes":null,"jitter":null,"loss":null,"queue_bytes":null}`,
 		`"a_to_b":{"delay_ns":800,"rate_bps":null,"overhead_bytes":0,"queue_frames":2000,`+
 			`"queue_bytes":null,"jitter":null,"loss":null,"seed":9`)
+}
+
+// maxBytes is far more than any input makes the emulator hold.
+const maxBytes = 1 << 30
+
+// FuzzServe feeds the control connection with any bytes. Every line that is not blank has one reply, in order, a line
+// of JSON, whatever the lines before it made of the emulator; then it answers as before, and its memory stays bounded.
+func FuzzServe(f *testing.F) {
+	f.Add([]byte("{\"id\":1,\"op\":\"hello\"}\n\n\r\n  \nnot JSON\n"))
+	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"s\"}\n" +
+		"{\"id\":2,\"op\":\"add_port\",\"name\":\"p\",\"pid\":1,\"ifname\":\"e\"}\n" +
+		"{\"id\":7,\"op\":\"set_port\",\"name\":\"p\",\"mtu\":9000}\n" +
+		"{\"id\":3,\"op\":\"add_link\",\"name\":\"l\",\"a\":{\"port\":\"p\"},\"b\":{\"switch\":\"s\"}," +
+		"\"a_to_b\":{\"delay_ns\":1},\"b_to_a\":{\"delay_ns\":1}}\n" +
+		"{\"id\":4,\"op\":\"set_link\",\"name\":\"l\",\"a_to_b\":{\"rate_bps\":1000,\"queue_bytes\":1,\"seed\":9}}\n" +
+		"{\"id\":5,\"op\":\"link_state\",\"name\":\"l\",\"up\":false}\n{\"id\":6,\"op\":\"read_link\",\"name\":\"l\"}"))
+	f.Add([]byte("{\"id\":1,\"op\":\"partition\",\"sets\":[[],[\"x\"]]}\n{\"id\":1,\"op\":\"heal\"}\n" +
+		"{\"id\":1,\"op\":\"stats\",\"buckets\":true}\n"))
+	f.Add([]byte("{\"id\":1,\"op\":\"remove_link\",\"name\":\"l\"}\n" +
+		"{\"id\":1,\"op\":\"remove_port\",\"name\":\"p\"}\n{\"id\":1,\"op\":\"remove_switch\",\"name\":\"s\"}\n"))
+	f.Add(append(bytes.Repeat([]byte("x"), maxLineBytes+1), "\n{\"id\":9223372036854775808,\"op\":\"hello\"}\n"...))
+	f.Add(append([]byte("\xef\xbb\xbf{\"id\":1}\x00\n"), bytes.Repeat([]byte("["), 20_000)...))
+	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"\\u0000\xff\"}"))
+	s := startFakes(f, "")
+	f.Cleanup(func() { s.t = f })
+	f.Fuzz(func(t *testing.T, input []byte) {
+		s.t = t
+		wanted := 0
+		for line := range bytes.Lines(input) {
+			if len(bytes.TrimSpace(line)) > 0 || len(line) > maxLineBytes {
+				wanted++
+			}
+		}
+		if got := s.answers(t, input); len(got) != wanted {
+			t.Errorf("%q: %d replies to %d lines", input, len(got), wanted)
+		}
+		s.clear(t)
+		var pages, resident int64
+		statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
+		must(t, err)
+		if _, err := fmt.Sscan(string(statm), &pages, &resident); err != nil {
+			t.Fatal(err)
+		}
+		if held := resident * int64(os.Getpagesize()); held > maxBytes {
+			t.Errorf("%q: %d bytes are held", input, held)
+		}
+	})
+}
+
+// answers sends lines and a last one of its own, and returns the replies to those before it.
+func (s session) answers(t *testing.T, input []byte) (replies []answered) {
+	t.Helper()
+	s.id++
+	last := int64(7_000_000_000_000_000 + s.id)
+	go func() {
+		// When this fails, no reply comes.
+		_, _ = s.control.Write(fmt.Appendf(input[:len(input):len(input)], "\n{\"id\":%d,\"op\":\"heal\"}\n", last))
+	}()
+	for {
+		line := s.next()
+		var reply answered
+		if err := json.Unmarshal([]byte(line), &reply); err != nil {
+			t.Fatalf("%q: reply %q: %v", input, line, err)
+		}
+		switch {
+		case reply.Event != "":
+			continue // a process that the input names has ended
+		case reply.OK == (reply.Error != ""):
+			t.Errorf("%q: reply %q", input, line)
+		case reply.ID != nil && *reply.ID == last:
+			return replies
+		}
+		replies = append(replies, reply)
+	}
+}
+
+type answered struct {
+	ID     *int64
+	OK     bool
+	Result json.RawMessage
+	Error  string
+	Event  string
+}
+
+// clear removes everything from the emulator.
+func (s session) clear(t *testing.T) {
+	t.Helper()
+	var held struct{ Links, Ports, Switches map[string]json.RawMessage }
+	stats := s.answers(t, []byte(`{"id":1,"op":"stats"}`))
+	if len(stats) != 1 || json.Unmarshal(stats[0].Result, &held) != nil {
+		t.Fatalf("stats: %+v", stats)
+	}
+	var requests []byte
+	for _, kind := range []struct {
+		op    string
+		names map[string]json.RawMessage
+	}{{"remove_link", held.Links}, {"remove_port", held.Ports}, {"remove_switch", held.Switches}} {
+		for name := range kind.names {
+			line, err := json.Marshal(map[string]any{"id": 1, "op": kind.op, "name": name})
+			must(t, err)
+			requests = append(append(requests, line...), '\n')
+		}
+	}
+	for _, reply := range s.answers(t, requests) {
+		if !reply.OK {
+			t.Errorf("it cannot be removed: %s", reply.Error)
+		}
+	}
 }
