@@ -34,7 +34,7 @@ func (d Drops) Since(earlier Drops) Drops {
 	return Drops{Queue: d.Queue - earlier.Queue, Receive: d.Receive - earlier.Receive}
 }
 
-// frameFD is an fd that carries one frame per read and write: a TAP or a packet socket pair.
+// frameFD is an fd that carries one frame per read and write: a TAP or a socket. It has neither stamps nor counters.
 //
 // The system calls are raw: the caller is pinned to its thread (see package loop) and the calls do not block, so the Go
 // scheduler need not know about them.
@@ -58,3 +58,7 @@ func (fd frameFD) Write(frame []byte) unix.Errno {
 }
 
 func (fd frameFD) Close() error { return unix.Close(int(fd)) }
+
+func (frameFD) Stamps() *stamp.Ring { return nil }
+
+func (frameFD) KernelDrops() (Drops, error) { return Drops{}, nil }

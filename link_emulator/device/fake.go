@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/clock"
+	"containernet-env/link_emulator/realtime"
 	"containernet-env/link_emulator/stamp"
 )
 
@@ -36,7 +36,7 @@ func (f *Fake) Stamps() *stamp.Ring { return f.stamps }
 
 // Write stamps the frame as a TAP's program does, and drops it where the program would.
 func (f *Fake) Write(frame []byte) unix.Errno {
-	if f.stamping != nil && !f.stamping.Put(frame, clock.Now()) {
+	if f.stamping != nil && !f.stamping.Put(frame, realtime.Now()) {
 		return 0
 	}
 	return f.frameFD.Write(frame)
@@ -51,6 +51,3 @@ func (f *Fake) Read(buffer []byte) (int, unix.Errno) {
 	}
 	return n, errno
 }
-
-// KernelDrops: a socket pair blocks instead of dropping.
-func (f *Fake) KernelDrops() (Drops, error) { return Drops{}, nil }

@@ -4,54 +4,35 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/stamp"
+	"containernet-env/link_emulator/netns"
 )
 
 // TestEnd is a device and its host side: frames written to one are read from the other.
 type TestEnd struct{ Near, Far Device }
 
-// packet is a packet socket (packet(7)) on an interface.
-type packet struct{ frameFD }
-
-// KernelDrops is not used.
-func (packet) KernelDrops() (Drops, error) { return Drops{}, nil }
-
-// Stamps is not used.
-func (packet) Stamps() *stamp.Ring { return nil }
-
 // OpenTestEnds creates two TAPs that are up, each with a packet socket on its interface, in a network namespace of
 // their own that disappears when they are closed. stamps: the kernel is to stamp their frames.
 func OpenTestEnds(stamps bool) (ends [2]TestEnd, err error) {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and no other code runs in that namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("create a network namespace: %w", err)
-			return
+	err = netns.New(func() (err error) {
+		for i := 0; i < len(ends) && err == nil; i++ {
+			ends[i], err = openTestEnd(i, stamps)
 		}
-		for i := range ends {
-			if ends[i], err = openTestEnd(i, stamps); err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- nil
-	}()
-	if err := <-done; err != nil {
-		for _, end := range ends {
-			for _, opened := range [...]Device{end.Near, end.Far} {
-				if opened != nil {
-					err = errors.Join(err, opened.Close())
-				}
-			}
-		}
-		return [2]TestEnd{}, err
+		return err
+	})
+	if err == nil {
+		return ends, nil
 	}
-	return ends, nil
+	for _, end := range ends {
+		for _, opened := range [...]Device{end.Near, end.Far} {
+			if opened != nil {
+				err = errors.Join(err, opened.Close())
+			}
+		}
+	}
+	return [2]TestEnd{}, err
 }
 
 func openTestEnd(number int, stamps bool) (end TestEnd, err error) {
@@ -67,7 +48,7 @@ func openTestEnd(number int, stamps bool) (end TestEnd, err error) {
 	if err != nil {
 		return end, fmt.Errorf("open a packet socket: %w", err)
 	}
-	end.Far = packet{frameFD(socket)}
+	end.Far = frameFD(socket)
 	request, err := unix.NewIfreq(spec.IfName)
 	if err != nil {
 		return end, err

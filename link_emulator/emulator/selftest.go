@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/loop"
@@ -126,13 +125,13 @@ func (s *selfTest) echo(ends [2]device.TestEnd) error {
 // echo returns the round-trip time; 0 when the frame did not come back. It busy-waits for the frames, so that only the
 // emulator's wake-ups are in the result, and the two writes up to the moment at which the kernel stamps the frame.
 func echo(ends [2]device.TestEnd, frame, buffer []byte) int64 {
-	sentNS := clock.Now()
+	sentNS := realtime.Now()
 	for i, end := range ends {
 		if end.Far.Write(frame) != 0 || !await(ends[1-i].Far, frame, buffer) {
 			return 0
 		}
 	}
-	return clock.Now() - sentNS
+	return realtime.Now() - sentNS
 }
 
 // testFrame is a broadcast with the local experimental EtherType (IEEE 802), which no stack answers.
@@ -145,7 +144,7 @@ func testFrame(number byte) []byte {
 
 // await reads until the test frame with the same number arrives; other frames, sent by the kernel, are skipped.
 func await(from device.Device, frame, buffer []byte) bool {
-	for end := clock.Now() + selfTestTimeoutNS; clock.Now() < end; {
+	for end := realtime.Now() + selfTestTimeoutNS; realtime.Now() < end; {
 		n, errno := from.Read(buffer)
 		if errno == 0 && n > 14 && buffer[12] == frame[12] && buffer[13] == frame[13] && buffer[14] == frame[14] {
 			return true

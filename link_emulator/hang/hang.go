@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/clock"
+	"containernet-env/link_emulator/realtime"
 )
 
 // Deadline bounds every wait: what takes longer hangs.
@@ -28,7 +28,7 @@ func Readable(fd int) bool {
 }
 
 // StampNS is the clock of the kernel's stamps, for what lies between two readings of it.
-func StampNS() int64 { return clock.Now() }
+func StampNS() int64 { return realtime.Now() }
 
 // Pause lets a millisecond pass, or more, in which the emulator may fall asleep.
 func Pause() { time.Sleep(time.Millisecond) }

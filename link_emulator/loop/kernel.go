@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/realtime"
 )
 
@@ -71,7 +70,7 @@ func (s *system) Close() {
 	}
 }
 
-func (s *system) Now() int64     { return clock.Now() }
+func (s *system) Now() int64     { return realtime.Now() }
 func (s *system) Sleep(ns int64) { realtime.Sleep(ns) }
 
 func (s *system) Wait(events []unix.EpollEvent, timeoutMS int, relaxed bool) (int, unix.Errno) {

@@ -23,62 +23,49 @@ func OpenProcess(pid int) (int, error) {
 	return fd, nil
 }
 
-// Ended reports whether the process behind a pidfd has ended.
-func Ended(pidfd int) bool {
-	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n == 1
+// Do runs fn on an OS thread of its own, inside the network namespace of pid. File descriptors opened by fn keep that
+// namespace. pidfd must be of the same pid: it ensures that the namespace is that process's and not that of a later
+// process with the same pid. With pidfd < 0 this is not checked.
+func Do(pid, pidfd int, fn func() error) error {
+	return onThread(func() error {
+		target, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open the network namespace of process %d: %w", pid, err)
+		}
+		defer unix.Close(target)
+		if pidfd >= 0 && ended(pidfd) {
+			return fmt.Errorf("process %d has ended", pid)
+		}
+		if err := unix.Setns(target, unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter the network namespace of process %d: %w", pid, err)
+		}
+		return fn()
+	})
 }
 
-// Do runs fn on an OS thread inside the network namespace of pid. File descriptors opened by fn keep that namespace.
-// pidfd must be of the same pid: it ensures that the namespace is that process's and not that of a later process with
-// the same pid. With pidfd < 0 this is not checked.
-func Do(pid, pidfd int, fn func() error) error {
+// New runs fn on an OS thread of its own, inside a new network namespace, which lasts as long as what fn opens in it.
+func New(fn func() error) error {
+	return onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("create a network namespace: %w", err)
+		}
+		return fn()
+	})
+}
+
+// onThread runs fn on a thread that ends with it, so that no other code runs in its namespace.
+func onThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread()
-		home, err := open("/proc/thread-self/ns/net")
-		if err != nil {
-			runtime.UnlockOSThread()
-			done <- err
-			return
-		}
-		defer unix.Close(home)
-		if err := Enter(pid, pidfd); err != nil {
-			runtime.UnlockOSThread()
-			done <- err
-			return
-		}
-		err = fn()
-		if unix.Setns(home, unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		} // else the thread stays locked and dies with this goroutine, so that no other code runs in that namespace
-		done <- err
+		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
+		done <- fn()
 	}()
 	return <-done
 }
 
-// Enter moves the calling OS thread, which must be locked, into the network namespace of pid; see Do for pidfd. On an
-// error the thread stays where it is.
-func Enter(pid, pidfd int) error {
-	target, err := open(fmt.Sprintf("/proc/%d/ns/net", pid))
-	if err != nil {
-		return err
-	}
-	defer unix.Close(target)
-	if pidfd >= 0 && Ended(pidfd) {
-		return fmt.Errorf("process %d has ended", pid)
-	}
-	if err := unix.Setns(target, unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter the network namespace of process %d: %w", pid, err)
-	}
-	return nil
-}
-
-func open(path string) (int, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("open %s: %w", path, err)
-	}
-	return fd, nil
+// ended reports whether the process behind a pidfd has ended.
+func ended(pidfd int) bool {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1
 }

@@ -29,6 +29,12 @@ func Pin() int
 //go:linkname Unpin runtime.procUnpin
 func Unpin()
 
+// Now is CLOCK_MONOTONIC in nanoseconds, as timerfd understands it, read without entering the kernel. ClockGettime of
+// x/sys is a real system call, and the time package shows differences of this clock only.
+//
+//go:linkname Now runtime.nanotime
+func Now() int64
+
 // setFIFO sets the scheduling policy SCHED_FIFO for the calling thread.
 func setFIFO(priority uint32) error {
 	// Threads that the runtime may clone from this one must not inherit the priority.

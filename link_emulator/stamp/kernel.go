@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"containernet-env/link_emulator/clock"
+	"containernet-env/link_emulator/realtime"
 )
 
 // Open makes a ring and loads the program that fills it. At most limit stamps are unread at a time; see Ring.
@@ -67,12 +67,12 @@ func Check() error {
 	}
 	defer ring.Close()
 	frame := bytes.Repeat([]byte("frame"), 20)
-	beforeNS := clock.Now()
+	beforeNS := realtime.Now()
 	kept, err := ring.run(frame)
 	if err != nil {
 		return err
 	}
-	afterNS := clock.Now()
+	afterNS := realtime.Now()
 	atNS, ok := ring.Take(frame, false)
 	switch {
 	case kept != len(frame):

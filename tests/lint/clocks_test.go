@@ -18,7 +18,7 @@ import (
 	"context"
 	"net"
 	"time"
-	clk "example/link_emulator/clock"
+	rt "example/link_emulator/realtime"
 	"golang.org/x/sys/unix"
 )
 const short = 2 * time.Second
@@ -26,7 +26,7 @@ var began = time.Now() // time.Now
 func TestX(t *testing.T) {
 	time.Sleep(short) // time.Sleep
 	wait := time.After // time.After
-	_ = clk.Now() // clock.Now
+	_ = rt.Now() // realtime.Now
 	unix.ClockGettime(1, nil) // unix.ClockGettime
 	context.WithTimeout(nil, 10*short+time.Duration(39)*time.Second) // context.WithTimeout of 59s
 	context.WithTimeout(nil, 30*short)
