@@ -5,20 +5,31 @@ import "encoding/binary"
 // etherType is 88B5, "local experimental Ethertype 1" of IEEE 802: no host answers it, no stack takes it.
 const etherType = 0x88b5
 
-// Offsets in a frame: Ethernet header, then the mark.
-const (
-	headerBytes = 14
-	markBytes   = 16 // run (8), stream (4), number of the frame in it (4)
-)
+const headerBytes = 14 // of an Ethernet frame; its mark follows
 
 // warmupStream is the stream number of the warm-up's frames.
 const warmupStream = ^uint32(0)
 
-// mark identifies a frame: a random number of the run, its stream and its number there.
-type mark struct {
-	run    uint64
-	stream uint32
-	number uint32
+// Mark identifies what a prober sends: a random number of the run, what of it is sent (a stream of frames, or a pair of
+// hosts), and its number there.
+type Mark struct {
+	Run            uint64
+	Stream, Number uint32
+}
+
+// MarkBytes is the length of a mark.
+const MarkBytes = 16
+
+// Encode writes the mark to the beginning of a buffer.
+func (m Mark) Encode(to []byte) {
+	binary.BigEndian.PutUint64(to, m.Run)
+	binary.BigEndian.PutUint32(to[8:], m.Stream)
+	binary.BigEndian.PutUint32(to[12:], m.Number)
+}
+
+// DecodeMark reads the mark at the beginning of a buffer, which must be long enough.
+func DecodeMark(from []byte) Mark {
+	return Mark{binary.BigEndian.Uint64(from), binary.BigEndian.Uint32(from[8:]), binary.BigEndian.Uint32(from[12:])}
 }
 
 // newFrame is a frame of a length between two addresses, all zero after its mark.
@@ -30,20 +41,10 @@ func newFrame(to, from [6]byte, length int) []byte {
 	return frame
 }
 
-func (m mark) encode(frame []byte) {
-	binary.BigEndian.PutUint64(frame[headerBytes:], m.run)
-	binary.BigEndian.PutUint32(frame[headerBytes+8:], m.stream)
-	binary.BigEndian.PutUint32(frame[headerBytes+12:], m.number)
-}
-
 // decode reads the mark of a frame that is for the address to; false for anything else.
-func decode(frame []byte, to [6]byte) (mark, bool) {
-	if len(frame) < headerBytes+markBytes || [6]byte(frame[:6]) != to || binary.BigEndian.Uint16(frame[12:]) != etherType {
-		return mark{}, false
+func decode(frame []byte, to [6]byte) (Mark, bool) {
+	if len(frame) < headerBytes+MarkBytes || [6]byte(frame[:6]) != to || binary.BigEndian.Uint16(frame[12:]) != etherType {
+		return Mark{}, false
 	}
-	return mark{
-		run:    binary.BigEndian.Uint64(frame[headerBytes:]),
-		stream: binary.BigEndian.Uint32(frame[headerBytes+8:]),
-		number: binary.BigEndian.Uint32(frame[headerBytes+12:]),
-	}, true
+	return DecodeMark(frame[headerBytes:]), true
 }

@@ -52,21 +52,21 @@ func TestParseRefusals(t *testing.T) {
 func TestMarksAreReadBackFromFramesForThisHostOnly(t *testing.T) {
 	here, there := [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
 	frame := newFrame(here, there, minFrame)
-	m := mark{run: 0x0123456789abcdef, stream: warmupStream, number: 3}
-	m.encode(frame)
+	m := Mark{0x0123456789abcdef, warmupStream, 3}
+	m.Encode(frame[headerBytes:])
 	if got, ok := decode(frame, here); !ok || got != m {
 		t.Errorf("got %+v (%v), want %+v", got, ok, m)
 	}
 	if _, ok := decode(frame, there); ok {
 		t.Error("a frame that was flooded here was taken")
 	}
-	for length := range headerBytes + markBytes {
+	for length := range headerBytes + MarkBytes {
 		if _, ok := decode(frame[:length], here); ok {
 			t.Errorf("a frame that was cut to %d bytes was taken", length)
 		}
 	}
-	if slot := slotBytes - 66; slot < headerBytes+markBytes {
-		t.Errorf("a slot of the ring holds %d bytes of a frame, its mark ends at %d", slot, headerBytes+markBytes)
+	if slot := slotBytes - 66; slot < headerBytes+MarkBytes {
+		t.Errorf("a slot of the ring holds %d bytes of a frame, its mark ends at %d", slot, headerBytes+MarkBytes)
 	}
 }
 
@@ -80,7 +80,7 @@ func simulate(r Request, costNS, lateNS int64) (run *Run, order []uint32) {
 			now = dueNS + lateNS
 		}
 		m, _ := decode(run.Schedules[0].Frame(now), [6]byte{})
-		order = append(order, m.stream)
+		order = append(order, m.Stream)
 		now += costNS
 	}
 	return run, order

@@ -51,7 +51,7 @@ func (s *Schedule) Next() (dueNS int64, ok bool) {
 // Frame is the frame that Next announced, which is sent at nowNS. It is valid until the next call.
 func (s *Schedule) Frame(nowNS int64) []byte {
 	next := s.first()
-	mark{run: s.run, stream: next.index, number: uint32(len(next.sent))}.encode(next.frame)
+	Mark{s.run, next.index, uint32(len(next.sent))}.Encode(next.frame[headerBytes:])
 	next.advance(nowNS)
 	if next.done() {
 		s.active = slices.DeleteFunc(s.active, func(c *course) bool { return c == next })
@@ -108,13 +108,13 @@ func NewRun(r Request, addresses [][6]byte, number uint64) *Run {
 // Arrived records a frame that a host with an address got so long after the start. Frames of others are not counted.
 func (r *Run) Arrived(host int, address [6]byte, frame []byte, atNS int64) {
 	m, ok := decode(frame, address)
-	if !ok || m.run != r.number || int64(m.stream) >= int64(len(r.courses)) || r.courses[m.stream].stream.To != host {
+	if !ok || m.Run != r.number || int64(m.Stream) >= int64(len(r.courses)) || r.courses[m.Stream].stream.To != host {
 		return
 	}
-	sent, delays := r.courses[m.stream].sent, r.delays[m.stream]
-	if int(m.number) < len(sent) && delays[m.number] < 0 {
-		delays[m.number] = max(0, atNS-sent[m.number])
-		r.received[m.stream]++
+	sent, delays := r.courses[m.Stream].sent, r.delays[m.Stream]
+	if int(m.Number) < len(sent) && delays[m.Number] < 0 {
+		delays[m.Number] = max(0, atNS-sent[m.Number])
+		r.received[m.Stream]++
 	}
 }
 
@@ -133,12 +133,12 @@ func (r *Run) Streams() []StreamResult {
 // WarmupFrame is a frame of the warm-up.
 func WarmupFrame(to, from [6]byte, number uint64, count uint32) []byte {
 	frame := newFrame(to, from, minFrame)
-	mark{run: number, stream: warmupStream, number: count}.encode(frame)
+	Mark{number, warmupStream, count}.Encode(frame[headerBytes:])
 	return frame
 }
 
 // IsOf reports whether a frame for an address is one of a run.
 func IsOf(frame []byte, to [6]byte, number uint64) bool {
 	m, ok := decode(frame, to)
-	return ok && m.run == number
+	return ok && m.Run == number
 }

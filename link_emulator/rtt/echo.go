@@ -3,6 +3,8 @@ package rtt
 import (
 	"bytes"
 	"encoding/binary"
+
+	"containernet-env/link_emulator/probe"
 )
 
 // ICMP types (RFC 792).
@@ -13,46 +15,30 @@ const (
 
 const icmpHeaderBytes = 8
 
-// mark is at the start of a probe's payload and identifies its reply: a random number of the run, the pair and the
-// probe.
-type mark struct {
-	run   uint64
-	pair  uint32
-	probe uint32
-}
-
-const markBytes = 16
-
-// encode fills message, an ICMP message of its final length, as an echo request.
-func (m mark) encode(message []byte) {
+// encode fills message, an ICMP message of its final length, as an echo request. The mark is at the start of its payload.
+func encode(m probe.Mark, message []byte) {
 	clear(message[:icmpHeaderBytes])
 	message[0] = typeEchoRequest
-	binary.BigEndian.PutUint16(message[4:], uint16(m.run))
-	binary.BigEndian.PutUint16(message[6:], uint16(m.probe))
-	binary.BigEndian.PutUint64(message[8:], m.run)
-	binary.BigEndian.PutUint32(message[16:], m.pair)
-	binary.BigEndian.PutUint32(message[20:], m.probe)
+	binary.BigEndian.PutUint16(message[4:], uint16(m.Run))
+	binary.BigEndian.PutUint16(message[6:], uint16(m.Number))
+	m.Encode(message[icmpHeaderBytes:])
 	binary.BigEndian.PutUint16(message[2:], checksum(message))
 }
 
 // decodeReply reads the mark of an echo reply out of an IPv4 packet as a raw socket gives it; false for anything else.
-func decodeReply(packet []byte) (mark, bool) {
+func decodeReply(packet []byte) (probe.Mark, bool) {
 	if len(packet) < 1 {
-		return mark{}, false
+		return probe.Mark{}, false
 	}
 	header := int(packet[0]&0x0f) * 4
-	if len(packet) < header+icmpHeaderBytes+markBytes {
-		return mark{}, false
+	if len(packet) < header+icmpHeaderBytes+probe.MarkBytes {
+		return probe.Mark{}, false
 	}
 	message := packet[header:]
 	if message[0] != typeEchoReply || checksum(message) != 0 {
-		return mark{}, false
+		return probe.Mark{}, false
 	}
-	return mark{
-		run:   binary.BigEndian.Uint64(message[8:]),
-		pair:  binary.BigEndian.Uint32(message[16:]),
-		probe: binary.BigEndian.Uint32(message[20:]),
-	}, true
+	return probe.DecodeMark(message[icmpHeaderBytes:]), true
 }
 
 // checksum is the Internet checksum (RFC 1071); 0 over a message whose checksum field is right.

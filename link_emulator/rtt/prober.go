@@ -11,6 +11,7 @@ import (
 
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/netns"
+	"containernet-env/link_emulator/probe"
 )
 
 // icmpFilter is the socket option ICMP_FILTER of raw(7): a mask of the ICMP types to drop.
@@ -68,8 +69,8 @@ func (p *prober) run(start time.Time) error {
 		now := time.Since(start)
 		wake := time.Duration(-1)
 		for _, pair := range p.pairs {
-			if probe, send := pair.tick(p.request, now, p.interval); send {
-				if err := p.send(pair, probe, start); err != nil {
+			if number, send := pair.tick(p.request, now, p.interval); send {
+				if err := p.send(pair, number, start); err != nil {
 					return err
 				}
 			}
@@ -88,8 +89,8 @@ func (p *prober) run(start time.Time) error {
 
 // send sends one probe. A probe that the network refuses (interface down, no route yet) is lost; one that is too long
 // is an error.
-func (p *prober) send(to *pair, probe uint32, start time.Time) error {
-	mark{run: p.nonce, pair: to.index, probe: probe}.encode(p.message)
+func (p *prober) send(to *pair, number uint32, start time.Time) error {
+	encode(probe.Mark{Run: p.nonce, Stream: to.index, Number: number}, p.message)
 	address := &unix.SockaddrInet4{Addr: to.to.IP.As4()}
 	at := now(start)
 	err := unix.Sendto(p.socket, p.message, 0, address)
@@ -99,7 +100,7 @@ func (p *prober) send(to *pair, probe uint32, start time.Time) error {
 	if err != nil {
 		to.failure = fmt.Sprintf("send to %s: %v", to.to.IP, err)
 	}
-	if probe&warmupMark == 0 {
+	if number&warmupMark == 0 {
 		to.sent(p.request, at, time.Duration(at.monotonicNS))
 	}
 	return nil
@@ -124,10 +125,10 @@ func (p *prober) receive(start time.Time, wake time.Duration) error {
 		}
 		at := now(start)
 		m, ok := decodeReply(p.packet[:n])
-		if !ok || m.run != p.nonce || m.pair < p.first || m.pair-p.first >= uint32(len(p.pairs)) {
+		if !ok || m.Run != p.nonce || m.Stream < p.first || m.Stream-p.first >= uint32(len(p.pairs)) {
 			continue
 		}
-		p.pairs[m.pair-p.first].replied(p.request, m.probe, kernelStamp(p.control[:controlBytes]), at)
+		p.pairs[m.Stream-p.first].replied(p.request, m.Number, kernelStamp(p.control[:controlBytes]), at)
 	}
 }
 

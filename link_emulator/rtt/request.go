@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"containernet-env/link_emulator/input"
+	"containernet-env/link_emulator/probe"
 )
 
 // Ranges and defaults of a request.
@@ -61,7 +62,7 @@ func Parse(data []byte) (Request, error) {
 		input.Range("answers", r.Answers, 0, maxProbes),
 		input.Range("warmup", r.Warmup, 0, maxWarmup),
 		input.Range("interval_ms", r.IntervalMS, 1, maxIntervalMS),
-		input.Range("payload_bytes", r.PayloadBytes, markBytes, maxPayload),
+		input.Range("payload_bytes", r.PayloadBytes, probe.MarkBytes, maxPayload),
 		input.Range("timeout_ms", r.TimeoutMS, 1, maxTimeoutMS),
 		input.Hosts(r.Hosts),
 	)

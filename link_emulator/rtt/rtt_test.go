@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"containernet-env/link_emulator/probe"
 )
 
 const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]`
@@ -43,9 +45,9 @@ func TestParseRefusals(t *testing.T) {
 }
 
 func TestEchoRoundTrip(t *testing.T) {
-	m := mark{run: 0x0123456789abcdef, pair: 7, probe: warmupMark | 3}
+	m := probe.Mark{Run: 0x0123456789abcdef, Stream: 7, Number: warmupMark | 3}
 	message := append(make([]byte, icmpHeaderBytes), payloadFill(57)...) // odd: the checksum pads
-	m.encode(message)
+	encode(m, message)
 	if checksum(message) != 0 {
 		t.Error("the checksum of a request is wrong")
 	}
