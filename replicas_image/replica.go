@@ -117,6 +117,7 @@ func (r *replica) now() int64 {
 // in time. The others still get it: they have the timeout to themselves.
 func (r *replica) write(ctx context.Context, key string, v version, ack int) (acknowledged int) {
 	done := make(chan error, len(r.peers))
+	record := appendRecord(nil, key, v)
 	for i := range r.peers {
 		go func() {
 			if i == r.self {
@@ -125,7 +126,7 @@ func (r *replica) write(ctx context.Context, key string, v version, ack int) (ac
 			}
 			sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 			defer cancel()
-			_, _, err := r.ask(sending, http.MethodPut, i, key, v)
+			_, _, err := r.ask(sending, http.MethodPut, i, key, record)
 			done <- err
 		}()
 	}
@@ -160,7 +161,7 @@ func (r *replica) read(ctx context.Context, key string, from int) (newest versio
 			if i == r.self {
 				a.version, a.known = r.table.get(key)
 			} else {
-				a.version, a.known, a.err = r.ask(ctx, http.MethodGet, i, key, version{})
+				a.version, a.known, a.err = r.ask(ctx, http.MethodGet, i, key, nil)
 			}
 			done <- a
 		}()
@@ -188,87 +189,50 @@ func (r *replica) read(ctx context.Context, key string, from int) (newest versio
 	return newest, known, answers
 }
 
-// The headers with what a version is beside its value.
-const (
-	timeHeader    = "X-Time"
-	byHeader      = "X-Coordinator"
-	deletedHeader = "X-Deleted"
-)
-
-// ask sends a version to another replica (PUT), or asks it for what it has (GET).
-func (r *replica) ask(ctx context.Context, method string, peer int, key string, v version) (has version, known bool,
+// ask sends a version to another replica (PUT), or requests the one that it has (GET).
+func (r *replica) ask(ctx context.Context, method string, peer int, key string, body []byte) (has version, known bool,
 	err error) {
 	target := "http://" + r.peers[peer] + internalPath + "?id=" + url.QueryEscape(key)
-	q, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(v.Value))
+	q, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return version{}, false, err
-	}
-	if method == http.MethodPut {
-		describe(q.Header, v)
 	}
 	answer, err := r.client.Do(q)
 	if err != nil {
 		return version{}, false, err
 	}
 	defer answer.Body.Close()
-	value, err := io.ReadAll(io.LimitReader(answer.Body, maxValue+1))
 	switch {
-	case err != nil:
-		return version{}, false, err
 	case method == http.MethodGet && answer.StatusCode == http.StatusNotFound:
 		return version{}, false, nil
 	case answer.StatusCode != http.StatusOK:
 		return version{}, false, fmt.Errorf("replica %d: %s", peer, answer.Status)
 	case method == http.MethodGet:
-		has, err = described(answer.Header)
-		has.Value = value
+		_, has, err = readRecord(answer.Body)
 		return has, err == nil, err
 	}
-	return version{}, false, nil
+	_, err = io.Copy(io.Discard, answer.Body) // so that the connection is used again
+	return version{}, false, err
 }
 
-func describe(h http.Header, v version) {
-	h.Set(timeHeader, strconv.FormatInt(v.Time, 10))
-	h.Set(byHeader, strconv.Itoa(v.By))
-	h.Set(deletedHeader, strconv.FormatBool(v.Deleted))
-}
-
-func described(h http.Header) (v version, err error) {
-	var errs [3]error
-	v.Time, errs[0] = strconv.ParseInt(h.Get(timeHeader), 10, 64)
-	v.By, errs[1] = strconv.Atoi(h.Get(byHeader))
-	v.Deleted, errs[2] = strconv.ParseBool(h.Get(deletedHeader))
-	return v, errors.Join(errs[:]...)
-}
-
-// serveInternal does for a coordinator what it asks of this replica alone.
+// serveInternal does for a coordinator what it requests of this replica alone.
 func (r *replica) serveInternal(w http.ResponseWriter, q *http.Request) {
-	key := q.URL.Query().Get("id")
-	if key == "" || len(key) > maxKey {
-		http.Error(w, "id is missing or too long", http.StatusBadRequest)
-		return
-	}
 	switch q.Method {
 	case http.MethodPut:
-		v, err := described(q.Header)
-		if err == nil {
-			v.Value, err = io.ReadAll(http.MaxBytesReader(w, q.Body, maxValue))
-		}
+		key, v, err := readRecord(q.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		if err := r.table.write(key, v); err != nil {
+		} else if err := r.table.write(key, v); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	case http.MethodGet:
+		key := q.URL.Query().Get("id")
 		v, known := r.table.get(key)
 		if !known {
 			http.Error(w, "there is no such key", http.StatusNotFound)
 			return
 		}
-		describe(w.Header(), v)
-		_, _ = w.Write(v.Value)
+		_, _ = w.Write(appendRecord(nil, key, v))
 	default:
 		http.Error(w, "PUT or GET", http.StatusMethodNotAllowed)
 	}

@@ -90,41 +90,47 @@ func syncFolder(folder string) error {
 
 // replay gives the length of the whole records.
 func (t *table) replay(from io.Reader) (good int64, err error) {
-	var header [recordHeader]byte
 	for {
-		if _, err := io.ReadFull(from, header[:]); err != nil {
-			return good, cutOff(err)
-		}
-		keySize, valueSize := binary.LittleEndian.Uint32(header[4:]), binary.LittleEndian.Uint32(header[8:])
-		if keySize > maxKey || valueSize > maxValue {
+		key, v, err := readRecord(from)
+		switch {
+		case err == nil:
+			good += int64(recordHeader + len(key) + len(v.Value))
+			t.put(key, v)
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errDamaged):
 			return good, nil
+		default:
+			return good, err
 		}
-		text := make([]byte, keySize+valueSize)
-		if _, err := io.ReadFull(from, text); err != nil {
-			return good, cutOff(err)
-		}
-		check := crc32.NewIEEE()
-		_, _ = check.Write(header[4:]) // it never fails
-		_, _ = check.Write(text)
-		if check.Sum32() != binary.LittleEndian.Uint32(header[:]) {
-			return good, nil
-		}
-		good += int64(len(header) + len(text))
-		t.put(string(text[:keySize]), version{
-			Time: int64(binary.LittleEndian.Uint64(header[12:])), By: int(binary.LittleEndian.Uint32(header[20:])),
-			Deleted: header[24] == 1, Value: text[keySize:],
-		})
 	}
 }
 
-// cutOff turns the end of the file into nil.
-func cutOff(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil
+var errDamaged = errors.New("the record is damaged")
+
+// readRecord reads what appendRecord has written.
+func readRecord(from io.Reader) (key string, v version, err error) {
+	var header [recordHeader]byte
+	if _, err := io.ReadFull(from, header[:]); err != nil {
+		return "", version{}, err
 	}
-	return err
+	keySize, valueSize := binary.LittleEndian.Uint32(header[4:]), binary.LittleEndian.Uint32(header[8:])
+	if keySize > maxKey || valueSize > maxValue {
+		return "", version{}, errDamaged
+	}
+	text := make([]byte, keySize+valueSize)
+	if _, err := io.ReadFull(from, text); err != nil {
+		return "", version{}, err
+	}
+	if check := crc32.ChecksumIEEE(header[4:]); crc32.Update(check, crc32.IEEETable, text) !=
+		binary.LittleEndian.Uint32(header[:]) {
+		return "", version{}, errDamaged
+	}
+	return string(text[:keySize]), version{
+		Time: int64(binary.LittleEndian.Uint64(header[12:])), By: int(binary.LittleEndian.Uint32(header[20:])),
+		Deleted: header[24] == 1, Value: text[keySize:],
+	}, nil
 }
 
+// appendRecord appends a version as it is in the file, and on the way between replicas.
 func appendRecord(to []byte, key string, v version) []byte {
 	start := len(to)
 	to = append(to, 0, 0, 0, 0)
