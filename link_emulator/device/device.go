@@ -1,4 +1,4 @@
-// Package device is the interface to the kernel: TAP devices, and a fake for tests.
+// Package device is the interface to the kernel: TAP devices.
 package device
 
 import (
@@ -34,15 +34,17 @@ func (d Drops) Since(earlier Drops) Drops {
 	return Drops{Queue: d.Queue - earlier.Queue, Receive: d.Receive - earlier.Receive}
 }
 
-// frameFD is an fd that carries one frame per read and write: a TAP or a socket. It has neither stamps nor counters.
+// FrameFD is an fd that carries one frame per read and write: a TAP or a socket. It has neither stamps nor counters.
 //
 // The system calls are raw: the caller is pinned to its thread (see package loop) and the calls do not block, so the Go
 // scheduler need not know about them.
-type frameFD int
+type FrameFD int
 
-func (fd frameFD) FD() int { return int(fd) }
+// FD implements Device.
+func (fd FrameFD) FD() int { return int(fd) }
 
-func (fd frameFD) Read(buffer []byte) (int, unix.Errno) {
+// Read implements Device.
+func (fd FrameFD) Read(buffer []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buffer))),
 		uintptr(len(buffer)))
 	if errno != 0 {
@@ -51,14 +53,18 @@ func (fd frameFD) Read(buffer []byte) (int, unix.Errno) {
 	return int(n), 0
 }
 
-func (fd frameFD) Write(frame []byte) unix.Errno {
+// Write implements Device.
+func (fd FrameFD) Write(frame []byte) unix.Errno {
 	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))),
 		uintptr(len(frame)))
 	return errno
 }
 
-func (fd frameFD) Close() error { return unix.Close(int(fd)) }
+// Close implements Device.
+func (fd FrameFD) Close() error { return unix.Close(int(fd)) }
 
-func (frameFD) Stamps() *stamp.Ring { return nil }
+// Stamps implements Device.
+func (FrameFD) Stamps() *stamp.Ring { return nil }
 
-func (frameFD) KernelDrops() (Drops, error) { return Drops{}, nil }
+// KernelDrops implements Device.
+func (FrameFD) KernelDrops() (Drops, error) { return Drops{}, nil }

@@ -43,7 +43,7 @@ type TapSpec struct {
 // Tap is a TAP interface in some network namespace. It is not persistent: it disappears when the fd is closed. While
 // the fd is open, the interface has carrier and its namespace stays alive.
 type Tap struct {
-	frameFD
+	FrameFD
 	pid    int
 	stamps *stamp.Ring
 }
@@ -68,7 +68,7 @@ func openHere(spec TapSpec) (*Tap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
 	}
-	tap := &Tap{frameFD: frameFD(fd), pid: spec.PID}
+	tap := &Tap{FrameFD: FrameFD(fd), pid: spec.PID}
 	err = configure(fd, spec)
 	if err == nil && spec.Stamps {
 		err = tap.stamp() // before the interface is up: no frame is without a stamp
@@ -92,7 +92,7 @@ func (t *Tap) Stamps() *stamp.Ring { return t.stamps }
 
 // Close implements Device. The interface goes first, so that nothing writes to the ring.
 func (t *Tap) Close() error {
-	err := t.frameFD.Close()
+	err := t.FrameFD.Close()
 	if t.stamps != nil {
 		err = errors.Join(err, t.stamps.Close())
 	}

@@ -48,7 +48,7 @@ func openTestEnd(number int, stamps bool) (end TestEnd, err error) {
 	if err != nil {
 		return end, fmt.Errorf("open a packet socket: %w", err)
 	}
-	end.Far = frameFD(socket)
+	end.Far = FrameFD(socket)
 	request, err := unix.NewIfreq(spec.IfName)
 	if err != nil {
 		return end, err

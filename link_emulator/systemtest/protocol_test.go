@@ -18,6 +18,8 @@ import (
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/emulator"
+	"containernet-env/link_emulator/hang"
+	"containernet-env/link_emulator/stamp"
 )
 
 const maxLineBytes = 1 << 20 // of a request
@@ -47,12 +49,12 @@ func serveFakes() int {
 			return nil, fmt.Errorf("interface %q exists already", spec.IfName)
 		}
 		taken[spec.IfName] = spec.IfName == "taken"
-		near, far, err := device.NewFakePair(spec.Stamps)
+		near, far, err := newFakePair(spec.Stamps)
 		return &pair{near, far}, err
 	}
 	options.OpenTest = func(stamps bool) (ends [2]device.TestEnd, err error) {
 		for i := range ends {
-			if ends[i].Near, ends[i].Far, err = device.NewFakePair(stamps); err != nil {
+			if ends[i].Near, ends[i].Far, err = newFakePair(stamps); err != nil {
 				break
 			}
 		}
@@ -67,6 +69,48 @@ func serveFakes() int {
 		fail(err)
 	}
 	return 0
+}
+
+// fake is one end of a socket pair that keeps frame boundaries. It has real file descriptors, so that the event loop
+// can be tested without root, and satisfies the contract of device.Device.
+type fake struct {
+	device.FrameFD
+	stamps   *stamp.Ring // of what is read here
+	stamping *stamp.Ring // of what is written here
+}
+
+// newFakePair makes both ends: the emulator's and the host's. stamps: the frames of the host are stamped.
+func newFakePair(stamps bool) (near, far *fake, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	near, far = &fake{FrameFD: device.FrameFD(fds[0])}, &fake{FrameFD: device.FrameFD(fds[1])}
+	if stamps {
+		near.stamps = stamp.NewInMemory(device.StampedFrames)
+		far.stamping = near.stamps
+	}
+	return near, far, nil
+}
+
+// Stamps implements device.Device.
+func (f *fake) Stamps() *stamp.Ring { return f.stamps }
+
+// Write stamps the frame as a TAP's program does, and drops it where the program would.
+func (f *fake) Write(frame []byte) unix.Errno {
+	if f.stamping != nil && !f.stamping.Put(frame, hang.StampNS()) {
+		return 0
+	}
+	return f.FrameFD.Write(frame)
+}
+
+// Read is a frame or EAGAIN; after the other end was closed it is EBADFD, as of a TAP that was deleted.
+func (f *fake) Read(buffer []byte) (int, unix.Errno) {
+	n, errno := f.FrameFD.Read(buffer)
+	if n == 0 && errno == 0 {
+		return 0, unix.EBADFD
+	}
+	return n, errno
 }
 
 // pair is a device whose far end ends with it.
