@@ -48,7 +48,7 @@ const (
 	maxInputBytes  = 1 << 25 // of a measurement: 200,000 streams
 )
 
-// verbs carry out what the command line asks for.
+// verbs are the commands, by name.
 var verbs = map[string]func(*command) int{
 	"serve":    (*command).serve,
 	"rtt":      func(c *command) int { return measure(c, rtt.Parse, rtt.Measure) },

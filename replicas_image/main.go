@@ -1,5 +1,5 @@
 // Command replicas is one of N replicas of a key-value service. Any of them coordinates a request: it sends it to all,
-// and answers when as many as the request asks for have answered (ack of a write, from of a read). Of two versions the
+// and answers when as many as the request requires have answered (ack of a write, from of a read). Of two versions the
 // later one wins, by the clock of its coordinator. With ack+from > N, a read meets every acknowledged write; with less,
 // it may not, which is what this service is there to show.
 package main

@@ -29,7 +29,7 @@ func newReplica(self int, peers []string, t *table, timeout time.Duration) *repl
 	return &replica{self: self, peers: peers, table: t, timeout: timeout, client: &http.Client{Transport: transport}}
 }
 
-// Where clients and replicas ask.
+// Paths of the requests of clients, and of replicas.
 const (
 	entityPath   = "/v0/entity"
 	internalPath = "/internal/entity"
@@ -44,7 +44,7 @@ func (r *replica) handler() http.Handler {
 	return mux
 }
 
-// serveEntity coordinates: PUT, DELETE or GET ?id=KEY&ack=A&from=F. Without ack and from, a majority is asked for.
+// serveEntity coordinates: PUT, DELETE or GET ?id=KEY&ack=A&from=F. The default of ack and from is a majority.
 func (r *replica) serveEntity(w http.ResponseWriter, q *http.Request) {
 	query := q.URL.Query()
 	key := query.Get("id")
@@ -69,7 +69,7 @@ func (r *replica) serveEntity(w http.ResponseWriter, q *http.Request) {
 			v.Value = value
 		}
 		if r.write(ctx, key, v, ack) < ack {
-			http.Error(w, "fewer replicas than asked for acknowledged the write", http.StatusGatewayTimeout)
+			http.Error(w, "fewer replicas than required acknowledged the write", http.StatusGatewayTimeout)
 			return
 		}
 		w.WriteHeader(map[bool]int{false: http.StatusCreated, true: http.StatusAccepted}[v.Deleted])
@@ -77,13 +77,13 @@ func (r *replica) serveEntity(w http.ResponseWriter, q *http.Request) {
 		newest, known, answers := r.read(ctx, key, from)
 		switch {
 		case answers < from:
-			http.Error(w, "fewer replicas than asked for answered", http.StatusGatewayTimeout)
+			http.Error(w, "fewer replicas than required answered", http.StatusGatewayTimeout)
 		case !known || newest.Deleted:
 			http.Error(w, "there is no such key", http.StatusNotFound)
 		default:
 			w.Header().Set("Content-Type", "application/octet-stream")
 			w.Header().Set("Content-Length", strconv.Itoa(len(newest.Value)))
-			_, _ = w.Write(newest.Value) // who does not take the answer, has none
+			_, _ = w.Write(newest.Value) // the client may have gone
 		}
 	default:
 		http.Error(w, "PUT, GET or DELETE", http.StatusMethodNotAllowed)
@@ -126,7 +126,7 @@ func (r *replica) write(ctx context.Context, key string, v version, ack int) (ac
 			}
 			sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 			defer cancel()
-			_, _, err := r.ask(sending, http.MethodPut, i, key, record)
+			_, _, err := r.call(sending, http.MethodPut, i, key, record)
 			done <- err
 		}()
 	}
@@ -143,8 +143,8 @@ func (r *replica) write(ctx context.Context, key string, v version, ack int) (ac
 	return acknowledged
 }
 
-// read asks as many replicas as are needed, itself and those after it, and one more for each that fails. The newest
-// version counts.
+// read requests the version of as many replicas as are needed, itself and those after it, and of one more for each that
+// fails. The newest version counts.
 func (r *replica) read(ctx context.Context, key string, from int) (newest version, known bool, answers int) {
 	type answer struct {
 		version
@@ -153,7 +153,7 @@ func (r *replica) read(ctx context.Context, key string, from int) (newest versio
 	}
 	done := make(chan answer, len(r.peers))
 	next := 0
-	ask := func() {
+	request := func() {
 		i := (r.self + next) % len(r.peers)
 		next++
 		go func() {
@@ -161,13 +161,13 @@ func (r *replica) read(ctx context.Context, key string, from int) (newest versio
 			if i == r.self {
 				a.version, a.known = r.table.get(key)
 			} else {
-				a.version, a.known, a.err = r.ask(ctx, http.MethodGet, i, key, nil)
+				a.version, a.known, a.err = r.call(ctx, http.MethodGet, i, key, nil)
 			}
 			done <- a
 		}()
 	}
 	for range from {
-		ask()
+		request()
 	}
 	for waiting := from; waiting > 0 && answers < from; waiting-- {
 		select {
@@ -179,7 +179,7 @@ func (r *replica) read(ctx context.Context, key string, from int) (newest versio
 					newest, known = a.version, true
 				}
 			case next < len(r.peers):
-				ask()
+				request()
 				waiting++
 			}
 		case <-ctx.Done():
@@ -189,8 +189,8 @@ func (r *replica) read(ctx context.Context, key string, from int) (newest versio
 	return newest, known, answers
 }
 
-// ask sends a version to another replica (PUT), or requests the one that it has (GET).
-func (r *replica) ask(ctx context.Context, method string, peer int, key string, body []byte) (has version, known bool,
+// call sends a version to another replica (PUT), or requests the one that it has (GET).
+func (r *replica) call(ctx context.Context, method string, peer int, key string, body []byte) (has version, known bool,
 	err error) {
 	target := "http://" + r.peers[peer] + internalPath + "?id=" + url.QueryEscape(key)
 	q, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))

@@ -165,7 +165,7 @@ func (t *Tap) KernelDrops() (Drops, error) {
 		return Drops{}, err
 	}
 	if err := unix.IoctlIfreq(t.FD(), unix.TUNGETIFF, request); err != nil {
-		return Drops{}, fmt.Errorf("ask the TAP for its name: %w", err)
+		return Drops{}, fmt.Errorf("get the name of the TAP: %w", err)
 	}
 	file, err := os.Open(fmt.Sprintf("/proc/%d/net/dev", t.pid))
 	if err != nil {

@@ -44,7 +44,7 @@ func (e *Emulator) do(fn func(nowNS int64) error) (result any, atNS int64, err e
 	return nil, atNS, err
 }
 
-// Values of "stamps" and of --stamps: what tells when a frame came to an interface.
+// Values of "stamps" and of --stamps: the source of the time at which a frame came to an interface.
 const (
 	KernelStamps = "kernel"
 	ReadStamps   = "read" // a frame counts as come when it was read

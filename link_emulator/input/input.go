@@ -90,7 +90,7 @@ func Range[N ~int | ~int64](field string, got, low, high N) error {
 	return nil
 }
 
-// PID refuses what is no process id.
+// PID refuses a number that is no process id.
 func PID(field string, pid int) error { return Range(field, pid, 1, maxPID) }
 
 // Name refuses a text that is empty or longer than so many bytes.
@@ -108,7 +108,7 @@ type Host struct {
 	IP   netip.Addr `json:"ip"`  // of the interface to use there
 }
 
-// Hosts refuses fewer than two hosts, and those that cannot be told apart.
+// Hosts refuses fewer than two hosts, and two with the same name or address.
 func Hosts(hosts []Host) error {
 	if err := Range("hosts", len(hosts), 2, maxHosts); err != nil {
 		return err

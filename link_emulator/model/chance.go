@@ -86,7 +86,7 @@ func (c *chance) delay(p *Params, position uint64, departNS int64) int64 {
 // path is the value at departNS of a stationary Gaussian process of mean 0 and variance 1. Independent normal draws,
 // the knots, stand one correlation time apart, the first at a random phase. A fraction u of the way from a knot a to
 // the next one, b, the path is cos(pi u / 2) a + sin(pi u / 2) b: its variance is exactly 1 everywhere, so a function
-// of it has exactly the distribution that is asked for. (Interpolated linearly it would be as low as 1/2.) Its slope is
+// of it has exactly the configured distribution. (Interpolated linearly it would be as low as 1/2.) Its slope is
 // normal too, with the standard deviation pi/2 per correlation time, which is what keeps frames in order; see
 // leastCorrelation.
 //

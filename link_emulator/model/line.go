@@ -120,7 +120,7 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 		if waiting >= l.limitFrames || l.waitingBytes+int64(bytes) > l.limitBytes {
 			return QueueFull
 		}
-		if nowNS >= l.resetNS { // else it is offered late, and tells of the time before
+		if nowNS >= l.resetNS { // else it is offered late, and belongs to the time before
 			l.highWater = max(l.highWater, waiting+1)
 			l.highWaterBytes = max(l.highWaterBytes, l.waitingBytes+int64(bytes))
 		}

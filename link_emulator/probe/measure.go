@@ -20,7 +20,7 @@ type Result struct {
 	Streams     []StreamResult `json:"streams"` // in the order of the request
 	Hosts       []HostResult   `json:"hosts"`
 	WarmupNS    int64          `json:"warmup_ns"`
-	ClockStepNS int64          `json:"clock_step_ns"` // by how much the wall clock was set meanwhile, which spoils delays
+	ClockStepNS int64          `json:"clock_step_ns"` // by how much the wall clock was set meanwhile, which distorts delays
 }
 
 // StreamResult is one stream. The times are of the frames in the order in which they were sent.
@@ -32,7 +32,7 @@ type StreamResult struct {
 	DelayNS []int64 `json:"delay_ns,omitempty"`
 }
 
-// HostResult says what of a host spoils what was measured.
+// HostResult is what at a host distorts a measurement.
 type HostResult struct {
 	Name     string `json:"name"`
 	Warm     bool   `json:"warm"`      // a frame of the warm-up has reached it

@@ -1,4 +1,4 @@
-// Package probe sends streams of frames between hosts, from inside their network namespaces, and says when each frame
+// Package probe sends streams of frames between hosts, from inside their network namespaces, and records when each frame
 // was sent and how long it took, one way: all namespaces of a machine share its clock.
 //
 // A frame's delay is the kernel's receive stamp less the time right before it was sent. The kernel writes frames and

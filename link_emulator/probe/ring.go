@@ -82,7 +82,7 @@ func (r *ring) read(got func(frame []byte, stampNS int64)) {
 	}
 }
 
-// lost is how many frames found no room in the ring since it was last asked.
+// lost is how many frames found no room in the ring since the last call.
 func (r *ring) lost() (int, error) {
 	stats, err := unix.GetsockoptTpacketStats(r.socket, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// What is sent when, and what became of it: no I/O and no clock, so package simulate does the same in simulated time.
+// The schedule of the streams and their results: no I/O and no clock, so package simulate uses it in simulated time.
 
 // course is one stream under way.
 type course struct {

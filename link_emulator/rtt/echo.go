@@ -15,7 +15,7 @@ const (
 
 const icmpHeaderBytes = 8
 
-// encode fills message, an ICMP message of its final length, as an echo request. The mark is at the start of its payload.
+// encode fills message, an ICMP message of its final length, as an echo request. Its payload begins with the mark.
 func encode(m probe.Mark, message []byte) {
 	clear(message[:icmpHeaderBytes])
 	message[0] = typeEchoRequest

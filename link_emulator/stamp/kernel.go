@@ -59,7 +59,7 @@ func (r *Ring) Close() error { return errors.Join(r.program.Close(), unix.Munmap
 // clockErrorNS is more than the clock of this process and that of the program, the same one, differ by when it is read.
 const clockErrorNS = int64(100e3)
 
-// Check tries whether this kernel stamps frames rightly, on a frame in memory. The error says what is refused or wrong.
+// Check stamps a frame in memory, to see whether this kernel does so correctly. The error is what is refused or wrong.
 func Check() error {
 	ring, err := Open(1)
 	if err != nil {

@@ -13,7 +13,7 @@ const lengthOfSkb = 0
 // Memory order, on every architecture: the exchange that writes the mark comes after the store of the time, and the
 // reader loads the mark before the time. The reader has loaded both before it says so (readOffset), and whether the
 // program writes over them depends on what it reads there. A frame enters the queue after its mark was written, so
-// whoever has read the frame sees the mark.
+// a thread that has read the frame sees the mark.
 func instructions(mapFD int, limit int) asm.Instructions {
 	const (
 		context = asm.R6

@@ -77,7 +77,7 @@ const (
 //     another stamp, which may have the wrong time then. At 500,000 frames/s that is a stop of 33 ms between two
 //     instructions.
 //   - The kernel can drop a frame after its stamp when it is out of memory. Such a stamp is passed over, and given up.
-//   - Frames with the same first bytes and length (or, one in 2^32, the same hash) cannot be told apart: they take
+//   - Frames with the same first bytes and length (or, one in 2^32, the same hash) look the same: they take
 //     their stamps in order. That is wrong only together with one of the other exceptions, and then by the time between
 //     them.
 type Ring struct {

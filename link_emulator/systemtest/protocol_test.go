@@ -29,8 +29,8 @@ func init() { roles["emulator"] = serveFakes }
 // unstampedVariable is why the emulator of serveFakes has no stamps; empty: it has.
 const unstampedVariable = "LINK_EMULATOR_TEST_UNSTAMPED"
 
-// serveFakes is an emulator whose TAPs are socket pairs, in a process of its own: a fuzzer stops all goroutines at times,
-// which waits for the data thread for ever.
+// serveFakes is an emulator whose TAPs are socket pairs, in a process of its own: a fuzzer stops all goroutines at
+// times, which waits for the data thread for ever.
 func serveFakes() int {
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, err)
