@@ -19,20 +19,11 @@ const (
 	frameOverhead = headerBytes + 2*4
 )
 
-// Outcome is the result of Deliver.
-type Outcome uint8
-
-const (
-	Delivered Outcome = iota
-	SinkDown          // the interface is not up
-	SinkFull          // the kernel had no room for it now
-	SinkError         // any other error
-)
-
 // Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get them. frame
-// is valid only during the call. lateNS is how long after dueNS it was handed to the host; negative: before.
+// is valid only during the call. fate is Delivered or why the host did not get it, lateNS how long after dueNS it was
+// handed to the host; negative: before.
 type Sink interface {
-	Deliver(frame []byte, dueNS int64) (outcome Outcome, lateNS int64)
+	Deliver(frame []byte, dueNS int64) (fate Drop, lateNS int64)
 }
 
 // Fabric is the graph and everything that travels on it. Make it with New.
@@ -156,28 +147,25 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 		return
 	}
 	port := d.to.port
+	var fate Drop
 	switch {
 	case bytes > port.maxFrame:
-		d.drop(DropOversize)
+		fate = DropOversize
 	case !port.alive:
-		d.drop(DropDown)
+		fate = DropDown
 	case f.separated(f.pool.Owner(handle), port.id):
-		d.drop(DropPartition)
+		fate = DropPartition
 	default:
-		outcome, lateNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
+		var lateNS int64
+		fate, lateNS = port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
 		d.Lateness.Record(lateNS)
-		switch outcome {
-		case Delivered:
-			d.delivered(bytes)
-			port.SentFrames++
-			port.SentBytes += uint64(bytes)
-		case SinkDown:
-			d.drop(DropDown)
-		case SinkFull:
-			d.drop(DropDevice)
-		case SinkError:
-			d.drop(DropError)
-		}
+	}
+	if fate == Delivered {
+		d.delivered(bytes)
+		port.SentFrames++
+		port.SentBytes += uint64(bytes)
+	} else {
+		d.drop(fate)
 	}
 	f.pool.Release(handle)
 }

@@ -24,7 +24,7 @@ type network struct {
 type fakeSink struct {
 	check   func(dueNS int64) // if there is one
 	frames  []delivery
-	outcome Outcome
+	outcome Drop
 	lateNS  int64
 }
 
@@ -33,7 +33,7 @@ type delivery struct {
 	frame string
 }
 
-func (s *fakeSink) Deliver(frame []byte, dueNS int64) (Outcome, int64) {
+func (s *fakeSink) Deliver(frame []byte, dueNS int64) (Drop, int64) {
 	if s.check != nil {
 		s.check(dueNS)
 	}
@@ -65,7 +65,7 @@ func (n *network) must(err error) {
 
 func (n *network) addPort(name string) *Port {
 	n.t.Helper()
-	n.sinks[name] = &fakeSink{}
+	n.sinks[name] = &fakeSink{outcome: Delivered}
 	port, err := n.AddPort(name, 1500, n.sinks[name])
 	n.must(err)
 	return port

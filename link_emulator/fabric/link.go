@@ -20,6 +20,8 @@ const (
 	DropDevice                // the kernel had no room for it at the far port
 	DropError                 // the kernel refused it for another reason
 	dropCauses
+
+	Delivered = dropCauses // it was not lost
 )
 
 // dropNames are the names of the causes in the control protocol.

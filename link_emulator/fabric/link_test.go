@@ -12,7 +12,7 @@ import (
 
 func TestSinkOutcomesAreCounted(t *testing.T) {
 	n := pair(t, model.Params{})
-	for _, outcome := range []Outcome{SinkDown, SinkFull, SinkError, Delivered} {
+	for _, outcome := range []Drop{DropDown, DropDevice, DropError, Delivered} {
 		n.sinks["b"].outcome = outcome
 		n.send("a", frame(1, 0, "x"), 0)
 		n.Advance(0)

@@ -86,17 +86,17 @@ func (p *Port) release(nowNS int64, drained bool) {
 }
 
 // Deliver implements fabric.Sink. The host gets the frame during the write: its network stack runs in it.
-func (p *Port) Deliver(frame []byte, dueNS int64) (outcome fabric.Outcome, lateNS int64) {
+func (p *Port) Deliver(frame []byte, dueNS int64) (fate fabric.Drop, lateNS int64) {
 	lateNS = p.loop.kernel.Now() - dueNS
 	switch p.device.Write(frame) {
 	case 0:
 		return fabric.Delivered, lateNS
 	case unix.EIO: // the interface is down (tun_get_user)
-		return fabric.SinkDown, lateNS
+		return fabric.DropDown, lateNS
 	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
-		return fabric.SinkFull, lateNS
+		return fabric.DropDevice, lateNS
 	}
-	return fabric.SinkError, lateNS
+	return fabric.DropError, lateNS
 }
 
 func (l *Loop) portDied(port *Port, nowNS int64) {
