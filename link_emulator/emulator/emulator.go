@@ -37,20 +37,18 @@ type Options struct {
 
 // Emulator is a running emulator. Make it with Start.
 type Emulator struct {
-	version   string
-	fabric    *fabric.Fabric
-	loop      *loop.Loop
-	pool      *framepool.Pool
-	grant     realtime.Grant
-	unstamped string // why a frame counts as come when it was read; empty: the kernel stamps frames
-	selfTest  selfTest
-	openTap   func(device.TapSpec) (device.Device, error)
-	ports     map[string]*port
-	lines     chan []byte // replies and events for the driver
+	options  Options // with the defaults; Unstamped is also why the kernel cannot stamp frames
+	fabric   *fabric.Fabric
+	loop     *loop.Loop
+	pool     *framepool.Pool
+	grant    realtime.Grant
+	selfTest selfTest
+	ports    map[string]*port
+	lines    chan []byte // replies and events for the driver
 }
 
 // Start maps the frame memory, tries the kernel's stamps, starts the data thread and runs the self-test: about 100 ms.
-// A failed self-test is not an error here.
+// It runs until the process ends. A failed self-test is not an error here.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {
 		options.BufferBytes = DefaultBufferBytes
@@ -73,15 +71,8 @@ func Start(options Options) (*Emulator, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Emulator{
-		version:   options.Version,
-		fabric:    fabric.New(pool),
-		pool:      pool,
-		unstamped: options.Unstamped,
-		openTap:   options.OpenTap,
-		ports:     map[string]*port{},
-		lines:     make(chan []byte, 64),
-	}
+	e := &Emulator{options: options, fabric: fabric.New(pool), pool: pool, ports: map[string]*port{},
+		lines: make(chan []byte, 64)}
 	if e.loop, err = loop.New(e.fabric, options.Failed); err != nil {
 		return nil, err
 	}
@@ -89,15 +80,8 @@ func Start(options Options) (*Emulator, error) {
 	if e.grant, err = e.loop.Start(); err != nil {
 		return nil, err
 	}
-	e.selfTest = e.runSelfTest(options.OpenTest)
+	e.selfTest = e.runSelfTest()
 	return e, nil
-}
-
-// Stop ends the data thread and frees the frame memory. It does not close devices: they are closed when the process
-// ends.
-func (e *Emulator) Stop() {
-	e.loop.Stop()
-	e.pool.Close()
 }
 
 // tidy collects garbage if requests have left much of it. Must be called between requests.

@@ -51,7 +51,7 @@ const (
 )
 
 func (e *Emulator) stamps() string {
-	if e.unstamped != "" {
+	if e.options.Unstamped != "" {
 		return ReadStamps
 	}
 	return KernelStamps
@@ -71,7 +71,7 @@ func (e *Emulator) hello(header) (any, int64, error) {
 		Core         *int      `json:"core"`
 		Latencies    latencies `json:"latencies"`
 		SelfTest     selfTest  `json:"self_test"`
-	}{Version: e.version, Grant: e.grant, Stamps: e.stamps(), StampsReason: e.unstamped, PID: os.Getpid(),
+	}{Version: e.options.Version, Grant: e.grant, Stamps: e.stamps(), StampsReason: e.options.Unstamped, PID: os.Getpid(),
 		Core: e.loop.Core, SelfTest: e.selfTest}
 	atNS := e.loop.Do(func(int64) { result.Latencies.TimerNS = e.loop.TimerNS() })
 	return result, atNS, nil
@@ -190,22 +190,22 @@ func (e *Emulator) setLink(r struct {
 	AToB json.RawMessage `json:"a_to_b"`
 	BToA json.RawMessage `json:"b_to_a"`
 }) (any, int64, error) {
-	var aToB, bToA model.Params
+	var held [2]model.Params
 	if _, _, err := e.do(func(int64) (err error) {
-		aToB, bToA, err = e.fabric.LinkParams(r.Name)
+		held, err = e.fabric.LinkParams(r.Name)
 		return err
 	}); err != nil {
 		return nil, 0, err
 	}
 	both := linkRequest{AToB: r.AToB, BToA: r.BToA}
-	changes, err := both.changes([2]*model.Params{&aToB, &bToA})
+	changes, err := both.changes([2]*model.Params{&held[0], &held[1]})
 	if err == nil && changes[0] == nil && changes[1] == nil {
 		err = errors.New("nothing to change: give a_to_b, b_to_a or both")
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	return e.link(r.Name, func(nowNS int64) error { return e.fabric.SetLink(r.Name, changes[0], changes[1], nowNS) })
+	return e.link(r.Name, func(nowNS int64) error { return e.fabric.SetLink(r.Name, changes, nowNS) })
 }
 
 func (e *Emulator) linkState(r struct {

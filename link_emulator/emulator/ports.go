@@ -111,8 +111,8 @@ func (e *Emulator) addPort(r struct {
 	if err != nil {
 		return nil, 0, err
 	}
-	tap, err := e.openTap(device.TapSpec{
-		PID: r.PID, PIDFD: pidfd, IfName: r.IfName, MAC: address, MTU: *added.MTU, Stamps: e.unstamped == "",
+	tap, err := e.options.OpenTap(device.TapSpec{
+		PID: r.PID, PIDFD: pidfd, IfName: r.IfName, MAC: address, MTU: *added.MTU, Stamps: e.options.Unstamped == "",
 	})
 	if err != nil {
 		unix.Close(pidfd)

@@ -36,9 +36,9 @@ type selfTest struct {
 }
 
 // runSelfTest runs the self-test on two devices of its own. It retries, because the machine may be busy for a moment.
-func (e *Emulator) runSelfTest(open func(stamps bool) ([2]device.TestEnd, error)) selfTest {
+func (e *Emulator) runSelfTest() selfTest {
 	for try := 1; ; try++ {
-		result, err := e.tryEchoes(open)
+		result, err := e.tryEchoes()
 		if err != nil {
 			return selfTest{Reason: fmt.Sprintf("the self-test could not be carried out: %v", err)}
 		}
@@ -60,9 +60,9 @@ func (s *selfTest) judge() {
 	s.Passed = s.Reason == ""
 }
 
-func (e *Emulator) tryEchoes(open func(stamps bool) ([2]device.TestEnd, error)) (selfTest, error) {
+func (e *Emulator) tryEchoes() (selfTest, error) {
 	result := selfTest{ConfiguredNS: 2 * selfTestDelayNS}
-	ends, err := open(e.unstamped == "")
+	ends, err := e.options.OpenTest(e.options.Unstamped == "")
 	if err != nil {
 		return result, err
 	}

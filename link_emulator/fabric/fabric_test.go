@@ -251,7 +251,7 @@ func TestNextDueIsNeverTooLate(t *testing.T) {
 					Jitter: model.Jitter{Distribution: model.Uniform}}}
 				change.Params.Jitter.NS = 1 + random.Int64N(change.Params.DelayNS)
 				change.Params.Jitter.Reorder = random.IntN(2) == 0
-				n.must(n.SetLink(fmt.Sprintf("l%d", random.IntN(5)), &change, &change, now))
+				n.must(n.SetLink(fmt.Sprintf("l%d", random.IntN(5)), [2]*Change{&change, &change}, now))
 			}
 			n.checkSchedule()
 		}
@@ -264,7 +264,7 @@ func (n *network) checkSchedule() {
 	n.t.Helper()
 	next, some := n.NextDue()
 	for name, link := range n.links {
-		for _, d := range [...]*Direction{link.aToB, link.bToA} {
+		for _, d := range link.directions {
 			due, carries := d.line.Next()
 			if (d.position != unscheduled) != carries || carries && d.dueNS != due {
 				n.t.Fatalf("link %s: a frame is due at %d (%v), the schedule says %d", name, due, carries, d.dueNS)
@@ -330,7 +330,7 @@ func TestRefusals(t *testing.T) {
 		"remove used switch":    {n.RemoveSwitch("s1"), `carries link "l0"`},
 		"remove unknown port":   {n.RemovePort("p9"), `no port "p9"`},
 		"remove unknown link":   {n.RemoveLink("l9", 0), `no link "l9"`},
-		"unknown link to set":   {n.SetLink("l9", nil, nil, 0), `no link "l9"`},
+		"unknown link to set":   {n.SetLink("l9", [2]*Change{}, 0), `no link "l9"`},
 		"unknown link to cut":   {n.SetLinkUp("l9", false, 0), `no link "l9"`},
 		"remove unknown switch": {n.RemoveSwitch("s9"), `no switch "s9"`},
 	} {

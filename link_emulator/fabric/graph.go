@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
@@ -80,9 +81,10 @@ func (f *Fabric) AddLink(spec LinkSpec, nowNS int64) error {
 		return fmt.Errorf("link %q would close a loop: %s and %s are connected already", spec.Name, spec.A, spec.B)
 	}
 	link := &Link{name: spec.Name, adminUp: true}
-	link.aToB = f.newDirection(link, "a_to_b", a, b, spec.AToB, nowNS)
-	link.bToA = f.newDirection(link, "b_to_a", b, a, spec.BToA, nowNS)
-	link.aToB.back, link.bToA.back = link.bToA, link.aToB
+	there := f.newDirection(link, "a_to_b", a, b, spec.AToB, nowNS)
+	back := f.newDirection(link, "b_to_a", b, a, spec.BToA, nowNS)
+	there.back, back.back = back, there
+	link.directions = [2]*Direction{there, back}
 	f.links[spec.Name] = link
 	return nil
 }
@@ -165,27 +167,23 @@ type Change struct {
 }
 
 // SetLink changes the directions for which a change is given, at nowNS; see model.Line.Set for frames in flight.
-func (f *Fabric) SetLink(name string, aToB, bToA *Change, nowNS int64) error {
+func (f *Fabric) SetLink(name string, changes [2]*Change, nowNS int64) error {
 	link, err := f.link(name)
 	if err != nil {
 		return err
 	}
-	for _, change := range [...]struct {
-		direction *Direction
-		to        *Change
-	}{{link.aToB, aToB}, {link.bToA, bToA}} {
-		if change.to == nil {
+	for i, d := range link.directions {
+		if changes[i] == nil {
 			continue
 		}
-		line := &change.direction.line
-		line.Set(nowNS, change.to.Params)
-		if change.to.Restart {
-			line.Restart(nowNS)
+		d.line.Set(nowNS, changes[i].Params)
+		if changes[i].Restart {
+			d.line.Restart(nowNS)
 		}
-		if from := change.direction.back.to; from.sw != nil {
+		if from := d.back.to; from.sw != nil {
 			from.sw.updateSlack()
 		}
-		f.reschedule(change.direction)
+		f.reschedule(d)
 	}
 	return nil
 }
@@ -219,19 +217,14 @@ func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 		return err
 	}
 	f.cut(link, nowNS)
-	for _, d := range [...]*Direction{link.aToB, link.bToA} {
+	for _, d := range link.directions {
 		from := d.back.to
 		if from.port != nil {
 			from.port.out = nil
 			continue
 		}
-		for i, out := range from.sw.out {
-			if out == d {
-				from.sw.out = append(from.sw.out[:i], from.sw.out[i+1:]...)
-				from.sw.updateSlack()
-				break
-			}
-		}
+		from.sw.out = slices.DeleteFunc(from.sw.out, func(out *Direction) bool { return out == d })
+		from.sw.updateSlack()
 	}
 	delete(f.links, name)
 	return nil
@@ -272,13 +265,13 @@ func (f *Fabric) LinkState(name string) (*LinkState, error) {
 	return link.state(), nil
 }
 
-// LinkParams are the configured parameters of a link: QueueFrames is 0 where the default applies.
-func (f *Fabric) LinkParams(name string) (aToB, bToA model.Params, err error) {
+// LinkParams are the configured parameters of both directions: QueueFrames is 0 where the default applies.
+func (f *Fabric) LinkParams(name string) (params [2]model.Params, err error) {
 	link, err := f.link(name)
 	if err != nil {
-		return model.Params{}, model.Params{}, err
+		return params, err
 	}
-	return link.aToB.line.Configured(), link.bToA.line.Configured(), nil
+	return [2]model.Params{link.directions[0].line.Configured(), link.directions[1].line.Configured()}, nil
 }
 
 // State holds everything the fabric counts, by name.
@@ -312,7 +305,7 @@ func (f *Fabric) State() State {
 // Reset resets all counters at nowNS. Frames in flight count as offered in the new period.
 func (f *Fabric) Reset(nowNS int64) {
 	for _, link := range f.links {
-		for _, d := range [...]*Direction{link.aToB, link.bToA} {
+		for _, d := range link.directions {
 			d.Counts = Counts{Offered: uint64(d.line.Len())}
 			d.line.ResetCounters(nowNS)
 		}

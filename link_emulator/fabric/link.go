@@ -43,10 +43,9 @@ func (d Drops) MarshalJSON() ([]byte, error) {
 
 // Link is a cable: two directions that are up or down together.
 type Link struct {
-	name    string
-	adminUp bool
-	aToB    *Direction
-	bToA    *Direction
+	name       string
+	adminUp    bool
+	directions [2]*Direction // from a to b, and back
 }
 
 // Direction is one direction of a link: the model of its line, its far end, and its counters.
@@ -88,14 +87,14 @@ func (d *Direction) drop(cause Drop) { d.Drops[cause]++ }
 
 // Up reports whether the link forwards frames: it was not taken down and no port at its ends has died.
 func (l *Link) Up() bool {
-	return l.adminUp && l.aToB.to.alive() && l.bToA.to.alive()
+	return l.adminUp && l.directions[0].to.alive() && l.directions[1].to.alive()
 }
 
 func (e end) alive() bool { return e.port == nil || e.port.alive }
 
 // cut drops the frames in flight on l and removes the addresses learned through it.
 func (f *Fabric) cut(l *Link, nowNS int64) {
-	for _, d := range [...]*Direction{l.aToB, l.bToA} {
+	for _, d := range l.directions {
 		d.line.Cut(nowNS, func(frame model.Frame) {
 			d.drop(DropCut)
 			f.releaseFrame(frame)
@@ -126,7 +125,7 @@ type LinkState struct {
 }
 
 func (l *Link) state() *LinkState {
-	return &LinkState{Up: l.Up(), AdminUp: l.adminUp, AToB: l.aToB.state(), BToA: l.bToA.state()}
+	return &LinkState{Up: l.Up(), AdminUp: l.adminUp, AToB: l.directions[0].state(), BToA: l.directions[1].state()}
 }
 
 func (d *Direction) state() DirectionState {

@@ -54,7 +54,7 @@ func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 	lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: 3}}
 	received := func() string {
 		lossy.Restart = true
-		n.must(n.SetLink("l0", &lossy, nil, 0))
+		n.must(n.SetLink("l0", [2]*Change{&lossy}, 0))
 		for range 100 {
 			n.send("h0", frame(1, 0, "x"), 0)
 			n.Advance(0)
@@ -121,8 +121,8 @@ func TestDirectionsOfOneSeedAreIndependent(t *testing.T) {
 		lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: seed}}
 		drawn := map[string]bool{}
 		for name, link := range n.links {
-			n.must(n.SetLink(name, &lossy, &lossy, 0))
-			for side, d := range map[string]*Direction{"a_to_b": link.aToB, "b_to_a": link.bToA} {
+			n.must(n.SetLink(name, [2]*Change{&lossy, &lossy}, 0))
+			for side, d := range link.directions {
 				text := fmt.Sprint(seed, name, side, " ")
 				fate := ""
 				for range 64 {

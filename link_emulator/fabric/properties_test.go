@@ -42,7 +42,7 @@ func play(t testing.TB, script []byte) {
 			change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + argument*4000, Reorder: argument%3 == 0}
 			change.Params.Loss = model.Loss{Model: model.GilbertElliott, GoodToBad: 0.2, BadToGood: 0.5, BadLoss: 1}
 			n.must(change.Params.Check())
-			n.must(n.SetLink(link, &change, nil, now))
+			n.must(n.SetLink(link, [2]*Change{&change}, now))
 		case 2:
 			n.must(n.Partition([][]string{{"h0"}, {fmt.Sprintf("h%d", 1+argument%3)}}))
 		case 3:

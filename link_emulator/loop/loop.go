@@ -62,8 +62,6 @@ type Loop struct {
 	grant     realtime.Grant
 	Core      *int // the only core of the data thread; nil: any. To be set before Start
 	failed    func(error)
-	stopping  bool
-	stopped   chan struct{}
 
 	events  [maxEvents]unix.EpollEvent
 	scratch [framepool.MaxFrame]byte
@@ -94,7 +92,7 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 
 // NewOn makes a loop on a kernel, for Step. It takes ownership of the kernel.
 func NewOn(kernel Kernel, f *fabric.Fabric) *Loop {
-	l := &Loop{fabric: f, kernel: kernel, stopped: make(chan struct{})}
+	l := &Loop{fabric: f, kernel: kernel}
 	l.idleDebt.sinceNS = kernel.Now()
 	return l
 }
@@ -119,13 +117,6 @@ func (l *Loop) Start() (realtime.Grant, error) {
 	}()
 	err := <-ready
 	return l.grant, err
-}
-
-// Stop ends the data thread, closes the loop's own descriptors and returns when that is done. Devices stay open. Do
-// must not be called afterwards.
-func (l *Loop) Stop() {
-	l.Do(func(int64) { l.stopping = true })
-	<-l.stopped
 }
 
 // Do runs fn on the data thread between two frames and returns the time (CLOCK_MONOTONIC, ns) at which it ran.
@@ -168,11 +159,8 @@ func (l *Loop) TimerNS() int64 { return l.timerTook.ns }
 // run alternates between moving frames, pinned, and carrying out requests, unpinned, because requests may block
 // briefly.
 func (l *Loop) run() {
-	defer close(l.stopped)
-	defer l.grant.Release()
-	defer l.kernel.Close()
 	l.idleDebt.sinceNS = l.kernel.Now()
-	for !l.stopping {
+	for {
 		relaxed := l.relaxed
 		if !relaxed {
 			realtime.Pin()

@@ -22,15 +22,12 @@ type Grant struct {
 	LockedReason   string `json:"memory_locked_reason"`
 	Awake          bool   `json:"kept_awake"` // idle cores stay in their shallowest C-state
 	AwakeReason    string `json:"kept_awake_reason"`
-
-	latency int // descriptor of latencyDevice; -1: not open
 }
 
 // Request makes the calling thread, which must be locked, the data thread: without signals, with SCHED_FIFO, and on one
 // core alone, unless that is nil. Memory of the process is never paged out from now on. An error is what cannot be done
 // without.
-func Request(core *int) (Grant, error) {
-	grant := Grant{latency: -1}
+func Request(core *int) (grant Grant, err error) {
 	if err := blockSignals(); err != nil {
 		return grant, err
 	}
@@ -50,7 +47,7 @@ func Request(core *int) (Grant, error) {
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		grant.LockedReason = fmt.Sprintf("mlockall: %v", err)
 	}
-	if err := grant.limitCStates(); err != nil {
+	if err := limitCStates(); err != nil {
 		grant.AwakeReason = err.Error()
 	}
 	grant.Realtime, grant.Locked = grant.RealtimeReason == "", grant.LockedReason == ""
@@ -58,22 +55,14 @@ func Request(core *int) (Grant, error) {
 	return grant, nil
 }
 
-// Release ends what holds beyond the thread: the limit of C-states.
-func (g *Grant) Release() {
-	if g.latency >= 0 {
-		unix.Close(g.latency)
-		g.latency = -1
-	}
-}
-
 // latencyDevice takes the longest exit latency allowed for idle cores, in us as a native int32. The request holds while
 // the file is open (Documentation/power/pm_qos_interface.rst in the kernel's sources).
 const latencyDevice = "/dev/cpu_dma_latency"
 
 // limitCStates keeps idle cores in their shallowest C-state, where they poll for work. Leaving a deeper state takes
-// some 30 us in a virtual machine and up to 200 us on a laptop, and varies too much to be compensated. Closing the
-// descriptor ends the request; the kernel closes it when the process ends.
-func (g *Grant) limitCStates() error {
+// some 30 us in a virtual machine and up to 200 us on a laptop, and varies too much to be compensated. The descriptor
+// stays open, so the request holds until the process ends.
+func limitCStates() error {
 	fd, err := unix.Open(latencyDevice, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", latencyDevice, err)
@@ -82,7 +71,6 @@ func (g *Grant) limitCStates() error {
 		unix.Close(fd)
 		return fmt.Errorf("write to %s: %w", latencyDevice, err)
 	}
-	g.latency = fd
 	return nil
 }
 
