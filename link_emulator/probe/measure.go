@@ -20,7 +20,7 @@ type Result struct {
 	Streams     []StreamResult `json:"streams"` // in the order of the request
 	Hosts       []HostResult   `json:"hosts"`
 	WarmupNS    int64          `json:"warmup_ns"`
-	ClockStepNS int64          `json:"clock_step_ns"` // by how much the wall clock was set meanwhile, which distorts delays
+	ClockStepNS int64          `json:"clock_step_ns"` // by how much the wall clock was set: it distorts delays
 }
 
 // StreamResult is one stream. The times are of the frames in the order in which they were sent.

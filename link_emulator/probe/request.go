@@ -1,5 +1,5 @@
-// Package probe sends streams of frames between hosts, from inside their network namespaces, and records when each frame
-// was sent and how long it took, one way: all namespaces of a machine share its clock.
+// Package probe sends streams of frames between hosts, from inside their network namespaces, and records when each
+// frame was sent and how long it took, one way: all namespaces of a machine share its clock.
 //
 // A frame's delay is the kernel's receive stamp less the time right before it was sent. The kernel writes frames and
 // stamps into a ring that is read after the last stream, so receiving takes no CPU time of this process while it
