@@ -13,6 +13,7 @@ import (
 
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/netns"
+	"containernet-env/link_emulator/realtime"
 )
 
 // Result of a measurement, as JSON.
@@ -83,7 +84,9 @@ func Measure(r Request) (Result, error) {
 	start := time.Now()
 	var running sync.WaitGroup
 	for i, s := range stations {
-		running.Go(func() { s.sender.send(streams.Schedules[i], start) })
+		running.Go(func() {
+			realtime.Run(belowDataThread, func() { s.sender.send(streams.Schedules[i], start) })
+		})
 	}
 	running.Wait()
 	time.Sleep(time.Duration(r.DurationMS)*time.Millisecond - time.Since(start))

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,11 +43,12 @@ func openSender(interfaceIndex int, bypassQdisc bool) (int, error) {
 	return socket, nil
 }
 
+// belowDataThread is how much lower the priority of senders is than that of the emulator's data thread. It is above the
+// ordinary threads of other programs, so that on a busy machine trains are sent as planned.
+const belowDataThread = 5
+
 // send sends everything. It stays clear of the Go scheduler; package realtime has the reason.
 func (s *sender) send(schedule *Schedule, start time.Time) {
-	runtime.LockOSThread() // for good: the thread ends with its goroutine, and its priority with it
-	realtime.Sender()
-	defer realtime.Unpin()
 	for dueNS, ok := schedule.Next(); ok; dueNS, ok = schedule.Next() {
 		if pauseNS := dueNS - time.Since(start).Nanoseconds(); pauseNS > ShortestSleepNS {
 			realtime.Sleep(pauseNS)

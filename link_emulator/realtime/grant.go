@@ -1,7 +1,6 @@
 package realtime
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"runtime"
@@ -91,40 +90,21 @@ func keepOn(core int) error {
 	return nil
 }
 
-// Temporarily runs fn on a thread that is scheduled like the data thread, and restores the thread afterwards. The
-// thread is pinned, blocks signals and has real-time priority where the kernel grants it: one below the data thread's,
-// so fn may busy-wait for the data thread. fn must be short; it must not block, allocate much or enter the Go
-// scheduler; see Pin.
-func Temporarily(fn func()) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var signals unix.Sigset_t
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, nil, &signals); err != nil {
-		return err
-	}
-	if err := blockSignals(); err != nil {
-		return err
-	}
-	before, err := unix.SchedGetAttr(0, 0)
-	raised := err == nil && setFIFO(priority-1) == nil // else fn runs with ordinary priority
-	Pin()
-	fn()
-	Unpin()
-	err = nil
-	if raised {
-		// Lowering is always allowed, as long as this flag stays set.
-		before.Flags |= unix.SCHED_FLAG_RESET_ON_FORK
-		err = unix.SchedSetAttr(0, before, 0)
-	}
-	return cmp.Or(err, unix.PthreadSigmask(unix.SIG_SETMASK, &signals, nil))
-}
-
-// Sender makes the calling thread, which must be locked and stay so, one that sends in time: pinned until Unpin, and
-// where that is granted with a priority above the ordinary threads of other programs, below that of the data thread.
-func Sender() {
-	// Without these it sends later and sleeps up to 50 us longer (prctl(2)); what it cannot send in time is not judged.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	_ = blockSignals()
-	Pin()
-	_ = setFIFO(priority / 2)
+// Run runs fn on a thread of its own and returns when that is done. The thread is pinned, blocks signals and has
+// real-time priority where the kernel grants it: so much below the data thread's, so fn may busy-wait for the data
+// thread. fn must not block, allocate much or enter the Go scheduler; see Pin.
+func Run(below uint32, fn func()) {
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
+		// Where one of these is refused, fn runs later at times.
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+		_ = blockSignals()
+		_ = setFIFO(priority - below)
+		Pin()
+		fn()
+		Unpin()
+		close(done)
+	}()
+	<-done
 }

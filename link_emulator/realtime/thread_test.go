@@ -36,43 +36,30 @@ func TestAThreadIsKeptOnOneCore(t *testing.T) {
 	}
 }
 
-// threadState is the scheduling policy, the priority and the blocked signals of the calling thread.
-func threadState(t *testing.T) (policy, priority uint32, blocked unix.Sigset_t) {
-	t.Helper()
-	attributes, err := unix.SchedGetAttr(0, 0)
-	if err != nil {
-		t.Fatal(err)
+// What runs below the data thread has signals blocked and real-time priority; other threads do not get either.
+func TestRunIsOnAThreadOfItsOwn(t *testing.T) {
+	state := func() (attributes unix.SchedAttr, blocked unix.Sigset_t) {
+		if got, err := unix.SchedGetAttr(0, 0); err == nil {
+			attributes = *got
+		}
+		_ = unix.PthreadSigmask(unix.SIG_SETMASK, nil, &blocked)
+		return attributes, blocked
 	}
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, nil, &blocked); err != nil {
-		t.Fatal(err)
-	}
-	return attributes.Policy, attributes.Priority, blocked
-}
-
-func TestTemporarilyRestoresTheThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	policyBefore, priorityBefore, blockedBefore := threadState(t)
-	var attributes *unix.SchedAttr
+	attributesBefore, blockedBefore := state()
+	var attributes unix.SchedAttr
 	var blocked unix.Sigset_t
-	if err := Temporarily(func() {
-		attributes, _ = unix.SchedGetAttr(0, 0)
-		_ = unix.PthreadSigmask(unix.SIG_SETMASK, nil, &blocked)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	Run(1, func() { attributes, blocked = state() })
 	if blocked == blockedBefore {
 		t.Error("signals were not blocked")
 	}
-	if attributes.Policy == unix.SCHED_FIFO {
-		if attributes.Priority != priority-1 {
-			t.Errorf("got priority %d, want one below the data thread's %d", attributes.Priority, priority)
-		}
-	} else {
+	if attributes.Policy != unix.SCHED_FIFO {
 		t.Log("this machine grants no real-time priority")
+	} else if attributes.Priority != priority-1 {
+		t.Errorf("got priority %d, want one below the data thread's %d", attributes.Priority, priority)
 	}
-	if policyAfter, priorityAfter, blockedAfter := threadState(t); policyAfter != policyBefore ||
-		priorityAfter != priorityBefore || blockedAfter != blockedBefore {
-		t.Errorf("policy %d, priority %d, blocked %v afterwards", policyAfter, priorityAfter, blockedAfter)
+	if attributesAfter, blockedAfter := state(); attributesAfter != attributesBefore || blockedAfter != blockedBefore {
+		t.Errorf("the caller: %+v, blocked %v afterwards", attributesAfter, blockedAfter)
 	}
 }
