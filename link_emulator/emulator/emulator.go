@@ -73,11 +73,7 @@ func Start(options Options) (*Emulator, error) {
 	}
 	e := &Emulator{options: options, fabric: fabric.New(pool), pool: pool, ports: map[string]*port{},
 		lines: make(chan []byte, 64)}
-	if e.loop, err = loop.New(e.fabric, options.Failed); err != nil {
-		return nil, err
-	}
-	e.loop.Core = options.Core
-	if e.grant, err = e.loop.Start(); err != nil {
+	if e.loop, e.grant, err = loop.Start(e.fabric, options.Core, options.Failed); err != nil {
 		return nil, err
 	}
 	e.selfTest = e.runSelfTest()

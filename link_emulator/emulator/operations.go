@@ -72,7 +72,7 @@ func (e *Emulator) hello(header) (any, int64, error) {
 		Latencies    latencies `json:"latencies"`
 		SelfTest     selfTest  `json:"self_test"`
 	}{Version: e.options.Version, Grant: e.grant, Stamps: e.stamps(), StampsReason: e.options.Unstamped, PID: os.Getpid(),
-		Core: e.loop.Core, SelfTest: e.selfTest}
+		Core: e.options.Core, SelfTest: e.selfTest}
 	atNS := e.loop.Do(func(int64) { result.Latencies.TimerNS = e.loop.TimerNS() })
 	return result, atNS, nil
 }

@@ -3,7 +3,7 @@ package loop
 import (
 	"cmp"
 	"errors"
-	"fmt"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +24,6 @@ type Kernel interface {
 	Wake()              // makes Wait return, from any thread
 	Watch(fd int) error // Wait returns while the descriptor is readable
 	Unwatch(fd int)
-	Close()
 }
 
 // What Wait reports beside descriptors.
@@ -41,33 +40,18 @@ type system struct {
 }
 
 func newSystem() (*system, error) {
-	s := &system{epoll: -1, timer: -1, waker: -1}
-	var err error
-	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll_create1: %w", err)
-	}
-	if s.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("timerfd_create: %w", err)
-	}
-	if s.waker, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("eventfd: %w", err)
-	}
-	// Edge-triggered: one event per expiration and per Wake, which are not read.
-	if err := cmp.Or(s.add(s.timer, TimerExpired, unix.EPOLLET), s.add(s.waker, Woken, unix.EPOLLET)); err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
-}
-
-func (s *system) Close() {
-	for _, fd := range [...]int{s.epoll, s.timer, s.waker} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
+	epoll, epollErr := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	timer, timerErr := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	waker, wakerErr := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	s := &system{epoll: epoll, timer: timer, waker: waker}
+	return s, cmp.Or(
+		os.NewSyscallError("epoll_create1", epollErr),
+		os.NewSyscallError("timerfd_create", timerErr),
+		os.NewSyscallError("eventfd", wakerErr),
+		// Edge-triggered: one event per expiration and per Wake, which are not read.
+		s.add(timer, TimerExpired, unix.EPOLLET),
+		s.add(waker, Woken, unix.EPOLLET),
+	)
 }
 
 func (s *system) Now() int64     { return realtime.Now() }
@@ -115,10 +99,7 @@ func (s *system) Watch(fd int) error { return s.add(fd, int32(fd), 0) }
 
 func (s *system) add(fd int, reportedAs int32, more uint32) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN | more, Fd: reportedAs}
-	if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
-		return fmt.Errorf("epoll_ctl add: %w", err)
-	}
-	return nil
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event))
 }
 
 // Unwatch is needed although a closed fd leaves the epoll set by itself: not while a forked process still holds it.

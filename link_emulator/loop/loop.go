@@ -40,7 +40,7 @@ const (
 	maxEvents = 64
 )
 
-// Loop is the data path. Make it with New, start it with Start.
+// Loop is the data path. Make it with Start.
 type Loop struct {
 	fabric *fabric.Fabric
 	kernel Kernel
@@ -59,9 +59,6 @@ type Loop struct {
 	busyWait  busyWait
 	timerTook timerLatency
 	counts    Counts
-	grant     realtime.Grant
-	Core      *int // the only core of the data thread; nil: any. To be set before Start
-	failed    func(error)
 
 	events  [maxEvents]unix.EpollEvent
 	scratch [framepool.MaxFrame]byte
@@ -79,44 +76,39 @@ type watched struct {
 	process bool
 }
 
-// New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
-func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
-	kernel, err := newSystem()
-	if err != nil {
-		return nil, err
-	}
-	l := NewOn(kernel, f)
-	l.failed = failed
-	return l, nil
-}
-
-// NewOn makes a loop on a kernel, for Step. It takes ownership of the kernel.
+// NewOn makes a loop on a kernel, for Step.
 func NewOn(kernel Kernel, f *fabric.Fabric) *Loop {
 	l := &Loop{fabric: f, kernel: kernel}
 	l.idleDebt.sinceNS = kernel.Now()
 	return l
 }
 
-// Start starts the data thread and returns once it runs, with what the kernel granted.
+// Start makes a loop over a fabric and returns once its data thread runs, on one core alone unless core is nil, with
+// what the kernel granted. failed is called, at most once, when the loop cannot go on.
 //
 // It changes settings of the process. From now on only Collect runs the garbage collector, because a collection started
 // by the runtime would wait for the pinned thread. GOMAXPROCS is fixed, because following a change of the cgroup's
 // quota would wait for it, too.
-func (l *Loop) Start() (realtime.Grant, error) {
+func Start(f *fabric.Fabric, core *int, failed func(error)) (l *Loop, grant realtime.Grant, err error) {
+	kernel, err := newSystem()
+	if err != nil {
+		return nil, grant, err
+	}
+	l = NewOn(kernel, f)
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(math.MaxInt64)
 	runtime.GOMAXPROCS(maxProcs)
-	ready := make(chan error, 1)
+	ready := make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // never unlocked: signals are blocked and the priority is raised on this thread
-		var err error
-		l.grant, err = realtime.Request(l.Core)
-		if ready <- err; err == nil {
-			l.run()
+		grant, err = realtime.Request(core)
+		refused := err != nil
+		if close(ready); !refused {
+			failed(l.run())
 		}
 	}()
-	err := <-ready
-	return l.grant, err
+	<-ready
+	return l, grant, err
 }
 
 // Do runs fn on the data thread between two frames and returns the time (CLOCK_MONOTONIC, ns) at which it ran.
@@ -157,8 +149,8 @@ func (l *Loop) ResetCounts() { l.counts = Counts{} }
 func (l *Loop) TimerNS() int64 { return l.timerTook.ns }
 
 // run alternates between moving frames, pinned, and carrying out requests, unpinned, because requests may block
-// briefly.
-func (l *Loop) run() {
+// briefly. It returns on an error only.
+func (l *Loop) run() error {
 	l.idleDebt.sinceNS = l.kernel.Now()
 	for {
 		relaxed := l.relaxed
@@ -173,8 +165,7 @@ func (l *Loop) run() {
 			realtime.Unpin()
 		}
 		if err != nil {
-			l.failed(err)
-			return
+			return err
 		}
 		l.handleRequests()
 	}

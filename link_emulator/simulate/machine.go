@@ -268,7 +268,6 @@ func (k *kernel) Arm(atNS int64) unix.Errno {
 
 func (k *kernel) Switches() int64 { return k.switches }
 func (k *kernel) Wake()           { k.woken = true }
-func (k *kernel) Close()          {}
 
 func (k *kernel) Watch(fd int) error {
 	k.watched = append(k.watched, k.hosts[fd])
