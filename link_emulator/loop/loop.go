@@ -214,7 +214,7 @@ func (l *Loop) turn() (requests bool, err error) {
 			if w := l.watched[fd]; w.process {
 				w.port.ended, requests = true, true
 			} else if !l.read(w.port) {
-				w.port.broken, requests = true, true
+				requests = true
 			}
 		}
 	}
@@ -296,7 +296,7 @@ func (l *Loop) read(port *Port) bool {
 // handleRequests removes ports that have died and empties the mailbox.
 func (l *Loop) handleRequests() {
 	for _, w := range l.watched {
-		if w.port != nil && !w.process && (w.port.broken || w.port.ended) {
+		if w.port != nil && !w.process && (w.port.gone != 0 || w.port.ended) {
 			l.portDied(w.port, l.kernel.Now())
 		}
 	}

@@ -21,8 +21,8 @@ type Port struct {
 
 	stamps *stamp.Ring // nil: a frame counts as come when it was read
 
-	broken, ended bool
-	gone          unix.Errno
+	ended bool
+	gone  unix.Errno // of reading the device
 }
 
 // Died is called on the data thread when a port has died, at atNS. gone is the errno of reading its interface, or 0

@@ -3,7 +3,7 @@
 package systemtest
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -77,27 +77,12 @@ func (h *host) inside(fn func() error) {
 	}
 }
 
-// bringUp gives the host's interface its address and brings it up (netdevice(7)).
+// bringUp gives the host's interface its address and brings it up.
 func (h *host) bringUp() {
 	h.t.Helper()
-	h.inside(func() error {
-		control, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(control)
-		request, err := unix.NewIfreq(h.ifName)
-		if err != nil {
-			return err
-		}
-		for _, step := range []struct {
-			number  uint
-			address []byte
-		}{{unix.SIOCSIFADDR, h.ip.To4()}, {unix.SIOCSIFNETMASK, []byte{255, 255, 255, 0}}} {
-			err = errors.Join(err, request.SetInet4Addr(step.address), unix.IoctlIfreq(control, step.number, request))
-		}
-		request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-		return errors.Join(err, unix.IoctlIfreq(control, unix.SIOCSIFFLAGS, request))
+	h.inside(func() error { // programs start in the namespace of the thread
+		return cmp.Or(exec.Command("ip", "address", "add", h.ip.String()+"/24", "dev", h.ifName).Run(),
+			exec.Command("ip", "link", "set", h.ifName, "up").Run())
 	})
 }
 
