@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"containernet-env/link_emulator/input"
 	"containernet-env/link_emulator/netns"
 	"containernet-env/link_emulator/realtime"
@@ -47,22 +45,17 @@ type station struct {
 	host    input.Host
 	address [6]byte
 	ring    *ring
-	sender  sender
+	socket  int   // that sends
+	refused int   // frames that the kernel did not send
+	failure error // the last error of sending
 	warm    bool
 }
 
-// Measure carries out a request. Frames that do not arrive are data, not an error. A namespace that cannot be entered
-// and a socket that cannot be opened are errors.
+// Measure carries out a request; its sockets stay open until the process ends. Frames that do not arrive are data, not
+// an error. A namespace that cannot be entered and a socket that cannot be opened are errors.
 func Measure(r Request) (Result, error) {
 	run := input.Nonce()
 	stations := make([]*station, len(r.Hosts))
-	defer func() {
-		for _, s := range stations {
-			if s != nil {
-				s.close()
-			}
-		}
-	}()
 	for i, host := range r.Hosts {
 		s, err := openStation(host, expected(r, i), r.BypassQdisc)
 		if err != nil {
@@ -74,7 +67,7 @@ func Measure(r Request) (Result, error) {
 	addresses := make([][6]byte, len(stations))
 	for i, s := range stations {
 		addresses[i] = s.address
-		s.sender.failed, s.sender.failure = 0, nil // of the warm-up
+		s.refused, s.failure = 0, nil // in the warm-up
 	}
 	streams := NewRun(r, addresses, run)
 	// Nothing is allocated while frames are sent, and no sender is to wait for the collector.
@@ -85,7 +78,7 @@ func Measure(r Request) (Result, error) {
 	var running sync.WaitGroup
 	for i, s := range stations {
 		running.Go(func() {
-			realtime.Run(belowDataThread, func() { s.sender.send(streams.Schedules[i], start) })
+			realtime.Run(belowDataThread, func() { s.send(streams.Schedules[i], start) })
 		})
 	}
 	running.Wait()
@@ -110,8 +103,8 @@ func expected(r Request, host int) int {
 }
 
 func openStation(host input.Host, frames int, bypassQdisc bool) (*station, error) {
-	s := &station{host: host, sender: sender{socket: -1}}
-	err := netns.Do(host.PID, -1, func() error {
+	s := &station{host: host}
+	return s, netns.Do(host.PID, -1, func() error {
 		link, err := interfaceOf(host.IP)
 		if err != nil {
 			return err
@@ -120,14 +113,8 @@ func openStation(host input.Host, frames int, bypassQdisc bool) (*station, error
 		if s.ring, err = openRing(link.Index, frames); err != nil {
 			return err
 		}
-		s.sender.socket, err = openSender(link.Index, bypassQdisc)
-		return err
+		return s.openSender(link.Index, bypassQdisc)
 	})
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
 }
 
 // interfaceOf finds the Ethernet interface with an address in the namespace of the calling thread.
@@ -151,16 +138,6 @@ func interfaceOf(ip netip.Addr) (net.Interface, error) {
 	return net.Interface{}, fmt.Errorf("no Ethernet interface has the address %s", ip)
 }
 
-func (s *station) close() {
-	if s.ring != nil {
-		s.ring.close()
-	}
-	if s.sender.socket >= 0 {
-		unix.Close(s.sender.socket)
-		s.sender.socket = -1
-	}
-}
-
 // warmUp has every host send to the next one until a frame has reached each: then links carry frames and switches know
 // where everybody is. A host that has sent is known where its frame arrived. It ends when the frames that were sent
 // meanwhile have arrived too.
@@ -176,7 +153,7 @@ func warmUp(stations []*station, run uint64, r Request) time.Duration {
 			})
 			if next := stations[(i+1)%len(stations)]; !next.warm {
 				cold = true
-				s.sender.write(WarmupFrame(next.address, s.address, run, number))
+				s.write(WarmupFrame(next.address, s.address, run, number))
 			}
 		}
 		took := time.Since(start)
@@ -201,9 +178,9 @@ func collect(result *Result, stations []*station, streams *Run, originNS int64) 
 		if err != nil {
 			return fmt.Errorf("host %q: %w", s.host.Name, err)
 		}
-		of := HostResult{Name: s.host.Name, Warm: s.warm, RingLost: lost, Refused: s.sender.failed}
-		if s.sender.failure != nil {
-			of.Error = s.sender.failure.Error()
+		of := HostResult{Name: s.host.Name, Warm: s.warm, RingLost: lost, Refused: s.refused}
+		if s.failure != nil {
+			of.Error = s.failure.Error()
 		}
 		result.Hosts = append(result.Hosts, of)
 	}

@@ -32,7 +32,6 @@ func openRing(interfaceIndex, frames int) (*ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a packet socket: %w", err)
 	}
-	r := &ring{socket: socket}
 	blocks := (frames+spareSlots)*slotBytes/blockBytes + 1
 	request := &unix.TpacketReq{
 		Block_size: blockBytes,
@@ -40,32 +39,23 @@ func openRing(interfaceIndex, frames int) (*ring, error) {
 		Frame_size: slotBytes,
 		Frame_nr:   uint32(blocks * (blockBytes / slotBytes)),
 	}
-	if err := r.open(request, interfaceIndex); err != nil {
-		r.close()
-		return nil, err
+	if err := unix.SetsockoptInt(socket, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
+		return nil, fmt.Errorf("set the version of a packet socket: %w", err)
 	}
-	return r, nil
-}
-
-func (r *ring) open(request *unix.TpacketReq, interfaceIndex int) error {
-	if err := unix.SetsockoptInt(r.socket, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
-		return fmt.Errorf("set the version of a packet socket: %w", err)
+	if err := unix.SetsockoptTpacketReq(socket, unix.SOL_PACKET, unix.PACKET_RX_RING, request); err != nil {
+		return nil, fmt.Errorf("make a ring of %d frames: %w", request.Frame_nr, err)
 	}
-	if err := unix.SetsockoptTpacketReq(r.socket, unix.SOL_PACKET, unix.PACKET_RX_RING, request); err != nil {
-		return fmt.Errorf("make a ring of %d frames: %w", request.Frame_nr, err)
-	}
-	size := int(request.Block_nr) * blockBytes
-	memory, err := unix.Mmap(r.socket, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	size := blocks * blockBytes
+	memory, err := unix.Mmap(socket, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("map a ring of %d bytes: %w", size, err)
+		return nil, fmt.Errorf("map a ring of %d bytes: %w", size, err)
 	}
-	r.memory = memory
 	// Only now, so that no frame comes before the ring is there.
 	address := &unix.SockaddrLinklayer{Protocol: networkOrder(etherType), Ifindex: interfaceIndex}
-	if err := unix.Bind(r.socket, address); err != nil {
-		return fmt.Errorf("bind a packet socket: %w", err)
+	if err := unix.Bind(socket, address); err != nil {
+		return nil, fmt.Errorf("bind a packet socket: %w", err)
 	}
-	return nil
+	return &ring{socket: socket, memory: memory}, nil
 }
 
 // read passes every frame that has come since the last read to got, with its stamp (wall clock, ns).
@@ -89,17 +79,6 @@ func (r *ring) lost() (int, error) {
 		return 0, fmt.Errorf("read the counters of a packet socket: %w", err)
 	}
 	return int(stats.Drops), nil
-}
-
-func (r *ring) close() {
-	if r.memory != nil {
-		_ = unix.Munmap(r.memory)
-		r.memory = nil
-	}
-	if r.socket >= 0 {
-		unix.Close(r.socket)
-		r.socket = -1
-	}
 }
 
 // networkOrder is a 16-bit number as the kernel wants it in a struct sockaddr_ll.

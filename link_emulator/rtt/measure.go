@@ -26,15 +26,11 @@ type PairResult struct {
 	Error     string  `json:"error,omitempty"`
 }
 
-// Measure carries out a request. Pairs that do not answer are data, not an error. A namespace that cannot be entered, a
-// socket that cannot be opened and a payload that does not fit a frame are errors.
+// Measure carries out a request; its sockets stay open until the process ends. Pairs that do not answer are data, not
+// an error. A namespace that cannot be entered, a socket that cannot be opened and a payload that does not fit a frame
+// are errors.
 func Measure(r Request) (Result, error) {
 	interval, probers := plan(&r, input.Nonce())
-	defer func() {
-		for _, p := range probers {
-			p.close()
-		}
-	}()
 	for _, p := range probers {
 		if err := p.open(); err != nil {
 			return Result{}, err
@@ -67,7 +63,7 @@ func plan(r *Request, nonce uint64) (time.Duration, []*prober) {
 	var probers []*prober
 	index := 0
 	for i, host := range r.Hosts[:n-1] {
-		p := &prober{request: r, host: host, socket: -1, nonce: nonce, interval: interval, first: uint32(index)}
+		p := &prober{request: r, host: host, nonce: nonce, interval: interval, first: uint32(index)}
 		for _, to := range r.Hosts[i+1:] {
 			p.pairs = append(p.pairs, &pair{
 				index:    uint32(index),

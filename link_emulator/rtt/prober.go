@@ -54,13 +54,6 @@ func (p *prober) open() error {
 	return nil
 }
 
-func (p *prober) close() {
-	if p.socket >= 0 {
-		unix.Close(p.socket)
-		p.socket = -1
-	}
-}
-
 // run probes until every pair is done.
 func (p *prober) run(start time.Time) error {
 	runtime.LockOSThread()
