@@ -1,13 +1,16 @@
 // Command contract generates what follows from the table of parameters in package spec: the JSON Schema of the
-// requests, the tables of fields in the documentation, and the Python module from which the driver builds requests.
+// requests, the tables of fields in the documentation, and the bounds and paths that the driver reads.
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 
+	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -17,7 +20,7 @@ import (
 const (
 	schemaFile = "../../../docs/benchmark-request.schema.json"
 	docsFile   = "../../README.md"
-	pythonFile = "../../../containernet_env/model/load_contract.py"
+	driverFile = "../../../containernet_env/model/load_contract.json"
 )
 
 const howToMake = "`go generate ./...` in benchmark_image"
@@ -52,8 +55,32 @@ func generated() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{schemaFile: schema(), pythonFile: python(), docsFile: withTables}, nil
+	return map[string]string{schemaFile: schema(), driverFile: driver(), docsFile: withTables}, nil
 }
+
+// driver gives the bounds of numbers and the paths as JSON.
+func driver() string {
+	least, most := make(map[string]json.Number), make(map[string]json.Number)
+	for _, p := range spec.Parameters {
+		if p.Bounded() {
+			least[p.Name], most[p.Name] = plain(p.Min), plain(p.Max)
+		}
+	}
+	paths := map[string]string{"result": spec.ResultPath}
+	for _, operation := range spec.Operations {
+		paths[operation.Name()] = operation.Path()
+	}
+	text, err := json.MarshalIndent(map[string]any{
+		"least": least, "most": most, "paths": paths, "keySpaceOfDuration": spec.DurationKeySpace,
+		"uniqueValSizeMin": keys.VersionSize,
+	}, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	return string(text) + "\n"
+}
+
+func plain(n float64) json.Number { return json.Number(strconv.FormatFloat(n, 'f', -1, 64)) }
 
 var fieldTable = regexp.MustCompile(`(?s)<!-- FIELDS of (\w+) -->\n.*?<!-- END OF FIELDS -->\n`)
 

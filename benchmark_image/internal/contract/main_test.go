@@ -81,16 +81,14 @@ func valuesOf(p *spec.Parameter) map[string]bool {
 	}
 	values := map[string]bool{
 		`"x"`: false, "null": false, "-1": false,
-		plain(p.Max): true, plain(p.Max + max(step, 0.5)): false,
-		plain(p.Min): !p.Open,
+		string(plain(p.Max)): true, string(plain(p.Max + max(step, 0.5))): false,
+		string(plain(p.Min)): !p.Open,
 	}
 	if p.Min > 0 {
 		values["0"] = p.Zero != ""
 		if p.Kind() != spec.KindInteger {
-			values[plain(p.Min-step)] = false
+			values[string(plain(p.Min-step))] = false
 		}
 	}
 	return values
 }
-
-func plain(n float64) string { return strings.ReplaceAll(pythonNumber(n), "_", "") }

@@ -1,6 +1,6 @@
 // Package spec owns the description of a load: one table of its parameters. The validation of HTTP bodies, what
 // benchmark-server hands to benchmark-client, the flags for people, the JSON Schema, the documentation's tables and the
-// driver's types all follow from it.
+// driver's bounds all follow from it.
 package spec
 
 import (
