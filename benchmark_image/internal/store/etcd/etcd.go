@@ -3,7 +3,10 @@
 package etcd
 
 import (
+	"fmt"
+	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"containernet-env/benchmark_image/internal/h2"
 	"containernet-env/benchmark_image/internal/store"
@@ -111,11 +114,7 @@ type call struct {
 
 // Endpoint implements store.Call.
 func (c *call) Endpoint() (string, error) {
-	list, err := c.reader.Members()
-	if err != nil {
-		return "", err
-	}
-	return advertised(list, c.wanted, c.secure)
+	return advertised(c.reader.Members, c.wanted, c.secure)
 }
 
 // Feed implements h2.Owner.
@@ -139,9 +138,9 @@ func (c *call) Finished(_ *h2.Stream, f *h2.Failure) {
 
 func (c *call) succeeded() {
 	if c.login {
-		token, err := c.reader.Token()
-		if err != nil {
-			c.owner.Finished(nil, &store.Failure{Code: store.Internal, Text: err.Error()})
+		token := c.reader.Token
+		if token == "" {
+			c.owner.Finished(nil, &store.Failure{Code: store.Internal, Text: "the answer to a login holds no token"})
 			return
 		}
 		c.user.token.Store(&token)
@@ -162,4 +161,41 @@ func refused(code store.Code, text string) bool {
 		return strings.Contains(text, "too many requests")
 	}
 	return didNotHappen>>code&1 == 1
+}
+
+// advertised is the host:port at which the member with that id says that clients reach it, with TLS (secure) or
+// without.
+func advertised(list []wire.Member, id uint64, secure bool) (string, error) {
+	scheme, with := "http", "without"
+	if secure {
+		scheme, with = "https", "with"
+	}
+	for _, member := range list {
+		if member.ID != id {
+			continue
+		}
+		for _, address := range member.ClientURLs {
+			if parsed, err := url.Parse(address); err == nil && parsed.Scheme == scheme && parsed.Host != "" {
+				return parsed.Host, nil
+			}
+		}
+		return "", fmt.Errorf("the leader %s advertises no address for clients %s TLS: %v", member.Name, with,
+			member.ClientURLs)
+	}
+	return "", fmt.Errorf("the leader (member id %x) is not in the member list", id)
+}
+
+// User is who all connections of a protocol log in as.
+type User struct {
+	Name, Password string
+
+	token atomic.Pointer[string] // of the latest login; nil: there was none
+}
+
+// expired tells whether a member that answers a request with this code and text wants another token: the one it was
+// sent has ended (etcd: --auth-token-ttl; also when the member was started again), or users and roles have changed
+// since.
+func expired(code store.Code, text string) bool {
+	return code == store.Unauthenticated && strings.Contains(text, "invalid auth token") ||
+		code == store.InvalidArgument && strings.Contains(text, "revision of auth store is old")
 }

@@ -2,324 +2,254 @@ package wire
 
 import (
 	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// Call tells which answer belongs to which request.
-type Call uint8
-
-// The calls of etcd's API that are known here.
+// Fields of answers, by their tags: the number and the type.
 const (
-	Put Call = iota
-	Range
-	Txn
-	Status
-	MemberList
-	Authenticate
-	calls // how many there are
-)
+	varint, blob = uint64(protowire.VarintType), uint64(protowire.BytesType)
 
-// Methods are the paths of the calls in gRPC, by Call.
-var Methods = [calls]string{
-	Put:          "/etcdserverpb.KV/Put",
-	Range:        "/etcdserverpb.KV/Range",
-	Txn:          "/etcdserverpb.KV/Txn",
-	Status:       "/etcdserverpb.Maintenance/Status",
-	MemberList:   "/etcdserverpb.Cluster/MemberList",
-	Authenticate: "/etcdserverpb.Auth/Authenticate",
-}
+	answerHeader  = 1<<3 | blob
+	rangeKeys     = 2<<3 | blob
+	rangeMore     = 3<<3 | varint
+	rangeCount    = 4<<3 | varint
+	txnSucceeded  = 2<<3 | varint
+	statusLeader  = 4<<3 | varint
+	listMembers   = 2<<3 | blob
+	authenticated = 2<<3 | blob
+
+	headerMember, headerRevision, headerTerm = 2<<3 | varint, 3<<3 | varint, 4<<3 | varint
+
+	keyKey, keyRevision, keyValue = 1<<3 | blob, 3<<3 | varint, 5<<3 | blob // the revision is that of its last write
+
+	memberID, memberName, memberClientURLs = 1<<3 | varint, 2<<3 | blob, 4<<3 | blob
+)
 
 // Problems with an encoding.
 var (
 	ErrTruncated = errors.New("the message ends within a field")
-	ErrVarint    = errors.New("a number has more than 64 bits")
-	ErrField     = errors.New("a field has an invalid number or type")
-	ErrLength    = errors.New("a field is longer than its message")
-)
+	ErrLength    = errors.New("a field is longer than any that is expected")
 
-// Types of fields in protobuf's encoding.
-const (
-	typeVarint  = 0
-	typeFixed64 = 1
-	typeBytes   = 2
-	typeFixed32 = 5
-)
-
-// expect is what the next byte of a message is part of.
-type expect uint8
-
-const (
-	expectTag expect = iota
-	expectVarint
-	expectLength
-	expectBytes // that are skipped
-	expectKept  // bytes that are kept
-)
-
-// level is which message a field belongs to.
-type level uint8
-
-const (
-	levelAnswer level = iota
-	levelHeader
-	levelKey // a key with its value
+	errField = errors.New("a field has an invalid number or type")
 )
 
 const (
-	answerHeader   = 1
-	answerKeys     = 2 // of a RangeResponse
-	answerMore     = 3 // of a RangeResponse
-	answerCount    = 4 // of a RangeResponse
-	answerSuccess  = 2 // of a TxnResponse
-	answerLeader   = 4 // of a StatusResponse
-	headerMember   = 2
-	headerRevision = 3
-	headerTerm     = 4
-	keyKey         = 1
-	keyRevision    = 3 // of its last write
-	keyValue       = 5
+	// maxField bounds a field of an answer, in bytes: a value has at most 1.5 MiB, unless etcd is configured otherwise.
+	maxField = 1 << 28
+	// maxKept bounds what a reader holds on to between two answers, in bytes.
+	maxKept = 64 << 10
 )
 
-// maxField is the largest number that a field may have.
-const maxField = 1<<29 - 1
+// Member is one of a cluster's own list of members.
+type Member struct {
+	ID         uint64
+	Name       string
+	ClientURLs []string
+}
 
-// maxVarint is the longest encoding of a number, in bytes.
-const maxVarint = 10
-
-// Reader reads an answer that comes in pieces, and keeps no more of it than a store.Answer. Its zero value is
-// ready for Reset.
+// Reader reads an answer that comes in pieces, field by field. Its zero value is ready for Reset.
 type Reader struct {
 	Answer  store.Answer
 	Visitor store.Visitor // may be nil; stays over Reset
+	Members []Member      // of the answer to MemberList
+	Token   string        // of the answer to Authenticate
 
-	call   Call
-	expect expect
-	level  level
-	shift  uint8 // the bits so far of the number that is being read
-	field  uint32
-	number uint64
-	left   int    // bytes of expectBytes and expectKept
-	within int    // bytes left of a message inside the answer; 0 on the level of the answer
-	key    []byte // for the visitor, as are the next two
-	value  []byte
-	mod    int64 // the revision of its last write
+	call  Call
+	begun []byte // a field whose rest has not come yet
+	skip  int    // bytes to come of a field that nobody looks at
 }
 
 // Reset starts the answer to a call.
 func (r *Reader) Reset(call Call) {
-	// Field by field: a whole Reader would be made elsewhere and copied, while its parts are still being written.
-	r.Answer = store.Answer{}
-	r.call, r.expect, r.level, r.shift = call, expectTag, levelAnswer, 0
-	r.field, r.number, r.left, r.within = 0, 0, 0, 0
-	if cap(r.value) > maxKept {
-		r.value = nil
-	}
-	if call.whole() {
-		r.value = r.value[:0]
+	r.Answer, r.Members, r.Token = store.Answer{}, nil, ""
+	r.call, r.begun, r.skip = call, r.begun[:0], 0
+	if cap(r.begun) > maxKept {
+		r.begun = nil
 	}
 }
-
-// maxKept bounds what a reader holds on to between two answers, in bytes.
-const maxKept = 64 << 10
 
 // Feed reads the next piece of the answer. After an error the reader must not be used before Reset.
 func (r *Reader) Feed(b []byte) error {
-	if r.call.whole() {
-		return r.keepWhole(b)
+	skipped := min(r.skip, len(b))
+	r.skip -= skipped
+	b = b[skipped:]
+	if len(r.begun) > 0 {
+		r.begun = append(r.begun, b...)
+		b = r.begun
 	}
 	for len(b) > 0 {
-		if r.expect >= expectBytes {
-			n := min(r.left, len(b))
-			if r.expect == expectKept {
-				kept := r.kept()
-				*kept = append(*kept, b[:n]...)
+		field, size, err := consume(b)
+		if err == io.ErrUnexpectedEOF {
+			if b, err = r.pass(b); err != nil {
+				return err
 			}
-			b = b[n:]
-			r.left -= n
-			r.consumed(n)
-			if r.left == 0 {
-				r.expect = expectTag
-				r.closeMessage()
-			}
-			continue
+			break
 		}
-		complete, used, err := r.varint(b)
+		if err == nil {
+			err = r.take(field)
+		}
 		if err != nil {
-			return err
+			return broken(err)
 		}
-		b = b[used:]
-		if r.level != levelAnswer {
-			if used > r.within {
-				return ErrLength
-			}
-			r.within -= used
-		}
-		if !complete {
-			if r.level != levelAnswer && r.within == 0 {
-				return ErrLength
-			}
-			return nil
-		}
-		number := r.number
-		r.number, r.shift = 0, 0
-		if err := r.next(number); err != nil {
-			return err
-		}
-		if r.within == 0 && r.level != levelAnswer {
-			r.closeMessage()
-		}
+		b = b[size:]
 	}
+	r.begun = append(r.begun[:0], b...)
 	return nil
-}
-
-// varint goes on with a number; complete is false when b ends first.
-func (r *Reader) varint(b []byte) (complete bool, used int, err error) {
-	if r.shift == 0 && b[0] < 0x80 {
-		r.number = uint64(b[0])
-		return true, 1, nil
-	}
-	for i, c := range b {
-		if r.shift == 7*(maxVarint-1) && c > 1 {
-			return false, 0, ErrVarint
-		}
-		r.number |= uint64(c&0x7f) << r.shift
-		r.shift += 7
-		if c < 0x80 {
-			return true, i + 1, nil
-		}
-	}
-	return false, len(b), nil
-}
-
-// next takes a number that is complete.
-func (r *Reader) next(number uint64) error {
-	switch r.expect {
-	case expectTag:
-		return r.tag(number)
-	case expectVarint:
-		r.expect = expectTag
-		r.keep(number)
-		return nil
-	default:
-		return r.length(number)
-	}
-}
-
-func (r *Reader) tag(tag uint64) error {
-	field := tag >> 3
-	if field < 1 || field > maxField {
-		return ErrField
-	}
-	r.field = uint32(field)
-	switch tag & 7 {
-	case typeVarint:
-		r.expect = expectVarint
-	case typeBytes:
-		r.expect = expectLength
-	case typeFixed64:
-		return r.skip(8)
-	case typeFixed32:
-		return r.skip(4)
-	default: // groups, which etcd's messages do not have
-		return ErrField
-	}
-	return nil
-}
-
-func (r *Reader) keep(number uint64) {
-	switch {
-	case r.level == levelHeader && r.field == headerMember:
-		r.Answer.Member = number
-	case r.level == levelHeader && r.field == headerRevision:
-		r.Answer.Revision = int64(number)
-	case r.level == levelHeader && r.field == headerTerm:
-		r.Answer.Term = number
-	case r.level == levelKey && r.field == keyRevision:
-		r.mod = int64(number)
-	case r.level != levelAnswer:
-	case r.call == Range && r.field == answerCount:
-		r.Answer.Count = int64(number)
-	case r.call == Range && r.field == answerMore:
-		r.Answer.More = number != 0
-	case r.call == Txn && r.field == answerSuccess:
-		r.Answer.Succeeded = number != 0
-	case r.call == Status && r.field == answerLeader:
-		r.Answer.Leader = number
-	}
-}
-
-func (r *Reader) length(length uint64) error {
-	const longest = 1<<31 - 1
-	if length > longest {
-		return ErrLength
-	}
-	n := int(length)
-	switch {
-	case r.level == levelKey && (r.field == keyKey || r.field == keyValue) && r.Visitor != nil:
-		kept := r.kept()
-		*kept = (*kept)[:0]
-		if err := r.skip(n); err != nil || n == 0 {
-			return err
-		}
-		r.expect = expectKept
-		return nil
-	case r.level == levelAnswer && r.field == answerHeader:
-		return r.open(levelHeader, n)
-	case r.level == levelAnswer && r.field == answerKeys && r.call == Range:
-		r.Answer.Keys++
-		r.key, r.value, r.mod = r.key[:0], r.value[:0], 0
-		return r.open(levelKey, n)
-	}
-	return r.skip(n)
-}
-
-// open enters a message inside the answer.
-func (r *Reader) open(l level, length int) error {
-	r.expect, r.level, r.within = expectTag, l, length
-	return nil
-}
-
-// skip passes over bytes.
-func (r *Reader) skip(n int) error {
-	if r.level != levelAnswer && n > r.within {
-		return ErrLength
-	}
-	r.expect, r.left = expectBytes, n
-	if n == 0 {
-		r.expect = expectTag
-	}
-	return nil
-}
-
-func (r *Reader) consumed(n int) {
-	if r.level != levelAnswer {
-		r.within -= n
-	}
-}
-
-// closeMessage leaves a message inside the answer at its end.
-func (r *Reader) closeMessage() {
-	if r.level != levelAnswer && r.within == 0 && r.expect == expectTag {
-		if r.level == levelKey && r.Visitor != nil {
-			r.Visitor.Visit(r.key, r.value, r.mod)
-		}
-		r.level = levelAnswer
-	}
-}
-
-// kept is where the bytes of the field go.
-func (r *Reader) kept() *[]byte {
-	if r.field == keyKey {
-		return &r.key
-	}
-	return &r.value
 }
 
 // End checks that the answer is complete.
 func (r *Reader) End() error {
-	if r.expect != expectTag || r.level != levelAnswer || r.shift != 0 {
+	if len(r.begun) > 0 || r.skip > 0 {
 		return ErrTruncated
 	}
 	return nil
+}
+
+// field is one of a message.
+type field struct {
+	tag     uint64
+	value   uint64 // of a varint
+	content []byte // of bytes
+}
+
+// consume reads the field that b begins with, which must not be empty. io.ErrUnexpectedEOF: b ends within it.
+func consume(b []byte) (f field, size int, err error) {
+	f.tag, size = protowire.ConsumeVarint(b)
+	if size < 0 {
+		return f, 0, protowire.ParseError(size)
+	}
+	n := 0
+	switch kind := protowire.Type(f.tag & 7); {
+	case f.tag>>3 < 1 || f.tag>>3 > uint64(protowire.MaxValidNumber):
+		return f, 0, errField
+	case kind == protowire.VarintType:
+		f.value, n = protowire.ConsumeVarint(b[size:])
+	case kind == protowire.BytesType:
+		f.content, n = protowire.ConsumeBytes(b[size:])
+	case kind == protowire.Fixed32Type || kind == protowire.Fixed64Type:
+		n = protowire.ConsumeFieldValue(protowire.Number(f.tag>>3), kind, b[size:])
+	default: // groups, which etcd's messages do not have
+		return f, 0, errField
+	}
+	if n < 0 {
+		return f, 0, protowire.ParseError(n)
+	}
+	return f, size + n, nil
+}
+
+// pass takes the beginning of a field, and gives what is to be kept of it: nothing of a key that nobody looks at.
+func (r *Reader) pass(b []byte) ([]byte, error) {
+	tag, n := protowire.ConsumeVarint(b)
+	if n < 0 || tag&7 != blob {
+		return b, nil
+	}
+	length, prefix := protowire.ConsumeVarint(b[n:])
+	switch {
+	case prefix < 0:
+	case length > maxField:
+		return nil, ErrLength
+	case r.Visitor == nil && r.call == Range && tag == rangeKeys:
+		r.Answer.Keys++
+		r.skip = n + prefix + int(length) - len(b)
+		return nil, nil
+	}
+	return b, nil
+}
+
+// take takes a field of the answer.
+func (r *Reader) take(f field) error {
+	switch {
+	case f.tag == answerHeader && r.call != Authenticate:
+		return each(f.content, func(f field) {
+			switch f.tag {
+			case headerMember:
+				r.Answer.Member = f.value
+			case headerRevision:
+				r.Answer.Revision = int64(f.value)
+			case headerTerm:
+				r.Answer.Term = f.value
+			}
+		})
+	case r.call == Range && f.tag == rangeKeys:
+		return r.takeKey(f.content)
+	case r.call == Range && f.tag == rangeCount:
+		r.Answer.Count = int64(f.value)
+	case r.call == Range && f.tag == rangeMore:
+		r.Answer.More = f.value != 0
+	case r.call == Txn && f.tag == txnSucceeded:
+		r.Answer.Succeeded = f.value != 0
+	case r.call == Status && f.tag == statusLeader:
+		r.Answer.Leader = f.value
+	case r.call == Authenticate && f.tag == authenticated:
+		r.Token = string(f.content)
+	case r.call == MemberList && f.tag == listMembers:
+		return r.takeMember(f.content)
+	}
+	return nil
+}
+
+// takeKey takes a key with its value.
+func (r *Reader) takeKey(content []byte) error {
+	r.Answer.Keys++
+	if r.Visitor == nil {
+		return nil
+	}
+	var key, value []byte
+	var revision int64
+	err := each(content, func(f field) {
+		switch f.tag {
+		case keyKey:
+			key = f.content
+		case keyValue:
+			value = f.content
+		case keyRevision:
+			revision = int64(f.value)
+		}
+	})
+	if err == nil {
+		r.Visitor.Visit(key, value, revision)
+	}
+	return err
+}
+
+func (r *Reader) takeMember(content []byte) error {
+	var m Member
+	err := each(content, func(f field) {
+		switch f.tag {
+		case memberID:
+			m.ID = f.value
+		case memberName:
+			m.Name = string(f.content)
+		case memberClientURLs:
+			m.ClientURLs = append(m.ClientURLs, string(f.content))
+		}
+	})
+	r.Members = append(r.Members, m)
+	return err
+}
+
+// each calls visit with each field of a message.
+func each(message []byte, visit func(field)) error {
+	for len(message) > 0 {
+		f, size, err := consume(message)
+		if err != nil {
+			return broken(err)
+		}
+		visit(f)
+		message = message[size:]
+	}
+	return nil
+}
+
+// broken words what is wrong with a message.
+func broken(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return ErrTruncated
+	}
+	return fmt.Errorf("the answer cannot be read: %w", err)
 }

@@ -8,8 +8,34 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
+// Call is a call of etcd's API, whose request and answer belong together.
+type Call uint8
+
+// The calls that are known here.
+const (
+	Put Call = iota
+	Range
+	Txn
+	Status
+	MemberList
+	Authenticate
+	calls // how many there are
+)
+
+// Methods are the paths of the calls in gRPC, by Call.
+var Methods = [calls]string{
+	Put:          "/etcdserverpb.KV/Put",
+	Range:        "/etcdserverpb.KV/Range",
+	Txn:          "/etcdserverpb.KV/Txn",
+	Status:       "/etcdserverpb.Maintenance/Status",
+	MemberList:   "/etcdserverpb.Cluster/MemberList",
+	Authenticate: "/etcdserverpb.Auth/Authenticate",
+}
+
 // Field numbers are those of etcd's api/etcdserverpb/rpc.proto.
 const (
+	userName, userPassword = 1, 2
+
 	putKey, putValue = 1, 2
 
 	rangeKey, rangeEnd, rangeLimit, rangeSerializable = 1, 2, 3, 7
@@ -77,6 +103,11 @@ func AppendRehearsal(b []byte, s *store.Request) []byte {
 		b = appendOperation(b, requestPut, AppendPutHead(nil, s.Key, nil, 0))
 	}
 	return b
+}
+
+// AppendAuthenticate appends the encoding of an AuthenticateRequest.
+func AppendAuthenticate(b []byte, name, password string) []byte {
+	return appendBytes(appendBytes(b, userName, []byte(name)), userPassword, []byte(password))
 }
 
 func appendOperation(b []byte, kind protowire.Number, request []byte) []byte {
