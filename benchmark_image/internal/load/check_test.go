@@ -209,7 +209,7 @@ func TestReadsWithoutARevision(t *testing.T) {
 		revision int64
 		want     error
 	}{{7, nil}, {0, nil}, {6, errBehind}, {7, nil}} {
-		request, _ := run.Ask(0, nil)
+		request, _ := run.Ask(0)
 		if err := run.CheckRevision(request, step.revision, 1, false); err != step.want {
 			t.Errorf("revision %d after 7: %v, want %v", step.revision, err, step.want)
 		}

@@ -83,6 +83,6 @@ type Targeter interface {
 // and value of the answer to Check, in order and once, and then the numbers of keys to CheckCounts; of every answer it
 // must pass what the store tells of its revision to CheckRevision. Done gets the first error of those.
 type Transport interface {
-	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them.
+	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them, or ctx has ended.
 	Drive(ctx context.Context, clients int, run *Run)
 }

@@ -2,6 +2,8 @@ package load
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"containernet-env/benchmark_image/internal/store"
@@ -147,3 +149,107 @@ func (r Record) Own() bool { return r.bits>>ownShift&1 == 1 }
 
 // End is the time of the outcome, since the start of the measurement.
 func (r Record) End() time.Duration { return r.Start + r.Latency() }
+
+// Sink takes the outcomes of a measurement while it goes on. Those of a warm-up are not among them.
+type Sink interface {
+	// Begin tells when the measurement began, before its first outcome; where there is none, it is not called.
+	Begin(epoch time.Time)
+	// Add takes the outcome of one request, whose number counts from the measurement's first one. Calls never overlap,
+	// and outcomes come in the order in which they happened.
+	Add(number int, outcome Record)
+}
+
+// records is the Sink of a run that is given none: it keeps every record, so its memory grows with the run.
+type records []Record
+
+// firstRecords is how many records are allocated at once; more are allocated when they are needed.
+const firstRecords = 1 << 18
+
+func newRecords(total int) *records {
+	r := make(records, min(total, firstRecords))
+	return &r
+}
+
+// Begin implements Sink.
+func (*records) Begin(time.Time) {}
+
+// Add implements Sink.
+func (r *records) Add(number int, outcome Record) {
+	if missing := number + 1 - len(*r); missing > 0 {
+		*r = append(*r, make(records, missing)...)
+	}
+	(*r)[number] = outcome
+}
+
+// maxErrors bounds how many different error texts a report holds.
+const maxErrors = 20
+
+const otherErrors = "other errors"
+
+// tally counts failures by their text. Only failures take its lock.
+type tally struct {
+	mu     sync.Mutex
+	byText map[string]int
+}
+
+func (t *tally) add(err error) {
+	text := err.Error()
+	if errors.Is(err, ErrNotFound) {
+		text = ErrNotFound.Error()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byText == nil {
+		t.byText = make(map[string]int)
+	}
+	if _, known := t.byText[text]; !known && len(t.byText) >= maxErrors {
+		text = otherErrors
+	}
+	t.byText[text]++
+}
+
+// counts must not be called before the transport has returned.
+func (t *tally) counts() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byText == nil {
+		return map[string]int{}
+	}
+	return t.byText
+}
+
+// streak counts the failures of one kind of requests since its last success. Only failures, and the success that ends
+// them, take its lock.
+type streak struct {
+	begun    atomic.Bool
+	mu       sync.Mutex
+	failures int
+	first    time.Duration // start of the first one
+}
+
+func (s *streak) fail(start time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failures++; s.failures == 1 {
+		s.first = start
+		s.begun.Store(true)
+	}
+}
+
+func (s *streak) end() {
+	if !s.begun.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = 0
+	s.begun.Store(false)
+}
+
+// since is the start of the first request of a streak. A single failure is no streak: where requests of a kind are
+// rare, the next one comes much later.
+func (s *streak) since() (start time.Duration, long bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first, s.failures > 1
+}

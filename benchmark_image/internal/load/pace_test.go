@@ -197,23 +197,27 @@ type manyPerGoroutine struct {
 	each func(*Request)
 }
 
-func (m manyPerGoroutine) Drive(_ context.Context, clients int, run *Run) {
-	ready := make(chan int, clients)
-	wake := func(client int) { ready <- client }
-	for client := range clients {
-		ready <- client
-	}
+func (m manyPerGoroutine) Drive(ctx context.Context, clients int, run *Run) {
 	run.NoteIdle(0)
-	for clients > 0 {
-		var client int
-		select {
-		case client = <-ready:
-		default:
-			begin := m.w.Now()
-			client = <-ready
-			run.NoteIdle(m.w.Now() - begin)
+	ready := slices.Collect(func(yield func(int) bool) {
+		for client := 0; client < clients && yield(client); client++ {
 		}
-		switch request, more := run.Ask(client, wake); {
+	})
+	for clients > 0 {
+		if len(ready) == 0 {
+			begin := m.w.Now()
+			timer := m.w.NewTimer(run.NextStart() - begin)
+			select {
+			case <-timer.C():
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+			run.NoteIdle(m.w.Now() - begin)
+			ready = append(ready, run.Wake())
+		}
+		client := ready[0]
+		switch request, more := run.Ask(client); {
 		case !more:
 			clients--
 		case request != nil:
@@ -221,8 +225,9 @@ func (m manyPerGoroutine) Drive(_ context.Context, clients int, run *Run) {
 				m.each(request)
 			}
 			run.Done(request, 0, nil)
-			ready <- client
+			ready = append(ready, client)
 		}
+		ready = ready[1:]
 	}
 }
 

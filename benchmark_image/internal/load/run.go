@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/world"
 )
 
@@ -53,9 +55,9 @@ type Run struct {
 	quit    context.Context // ends with Stop
 	stop    context.CancelFunc
 	plan    plan
-	waiting waiting
-	clock   func() time.Duration // elapsed and wake as func values, allocated once
-	waker   func(client int)
+	lanes   lanes
+	clock   func() time.Duration // elapsed as a func value, allocated once
+	running context.Context      // ends with the run
 	paused  Pauses
 	before  account      // of the measurement
 	idle    atomic.Int64 // ns in which the transport was, since the start; only where it tells
@@ -78,8 +80,7 @@ type Run struct {
 // write to, out of its cache lines (false sharing).
 type slot struct {
 	request Request
-	claimed bool          // request waits for its intended start
-	woken   chan struct{} // of a client that blocks in Next; capacity 1
+	claimed bool // request waits for its intended start
 	_       [64]byte
 }
 
@@ -124,13 +125,10 @@ func NewRun(options Options) *Run {
 		r.records = newRecords(options.Total)
 		r.options.Sink = r.records
 	}
-	r.waiting.init(options.lanes())
+	r.lanes.init(options.lanes())
 	r.plan.init(options.Warmup, options.Pacer, max(options.Members, 1), options.Clients)
 	r.quit, r.stop = context.WithCancel(context.Background())
-	r.clock, r.waker = r.elapsed, r.wake
-	for i := range r.slots {
-		r.slots[i].woken = make(chan struct{}, 1)
-	}
+	r.clock = r.elapsed
 	return r
 }
 
@@ -146,27 +144,19 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
 	})()
-	r.before = r.account()
+	r.before, r.running = r.account(), ctx
 	if r.options.Pacer.Planned() {
-		r.waiting.beat(0, beatInterval) // the process may be stopped before beat runs
+		r.lanes.beat(0, beatInterval) // the process may be stopped before beat runs
 	}
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchStall(over) })
 	watching.Go(func() { r.beat(over) })
-	endPace := func() {}
-	if r.options.Pacer.Planned() {
-		var err error
-		if endPace, err = r.pace(ctx); err != nil {
-			r.Stop(err.Error())
-		}
-		if r.options.Warmup != nil {
-			defer r.world.AfterFunc(r.plan.begin, func() { close(r.plan.begun) })()
-		}
+	if r.options.Pacer.Planned() && r.options.Warmup != nil {
+		defer r.world.AfterFunc(r.plan.begin, func() { close(r.plan.begun) })()
 	}
 	transport.Drive(ctx, r.options.Clients, r)
 	ended, after := r.elapsed(), r.account()
-	endPace()
 	close(over)
 	watching.Wait()
 	if ctx.Err() == nil {
@@ -236,37 +226,6 @@ func (r *Run) BeganNs() int64 {
 	return started + int64(begin)
 }
 
-// pace wakes the clients that wait for their intended starts until end is called or ctx ends.
-func (r *Run) pace(ctx context.Context) (end func(), err error) {
-	a, err := r.world.NewAlarm()
-	if err != nil {
-		return func() {}, err
-	}
-	r.waiting.alarm = a
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := r.waiting.serve(r.clock); err != nil {
-			r.Stop(fmt.Sprintf("the clock of the schedule failed: %v", err))
-		}
-	})
-	interrupt := func() {
-		left := r.waiting.end()
-		// The only error is that the timer is closed already.
-		_ = a.Interrupt()
-		for _, w := range left {
-			w.wake(w.client)
-		}
-	}
-	forget := context.AfterFunc(ctx, interrupt)
-	return func() {
-		if forget() {
-			interrupt()
-		}
-		running.Wait()
-		_ = a.Close()
-	}, nil
-}
-
 // beat runs periodically, so that pauses of the process are noticed, and reads the accounts when the measurement
 // begins.
 func (r *Run) beat(over <-chan struct{}) {
@@ -295,7 +254,7 @@ func (r *Run) beat(over <-chan struct{}) {
 		}
 		expected = now + beatInterval
 		if r.options.Pacer.Planned() {
-			r.waiting.beat(now, expected)
+			r.lanes.beat(now, expected)
 		}
 		timer.Reset(beatInterval)
 	}
@@ -309,7 +268,7 @@ func (r *Run) NoteIdle(d time.Duration) {
 	r.tells.Store(true)
 	if r.options.Pacer.Planned() {
 		now := r.elapsed()
-		r.waiting.rest(now-d, now)
+		r.lanes.rest(now-d, now)
 	}
 }
 
@@ -332,20 +291,44 @@ func (r *Run) WarmedUp() int {
 // more. It blocks until the intended start of the request. The request is valid until the client's next call.
 func (r *Run) Next(client int) (*Request, bool) {
 	for {
-		request, more := r.Ask(client, r.waker)
+		request, more := r.ask(client, false)
 		if request != nil || !more {
 			return request, more
 		}
-		<-r.slots[client].woken
+		timer := r.world.NewTimer(r.slots[client].request.start - r.elapsed())
+		select {
+		case <-timer.C():
+		case <-r.running.Done():
+		}
+		timer.Stop()
 	}
 }
 
-func (r *Run) wake(client int) { r.slots[client].woken <- struct{}{} }
-
 // Ask is Next for a transport that serves many clients with one goroutine: it never blocks. When the intended start
-// of the client's next request is yet to come it returns nil and true, and the run calls wake once, from another
-// goroutine, when it is time to call Ask again; wake must not block. In a closed loop that does not happen.
-func (r *Run) Ask(client int, wake func(client int)) (request *Request, more bool) {
+// of the client's next request is yet to come it returns nil and true, and Wake has the client when it is time to call
+// Ask again. In a closed loop that does not happen.
+func (r *Run) Ask(client int) (request *Request, more bool) { return r.ask(client, true) }
+
+// NextStart is when the first client that waits is to be woken, on the world's clock; 0: none waits.
+func (r *Run) NextStart() time.Duration {
+	r.lanes.mu.Lock()
+	defer r.lanes.mu.Unlock()
+	if head, of := r.lanes.head(); of != nil {
+		return time.Duration(r.began.Load()) + head.start
+	}
+	return 0
+}
+
+// Wake gives the client for which NextStart has the time, at that time: Ask has its request.
+func (r *Run) Wake() (client int) {
+	r.lanes.mu.Lock()
+	defer r.lanes.mu.Unlock()
+	head, of := r.lanes.head()
+	of.take()
+	return head.client
+}
+
+func (r *Run) ask(client int, queue bool) (request *Request, more bool) {
 	s := &r.slots[client]
 	if r.stopped.Load() {
 		return nil, false
@@ -363,12 +346,9 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 		// It is not sent any more, and there is no more of its phase.
 	}
 	if r.options.Pacer.Planned() {
-		next, more := r.waiting.claim(&r.plan, client, r.clock, wake)
-		if !more {
+		if !r.lanes.claim(&r.plan, client, request, r.clock, queue) {
 			return nil, false
 		}
-		request.Number, request.start, request.waited = next.number, next.start, next.wait
-		request.own = next.own
 	} else {
 		number, start, more := r.plan.claim(client, r.clock)
 		if !more {
@@ -511,3 +491,42 @@ func (q *quiet) length(since, now, late time.Duration) time.Duration {
 
 // stallLooks is how often within the limit a run looks for its successes.
 const stallLooks = 20
+
+// remember adds a request that has ended with err to the history.
+func (r *Run) remember(request *Request, end time.Duration, err error) {
+	to := r.options.History
+	if to == nil {
+		return
+	}
+	e := history.Entry{KeyNumber: request.keyNumber, Start: r.epoch}
+	o := &e.Operation
+	o.Client, o.Invoked, o.Completed = request.client, int64(request.actual), int64(end)
+	o.Revision, o.Member = request.revision, request.member
+	switch {
+	case request.Kind != Range:
+		o.Op, o.Value = history.Put, keys.ID{Run: request.run, Client: request.client, Number: request.Number}
+		if request.Kind == Txn {
+			o.Op = history.Txn
+		}
+	case request.Serializable:
+		o.Op = history.SerializableGet
+	default:
+		o.Op = history.Get
+	}
+	if request.Kind == Range {
+		o.Content, o.Value, o.ModRevision = request.found.content, request.found.writer, request.found.revision
+	}
+	switch outcome, _ := classify(err); {
+	case err == nil:
+		o.Outcome = history.OK
+	case err == ErrCompareFailed:
+		o.Outcome = history.Failed
+	case errors.Is(err, ErrNotFound), errors.As(err, new(*WrongAnswerError)):
+		o.Outcome = history.Wrong
+	case outcome == Failed:
+		o.Outcome = history.Failed
+	default:
+		o.Outcome = history.Unknown
+	}
+	to.Add(e)
+}

@@ -21,8 +21,7 @@ type drive struct {
 	live      int // clients that are not finished
 	over      bool
 	done      chan struct{}
-	wake      func(client int) // made once: a method value is allocated
-	what      store.Request    // that starts now: one for all clients
+	what      store.Request // that starts now: one for all clients
 
 	downSince time.Duration // when no connection was ready any more; 0: one is, or has answered since
 }
@@ -48,8 +47,7 @@ type client struct {
 }
 
 func newDrive(t *Transport, clients int, run *load.Run) *drive {
-	d := &drive{run: run, transport: t, clients: make([]client, clients), live: clients, done: make(chan struct{}),
-		wake: t.loop.poller.wake}
+	d := &drive{run: run, transport: t, clients: make([]client, clients), live: clients, done: make(chan struct{})}
 	for i := range d.clients {
 		c := &d.clients[i]
 		c.drive, c.number = d, i
@@ -177,7 +175,7 @@ func (c *client) next() {
 	d := c.drive
 	for {
 		c.state, c.current = busy, nil
-		request, more := d.run.Ask(c.number, d.wake)
+		request, more := d.run.Ask(c.number)
 		switch {
 		case !more:
 			c.state = over
@@ -218,12 +216,18 @@ func (c *client) pause() bool {
 	return true
 }
 
-// awake lets the clients go on whose requests are to start now.
-func (l *loop) awake(clients []int) {
-	for _, number := range clients {
-		if l.drive != nil && l.drive.clients[number].state == idle {
-			l.drive.clients[number].next()
-		}
+// nextStart is when the first client that waits for the intended start of its request is to send it; 0: none waits.
+func (l *loop) nextStart() time.Duration {
+	if l.drive == nil {
+		return 0
+	}
+	return l.drive.run.NextStart()
+}
+
+// startClients lets the clients go on whose requests are to start now.
+func (l *loop) startClients() {
+	for start := l.nextStart(); start != 0 && start <= l.now(); start = l.nextStart() {
+		l.drive.clients[l.drive.run.Wake()].next()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -140,12 +141,13 @@ func (l *loop) serve() error {
 		if err := l.runTimers(); err != nil {
 			return err
 		}
+		l.startClients()
 		l.open()
 		l.flushAll()
 		if l.quit {
 			break
 		}
-		if next := l.next(); next > 0 {
+		if next := earlier(l.next(), l.nextStart()); next > 0 {
 			if err := l.poller.wakeAt(next, l.now()); err != nil {
 				return err
 			}
@@ -162,27 +164,22 @@ func (l *loop) serve() error {
 		if tell && slept {
 			l.drive.run.NoteIdle(l.now() - begin)
 		}
-		if err := l.handleAll(events); err != nil {
-			return err
-		}
+		l.handleAll(events)
 	}
 	return nil
 }
 
 // handleAll takes what is ready.
-func (l *loop) handleAll(events []unix.EpollEvent) error {
+func (l *loop) handleAll(events []unix.EpollEvent) {
 	again := l.again
 	l.again = nil
 	for i := range events {
-		if err := l.handle(&events[i]); err != nil {
-			return err
-		}
+		l.handle(&events[i])
 	}
 	for _, k := range again {
 		k.again = false
 		l.read(k, true)
 	}
-	return nil
 }
 
 // backlogRounds bounds catchUp, beyond one round for each batch of events: more than what a socket's receive buffer
@@ -199,36 +196,29 @@ func (l *loop) catchUp() error {
 		if len(events) == 0 && len(l.again) == 0 {
 			return nil
 		}
-		if err := l.handleAll(events); err != nil {
-			return err
-		}
+		l.handleAll(events)
 		l.flushAll()
 	}
 	return nil
 }
 
-func (l *loop) handle(event *unix.EpollEvent) error {
+func (l *loop) handle(event *unix.EpollEvent) {
 	switch event.Fd {
 	case world.TimerToken:
 		l.poller.armed = 0
-		return l.poller.Drain(world.TimerToken)
+		return
 	case world.WakeToken:
-		if err := l.poller.Drain(world.WakeToken); err != nil {
-			return err
-		}
-		woken, posted := l.poller.take()
-		l.awake(woken)
-		for _, f := range posted {
+		for _, f := range l.poller.take() {
 			f()
 		}
-		return nil
+		return
 	}
 	k := l.links[event.Fd]
 	if k == nil || k.generation != event.Pad {
-		return nil // it was closed by what happened before in this batch
+		return // it was closed by what happened before in this batch
 	}
 	if k.connecting && !l.hasConnected(k, event.Events) {
-		return nil
+		return
 	}
 	if event.Events&unix.EPOLLOUT != 0 && k.stuck {
 		k.stuck = false
@@ -237,7 +227,6 @@ func (l *loop) handle(event *unix.EpollEvent) error {
 	if event.Events&^unix.EPOLLOUT != 0 && !k.dead {
 		l.read(k, event.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
 	}
-	return nil
 }
 
 // read takes what has come, and writes what that leads to. A short read has emptied the socket unless the
@@ -425,10 +414,18 @@ func (l *loop) next() (next time.Duration) {
 	if l.deadlines.first != nil {
 		next = l.deadlines.first.deadline
 	}
-	if len(l.timers) > 0 && (next == 0 || l.timers[0].at < next) {
-		next = l.timers[0].at
+	if len(l.timers) > 0 {
+		next = earlier(next, l.timers[0].at)
 	}
 	return next
+}
+
+// earlier is the earlier one of two times, of which 0 is none.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // runTimers does what is due. What was received before that is taken first: a process that was stopped, or had no CPU
@@ -475,4 +472,124 @@ func (t *timers) Pop() any {
 	(*t)[len(*t)-1] = timer{}
 	*t = (*t)[:len(*t)-1]
 	return last
+}
+
+// poller is a world.Poller with a queue of what other goroutines want from the one that waits.
+type poller struct {
+	world.Poller
+	armed time.Duration // when the timer fires; 0: not set
+
+	mu     sync.Mutex
+	posted []func()
+	closed bool
+}
+
+// wakeAt makes Wait return a TimerToken at the given time, and maybe earlier. now is on the same clock.
+func (p *poller) wakeAt(at, now time.Duration) error {
+	if p.armed != 0 && p.armed <= at {
+		return nil
+	}
+	p.armed = at
+	return p.SetTimer(at - now)
+}
+
+// post hands a function to the goroutine that waits; it returns false when that has ended.
+func (p *poller) post(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	if p.posted = append(p.posted, f); len(p.posted) == 1 {
+		p.Wake()
+	}
+	return true
+}
+
+// take gives what was posted.
+func (p *poller) take() (posted []func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	posted, p.posted = p.posted, nil
+	return posted
+}
+
+// refuse makes post return false from now on, and gives what was posted before.
+func (p *poller) refuse() []func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	posted := p.posted
+	p.posted, p.closed = nil, true
+	return posted
+}
+
+// keepBeating begins the beats of all connections, where one that has become ready needs them. All share one timer, of
+// the shortest interval that any needs.
+func (l *loop) keepBeating(k *link) {
+	needs, ok := k.protocol.(store.Beater)
+	if !ok {
+		return
+	}
+	interval := needs.Interval()
+	if l.beat == 0 {
+		l.after(interval, l.beatAll)
+		l.beat = interval
+	}
+	l.beat = min(l.beat, interval)
+}
+
+// beatAll lets each connection send what its member needs to hear.
+func (l *loop) beatAll() {
+	for _, k := range l.links {
+		if k == nil || k.connecting {
+			continue
+		}
+		if needs, ok := k.protocol.(store.Beater); ok && k.protocol.Ready() {
+			if needs.Beat(); len(k.protocol.Output()) > 0 {
+				l.markDirty(k)
+			}
+		}
+	}
+	l.after(l.beat, l.beatAll)
+}
+
+// releaseInterval is half of how long output may wait. All connections share one timer for it.
+const releaseInterval = 250 * time.Millisecond
+
+// flush writes until the output is empty or the socket takes no more, unless the output waits for more.
+func (l *loop) flush(k *link) {
+	if k.dead || !k.protocol.Waits() {
+		l.write(k)
+		return
+	}
+	if k.waits == 0 {
+		k.waits = l.releases
+	}
+	if !k.listed {
+		if len(l.waiting) == 0 {
+			l.after(releaseInterval, l.release)
+		}
+		k.listed = true
+		l.waiting = append(l.waiting, k)
+	}
+}
+
+// release writes what has waited since the release before this one.
+func (l *loop) release() {
+	l.releases++
+	still := l.waiting[:0]
+	for _, k := range l.waiting {
+		if k.dead || k.waits == 0 {
+			k.listed = false
+		} else if k.waits == l.releases-1 {
+			still = append(still, k)
+		} else {
+			k.listed = false
+			l.write(k)
+		}
+	}
+	clear(l.waiting[len(still):])
+	if l.waiting = still; len(still) > 0 {
+		l.after(releaseInterval, l.release)
+	}
 }

@@ -16,13 +16,6 @@ import (
 // a rest wakes a thread of Go's runtime that watches for calls that take long, and looks 50 times in a millisecond
 // before it sleeps again: with one request at a time that takes nearly half of the CPU time.
 
-// read is read(2) of a file that does not block.
-func read(fd int, b []byte) (int, error) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
-		uintptr(len(b)))
-	return result(n, errno)
-}
-
 // write is write(2) to a file that does not block.
 func write(fd int, b []byte) (int, error) {
 	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),

@@ -26,8 +26,6 @@ type World interface {
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 	// WithTimeout is that of package context.
 	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
-	// NewAlarm makes an alarm.
-	NewAlarm() (Alarm, error)
 	// NewPoller makes a poller.
 	NewPoller() (Poller, error)
 	// Processor gives what this process has had of the machine's cores so far.
@@ -60,18 +58,6 @@ type Timer interface {
 	Stop() bool
 }
 
-// Alarm wakes one goroutine at a given time, to the microsecond.
-type Alarm interface {
-	// Set makes Wait return after d, instead of at the time that was set before. Any goroutine may call it.
-	Set(d time.Duration)
-	// Wait returns at the time that was set last, or earlier with an error when the alarm is interrupted.
-	Wait() error
-	// Interrupt makes the current and every later Wait return.
-	Interrupt() error
-	// Close frees the alarm. Wait must not be running.
-	Close() error
-}
-
 // Poller reports to one goroutine which sockets are ready, when its timer has fired, and that another goroutine has
 // called Wake. Only Wake may be called by others than that goroutine.
 type Poller interface {
@@ -86,8 +72,6 @@ type Poller interface {
 	SetTimer(d time.Duration) error
 	// Wake makes Wait return an event with WakeToken.
 	Wake()
-	// Drain takes an event of the timer or of Wake, without which there is no further one.
-	Drain(token int32) error
 	// Close frees the poller.
 	Close()
 }

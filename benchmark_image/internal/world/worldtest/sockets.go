@@ -638,12 +638,15 @@ func (p *poller) Wait(block bool) (events []unix.EpollEvent, slept bool, err err
 }
 
 func (p *poller) collect() (n int) {
-	for _, token := range []int32{world.TimerToken, world.WakeToken} {
-		if token == world.TimerToken && p.fired || token == world.WakeToken && p.woken {
+	report := func(happened *bool, token int32) {
+		if *happened {
 			p.events[n] = unix.EpollEvent{Events: unix.EPOLLIN, Fd: token}
+			*happened = false
 			n++
 		}
 	}
+	report(&p.fired, world.TimerToken)
+	report(&p.woken, world.WakeToken)
 	for n < len(p.events) && len(p.ready) > 0 {
 		c := p.ready[0]
 		p.ready = p.ready[1:]
@@ -673,15 +676,4 @@ func (p *poller) Wake() {
 	defer p.w.mu.Unlock()
 	p.woken = true
 	p.rouse()
-}
-
-func (p *poller) Drain(token int32) error {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	if token == world.TimerToken {
-		p.fired = false
-	} else {
-		p.woken = false
-	}
-	return nil
 }

@@ -40,7 +40,7 @@ type World struct {
 	step      func(number int) time.Duration
 	stops     []Stop
 	timers    int // of the process that are set
-	open      int // alarms and pollers
+	open      int // pollers
 	listeners map[netip.AddrPort]*Listener
 	sockets   map[int]*Conn
 	all       []*Conn
@@ -60,7 +60,7 @@ const (
 // epoch is the time of day then, minus begin.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Run runs a test in a new world. It must leave no socket, alarm, poller, timer or goroutine behind.
+// Run runs a test in a new world. It must leave no socket, poller, timer or goroutine behind.
 func Run(t *testing.T, seed uint64, test func(t *testing.T, w *World)) {
 	t.Helper()
 	// What one event wakes runs one after the other then, always in the same order.
@@ -114,7 +114,7 @@ func (w *World) drive(done <-chan struct{}) {
 func (w *World) end() {
 	w.mu.Lock()
 	if len(w.sockets) > 0 || w.open > 0 || w.timers > 0 {
-		w.T.Errorf("seed %d: %d sockets, %d alarms and pollers and %d timers are left", w.seed, len(w.sockets), w.open,
+		w.T.Errorf("seed %d: %d sockets, %d pollers and %d timers are left", w.seed, len(w.sockets), w.open,
 			w.timers)
 	}
 	for _, c := range w.all {
@@ -450,56 +450,4 @@ func (w *World) WithTimeout(ctx context.Context, d time.Duration) (context.Conte
 		stop()
 		cancel(nil)
 	}
-}
-
-var errInterrupted = errors.New("the alarm is interrupted")
-
-// alarm implements world.Alarm.
-type alarm struct {
-	w           *World
-	event       *event
-	fired       chan struct{}
-	interrupted chan struct{}
-	once        sync.Once
-}
-
-// NewAlarm implements world.World.
-func (w *World) NewAlarm() (world.Alarm, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.open++
-	return &alarm{w: w, fired: make(chan struct{}, 1), interrupted: make(chan struct{})}, nil
-}
-
-func (a *alarm) Set(d time.Duration) {
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	callOff(&a.w.process, a.event)
-	select {
-	case <-a.fired:
-	default:
-	}
-	a.event = a.w.schedule(&a.w.process, max(d, 1), 3, func() { a.fired <- struct{}{} })
-}
-
-func (a *alarm) Wait() error {
-	select {
-	case <-a.fired:
-		return nil
-	case <-a.interrupted:
-		return errInterrupted
-	}
-}
-
-func (a *alarm) Interrupt() error {
-	a.once.Do(func() { close(a.interrupted) })
-	return nil
-}
-
-func (a *alarm) Close() error {
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	a.w.open--
-	callOff(&a.w.process, a.event)
-	return nil
 }
