@@ -25,9 +25,7 @@ const (
 	furtherAttempts = 7 * time.Second
 )
 
-func attemptOf(dialTimeout time.Duration) time.Duration {
-	return max(handshake, dialTimeout-furtherAttempts)
-}
+func (o *Options) attempt() time.Duration { return max(handshake, o.DialTimeout-furtherAttempts) }
 
 // The pause between two attempts to connect doubles from the first to the longest, each give or take a fifth.
 const (
@@ -80,16 +78,16 @@ func (l *loop) newConn(member string) *conn {
 // it.
 func (c *conn) connect() {
 	l := c.loop
-	if address, err := netip.ParseAddrPort(c.member); err == nil && address.Addr().Zone() == "" && l.shaking == nil {
+	if address, err := netip.ParseAddrPort(c.member); err == nil && address.Addr().Zone() == "" && l.handshakes == nil {
 		l.toOpen = append(l.toOpen, opening{c, netip.AddrPortFrom(address.Addr().Unmap(), address.Port())})
 		return
 	}
 	go func() {
-		if l.shaking != nil {
-			l.shaking <- struct{}{}
-			defer func() { <-l.shaking }()
+		if l.handshakes != nil {
+			l.handshakes <- struct{}{}
+			defer func() { <-l.handshakes }()
 		}
-		ctx, cancel := l.world.WithTimeout(l.dialing, l.attempt)
+		ctx, cancel := l.world.WithTimeout(l.dialing, l.options.attempt())
 		defer cancel()
 		start := l.now()
 		fd, session, err := c.dial(ctx)
@@ -102,7 +100,7 @@ func (c *conn) connect() {
 // dial gives a connected socket that Go's poller knows nothing of, and its session, if it is to be secured.
 func (c *conn) dial(ctx context.Context) (fd int, session store.Session, err error) {
 	l := c.loop
-	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member)
+	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.options.Permit), c.member)
 	if err != nil {
 		return -1, nil, err
 	}
@@ -137,7 +135,7 @@ func (c *conn) dialed(fd int, session store.Session, err error, start time.Durat
 // adopt makes a link of a socket; nil: the attempt has failed.
 func (c *conn) adopt(fd int, session store.Session, start time.Duration) *link {
 	l := c.loop
-	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member), readyBy: start + l.attempt}
+	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member), readyBy: start + l.options.attempt()}
 	if session != nil {
 		k.protocol = session.Over(k.protocol, l.opened)
 	}
@@ -352,8 +350,8 @@ func (l *loop) open() {
 
 // connect gives a socket that is being connected.
 func (l *loop) connect(o opening) (fd int, err error) {
-	if l.permit != nil {
-		if err := l.permit(o.conn.member, o.address); err != nil {
+	if l.options.Permit != nil {
+		if err := l.options.Permit(o.conn.member, o.address); err != nil {
 			return -1, err
 		}
 	}

@@ -22,9 +22,9 @@ const readSize = 64 << 10
 // maxReads is how often one link is read before it is the turn of the others.
 const maxReads = 4
 
-// shakers is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each take
+// maxHandshakes is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each take
 // longer than an attempt may.
-const shakers = 64
+const maxHandshakes = 64
 
 var errClosing = errors.New("the member closes new connections")
 
@@ -33,18 +33,16 @@ type loop struct {
 	world     world.World
 	poller    *poller
 	protocol  store.Protocol
-	members   []string // where to log in
-	errSpeech error    // of a member that does not speak the protocol
+	options   *Options
+	errSpeech error // of a member that does not speak the protocol
 	silence   silence
 	dialer    *net.Dialer
-	permit    Permit
 	done      chan struct{}
 	failed    error // why the loop ended by itself; valid when done is closed
 
 	dialing     context.Context
 	stopDialing context.CancelFunc
-	attempt     time.Duration // bounds one attempt to connect
-	shaking     chan struct{} // has an element for each handshake that goes on; nil: connections are plain
+	handshakes  chan struct{} // has an element for each handshake that goes on; nil: connections are plain
 	refused     chan struct{} // closed when a member has refused a connection, for
 	refusal     error
 
@@ -73,24 +71,21 @@ type loop struct {
 	flags      int // of each send
 }
 
-func newLoop(w world.World, protocol store.Protocol, members []string, requestTimeout, attempt time.Duration,
-	permit Permit) (*loop, error) {
-	p, err := w.NewPoller()
+// newLoop starts a loop for the members that the options name.
+func newLoop(protocol store.Protocol, o *Options, requestTimeout time.Duration) (*loop, error) {
+	p, err := o.World.NewPoller()
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		world: w, poller: &poller{Poller: p}, protocol: protocol, members: members, silence: newSilence(requestTimeout),
-		permit:    permit,
-		attempt:   attempt,
-		done:      make(chan struct{}),
+		world: o.World, poller: &poller{Poller: p}, protocol: protocol, options: o, silence: newSilence(requestTimeout),
+		done: make(chan struct{}), refused: make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
-		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, refused: make(chan struct{}),
-		releases: 1,
+		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, releases: 1,
 	}
 	l.dialer = newDialer(l.silence)
 	if protocol.Security() != nil {
-		l.opened, l.shaking = make([]byte, readSize), make(chan struct{}, shakers)
+		l.opened, l.handshakes = make([]byte, readSize), make(chan struct{}, maxHandshakes)
 	}
 	l.dialing, l.stopDialing = context.WithCancel(context.Background())
 	go l.run()

@@ -55,12 +55,11 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 	if options.World == nil {
 		options.World = world.Real()
 	}
-	attempt := attemptOf(options.DialTimeout)
-	l, err := newLoop(options.World, protocol, options.Endpoints, options.RequestTimeout, attempt, options.Permit)
-	if err != nil {
+	t := &Transport{protocol: protocol, options: options}
+	var err error
+	if t.loop, err = newLoop(protocol, &t.options, options.RequestTimeout); err != nil {
 		return nil, err
 	}
-	t := &Transport{protocol: protocol, options: options, loop: l}
 	ctx, cancel := options.World.WithTimeout(ctx, options.DialTimeout)
 	defer cancel()
 	if err := t.open(ctx); err != nil {
@@ -73,12 +72,12 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 func (t *Transport) open(ctx context.Context) error {
 	members := t.options.Endpoints
 	if t.protocol.NeedsLogin() {
-		if err := login(ctx, t.options.World, t.protocol, members, t.options.Permit, t.loop.attempt); err != nil {
+		if err := login(ctx, t.protocol, &t.options); err != nil {
 			return err
 		}
 	}
 	if t.options.TargetLeader {
-		leader, err := leadingMember(ctx, t.options.World, t.protocol, members, t.options.Permit, t.loop.attempt)
+		leader, err := leadingMember(ctx, t.protocol, &t.options)
 		if err != nil {
 			return err
 		}
@@ -98,7 +97,7 @@ func (t *Transport) open(ctx context.Context) error {
 	if len(t.unreachable) == len(members) {
 		return fmt.Errorf("no member could be reached within %v: %w", t.options.DialTimeout, errors.Join(t.unreachable...))
 	}
-	if err := t.rehearse(ctx, t.options.Rehearsal); err != nil {
+	if err := t.checkPermissions(ctx, t.options.Rehearsal); err != nil {
 		return err
 	}
 	if _, leaderless := t.protocol.(store.Leaderless); t.leader == "" && !leaderless && !t.options.Leaderless {

@@ -368,7 +368,7 @@ func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
 			listener.Latency = 0
 			listener.Drop(true)
 			w.After(time.Millisecond, func() { c.then(listener) })
-			l, err := newLoop(w, etcd.Protocol{}, nil, 10*time.Second, handshake, nil)
+			l, err := newLoop(etcd.Protocol{}, &Options{World: w}, 10*time.Second)
 			must(t, err)
 			defer l.close()
 			member := l.newConn(cluster.Members[0].Endpoint)

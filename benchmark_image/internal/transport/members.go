@@ -9,14 +9,34 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/store"
-	"containernet-env/benchmark_image/internal/world"
 )
 
 // statusTimeout bounds one question for a member's status.
 const statusTimeout = 5 * time.Second
 
-// statusTime is that bound where an attempt to connect may take longer: it is as many round trips at least.
-func statusTime(attempt time.Duration) time.Duration { return max(statusTimeout, attempt) }
+// inquiry asks members beside a load, over connections of its own.
+type inquiry struct {
+	*loop
+	probes []*conn // to each member
+}
+
+func inquire(protocol store.Protocol, o *Options) (*inquiry, error) {
+	l, err := newLoop(protocol, o, o.statusTime())
+	if err != nil {
+		return nil, err
+	}
+	i := &inquiry{loop: l}
+	for _, member := range o.Endpoints {
+		i.probes = append(i.probes, l.newConn(member))
+	}
+	if _, beside := protocol.(store.StatusAsker); !beside {
+		l.connectAll(i.probes)
+	}
+	return i, nil
+}
+
+// statusTime bounds a question where an attempt to connect may take longer: it is as many round trips at least.
+func (o *Options) statusTime() time.Duration { return max(statusTimeout, o.attempt()) }
 
 const (
 	// leaderPoll is how often each member is asked while the leader is looked for; an election takes about a second.
@@ -51,8 +71,9 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 		running.Go(func() {
 			timer := c.loop.world.NewTimer(interval)
 			defer timer.Stop()
+			_, beside := c.loop.protocol.(store.StatusAsker)
 			for ctx.Err() == nil {
-				if c.isReady.Load() || c.loop.asksBeside() {
+				if c.isReady.Load() || beside {
 					s := sighting{from: c}
 					s.answer, s.err = c.status(ctx)
 					select {
@@ -127,7 +148,7 @@ func (s seat) endpoint(ctx context.Context) (string, error) {
 		return s.itself.member, nil
 	}
 	located, err := s.from.ask(ctx, store.Request{Operation: store.Locate, Leader: s.leader},
-		statusTime(s.from.loop.attempt))
+		s.from.loop.options.statusTime())
 	if err != nil {
 		return "", fmt.Errorf("no leader was found: %w", err)
 	}
@@ -139,36 +160,17 @@ func (s seat) endpoint(ctx context.Context) (string, error) {
 }
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
-func leadingMember(ctx context.Context, w world.World, protocol store.Protocol, members []string, permit Permit,
-	attempt time.Duration) (string, error) {
-	l, err := newLoop(w, protocol, members, statusTime(attempt), attempt, permit)
+func leadingMember(ctx context.Context, protocol store.Protocol, o *Options) (string, error) {
+	i, err := inquire(protocol, o)
 	if err != nil {
 		return "", err
 	}
-	defer l.close()
-	probes := l.probes(members)
-	leader, err := findLeader(ctx, probes, true)
+	defer i.close()
+	leader, err := findLeader(ctx, i.probes, true)
 	if err != nil {
 		return "", err
 	}
 	return leader.endpoint(ctx)
-}
-
-// probes opens a connection to each member.
-func (l *loop) probes(members []string) (probes []*conn) {
-	for _, member := range members {
-		probes = append(probes, l.newConn(member))
-	}
-	if !l.asksBeside() {
-		l.connectAll(probes)
-	}
-	return probes
-}
-
-// asksBeside tells whether the protocol asks for a member's status over connections of its own.
-func (l *loop) asksBeside() bool {
-	_, beside := l.protocol.(store.StatusAsker)
-	return beside
 }
 
 // status asks a member who leads.
@@ -176,15 +178,15 @@ func (c *conn) status(ctx context.Context) (store.Answer, error) {
 	l := c.loop
 	asker, beside := l.protocol.(store.StatusAsker)
 	if !beside {
-		one, err := c.ask(ctx, store.Request{Operation: store.Status}, statusTime(l.attempt))
+		one, err := c.ask(ctx, store.Request{Operation: store.Status}, l.options.statusTime())
 		if err != nil {
 			return store.Answer{}, err
 		}
 		return one.answer, nil
 	}
-	ctx, cancel := l.world.WithTimeout(ctx, statusTime(l.attempt))
+	ctx, cancel := l.world.WithTimeout(ctx, l.options.statusTime())
 	defer cancel()
-	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member)
+	connection, err := l.world.Dial(ctx, dialerOf(l.dialer, c.member, l.options.Permit), c.member)
 	if err != nil {
 		return store.Answer{}, fmt.Errorf("%s: %w", c.member, cause(err))
 	}
@@ -258,16 +260,14 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		l, err := newLoop(t.options.World, t.protocol, t.options.Endpoints, statusTime(t.loop.attempt), t.loop.attempt,
-			t.options.Permit)
+		i, err := inquire(t.protocol, &t.options)
 		if err != nil {
 			return // the same call worked when the leader was looked for
 		}
-		defer l.close()
-		probes := l.probes(t.options.Endpoints)
-		seen, stopWatching := watchStatus(ctx, probes, followPoll)
+		defer i.close()
+		seen, stopWatching := watchStatus(ctx, i.probes, followPoll)
 		defer stopWatching()
-		e, current := newElection(probes), uint64(0)
+		e, current := newElection(i.probes), uint64(0)
 		var m *move // under way
 		defer func() { m.end() }()
 		for {
@@ -276,7 +276,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 				return
 			case s := <-seen:
 				if s.err == nil {
-					e.take(s, l.now())
+					e.take(s, i.now())
 				}
 			case <-m.over():
 				if m.succeeded {
@@ -284,7 +284,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 				}
 				m = nil
 			}
-			to, found := e.seat(l.now())
+			to, found := e.seat(i.now())
 			switch {
 			case !found, m != nil && m.to.leader == to.leader:
 			case to.leader == current && m == nil:
@@ -431,3 +431,156 @@ func (t *Transport) loseLeader(ctx context.Context, err error) {
 // LeaderLost says why requests go to another member than the leader, although they should follow it; nil if they do
 // not. It must not be called while Drive runs.
 func (t *Transport) LeaderLost() error { return t.leaderLost }
+
+// loginTimeout bounds a login while a load runs.
+const loginTimeout = 10 * time.Second
+
+// login lets the protocol's user log in at one of the members, over connections of its own. A member that refuses the
+// user speaks for all.
+func login(ctx context.Context, protocol store.Protocol, o *Options) error {
+	i, err := inquire(protocol, o)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	problem := errors.New("no member could be reached to log in")
+	timer := o.World.NewTimer(leaderPoll)
+	defer timer.Stop()
+	for {
+		for _, c := range i.probes {
+			if !c.isReady.Load() {
+				continue
+			}
+			_, err := c.ask(ctx, store.Request{Operation: store.Login}, o.statusTime())
+			if err == nil || !isPassing(err) {
+				return err
+			}
+			if ctx.Err() == nil {
+				problem = err
+			}
+		}
+		select {
+		case <-i.refused:
+			return i.refusal
+		case <-ctx.Done():
+			return problem
+		case <-timer.C():
+			timer.Reset(leaderPoll)
+		}
+	}
+}
+
+// isPassing tells whether a request that failed so may succeed at another member, or later.
+func isPassing(err error) bool {
+	var asked *askedError
+	if !errors.As(err, &asked) {
+		return false
+	}
+	switch asked.code {
+	case store.Unavailable, store.DeadlineExceeded, store.Canceled, store.ResourceExhausted, store.Unknown:
+		return true
+	}
+	return false
+}
+
+// renew starts a job again behind a new login, if it was refused because the last one has expired. It keeps its
+// deadline: the time that this takes is part of what the store took. false: the failure stands.
+func (j *job) renew(failure *store.Failure) bool {
+	l := j.conn.loop
+	if !failure.LoggedOut || j.renewed {
+		return false
+	}
+	j.renewed, j.queued = true, true
+	l.await(j)
+	j.conn.waiting.append(j)
+	switch {
+	case l.loggingIn:
+	case j.login != l.logins: // there was a new login while it was under way
+		j.conn.startWaiting()
+	default:
+		l.logIn()
+	}
+	return true
+}
+
+// logIn begins a login, for which all requests wait.
+func (l *loop) logIn() {
+	l.loggingIn = true
+	go func() {
+		ctx, cancel := l.world.WithTimeout(l.dialing, loginTimeout)
+		defer cancel()
+		err := login(ctx, l.protocol, l.options)
+		l.poller.post(func() { l.loggedIn(err) })
+	}()
+}
+
+// loggedIn lets the requests go on that wait for a login, or fails them with what went wrong.
+func (l *loop) loggedIn(err error) {
+	l.loggingIn = false
+	l.logins++
+	for _, k := range l.links {
+		if k == nil || k.conn.link != k {
+			continue
+		}
+		if err != nil {
+			k.conn.failWaiting(&store.Failure{Code: store.Unauthenticated, Text: fmt.Sprintf("a new login failed: %v", err)})
+		}
+		k.conn.startWaiting()
+	}
+}
+
+// refuse notes that a member refuses connections, or has to be refused; the first reason counts.
+func (l *loop) refuse(err error) {
+	if l.refusal == nil {
+		l.refusal = err
+		close(l.refused)
+	}
+}
+
+// refusedBy is the reason; nil: no member has.
+func (l *loop) refusedBy() error {
+	select {
+	case <-l.refused:
+		return l.refusal
+	default:
+		return nil
+	}
+}
+
+// checkPermissions sends samples of the requests that the load will make. Only that a member refuses the user counts:
+// the load reports what else goes wrong.
+func (t *Transport) checkPermissions(ctx context.Context, samples []store.Request) error {
+	if !t.protocol.NeedsLogin() && t.protocol.Security() == nil {
+		return nil // there is no user
+	}
+	for _, sample := range samples {
+		sample.Rehearse = true
+		for _, c := range t.connections {
+			if !c.isReady.Load() {
+				continue
+			}
+			_, err := c.ask(ctx, sample, t.options.statusTime())
+			var asked *askedError
+			if errors.As(err, &asked) && asked.code == store.PermissionDenied {
+				return fmt.Errorf("the user may not %s %q, so nothing of the load was sent: %w", name(sample), sample.Key, err)
+			}
+			if err == nil {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func name(sample store.Request) string {
+	switch sample.Operation {
+	case store.Put:
+		return "write"
+	case store.Transaction:
+		return "read and write"
+	case store.Scan:
+		return fmt.Sprintf("read the keys before %q from", sample.End)
+	default:
+		return "read"
+	}
+}
