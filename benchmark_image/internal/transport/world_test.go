@@ -16,9 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/net/http2"
-	"google.golang.org/protobuf/proto"
 
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
@@ -269,7 +267,7 @@ func (s *trial) makeMembers(members int) {
 			return time.Duration(think.Int64N(int64(slow) + 1)), time.Duration(think.Int64N(int64(slow)/4 + 1))
 		}
 	}
-	var others []*worldtest.Member
+	var all []*worldtest.Member
 	switch s.kind {
 	case etcdStore:
 		cluster := etcdtest.Simulate(s.w, members, s.users)
@@ -277,35 +275,33 @@ func (s *trial) makeMembers(members int) {
 		if s.users != nil {
 			s.protocol = etcd.Protocol{User: &etcd.User{Name: "root", Password: "secret"}}
 		}
-		for i, m := range cluster.Members {
+		for _, m := range cluster.Members {
 			if streams {
 				m.Settings = []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: uint32(1 + s.random.IntN(2))}}
 			}
-			m.Think = thinks(i)
-			m.Watch = func(stage worldtest.Stage, what proto.Message, err error) {
-				if put, is := what.(*etcdserverpb.PutRequest); is {
-					s.watch(i, stage, string(put.Key), put.Value, err)
-				}
-			}
+			all = append(all, &m.Member)
 			s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
 		}
 	case zooKeeperStore:
 		cluster := zookeepertest.Simulate(s.w, members)
 		s.protocol, s.elect = zookeeper.New(""), cluster.Elect
 		for _, m := range cluster.Members {
-			others = append(others, &m.Member)
+			all = append(all, &m.Member)
+			s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
 		}
 	default:
 		web := startWeb(s.w, members)
-		s.protocol, s.elect, others = service, func(id int) { web.leader = id }, web.members
+		s.protocol, s.elect, all = service, func(id int) { web.leader = id }, web.members
+		for _, m := range all {
+			s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
+		}
 		if s.kind == consulStore {
 			s.protocol = consul.Protocol{}
 		}
 	}
-	for i, m := range others {
+	for i, m := range all {
 		m.Think = thinks(i)
 		m.Watch = func(stage worldtest.Stage, key string, value []byte, err error) { s.watch(i, stage, key, value, err) }
-		s.members = append(s.members, member{m.Listener, m.Hang, m.Release, m.Leave})
 	}
 	for _, m := range s.members {
 		if m.Latency, m.Pieces = s.latency, pieces; jitters {

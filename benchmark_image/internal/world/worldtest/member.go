@@ -17,8 +17,7 @@ const (
 	Answered
 )
 
-// Member is what the members of simulated stores have in common that answer the requests of a connection in their
-// order.
+// Member is what the members of stores have in common.
 type Member struct {
 	Listener *Listener
 	// Think gives how long a request takes until it is carried out, and then until it is answered; nil: no time.
@@ -27,7 +26,7 @@ type Member struct {
 	// was refused with. nil: it is not.
 	Watch func(stage Stage, key string, value []byte, err error)
 
-	w       *World
+	w       *World // nil: the real world
 	mu      sync.Mutex
 	open    []*Session
 	hangs   bool
@@ -69,18 +68,15 @@ var errLeaves = errors.New("the member leaves")
 // Exchange carries out a request and answers it. With an error, the connection is at its end.
 func (s *Session) Exchange(r Request) error {
 	m := s.member
-	before, after := time.Duration(0), time.Duration(0)
-	if m.Think != nil {
-		before, after = m.Think()
-	}
+	before, after := m.Thinks()
 	s.busy = true
-	m.watch(Arrived, r, nil)
+	m.Note(Arrived, r.Key, r.Value, nil)
 	m.w.Sleep(before)
 	m.Pass()
 	answer, err := r.CarryOut()
-	m.watch(CarriedOut, r, err)
+	m.Note(CarriedOut, r.Key, r.Value, err)
 	m.w.Sleep(after)
-	m.watch(Answered, r, err)
+	m.Note(Answered, r.Key, r.Value, err)
 	_, err = s.Write(answer)
 	if s.busy = false; s.leaving {
 		err = errLeaves
@@ -88,9 +84,18 @@ func (s *Session) Exchange(r Request) error {
 	return err
 }
 
-func (m *Member) watch(stage Stage, r Request, err error) {
-	if m.Watch != nil && r.Value != nil {
-		m.Watch(stage, r.Key, r.Value, err)
+// Thinks calls Think.
+func (m *Member) Thinks() (before, after time.Duration) {
+	if m.Think == nil {
+		return 0, 0
+	}
+	return m.Think()
+}
+
+// Note calls Watch for a write.
+func (m *Member) Note(stage Stage, key string, value []byte, err error) {
+	if m.Watch != nil && value != nil {
+		m.Watch(stage, key, value, err)
 	}
 }
 
@@ -114,9 +119,22 @@ func (m *Member) Hang() {
 	m.hangs = true
 }
 
+// Hangs reports whether the member does.
+func (m *Member) Hangs() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.hangs
+}
+
 // Release undoes Hang.
 func (m *Member) Release() {
-	m.release(func(over chan struct{}) { m.w.After(0, func() { close(over) }) }) // one after the other
+	m.release(func(over chan struct{}) {
+		if m.w == nil {
+			close(over)
+			return
+		}
+		m.w.After(0, func() { close(over) }) // one after the other
+	})
 }
 
 func (m *Member) release(waiter func(chan struct{})) {

@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
 // Cluster is a store that several members serve. Member i has the id i+1.
@@ -37,26 +40,24 @@ type Member struct {
 	etcdserverpb.UnimplementedMaintenanceServer
 	etcdserverpb.UnimplementedClusterServer
 	etcdserverpb.UnimplementedAuthServer
+	worldtest.Member
 
 	Endpoint string
 	Requests atomic.Int64 // puts and ranges that arrived
 	Fail     atomic.Pointer[error]
 	Hide     atomic.Bool                                       // answers to ranges count keys that they do not hold
 	Spoil    atomic.Pointer[func(*etcdserverpb.RangeResponse)] // changes the answers to ranges
-	hang     atomic.Pointer[hang]
+	Settings []http2.Setting                                   // of a member in a simulated world
 
 	cluster     *Cluster
 	id          uint64
 	server      *grpc.Server      // nil: it is in a simulated world
 	connections *countingListener // of server
-	simulated
-}
-
-// hang is the state of a member that answers nothing, with what it knew then.
-type hang struct {
-	over         chan struct{}
-	waiters      []chan struct{} // in a simulated world
-	leader, term uint64
+	world       *worldtest.World  // nil: the real one
+	users       *Users            // of a member in a simulated world
+	open        []*session        // its connections, in the order in which they were opened
+	leader      uint64            // as it knew when it began to hang
+	term        uint64
 }
 
 // Start starts a cluster of n members on loopback, led by the first, that ends with the test.
@@ -148,9 +149,7 @@ func (m *Member) Connections() int {
 // Stop ends the member: its connections are cut and new ones refused.
 func (m *Member) Stop() {
 	if m.server == nil {
-		m.Listener.Refuse(true)
-		m.Listener.Reset()
-		m.Release()
+		m.Member.Stop()
 		return
 	}
 	m.Release()
@@ -160,51 +159,15 @@ func (m *Member) Stop() {
 // Hang makes the member keep requests without an answer until Release, questions for its status among them.
 func (m *Member) Hang() {
 	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	m.hang.CompareAndSwap(nil, &hang{over: make(chan struct{}), leader: m.cluster.leader, term: m.cluster.term})
-}
-
-// Release undoes Hang.
-func (m *Member) Release() {
-	m.release(func(waiter chan struct{}) {
-		m.world.After(0, func() { close(waiter) }) // one after the other
-	})
-}
-
-func (m *Member) release(waiters func(chan struct{})) {
-	if h := m.hang.Swap(nil); h != nil {
-		close(h.over)
-		for _, waiter := range h.waiters {
-			waiters(waiter)
-		}
-	}
-}
-
-// pass returns once the member does not hang.
-func (m *Member) pass(ctx context.Context) error {
-	h := m.hang.Load()
-	if h != nil && m.world != nil {
-		m.cluster.mu.Lock()
-		waiter := make(chan struct{})
-		h.waiters = append(h.waiters, waiter)
-		m.cluster.mu.Unlock()
-		<-waiter
-	} else if h != nil {
-		select {
-		case <-h.over:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	m.leader, m.term = m.cluster.leader, m.cluster.term
+	m.cluster.mu.Unlock()
+	m.Member.Hang()
 }
 
 // admit lets a request pass, keeps it, or fails it.
-func (m *Member) admit(ctx context.Context) error {
+func (m *Member) admit() error {
 	m.Requests.Add(1)
-	if err := m.pass(ctx); err != nil {
-		return err
-	}
+	m.Pass()
 	if err := m.Fail.Load(); err != nil {
 		return *err
 	}
@@ -212,11 +175,9 @@ func (m *Member) admit(ctx context.Context) error {
 }
 
 // MemberList implements etcdserverpb.ClusterServer.
-func (m *Member) MemberList(ctx context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse,
+func (m *Member) MemberList(_ context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse,
 	error) {
-	if err := m.pass(ctx); err != nil {
-		return nil, err
-	}
+	m.Pass()
 	var list etcdserverpb.MemberListResponse
 	scheme := "http://"
 	if m.cluster.Secured {
@@ -230,8 +191,8 @@ func (m *Member) MemberList(ctx context.Context, _ *etcdserverpb.MemberListReque
 }
 
 // Put implements etcdserverpb.KVServer.
-func (m *Member) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
-	if err := m.admit(ctx); err != nil {
+func (m *Member) Put(_ context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
+	if err := m.admit(); err != nil {
 		return nil, err
 	}
 	c := m.cluster
@@ -244,8 +205,8 @@ func (m *Member) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserv
 }
 
 // Range implements etcdserverpb.KVServer.
-func (m *Member) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
-	if err := m.admit(ctx); err != nil {
+func (m *Member) Range(_ context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	if err := m.admit(); err != nil {
 		return nil, err
 	}
 	c := m.cluster
@@ -288,11 +249,12 @@ func (c *Cluster) span(from, end string) (keys []string) {
 }
 
 // Txn implements etcdserverpb.KVServer as far as a load needs it: whether a key was ever written, and a put.
-func (m *Member) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+func (m *Member) Txn(_ context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
 	if len(r.Compare) == 0 && len(r.Success) == 0 { // a rehearsal
-		return &etcdserverpb.TxnResponse{Header: m.header(0), Succeeded: true}, m.pass(ctx)
+		m.Pass()
+		return &etcdserverpb.TxnResponse{Header: m.header(0), Succeeded: true}, nil
 	}
-	if err := m.admit(ctx); err != nil {
+	if err := m.admit(); err != nil {
 		return nil, err
 	}
 	c := m.cluster
@@ -316,16 +278,14 @@ func within(key, from, end string) bool { return key >= from && (end == "\x00" |
 
 // Status implements etcdserverpb.MaintenanceServer. A question to a member that hangs is answered with what that knew
 // before.
-func (m *Member) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+func (m *Member) Status(_ context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
 	m.cluster.mu.Lock()
 	leader, term := m.cluster.leader, m.cluster.term
 	m.cluster.mu.Unlock()
-	if h := m.hang.Load(); h != nil {
-		leader, term = h.leader, h.term
+	if m.Hangs() {
+		leader, term = m.leader, m.term
 	}
-	if err := m.pass(ctx); err != nil {
-		return nil, err
-	}
+	m.Pass()
 	return &etcdserverpb.StatusResponse{
 		Header: &etcdserverpb.ResponseHeader{MemberId: m.id, RaftTerm: term},
 		Leader: leader,

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/net/http2"
@@ -20,31 +19,14 @@ import (
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
-// simulated is what a member in a simulated world has.
-type simulated struct {
-	Listener *worldtest.Listener
-	// Think gives how long a request takes until it is carried out, and then until it is answered; nil: no time. Answers
-	// overtake each other so.
-	Think    func() (before, after time.Duration)
-	Settings []http2.Setting
-	// Watch is called with each request when it arrives, when it was carried out, and when it is answered; err is what it
-	// was refused with. nil: it is not.
-	Watch func(stage worldtest.Stage, request proto.Message, err error)
-
-	world *worldtest.World
-	users *Users
-	open  []*session // in the order in which they were opened
-}
-
 // Simulate starts a cluster of n members in a simulated world, led by the first. users is who may use it; nil: everyone.
 func Simulate(w *worldtest.World, n int, users *Users) *Cluster {
 	c := newCluster()
 	for i := range n {
 		m := &Member{cluster: c, id: uint64(i + 1)}
 		m.world, m.users = w, users
-		m.Listener = w.Listen(m.serve)
+		m.Start(w, m.serve)
 		m.Endpoint = m.Listener.Endpoint
-		w.AtEnd(func() { m.release(func(waiter chan struct{}) { close(waiter) }) })
 		c.Members = append(c.Members, m)
 	}
 	return c
@@ -93,8 +75,8 @@ func (m *Member) endIfLeft(s *session) {
 	}
 }
 
-func (m *Member) serve(c *worldtest.Conn) {
-	to := &batch{Conn: c}
+func (m *Member) serve(c *worldtest.Session) {
+	to := &batch{Conn: c.Conn}
 	raw, err := Greet(to, append([]http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 1 << 20}}, m.Settings...)...)
 	if err != nil {
 		return
@@ -162,10 +144,7 @@ func (m *Member) start(s *session, stream uint32, call *simulatedCall) {
 	s.active++
 	call.parse()
 	m.watch(worldtest.Arrived, call, nil)
-	before, after := time.Duration(0), time.Duration(0)
-	if m.Think != nil {
-		before, after = m.Think()
-	}
+	before, after := m.Thinks()
 	m.world.After(before, func() {
 		answer, err := m.carryOut(call)
 		m.watch(worldtest.CarriedOut, call, err)
@@ -258,8 +237,8 @@ func method[R any, A any, P interface {
 }
 
 func (m *Member) watch(stage worldtest.Stage, c *simulatedCall, err error) {
-	if m.Watch != nil && c.request != nil {
-		m.Watch(stage, c.request, err)
+	if put, is := c.request.(*etcdserverpb.PutRequest); is {
+		m.Note(stage, string(put.Key), put.Value, err)
 	}
 }
 
