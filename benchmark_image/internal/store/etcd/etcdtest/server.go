@@ -71,10 +71,9 @@ func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 		}
 		m := &Member{cluster: c, id: uint64(i + 1), Endpoint: listener.Addr().String(), server: grpc.NewServer(options...)}
 		m.connections = &countingListener{Listener: listener}
-		etcdserverpb.RegisterKVServer(m.server, m)
-		etcdserverpb.RegisterMaintenanceServer(m.server, m)
-		etcdserverpb.RegisterClusterServer(m.server, m)
-		etcdserverpb.RegisterAuthServer(m.server, m)
+		for _, service := range services {
+			m.server.RegisterService(service, m)
+		}
 		go func() {
 			if err := m.server.Serve(m.connections); err != nil {
 				t.Errorf("member %d: %v", m.id, err)

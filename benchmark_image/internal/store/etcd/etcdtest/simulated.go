@@ -46,7 +46,8 @@ type session struct {
 type simulatedCall struct {
 	path, token string
 	message     []byte
-	request     proto.Message
+	request     any
+	carryOut    func() (answer any, err error)
 }
 
 // Leave ends the connections of a simulated member in order: what is under way is still answered.
@@ -142,11 +143,14 @@ func (m *Member) start(s *session, stream uint32, call *simulatedCall) {
 	}
 	s.last = max(s.last, stream)
 	s.active++
-	call.parse()
+	m.prepare(call)
 	m.watch(worldtest.Arrived, call, nil)
 	before, after := m.Thinks()
 	m.world.After(before, func() {
-		answer, err := m.carryOut(call)
+		answer, err := any(nil), status.Error(codes.Unimplemented, "no request to "+call.path)
+		if call.carryOut != nil {
+			answer, err = call.carryOut()
+		}
 		m.watch(worldtest.CarriedOut, call, err)
 		m.world.After(after, func() {
 			m.watch(worldtest.Answered, call, err)
@@ -165,12 +169,12 @@ func (s *session) write(do func() error) error {
 	return errors.Join(do(), s.batch.flush())
 }
 
-func (s *session) answer(stream uint32, answer proto.Message, failure error) error {
+func (s *session) answer(stream uint32, answer any, failure error) error {
 	if failure != nil {
 		as := status.Convert(failure)
 		return s.Refuse(stream, strconv.Itoa(int(as.Code())), as.Message())
 	}
-	encoded, err := proto.Marshal(answer)
+	encoded, err := proto.Marshal(answer.(proto.Message))
 	if err != nil {
 		return err
 	}
@@ -202,39 +206,20 @@ func (b *batch) flush() error {
 	return err
 }
 
-// methods are those of a simulated member.
-var methods = map[string]struct {
-	request func() proto.Message
-	call    func(m *Member, ctx context.Context, request any) (any, error)
-}{
-	etcdserverpb.KV_Put_FullMethodName:             method((*Member).Put),
-	etcdserverpb.KV_Range_FullMethodName:           method((*Member).Range),
-	etcdserverpb.KV_Txn_FullMethodName:             method((*Member).Txn),
-	etcdserverpb.Maintenance_Status_FullMethodName: method((*Member).Status),
-	etcdserverpb.Cluster_MemberList_FullMethodName: method((*Member).MemberList),
-	etcdserverpb.Auth_Authenticate_FullMethodName:  method((*Member).authenticate),
-}
-
-func (m *Member) authenticate(context.Context, *etcdserverpb.AuthenticateRequest) (*etcdserverpb.AuthenticateResponse,
-	error) {
-	return nil, status.Error(codes.Unimplemented, "unknown method Authenticate")
-}
-
-func method[R any, A any, P interface {
-	*R
-	proto.Message
-}](call func(*Member, context.Context, P) (A, error)) struct {
-	request func() proto.Message
-	call    func(m *Member, ctx context.Context, request any) (any, error)
-} {
-	return struct {
-		request func() proto.Message
-		call    func(m *Member, ctx context.Context, request any) (any, error)
-	}{
-		func() proto.Message { return P(new(R)) },
-		func(m *Member, ctx context.Context, request any) (any, error) { return call(m, ctx, request.(P)) },
-	}
-}
+// services are what members serve, and methods those of them by their paths.
+var (
+	services = []*grpc.ServiceDesc{&etcdserverpb.KV_ServiceDesc, &etcdserverpb.Maintenance_ServiceDesc,
+		&etcdserverpb.Cluster_ServiceDesc, &etcdserverpb.Auth_ServiceDesc}
+	methods = func() map[string]grpc.MethodDesc {
+		all := make(map[string]grpc.MethodDesc)
+		for _, service := range services {
+			for _, method := range service.Methods {
+				all["/"+service.ServiceName+"/"+method.MethodName] = method
+			}
+		}
+		return all
+	}()
+)
 
 func (m *Member) watch(stage worldtest.Stage, c *simulatedCall, err error) {
 	if put, is := c.request.(*etcdserverpb.PutRequest); is {
@@ -242,35 +227,26 @@ func (m *Member) watch(stage worldtest.Stage, c *simulatedCall, err error) {
 	}
 }
 
-// parse reads the request; it stays nil where it is none.
-func (c *simulatedCall) parse() {
-	if method, known := methods[c.path]; known && len(c.message) >= 5 {
-		request := method.request()
-		if proto.Unmarshal(c.message[5:], request) == nil {
-			c.request = request
-		}
+// prepare reads the request; carryOut stays nil where it is none.
+func (m *Member) prepare(c *simulatedCall) {
+	method, known := methods[c.path]
+	if !known || len(c.message) < 5 {
+		return
 	}
-}
-
-func (m *Member) carryOut(c *simulatedCall) (proto.Message, error) {
-	method, request := methods[c.path], c.request
-	if request == nil {
-		return nil, status.Error(codes.Unimplemented, "no request to "+c.path)
-	}
-	handler := func(ctx context.Context, request any) (any, error) { return method.call(m, ctx, request) }
 	ctx := context.Background()
-	var answer any
-	var err error
-	if m.users == nil {
-		answer, err = handler(ctx, request)
-	} else {
-		if c.token != "" {
-			ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("token", c.token))
+	if c.token != "" {
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("token", c.token))
+	}
+	decode := func(into any) error { return proto.Unmarshal(c.message[5:], into.(proto.Message)) }
+	hold := func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		c.request = request
+		c.carryOut = func() (any, error) {
+			if m.users != nil {
+				return m.users.admit(ctx, request, info, handler)
+			}
+			return handler(ctx, request)
 		}
-		answer, err = m.users.admit(ctx, request, &grpc.UnaryServerInfo{FullMethod: c.path}, handler)
+		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return answer.(proto.Message), nil
+	_, _ = method.Handler(m, ctx, decode, hold) // what is no request stays without carryOut
 }
