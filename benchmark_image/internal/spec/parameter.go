@@ -14,6 +14,7 @@ import (
 // Parameter is one parameter of a load.
 type Parameter struct {
 	Name       string      // in JSON
+	Field      string      // of Spec, where that has another name
 	Flag       string      // of the commands for people; in capitals: an argument of theirs
 	RangeFlag  string      // of the command range, where that is another one
 	Operations []Operation // that have it; nil in the table: all
@@ -31,7 +32,7 @@ type Parameter struct {
 	Usage   string
 	Rule    string // what it depends on
 
-	at func(*Spec) any // a pointer to its field, whose type is the parameter's
+	index []int // of its field, whose type is the parameter's
 }
 
 // Kind is the type of a parameter's values.
@@ -45,6 +46,11 @@ const (
 	KindText    Kind = "string"
 	KindBoolean Kind = "boolean"
 )
+
+// at is a pointer to its field.
+func (p *Parameter) at(s *Spec) any {
+	return reflect.ValueOf(s).Elem().FieldByIndex(p.index).Addr().Interface()
+}
 
 // Kind tells what values the parameter has.
 func (p *Parameter) Kind() Kind {

@@ -1,7 +1,10 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
@@ -159,20 +162,27 @@ var (
 // Parameters is the table of all parameters, in the order in which they are documented.
 var Parameters []*Parameter
 
+// parameter adds one to the table. Its field is the one of its name, unless it names another.
 func parameter(p Parameter) *Parameter {
 	if p.Operations == nil {
 		p.Operations = Operations
 	}
+	named := func(field string) bool { return strings.EqualFold(field, cmp.Or(p.Field, p.Name)) }
+	field, found := reflect.TypeFor[Spec]().FieldByNameFunc(named)
+	if !found {
+		panic("there is no field of the parameter " + p.Name)
+	}
+	p.index = field.Index
 	Parameters = append(Parameters, &p)
 	return &p
 }
 
 // fileParameter describes the name of a file on the machine of the client.
-func fileParameter(name, flag, rule, usage string, at func(s *Spec) any) *Parameter {
+func fileParameter(name, flag, rule, usage string) *Parameter {
 	return parameter(Parameter{
 		Name: name, Flag: flag, Max: MaxFileName, Optional: true,
 		Form:  "at most 512 bytes of Unicode text, none of them zero",
-		Usage: usage, Rule: rule, at: at,
+		Usage: usage, Rule: rule,
 	})
 }
 
@@ -184,10 +194,10 @@ const (
 )
 
 // codesParameter describes the HTTP status codes that tell of something.
-func codesParameter(name, flag string, operations []Operation, byDefault, of string, at func(s *Spec) any) *Parameter {
+func codesParameter(name, flag string, operations []Operation, byDefault, of string) *Parameter {
 	return parameter(Parameter{
 		Name: name, Flag: flag, Operations: operations, Max: 64, Optional: true, Form: codesForm, Default: byDefault,
-		Usage: "of the store http: HTTP status codes of " + of, Rule: "only of the store http", at: at,
+		Usage: "of the store http: HTTP status codes of " + of, Rule: "only of the store http",
 	})
 }
 
@@ -195,214 +205,176 @@ var (
 	paramEndpoints = parameter(Parameter{
 		Name: "endpoints", Flag: "endpoints", Required: true,
 		Form: "1..100 members, host:port, comma-separated, none twice", Usage: "members of the cluster, in member order",
-		at: func(s *Spec) any { return &s.Endpoints },
 	})
 	paramStore = parameter(Parameter{
 		Name: "store", Flag: "store", Choices: storeNames, Usage: "kind of store that the members are of",
-		at: func(s *Spec) any { return &s.Store },
 	})
 	_ = parameter(Parameter{
 		Name: "clients", Flag: "clients", Unit: "clients", Min: 1, Max: 10_000,
 		Usage: "clients, each with at most one request in flight",
-		at:    func(s *Spec) any { return &s.Clients },
 	})
 	_ = parameter(Parameter{
 		Name: "conns", Flag: "conns", Unit: "TCP connections", Min: 1, Max: 10_000,
 		Usage: "TCP connections; connection j leads to member j mod n, at least one to each; request k goes to member " +
 			"k mod n",
-		at: func(s *Spec) any { return &s.Conns },
 	})
 	paramTotal = parameter(Parameter{
 		Name: "total", Flag: "total", Unit: "requests", Min: 1, Max: MaxTotal, Optional: true,
 		Usage: "number of requests",
-		at:    func(s *Spec) any { return &s.Total },
 	})
 	paramDuration = parameter(Parameter{
 		Name: "duration", Flag: "duration", Unit: "s", Min: millisecond, Max: day, Optional: true,
 		Usage: "send requests for this long, instead of a total number", Rule: "not together with `total`",
-		at: func(s *Spec) any { return &s.Duration },
 	})
 	paramRate = parameter(Parameter{
 		Name: "rate", Flag: "rate", Unit: "requests/s", Min: 0.1, Max: MaxRate, Zero: "a closed loop",
 		Usage: "open loop: intended starts per second over all clients; latency counts from them",
-		at:    func(s *Spec) any { return &s.Rate },
 	})
 	paramArrival = parameter(Parameter{
 		Name: "arrival", Flag: "arrival", Choices: []string{Constant, Poisson},
 		Usage: "how the intended starts of an open loop are spaced", Rule: "only together with a rate",
-		at: func(s *Spec) any { return &s.Arrival },
 	})
 	paramWarmupRequests = parameter(Parameter{
 		Name: "warmupRequests", Flag: "warmup", Unit: "requests", Max: MaxTotal,
 		Usage: "requests ahead of the measurement, excluded from all figures",
-		at:    func(s *Spec) any { return &s.WarmupRequests },
 	})
 	paramWarmupDuration = parameter(Parameter{
 		Name: "warmupDuration", Flag: "warmup", Unit: "s", Min: millisecond, Max: day, Optional: true,
 		Usage: "duration of a load ahead of the measurement, excluded from all figures",
 		Rule:  "not together with `warmupRequests`",
-		at:    func(s *Spec) any { return &s.WarmupDuration },
 	})
 	paramTargetLeader = parameter(Parameter{
 		Name: "targetLeader", Flag: "target-leader",
 		Usage: "send everything to the leader, also when the leader changes",
-		at:    func(s *Spec) any { return &s.TargetLeader },
 	})
 	paramTargetMember = parameter(Parameter{
 		Name: "targetMember", Flag: "target-member", Form: "one of the endpoints", Optional: true,
 		Usage: "send everything to this member, whoever leads", Rule: "not together with `targetLeader`",
-		at: func(s *Spec) any { return &s.TargetMember },
 	})
 	paramLeaderless = parameter(Parameter{
 		Name: "leaderless", Flag: "leaderless",
 		Usage: "ask no member who leads, as where a proxy serves clients that does not know it",
 		Rule:  "not together with `targetLeader`",
-		at:    func(s *Spec) any { return &s.Leaderless },
 	})
 	_ = parameter(Parameter{
 		Name: "seed", Flag: "seed", Max: 1<<53 - 1, // the largest integer that every JSON reader keeps exactly
 		Usage: "seed of the schedule, the key order and the values",
-		at:    func(s *Spec) any { return &s.Seed },
 	})
 	_ = parameter(Parameter{
 		Name: "loadSeed", Flag: "load-seed", Min: 1, Max: 1<<53 - 1, Zero: "the same as `seed`",
 		Usage: "another seed of all but the values: of the schedule, the key order and which requests of a mixed load " +
 			"are writes",
-		at: func(s *Spec) any { return &s.LoadSeed },
 	})
 	paramCAFile = fileParameter("caFile", "cacert", "",
-		"file with the certificates of the CAs that sign the members' certificates: connections are secured with TLS",
-		func(s *Spec) any { return &s.CAFile })
+		"file with the certificates of the CAs that sign the members' certificates: connections are secured with TLS")
 	paramCertFile = fileParameter("certFile", "cert", "only together with `caFile` and `keyFile`",
-		"file with the client's own certificate", func(s *Spec) any { return &s.CertFile })
+		"file with the client's own certificate")
 	paramKeyFile = fileParameter("keyFile", "key", "only together with `certFile`",
-		"file with the private key of the client's certificate", func(s *Spec) any { return &s.KeyFile })
+		"file with the private key of the client's certificate")
 	paramUser = parameter(Parameter{
 		Name: "user", Flag: "user", Max: MaxUser, Optional: true, Form: "at most 256 bytes of Unicode text without a colon",
 		Usage: "user to log in as; the password is in `passwordFile`, or in the environment variable " + PasswordVariable,
-		at:    func(s *Spec) any { return &s.User },
 	})
 	paramPasswordFile = fileParameter("passwordFile", "password-file", "only together with `user`",
-		"file with the user's password on its first line", func(s *Spec) any { return &s.PasswordFile })
+		"file with the user's password on its first line")
 	paramTokenFile = fileParameter("tokenFile", "token-file", "only with the store consul",
-		"of the store consul: file with the token (ACLs) on its first line", func(s *Spec) any { return &s.TokenFile })
+		"of the store consul: file with the token (ACLs) on its first line")
 	paramKeySize = parameter(Parameter{
 		Name: "keySize", Flag: "key-size", Unit: "bytes", Min: 1, Max: 1024, Optional: true, Default: "8; reads: none",
 		Usage: "size of each generated key, without its prefix; with a key to read, of the keys that verify expects",
 		Rule:  "enough for `keySpace` different keys",
-		at:    func(s *Spec) any { return &s.KeySize },
 	})
 	paramKeySpace = parameter(Parameter{
 		Name: "keySpace", Flag: "key-space-size", Unit: "keys", Min: 1, Max: MaxKeySpace, Optional: true,
 		Default: "as many as requests; of writes and mixed loads with those of the warm-up; a duration counts as 10000000",
 		Usage:   "number of different generated keys",
-		at:      func(s *Spec) any { return &s.KeySpace },
 	})
 	paramKeyOrder = parameter(Parameter{
 		Name: "keyOrder", Flag: "key-order", Choices: []string{Sequential, Shuffled, Uniform, Zipfian}, Optional: true,
 		Default: "shuffled; reads: sequential",
 		Usage:   "order of the generated keys; shuffled: each key once before any is repeated",
-		at:      func(s *Spec) any { return &s.KeyOrder },
 	})
 	paramZipfExponent = parameter(Parameter{
 		Name: "zipfExponent", Flag: "zipf-exponent", Max: 10, Open: true,
 		Usage: "exponent of the key order zipfian", Rule: "only together with the key order zipfian",
-		at: func(s *Spec) any { return &s.ZipfExponent },
 	})
 	paramKeyPrefix = parameter(Parameter{
-		Name: "keyPrefix", Flag: "prefix", RangeFlag: "key-prefix", Max: MaxKeyText,
+		Name: "keyPrefix", Field: "Prefix", Flag: "prefix", RangeFlag: "key-prefix", Max: MaxKeyText,
 		Form:  "at most 4096 bytes of Unicode text, none of them zero",
 		Usage: "prefix of each generated key",
-		at:    func(s *Spec) any { return &s.Prefix },
 	})
 	paramValSize = parameter(Parameter{
 		Name: "valSize", Flag: "val-size", Unit: "bytes", Max: 1 << 20, // below etcd's own limit of 1.5 MiB a request
 		Usage: "size of each value; of reads, of the values that were written", Rule: "of reads only together with `verify`",
-		at: func(s *Spec) any { return &s.ValSize },
 	})
 	_ = parameter(Parameter{
 		Name: "requestTimeout", Flag: "request-timeout", Unit: "s", Min: millisecond, Max: 3600,
 		Usage: "deadline of each request",
-		at:    func(s *Spec) any { return &s.RequestTimeout },
 	})
 	_ = parameter(Parameter{
 		Name: "dialTimeout", Flag: "dial-timeout", Unit: "s", Min: millisecond, Max: 600,
 		Usage: "deadline for opening the connections and finding the leader",
-		at:    func(s *Spec) any { return &s.DialTimeout },
 	})
 	_ = parameter(Parameter{
 		Name: "runTimeout", Flag: "run-timeout", Unit: "s", Min: millisecond, Max: day, Optional: true,
 		Default: "86400; of the commands: none",
 		Usage:   "end the run early after this time",
-		at:      func(s *Spec) any { return &s.RunTimeout },
 	})
 	paramStallTimeout = parameter(Parameter{
 		Name: "stallTimeout", Flag: "stall-timeout", Unit: "s", Min: millisecond, Max: day, Zero: "never",
 		Default: "a tenth (0.1 to 1 s) more than the request timeout, and with a rate the time of 20 requests in " +
 			"addition; with a duration: 0",
 		Usage: "end the run when no request, or none of a kind, has succeeded for this long",
-		at:    func(s *Spec) any { return &s.StallTimeout },
 	})
 	_ = parameter(Parameter{
 		Name: "timelineInterval", Flag: "timeline-interval", Unit: "s", Min: 0.1, Max: 1,
 		Usage: "length of an interval of the timeline",
-		at:    func(s *Spec) any { return &s.TimelineInterval },
 	})
 
 	_ = parameter(Parameter{
-		Name: "sequentialKeys", Flag: "sequential-keys", Operations: writes,
+		Name: "sequentialKeys", Field: "Sequential", Flag: "sequential-keys", Operations: writes,
 		Usage: "the same as the key order sequential",
-		at:    func(s *Spec) any { return &s.Sequential },
 	})
 	paramKey = parameter(Parameter{
 		Name: "key", Flag: "KEY", Operations: []Operation{Range}, Max: MaxKeyText,
 		Form:    "1..4096 bytes of Unicode text, none of them zero",
 		Default: "required, unless there is keySize",
 		Usage:   "the key to read, or the first key of a range scan", Rule: "together with `keySize` only for `verify`",
-		at: func(s *Spec) any { return &s.Key },
 	})
 	paramEndRange = parameter(Parameter{
-		Name: "endRange", Flag: "END", Operations: []Operation{Range}, Max: MaxKeyText,
+		Name: "endRange", Field: "End", Flag: "END", Operations: []Operation{Range}, Max: MaxKeyText,
 		Form: `at most 4096 bytes of Unicode text that sort after key; empty: only key; one zero byte ("\u0000"): ` +
 			"all keys from key on",
 		Usage: "end of the range scan, exclusive",
-		at:    func(s *Spec) any { return &s.End },
 	})
 	paramIsPrefix = parameter(Parameter{
-		Name: "prefix", Flag: "prefix", Operations: []Operation{Range},
+		Name: "prefix", Field: "KeyIsPrefix", Flag: "prefix", Operations: []Operation{Range},
 		Usage: "read all keys that start with the key, which may then be empty",
-		at:    func(s *Spec) any { return &s.KeyIsPrefix },
 	})
 	paramLimit = parameter(Parameter{
 		Name: "limit", Flag: "limit", Unit: "keys", Operations: []Operation{Range}, Zero: "no limit",
 		Usage: "largest number of keys in an answer",
-		at:    func(s *Spec) any { return &s.Limit },
 	})
 	paramCountOnly = parameter(Parameter{
 		Name: "countOnly", Flag: "count-only", Operations: []Operation{Range},
 		Usage: "request only the number of keys",
-		at:    func(s *Spec) any { return &s.CountOnly },
 	})
 	paramKeysOnly = parameter(Parameter{
 		Name: "keysOnly", Flag: "keys-only", Operations: []Operation{Range},
 		Usage: "request only the keys", Rule: "not together with `countOnly`",
-		at: func(s *Spec) any { return &s.KeysOnly },
 	})
 	_ = parameter(Parameter{
-		Name: "ratio", Flag: "ratio", Operations: []Operation{Mixed}, Max: 1,
+		Name: "ratio", Field: "PutRatio", Flag: "ratio", Operations: []Operation{Mixed}, Max: 1,
 		Usage: "share of the puts",
-		at:    func(s *Spec) any { return &s.PutRatio },
 	})
 	paramConsistency = parameter(Parameter{
 		Name: "consistency", Flag: "consistency", Operations: reads, Choices: []string{Linearizable, Serializable, Relaxed},
 		Form:  `"l" (linearizable), "s" (serializable; of Consul: stale) or "default" (Consul's, of Consul alone)`,
 		Usage: "consistency of the reads",
-		at:    func(s *Spec) any { return &s.Consistency },
 	})
 	_ = parameter(Parameter{
 		Name: "requireFound", Flag: "require-found", Operations: reads,
 		Usage: "a read that finds no key is a failed request",
-		at:    func(s *Spec) any { return &s.RequireFound },
 	})
 	paramVerify = parameter(Parameter{
 		Name: "verify", Flag: "verify", Operations: reads,
@@ -413,45 +385,38 @@ var (
 		Rule: fmt.Sprintf("of ranges only together with `keySize`; with `key` also with `keySpace`; of mixed only with "+
 			"a `valSize` of %d or more",
 			keys.VersionSize),
-		at: func(s *Spec) any { return &s.Verify },
 	})
 	paramSpanKeys = parameter(Parameter{
 		Name: "spanKeys", Flag: "span-keys", Unit: "keys", Operations: reads, Min: 1, Max: MaxKeySpace, Optional: true,
 		Usage: "each read is a range scan of this many consecutive generated keys, from the next key on",
 		Rule:  "only with `keySize`, and without `key`",
-		at:    func(s *Spec) any { return &s.SpanKeys },
 	})
 	paramChroot = parameter(Parameter{
 		Name: "chroot", Flag: "chroot", Max: MaxTemplate, Optional: true, Form: chrootForm,
 		Usage: "of the store zookeeper: the znode below which the keys are, which has to be there; else the root",
 		Rule:  "only with the store zookeeper",
-		at:    func(s *Spec) any { return &s.Chroot },
 	})
 	paramPutPath = parameter(Parameter{
 		Name: "putPath", Flag: "put-path", Operations: []Operation{Put, Mixed}, Max: MaxTemplate, Optional: true,
 		Form:  templateForm,
 		Usage: "of the store http: where a value is put, with {key} for the key, such as /v0/entity?id={key}&ack=2",
 		Rule:  "required of the store http, and only with it",
-		at:    func(s *Spec) any { return &s.PutPath },
 	})
 	paramGetPath = parameter(Parameter{
 		Name: "getPath", Flag: "get-path", Operations: reads, Max: MaxTemplate, Optional: true, Form: templateForm,
 		Usage: "of the store http: where a value is read, with {key} for the key",
 		Rule:  "required of the store http, and only with it",
-		at:    func(s *Spec) any { return &s.GetPath },
 	})
 	paramPutCodes = codesParameter("putCodes", "put-codes", []Operation{Put, Mixed}, defaultPutCodes,
-		"a put that succeeded", func(s *Spec) any { return &s.PutCodes })
-	paramGetCodes = codesParameter("getCodes", "get-codes", reads, defaultGetCodes, "a read that found its key",
-		func(s *Spec) any { return &s.GetCodes })
+		"a put that succeeded")
+	paramGetCodes    = codesParameter("getCodes", "get-codes", reads, defaultGetCodes, "a read that found its key")
 	paramAbsentCodes = codesParameter("absentCodes", "absent-codes", reads, defaultAbsentCodes,
-		"a read of a key that does not exist", func(s *Spec) any { return &s.AbsentCodes })
+		"a read of a key that does not exist")
 	paramHistory = parameter(Parameter{
 		Name: "history", Flag: "history",
 		Usage: "keep what each operation did and was told, for a check of linearizability",
 		Rule: fmt.Sprintf("only with single generated keys; of writes only with a `valSize` of %d or more, of reads only "+
 			"together with `verify`",
 			keys.VersionSize),
-		at: func(s *Spec) any { return &s.History },
 	})
 )
