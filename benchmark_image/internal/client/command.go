@@ -7,11 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"containernet-env/benchmark_image/internal/allow"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/transport"
 	"containernet-env/benchmark_image/internal/world"
@@ -52,105 +59,157 @@ func Main(ctx context.Context, version string, secure Securer, args []string, st
 // mainIn is Main in any world.
 func mainIn(ctx context.Context, w world.World, version string, secure Securer, args []string, stdout,
 	stderr io.Writer) int {
-	failed := false
-	root := command(version, func(s *spec.Spec, d display) error {
-		if s.Secured() && secure == nil {
-			if d.given {
-				return errNoTLS
-			}
-			return execWithTLS(args)
-		}
-		ok, err := run(ctx, w, s, d, secure, stdout, stderr)
-		failed = !ok
-		return err
-	})
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	if err := root.Execute(); err != nil {
-		fmt.Fprintf(stderr, "benchmark-client: %v\n", err)
-		if errors.As(err, new(runError)) {
-			return ExitFailed
-		}
-		return ExitUsage
+	s, d, err := parse(args, version, os.Stdin, stdout)
+	ok := true
+	switch {
+	case err != nil || s == nil:
+	case s.Secured() && secure == nil && d.given:
+		err = errNoTLS
+	case s.Secured() && secure == nil:
+		err = execWithTLS(args)
+	default:
+		ok, err = run(ctx, w, s, d, secure, stdout, stderr)
 	}
-	if failed {
+	if err != nil {
+		fmt.Fprintf(stderr, "benchmark-client: %v\n", err)
+		if !errors.As(err, new(runError)) {
+			return ExitUsage
+		}
+	}
+	if err != nil || !ok {
 		return ExitFailed
 	}
 	return ExitOK
 }
 
-// command builds the command line; action is called with a valid Spec.
-func command(version string, action func(*spec.Spec, display) error) *cobra.Command {
+// command is one of the program's.
+type command struct {
+	name, arguments string
+	most            int // arguments
+	short           string
+	operation       spec.Operation       // empty: the load comes from standard input
+	flags           func(*pflag.FlagSet) // that only the command line has; nil: none
+}
+
+var commands = []command{
+	{name: "put", operation: spec.Put, short: "Measure writes", flags: func(flags *pflag.FlagSet) {
+		refuse(flags, "compact-interval", "0", "compaction during a run is not supported")
+		refuse(flags, "compact-index-delta", "1000", "compaction during a run is not supported")
+		refuseSwitch(flags, "check-hashkv", "the hash of the store is not computed")
+	}},
+	{name: "range", operation: spec.Range, arguments: " KEY [END]", most: 2,
+		short: "Measure reads of a key, a span of keys, or of generated keys in turn (--key-size N instead of KEY)",
+		flags: func(flags *pflag.FlagSet) {
+			flags.Bool("from-key", false, "read all keys from KEY on")
+			refuseSwitch(flags, "stream", "streamed ranges are not supported")
+			refuseSwitch(flags, "paginate", "paginated ranges are not supported")
+		}},
+	{name: "mixed", operation: spec.Mixed,
+		short: "Measure writes and reads of the same generated keys, in random order"},
+	{name: "txn", operation: spec.Txn, short: "Measure transactions that write a key if it holds what a put with the same " +
+		"seed and sizes wrote, and fail otherwise"},
+	{name: "run",
+		short: `Measure what a JSON object on standard input describes: the body of an HTTP request and its "operation"`,
+		flags: func(flags *pflag.FlagSet) {
+			flags.String("allow", "", "members that the load may be sent to, as in benchmark-server's flag (default all)")
+		}},
+}
+
+// parse gives the valid load that a command line describes; nil where there is none to run, as with --help.
+func parse(args []string, version string, stdin io.Reader, stdout io.Writer) (s *spec.Spec, d display, err error) {
 	var showVersion bool
-	root := &cobra.Command{
-		Use: "benchmark-client",
-		Short: "Measure the speed of etcd, of Consul or of a key-value service over HTTP, in a closed loop or " +
-			"at a given rate",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if showVersion {
-				fmt.Fprintf(c.OutOrStdout(), "benchmark-client %s\n", version)
-				return nil
-			}
-			return errors.New("a command is needed: put or range or mixed or txn (see --help)")
-		},
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	shared := pflag.NewFlagSet("benchmark-client", pflag.ContinueOnError)
+	shared.BoolVarP(&showVersion, "version", "v", false, "print the version and end")
+	addParameters(shared, spec.Put, true)
+	displayFlags(shared, &d)
+	refuseSwitch(shared, "insecure-skip-tls-verify", "the members' certificates are always verified")
+	refuse(shared, "auto-sync-interval", "0", "the list of endpoints stays as given")
+	refuseSwitch(shared, "report-perfdash", "perfdash reports are not written")
+	shared.Usage = func() {
+		fmt.Fprintf(stdout, "Measure the speed of etcd, of Consul or of a key-value service over HTTP, in a closed loop or at a "+
+			"given rate\n\nUsage:\n  benchmark-client COMMAND [flags]\n\nCommands:\n")
+		for _, c := range commands {
+			fmt.Fprintf(stdout, "  %-7s%s\n", c.name, c.short)
+		}
+		fmt.Fprintf(stdout, "\nFlags of all commands:\n%s", shared.FlagUsages())
 	}
-	// Not cobra's own: its text needs templates, and with those the linker keeps every method of every type.
-	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version and end")
-
-	var shown display
-	flags := root.PersistentFlags()
-	addParameters(flags, spec.Put, true)
-	displayFlags(flags, &shown)
-	refuseGlobal(flags)
-
-	finish := func(s *spec.Spec) error {
-		if shown.output != "text" && shown.output != "json" {
-			return fmt.Errorf("--output: got %q, allowed: text or json", shown.output)
+	name, args := findCommand(args, shared)
+	if name == "" {
+		if err = shared.Parse(args); err == nil && !showVersion {
+			err = errors.New("a command is needed: put or range or mixed or txn (see --help)")
 		}
-		if shown.progress != "none" && shown.progress != "json" {
-			return fmt.Errorf("--progress: got %q, allowed: none or json", shown.progress)
-		}
-		if problem := s.Validate(); problem != nil {
-			return errors.New(problem.FlagError())
-		}
-		return action(s, shown)
+	} else {
+		s, err = parseCommand(name, args, shared, &d, stdin, stdout)
 	}
-	for _, operation := range spec.Operations {
-		c := &cobra.Command{Use: string(operation), Args: cobra.NoArgs}
-		addParameters(c.Flags(), operation, false)
-		details[operation](c)
-		c.RunE = func(c *cobra.Command, args []string) error {
-			s, err := parsed(operation, c.Flags(), args)
-			if err != nil {
-				return err
-			}
-			return finish(s)
-		}
-		root.AddCommand(c)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return nil, d, nil
+	case err != nil:
+		return nil, d, err
+	case showVersion:
+		fmt.Fprintf(stdout, "benchmark-client %s\n", version)
+		return nil, d, nil
+	case d.output != "text" && d.output != "json":
+		return nil, d, fmt.Errorf("--output: got %q, allowed: text or json", d.output)
+	case d.progress != "none" && d.progress != "json":
+		return nil, d, fmt.Errorf("--progress: got %q, allowed: none or json", d.progress)
 	}
-	root.AddCommand(runCommand(&shown, finish))
-	root.SetHelpCommand(&cobra.Command{Hidden: true})
-	return root
+	if problem := s.Validate(); problem != nil {
+		return nil, d, errors.New(problem.FlagError())
+	}
+	return s, d, nil
 }
 
-// details add what only the command line has.
-var details = map[spec.Operation]func(*cobra.Command){
-	spec.Put: putCommand, spec.Range: rangeCommand, spec.Mixed: mixedCommand, spec.Txn: txnCommand,
+// findCommand gives the first argument that is neither a flag nor the value of one, and all the others.
+func findCommand(args []string, shared *pflag.FlagSet) (name string, others []string) {
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		flag, long := strings.CutPrefix(args[i], "--")
+		switch known := shared.Lookup(flag); {
+		case !strings.HasPrefix(args[i], "-"):
+			return args[i], slices.Concat(args[:i], args[i+1:])
+		case long && !strings.Contains(flag, "=") && (known == nil || known.NoOptDefVal == ""):
+			i++ // its value
+		}
+	}
+	return "", args
 }
 
-// refuseGlobal registers the flags of etcd's tool that have no effect here, so that using one is an
-// error with a reason.
-func refuseGlobal(flags *pflag.FlagSet) {
-	refuseSwitch(flags, "insecure-skip-tls-verify", "the members' certificates are always verified")
-	refuse(flags, "auto-sync-interval", "0", "the list of endpoints stays as given")
-	refuseSwitch(flags, "report-perfdash", "perfdash reports are not written")
+// parseCommand takes the arguments of a command, those ahead of it too.
+func parseCommand(name string, args []string, shared *pflag.FlagSet, d *display, stdin io.Reader, stdout io.Writer) (
+	*spec.Spec, error) {
+	at := slices.IndexFunc(commands, func(c command) bool { return c.name == name })
+	if at < 0 {
+		return nil, fmt.Errorf("unknown command %q (see --help)", name)
+	}
+	c := &commands[at]
+	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	if c.operation != "" {
+		addParameters(flags, c.operation, false)
+	}
+	if c.flags != nil {
+		c.flags(flags)
+	}
+	own := flags.FlagUsages()
+	flags.Usage = func() {
+		fmt.Fprintf(stdout, "%s\n\nUsage:\n  benchmark-client %s%s [flags]\n\nFlags:\n%s\nFlags of all commands:\n%s", c.short,
+			name, c.arguments, own, shared.FlagUsages())
+	}
+	flags.AddFlagSet(shared)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	switch n := flags.NArg(); {
+	case n > c.most && c.most == 0:
+		return nil, fmt.Errorf("unknown command %q after %s", flags.Arg(0), name)
+	case n > c.most:
+		return nil, fmt.Errorf("%d arguments of %s, at most %d are allowed", n, name, c.most)
+	case c.operation == "":
+		return given(flags, d, stdin)
+	}
+	return parsed(c.operation, flags)
 }
 
+// refuse registers a flag of etcd's tool that has no effect here, so that using it is an error with a reason.
 func refuse(flags *pflag.FlagSet, name, harmless, reason string) {
 	flags.Var(&refused{harmless, reason}, name, "not supported")
 	flags.Lookup(name).Hidden = true
@@ -176,4 +235,177 @@ func (r *refused) Set(text string) error {
 		}
 	}
 	return errors.New(r.reason)
+}
+
+func displayFlags(flags *pflag.FlagSet, d *display) {
+	flags.StringVar(&d.output, "output", "text", "form of the report: text (as etcd's tool has it) or json")
+	flags.StringVar(&d.progress, "progress", "none", "none, or json: a line on standard error every 100 ms")
+	flags.BoolVar(&d.precise, "precise", false, "use full floating point precision in the text report")
+	flags.StringVar(&d.history, "history-file", "history.jsonl.gz", "where --history writes to")
+	flags.BoolVar(&d.sample, "sample", false, "add a row for every second to the text report")
+}
+
+// parameterFlag is the flag of one parameter, or of several of which one takes the value.
+type parameterFlag struct {
+	parameters []*spec.Parameter
+	given      *spec.Parameter
+	text       string
+}
+
+func (f *parameterFlag) String() string { return f.text }
+
+// Type is for the help text; "bool" is pflag's own name for booleans, which it does not print.
+func (f *parameterFlag) Type() string {
+	var kinds []string
+	for _, p := range f.parameters {
+		kind := string(p.Kind())
+		switch p.Kind() {
+		case spec.KindBoolean:
+			kind = "bool"
+		case spec.KindSeconds:
+			kind = "duration"
+		}
+		kinds = append(kinds, kind)
+	}
+	return strings.Join(kinds, "|")
+}
+
+// Set implements pflag.Value.
+func (f *parameterFlag) Set(text string) error {
+	var problems []error
+	for _, p := range f.parameters {
+		var ignored spec.Spec
+		err := p.SetText(&ignored, text)
+		if err == nil {
+			f.given, f.text = p, text
+			return nil
+		}
+		problems = append(problems, err)
+	}
+	return errors.New(oneLine(errors.Join(problems...).Error()))
+}
+
+// addParameters registers flags for the parameters of an operation, or for those that all commands share.
+func addParameters(flags *pflag.FlagSet, operation spec.Operation, shared bool) {
+	defaults := spec.Default(operation)
+	for _, p := range spec.Parameters {
+		if p.Shared() != shared || !p.Of(operation) || p.Argument() {
+			continue
+		}
+		name, usage := p.FlagOf(operation), p.Usage
+		if known := flags.Lookup(name); known != nil {
+			value := known.Value.(*parameterFlag)
+			value.parameters = append(value.parameters, p)
+			known.Usage += "; or " + usage
+			continue
+		}
+		if bounds := p.Bounds(); bounds != "" {
+			usage += ": " + bounds
+			if p.Unit == "s" || p.Unit == "bytes" {
+				usage += " " + p.Unit
+			}
+		}
+		if p.Default != "" {
+			usage += " (default " + p.Default + ")"
+		}
+		flags.Var(&parameterFlag{parameters: []*spec.Parameter{p}}, name, usage)
+		flag := flags.Lookup(name)
+		if p.Default == "" {
+			flag.DefValue = p.Text(&defaults)
+		}
+		if p.Kind() == spec.KindBoolean {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// parsed gives the Spec for the flags and the arguments of an operation's command.
+func parsed(operation spec.Operation, flags *pflag.FlagSet) (*spec.Spec, error) {
+	s := spec.Default(operation)
+	var err error
+	given := make(map[string]bool)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if f, ok := flag.Value.(*parameterFlag); ok && f.given != nil {
+			err = errors.Join(err, f.given.SetText(&s, f.text))
+			given[f.given.Name] = true
+		}
+	})
+	s.Complete(func(name string) bool { return given[name] })
+	if operation != spec.Range {
+		return &s, err
+	}
+	args := flags.Args()
+	if len(args) > 0 {
+		s.Key = args[0]
+	}
+	fromKey := flags.Changed("from-key") && flags.Lookup("from-key").Value.String() == "true"
+	switch {
+	case len(args) > 1 && args[1] == "":
+		return nil, errors.New("END: got an empty key: leave it out to read one key, or give --from-key")
+	case len(args) > 1 && fromKey, fromKey && s.KeyIsPrefix, len(args) > 1 && s.KeyIsPrefix:
+		return nil, errors.New("END: one of END, --from-key and --prefix is allowed")
+	case len(args) > 1:
+		s.End = args[1]
+	case fromKey:
+		s.End = spec.AllKeys
+	}
+	return &s, err
+}
+
+// given reads the load from standard input, as benchmark-server writes it.
+func given(flags *pflag.FlagSet, d *display, stdin io.Reader) (s *spec.Spec, err error) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if _, ok := flag.Value.(*parameterFlag); ok && flag.Changed {
+			err = fmt.Errorf("--%s: run takes it from standard input", flag.Name)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f := flags.Lookup("allow"); f.Changed {
+		list, err := allow.Parse(f.Value.String())
+		if err != nil {
+			return nil, fmt.Errorf("--allow: %w", err)
+		}
+		d.permit = list.Permit
+	}
+	encoded, err := io.ReadAll(io.LimitReader(stdin, spec.MaxEncoded+1))
+	if err != nil {
+		return nil, fmt.Errorf("read standard input: %w", err)
+	}
+	if len(encoded) > spec.MaxEncoded {
+		return nil, fmt.Errorf("standard input is larger than %d bytes", spec.MaxEncoded)
+	}
+	s, problem := spec.Decode(encoded)
+	if problem != nil {
+		return nil, fmt.Errorf("standard input: %w", problem)
+	}
+	d.given = true
+	return s, nil
+}
+
+// The program shares the cores with the cluster that it measures: with half of them it needs about a
+// fifth less time per request than with two, and gets more requests answered, because idle threads do not
+// look for work. GOMAXPROCS and GOGC in the environment take precedence.
+const shareOfCores = 2
+
+// garbage is how much the heap may grow between two collections, in percent: the heap is small.
+const garbage = 400
+
+// Process is the whole program: it runs Main with the arguments of the process, and never returns. secure is as Main's.
+func Process(version string, secure Securer) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/shareOfCores))
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel(ErrCancelled)
+	}()
+	os.Exit(Main(ctx, version, secure, os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -172,11 +172,8 @@ func TestTheServersSpecIsReadFromStandardInput(t *testing.T) {
 		string(encoded): "", "": "it is empty", `{"operation":"put"}`: "endpoints is missing",
 		string(encoded) + strings.Repeat(" ", spec.MaxEncoded): "larger than 131072 bytes",
 	} {
-		var got *spec.Spec
-		root := command("dev", func(s *spec.Spec, d display) error { got = s; return nil })
-		root.SetArgs([]string{"run", "--output=json", "--progress=json"})
-		root.SetIn(strings.NewReader(input))
-		switch err := root.Execute(); {
+		got, _, err := parse([]string{"run", "--output=json", "--progress=json"}, "dev", strings.NewReader(input), io.Discard)
+		switch {
 		case problem != "":
 			if err == nil || !strings.Contains(err.Error(), problem) {
 				t.Errorf("%.100q: %v, want %q", input, err, problem)
@@ -225,11 +222,8 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 		if problem != nil {
 			t.Fatal(problem)
 		}
-		var got *spec.Spec
-		root := command("dev", func(s *spec.Spec, _ display) error { got = s; return nil })
-		root.SetArgs(strings.Fields(c.args))
-		root.SetOut(io.Discard)
-		if err := root.Execute(); err != nil {
+		got, _, err := parse(strings.Fields(c.args), "dev", nil, io.Discard)
+		if err != nil {
 			t.Errorf("%s: %v", c.args, err)
 		} else if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\n got  %+v\n want %+v", c.args, *got, *want)

@@ -26,7 +26,6 @@ import (
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
-	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 	"containernet-env/benchmark_image/internal/store/etcd/grpcref"
 	"containernet-env/benchmark_image/internal/verify"
@@ -359,22 +358,16 @@ func TestServicesOverTLS(t *testing.T) {
 }
 
 // throughGRPCGo runs a load as the program does, but through the reference.
-func throughGRPCGo(t *testing.T, args ...string) (result *report.Result) {
+func throughGRPCGo(t *testing.T, args ...string) *report.Result {
 	t.Helper()
-	root := command("test", func(s *spec.Spec, _ display) error {
-		connections, err := grpcref.Open(s.Endpoints[0], s.Conns)
-		if err != nil {
-			return err
-		}
-		defer connections.Close()
-		b := &benchmark{spec: s}
-		b.run(t.Context(), connections)
-		result = report.New(b.setting)
-		return nil
-	})
-	root.SetArgs(args)
-	must(t, root.Execute())
-	return result
+	s, _, err := parse(args, "test", nil, io.Discard)
+	must(t, err)
+	connections, err := grpcref.Open(s.Endpoints[0], s.Conns)
+	must(t, err)
+	defer connections.Close()
+	b := &benchmark{spec: s}
+	b.run(t.Context(), connections)
+	return report.New(b.setting)
 }
 
 // again is the prefix of keys that are put more than once.
