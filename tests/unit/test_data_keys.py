@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from containernet_env.model.scenario import ALPHABET, ONE_KEY, Keys, Span, after_prefix
 
-GO_KEYS = Path(__file__).resolve().parents[2] / "benchmark_image" / "internal" / "keys" / "sequence.go"
+GO_KEYS = Path(__file__).resolve().parents[2] / "benchmark_image" / "internal" / "keys" / "orders.go"
 TEXTS = st.text(ALPHABET + "-/~", min_size=1, max_size=5)
 
 

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -230,4 +232,109 @@ func (h *Handler) send(w http.ResponseWriter, status int, encoded []byte) bool {
 		h.Log.Printf("send an answer: %v", err)
 	}
 	return err == nil
+}
+
+const (
+	// maxStreams is how many callers may follow the progress at the same time.
+	maxStreams = 16
+	// streamInterval is the time between two lines.
+	streamInterval = 200 * time.Millisecond
+	// lineTimeout is how long a caller may take to read a line.
+	lineTimeout = 5 * time.Second
+)
+
+// stream sends the progress of the running benchmark, one JSON object per line, until that benchmark has ended: the
+// last line says that nothing runs. Without a benchmark that is the only line.
+func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
+	if h.streams.Add(1) > maxStreams {
+		h.streams.Add(-1)
+		h.answer(w, http.StatusTooManyRequests, spec.Problem{
+			Message: fmt.Sprintf("%d callers follow the progress already", maxStreams),
+			Allowed: fmt.Sprintf("at most %d streams", maxStreams),
+		})
+		return
+	}
+	defer h.streams.Add(-1)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	control, lines := http.NewResponseController(w), json.NewEncoder(w)
+	ticker := time.NewTicker(streamInterval)
+	defer ticker.Stop()
+	first := h.Runner.Status()
+	for status := first; ; status = h.Runner.Status() {
+		if status.job != first.job {
+			status = Status{}
+		}
+		err := control.SetWriteDeadline(time.Now().Add(lineTimeout))
+		if err == nil {
+			err = lines.Encode(status)
+		}
+		if err == nil {
+			err = control.Flush()
+		}
+		if err != nil || !status.Running {
+			return // with an error, the caller is gone
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// newHistory makes an empty file for the history of the next benchmark, in place of the last one's.
+func (r *Runner) newHistory() (path string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removeHistory()
+	r.history, err = r.Results.newHistory()
+	return r.history, err
+}
+
+func (r *Runner) removeHistory() {
+	if r.history != "" {
+		// It may be gone already, and is of no use to anybody.
+		_ = os.Remove(r.history)
+		r.history = ""
+	}
+}
+
+// Forget removes what is kept of benchmarks that have ended.
+func (r *Runner) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removeHistory()
+}
+
+// openHistory opens the history of the last benchmark that kept one; fs.ErrNotExist if there is none, errBusy while a
+// benchmark runs.
+func (r *Runner) openHistory() (*os.File, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.current != nil:
+		return nil, errBusy
+	case r.history == "":
+		return nil, fs.ErrNotExist
+	}
+	return os.Open(r.history)
+}
+
+// keptHistory sends the history of the last benchmark that kept one.
+func (h *Handler) keptHistory(w http.ResponseWriter, r *http.Request) {
+	file, err := h.Runner.openHistory()
+	switch {
+	case errors.Is(err, errBusy):
+		h.answer(w, http.StatusConflict, spec.Problem{Message: err.Error()})
+		return
+	case errors.Is(err, fs.ErrNotExist):
+		h.answer(w, http.StatusNotFound, spec.Problem{Message: `no benchmark with "history": true has run`})
+		return
+	case err != nil:
+		h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
+		return
+	}
+	defer file.Close()
+	w.Header().Set("Content-Type", "application/gzip")
+	http.ServeContent(w, r, "", time.Time{}, file)
 }

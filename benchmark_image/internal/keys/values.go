@@ -1,5 +1,10 @@
 package keys
 
+import (
+	"bytes"
+	"fmt"
+)
+
 // poolSpan is how many different starting points values have inside the pool.
 const poolSpan = 1 << 16
 
@@ -29,3 +34,102 @@ func (v *Values) At(key uint64) []byte {
 
 // Unique tells whether values have room for the name of their writer.
 func (v *Values) Unique() bool { return v.size >= VersionSize }
+
+// How many digits of the alphabet each part of an ID takes, and the check after it.
+const (
+	runDigits    = 6
+	clientDigits = 3
+	numberDigits = 6
+	checkDigits  = 5
+)
+
+const (
+	// NameSize is the length of an ID as text, in bytes.
+	NameSize = runDigits + clientDigits + numberDigits
+	// VersionSize is how many bytes at the start of a value tell which write it comes from; no smaller value does.
+	VersionSize = NameSize + checkDigits
+	// MaxRun is the largest number of a run.
+	MaxRun = 62*62*62*62*62*62 - 1
+	// checks is how many different checks there are.
+	checks = 62 * 62 * 62 * 62 * 62
+)
+
+// ID names the write that a value comes from. The zero value is that of a data set: a value that is the same whoever
+// writes it.
+type ID struct {
+	Run    uint64 // 1..MaxRun, drawn for each run
+	Client int
+	Number int // of the request within its run
+}
+
+// String gives NameSize digits and letters, or "=" for a data set's value.
+func (id ID) String() string {
+	if id == (ID{}) {
+		return "="
+	}
+	return string(id.append(make([]byte, 0, NameSize)))
+}
+
+func (id ID) append(dst []byte) []byte {
+	dst = Append(dst, id.Run, runDigits)
+	dst = Append(dst, uint64(id.Client), clientDigits)
+	return Append(dst, uint64(id.Number), numberDigits)
+}
+
+// ParseID is the inverse of String.
+func ParseID(name string) (ID, error) {
+	if name == "=" {
+		return ID{}, nil
+	}
+	if len(name) == NameSize {
+		run, ok := Number([]byte(name[:runDigits]), "", runDigits)
+		client, ok2 := Number([]byte(name[runDigits:runDigits+clientDigits]), "", clientDigits)
+		number, ok3 := Number([]byte(name[runDigits+clientDigits:]), "", numberDigits)
+		if ok && ok2 && ok3 && run > 0 {
+			return ID{Run: run, Client: int(client), Number: int(number)}, nil
+		}
+	}
+	return ID{}, fmt.Errorf("%.50q is not the name of a write", name)
+}
+
+// Version gives the value that a write makes of a key, in two parts: its ID with a check, and what fills it up, which
+// follows from key and ID. head is appended to dst; the caller must not change tail. It panics where values are smaller
+// than VersionSize.
+func (v *Values) Version(dst []byte, key uint64, id ID) (head, tail []byte) {
+	mark := v.mark(key, id)
+	start := mark % poolSpan
+	return Append(id.append(dst), mark%checks, checkDigits), v.pool[start : start+uint64(v.size-VersionSize)]
+}
+
+// mark is a number that follows from the seed, the key and the write.
+func (v *Values) mark(key uint64, id ID) uint64 {
+	return mix(mix(mix(v.seed^mix(key))^id.Run<<18^uint64(id.Client)) ^ uint64(id.Number))
+}
+
+// Writer tells which write of the key a value comes from; false where no write made it.
+func (v *Values) Writer(key uint64, value []byte) (id ID, ok bool) {
+	if bytes.Equal(value, v.At(key)) {
+		return ID{}, true
+	}
+	if len(value) != v.size || v.size < VersionSize {
+		return ID{}, false
+	}
+	var digits [3]uint64
+	rest := value
+	for i, size := range [...]int{runDigits, clientDigits, numberDigits} {
+		if digits[i], ok = Number(rest[:size], "", size); !ok {
+			return ID{}, false
+		}
+		rest = rest[size:]
+	}
+	id = ID{Run: digits[0], Client: int(digits[1]), Number: int(digits[2])}
+	if id.Run == 0 {
+		return ID{}, false
+	}
+	var room [VersionSize]byte
+	head, tail := v.Version(room[:0], key, id)
+	if !bytes.Equal(value[:VersionSize], head) || !bytes.Equal(value[VersionSize:], tail) {
+		return ID{}, false
+	}
+	return id, true
+}

@@ -10,7 +10,7 @@ from containernet_env.stores.protocol import LoadTerms
 
 
 def target(template: str, key: str) -> str:
-    """The target of a request about a key; encoded as in loads (benchmark_image/internal/http1/request.go)."""
+    """The target of a request about a key; encoded as in loads (benchmark_image/internal/http1/conn.go)."""
     return template.replace("{key}", quote(key, safe=""))
 
 
