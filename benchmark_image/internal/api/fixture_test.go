@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
 )
@@ -90,19 +91,20 @@ func measure(ctx context.Context, p Program) error {
 	if err != nil {
 		return err
 	}
-	setting := report.Setting{Operation: string(s.Operation)}
+	reason := ""
 	done := 0
-	for done < s.Total && setting.Reason == "" {
+	for done < s.Total && reason == "" {
 		select {
 		case <-ctx.Done():
-			setting.Reason = "cancelled"
+			reason = "cancelled"
 		case <-time.After(requestTime):
 			done++
 			fmt.Fprintf(p.Stderr, "{\"done\":%d,\"total\":%d}\n", done, s.Total)
 		}
 	}
 	time.Sleep(time.Duration(done) * reportTime)
-	result := report.New(setting)
+	result := &report.Result{Operation: string(s.Operation)}
+	result.Complete(load.Result{Reason: reason}, nil)
 	result.OK = done
 	return json.NewEncoder(p.Stdout).Encode(result)
 }
@@ -125,7 +127,9 @@ func decodeOnly(_ context.Context, p Program) error {
 	if _, err := decode(p.Stdin); err != nil {
 		return err
 	}
-	return json.NewEncoder(p.Stdout).Encode(report.New(report.Setting{}))
+	var result report.Result
+	result.Complete(load.Result{}, nil)
+	return json.NewEncoder(p.Stdout).Encode(result)
 }
 
 // absent is a client that is not there.

@@ -17,7 +17,7 @@ import (
 type benchmark struct {
 	world    world.World
 	spec     *spec.Spec
-	setting  report.Setting
+	result   *report.Result
 	progress progress
 	seconds  bool   // the text report has a row for every second
 	id       uint64 // of the run
@@ -25,32 +25,28 @@ type benchmark struct {
 	history  *history.Writer // nil: none is kept
 }
 
-// run runs the warm-up, and the measurement right after it.
+// run runs the warm-up, and the measurement right after it, and completes the result.
 func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 	b.promises = promises(b.spec)
 	options, total := b.options(ctx)
 	if ctx.Err() != nil {
-		b.setting.Reason = context.Cause(ctx).Error()
+		b.result.Complete(load.Result{Reason: context.Cause(ctx).Error()}, nil)
 		return
 	}
-	b.setting.Requests = total
+	b.result.Requests = total
 	b.progress.total.Store(int64(total))
-	b.setting.Recorder = report.NewRecorder(b.plan(&options))
-	options.Sink = b.setting.Recorder
+	recorder := report.NewRecorder(b.plan(&options))
+	options.Sink = recorder
 	run := load.NewRun(options)
 	b.progress.run.Store(run)
-	result := run.Attack(ctx, transport)
-	b.setting.Warmup, b.setting.Reason = result.Warmup, result.Reason
-	if result.Measured {
-		b.setting.Run = &result
-	}
+	b.result.Complete(run.Attack(ctx, transport), recorder)
 }
 
 // plan is what is known of the measurement before it begins.
 func (b *benchmark) plan(options *load.Options) report.Plan {
 	s := b.spec
 	plan := report.Plan{
-		Open: options.Pacer.Planned(), Duration: s.Duration, Expected: s.Duration,
+		Rate: s.Rate, Duration: s.Duration, Expected: s.Duration,
 		Interval: s.TimelineInterval, Seconds: b.seconds,
 	}
 	loop, open := options.Pacer.(load.OpenLoop)

@@ -64,29 +64,26 @@ func run(ctx context.Context, w world.World, s *spec.Spec, d display, secure Sec
 
 func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure Securer,
 	stderr io.Writer) (result *report.Result) {
-	b := &benchmark{world: w, spec: s, id: 1 + w.Uint64()%keys.MaxRun, seconds: d.sample, setting: report.Setting{
-		Operation:  string(s.Operation),
-		Endpoints:  s.Endpoints,
-		Clients:    s.Clients,
-		Rate:       s.Rate,
-		Requests:   s.Total,
-		Duration:   s.Duration,
-		Configured: s.Body(),
-	}}
+	result = &report.Result{Operation: string(s.Operation), Endpoints: s.Endpoints, Clients: s.Clients,
+		Configured: s.Body()}
+	result.Requests = s.Total
+	fail := func(err error) *report.Result {
+		result.Complete(load.Result{Reason: oneLine(err.Error())}, nil)
+		return result
+	}
+	b := &benchmark{world: w, spec: s, id: 1 + w.Uint64()%keys.MaxRun, seconds: d.sample, result: result}
 	if d.progress == "json" {
 		stop := showProgress(w, &b.progress, stderr)
 		defer stop()
 	}
 	protocol, err := protocol(s, secure)
 	if err != nil {
-		b.setting.Reason = oneLine(err.Error())
-		return report.New(b.setting)
+		return fail(err)
 	}
 	if s.History {
 		end, err := b.keepHistory(d.history)
 		if err != nil {
-			b.setting.Reason = oneLine(err.Error())
-			return report.New(b.setting)
+			return fail(err)
 		}
 		defer func() { result.AddHistory(end()) }()
 	}
@@ -103,23 +100,24 @@ func measure(ctx context.Context, w world.World, s *spec.Spec, d display, secure
 		World:          w,
 	})
 	if err != nil {
-		b.setting.Reason = oneLine(err.Error())
 		if ctx.Err() != nil {
-			b.setting.Reason = context.Cause(ctx).Error()
+			err = context.Cause(ctx)
 		}
-		return report.New(b.setting)
+		return fail(err)
 	}
 	defer connections.Close()
-	b.setting.Connections, b.setting.Leader = connections.Connections(), connections.Leader()
+	result.Connections = connections.Connections()
+	if leader := connections.Leader(); leader != "" {
+		result.Leader = &leader
+	}
 	b.run(ctx, connections)
-	if missing := connections.Unreachable(); len(missing) > 0 && b.setting.Reason == "" {
-		b.setting.Reason = "not every member could be reached when the run started: " +
-			oneLine(errors.Join(missing...).Error())
+	if missing := connections.Unreachable(); len(missing) > 0 {
+		result.SetReason("not every member could be reached when the run started: " +
+			oneLine(errors.Join(missing...).Error()))
 	}
-	if err := connections.LeaderLost(); err != nil && b.setting.Reason == "" {
-		b.setting.Reason = "at the end requests did not go to the leader: " + oneLine(err.Error())
+	if err := connections.LeaderLost(); err != nil {
+		result.SetReason("at the end requests did not go to the leader: " + oneLine(err.Error()))
 	}
-	result = report.New(b.setting)
 	for _, change := range connections.LeaderChanges() {
 		result.AddLeaderChange(change.At, change.Leader)
 	}

@@ -25,6 +25,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/hang"
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
 )
@@ -401,7 +402,7 @@ func TestAWarmupOfPoissonStartsEndsWithItsContext(t *testing.T) {
 		s.Rate, s.Arrival = spec.MaxRate, spec.Poisson
 		change(&s)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		b := &benchmark{spec: &s}
+		b := &benchmark{spec: &s, result: &report.Result{}}
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
@@ -414,8 +415,8 @@ func TestAWarmupOfPoissonStartsEndsWithItsContext(t *testing.T) {
 		case <-hang.Midway(hang.Limit):
 			t.Fatal("it goes on counting")
 		}
-		if b.setting.Reason != ErrCancelled.Error() || b.setting.Run != nil {
-			t.Errorf("reason %q, a run %+v", b.setting.Reason, b.setting.Run)
+		if r := b.result; r.Reason == nil || *r.Reason != ErrCancelled.Error() || r.BeganNs != nil {
+			t.Errorf("the result is %+v", r)
 		}
 	}
 }

@@ -365,9 +365,9 @@ func throughGRPCGo(t *testing.T, args ...string) *report.Result {
 	connections, err := grpcref.Open(s.Endpoints[0], s.Conns)
 	must(t, err)
 	defer connections.Close()
-	b := &benchmark{spec: s}
+	b := &benchmark{spec: s, result: &report.Result{}}
 	b.run(t.Context(), connections)
-	return report.New(b.setting)
+	return b.result
 }
 
 // again is the prefix of keys that are put more than once.

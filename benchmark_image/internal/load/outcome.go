@@ -159,28 +159,6 @@ type Sink interface {
 	Add(number int, outcome Record)
 }
 
-// records is the Sink of a run that is given none: it keeps every record, so its memory grows with the run.
-type records []Record
-
-// firstRecords is how many records are allocated at once; more are allocated when they are needed.
-const firstRecords = 1 << 18
-
-func newRecords(total int) *records {
-	r := make(records, min(total, firstRecords))
-	return &r
-}
-
-// Begin implements Sink.
-func (*records) Begin(time.Time) {}
-
-// Add implements Sink.
-func (r *records) Add(number int, outcome Record) {
-	if missing := number + 1 - len(*r); missing > 0 {
-		*r = append(*r, make(records, missing)...)
-	}
-	(*r)[number] = outcome
-}
-
 // maxErrors bounds how many different error texts a report holds.
 const maxErrors = 20
 

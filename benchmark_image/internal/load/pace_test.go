@@ -237,7 +237,8 @@ func TestWhoMadeARequestLate(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *worldtest.World) {
 			o := options(200, 4).in(w)
 			o.Pacer = NewOpenLoop(Constant(2000), 200, 0, 200)
-			for _, record := range NewRun(o).Attack(t.Context(), transport(w)).Records {
+			NewRun(o).Attack(t.Context(), transport(w))
+			for _, record := range o.records() {
 				if record.Late() {
 					late++
 					if record.Own() {
@@ -274,7 +275,7 @@ func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
 		defer cancel()
 		o := options(10, 30).in(w)
 		o.Pacer = NewOpenLoop(Constant(0.001), 10, 0, 10)
-		if result := NewRun(o).Attack(ctx, manyPerGoroutine{w: w}); !result.Records[0].OK() || result.Due != 1 ||
+		if result := NewRun(o).Attack(ctx, manyPerGoroutine{w: w}); !o.records()[0].OK() || result.Due != 1 ||
 			result.Took != 30*time.Millisecond {
 			t.Errorf("%+v", result)
 		}
@@ -286,7 +287,8 @@ func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		o := options(2500, 30).in(w)
 		o.Pacer = NewOpenLoop(Constant(5000), 2500, 0, 2500)
-		for i, record := range NewRun(o).Attack(t.Context(), manyPerGoroutine{w: w}).Records {
+		NewRun(o).Attack(t.Context(), manyPerGoroutine{w: w})
+		for i, record := range o.records() {
 			if !record.OK() || record.Lag() != 0 {
 				t.Errorf("request %d: %+v", i, record)
 			}

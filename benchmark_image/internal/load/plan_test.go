@@ -24,7 +24,7 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total),
 		},
 	} {
-		o.Total, o.Clients = total, 4
+		o.Sink, o.Clients = new(kept), 4
 		o.Targeter = &Puts{KeySize: 4, Order: keys.NewOrder(warm+total, false, 1), Values: keys.NewValues(8, 0)}
 		var mu sync.Mutex
 		written := make(map[string]int)
@@ -57,12 +57,12 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 		if len(written) != warm+total {
 			t.Errorf("%s: %d keys were written", name, len(written))
 		}
-		if result.First != warm || len(result.Records) != total || result.Failed != 10 || result.Errors["no"] != 10 ||
+		if result.First != warm || len(o.records()) != total || result.Failed != 10 || result.Errors["no"] != 10 ||
 			result.Reason != "" {
-			t.Errorf("%s: %d records from %d on, %d failed: %v, reason %q", name, len(result.Records), result.First,
+			t.Errorf("%s: %d records from %d on, %d failed: %v, reason %q", name, len(o.records()), result.First,
 				result.Failed, result.Errors, result.Reason)
 		}
-		for i, record := range result.Records {
+		for i, record := range o.records() {
 			if !record.Done() || record.OK() == (i%10 == 3) || record.Start < 0 || record.End() > result.Took {
 				t.Errorf("%s: record %d is %+v, the run took %v", name, i, record, result.Took)
 			}
@@ -70,9 +70,8 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 				t.Errorf("request %d of the measurement is due at %v", i, record.Start)
 			}
 		}
-		if name == "open" && (result.Due != total || result.LastDue != starts.Start(total-1) ||
-			result.Warmup.Took != starts.Start(warm)) {
-			t.Errorf("%d were due, the last at %v, the warm-up took %v", result.Due, result.LastDue, result.Warmup.Took)
+		if name == "open" && (result.Due != total || result.Warmup.Took != starts.Start(warm)) {
+			t.Errorf("%d were due, the warm-up took %v", result.Due, result.Warmup.Took)
 		}
 		if done, failed := run.Progress(); done != total || failed != 10 {
 			t.Errorf("%s: the progress is %d, %d", name, done, failed)
@@ -93,7 +92,7 @@ func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {
 			}
 			return 0, nil
 		}))
-		if result.Took != 20*time.Millisecond || result.Warmup.OK != 5 || !result.Records[19].OK() {
+		if result.Took != 20*time.Millisecond || result.Warmup.OK != 5 || !o.records()[19].OK() {
 			t.Errorf("the measurement took %v, warm-up %+v", result.Took, *result.Warmup)
 		}
 	})
@@ -128,7 +127,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 				t.Errorf("%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First,
 					result.Warmup.Took)
 			}
-			for i, record := range result.Records {
+			for i, record := range o.records() {
 				if !record.OK() || record.Start != schedule.Start(loop.Total+i)-length {
 					t.Errorf("%s: record %d is %+v", name, i, record)
 				}
@@ -144,7 +143,7 @@ func TestAWarmupOfADuration(t *testing.T) {
 			return 0, nil
 		}))
 		ok := 0
-		for _, record := range result.Records {
+		for _, record := range o.records() {
 			if record.OK() {
 				ok++
 			}
@@ -166,7 +165,7 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 			Pacer:  NewOpenLoop(From{Constant(1), 100, 100 * time.Second}, 10, 0, 10),
 		},
 	} {
-		o.Total, o.Clients, o.Targeter = 10, 1, options(10, 1).Targeter
+		o.Sink, o.Clients, o.Targeter = new(kept), 1, options(10, 1).Targeter
 		inWorld(t, func(t *testing.T, w *worldtest.World) {
 			run := NewRun(o.in(w))
 			result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
@@ -174,7 +173,7 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 				run.Stop("enough")
 				return 0, ErrAbandoned
 			}))
-			if want := (WarmupResult{Abandoned: 1, Took: time.Second}); result.Measured || result.Records != nil ||
+			if want := (WarmupResult{Abandoned: 1, Took: time.Second}); result.Measured || len(o.records()) > 0 ||
 				result.Reason != "enough" || *result.Warmup != want {
 				t.Errorf("%s: %+v, warm-up %+v", name, result, *result.Warmup)
 			}

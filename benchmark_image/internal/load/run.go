@@ -16,7 +16,6 @@ import (
 
 // Options describes a run.
 type Options struct {
-	Total        int // how many requests a run without a Sink is expected to have
 	Clients      int
 	Members      int // the transport sends request k to member k mod Members; 0 is 1
 	Targeter     Targeter
@@ -24,7 +23,7 @@ type Options struct {
 	Pacer        Pacer
 	RequireFound bool          // a range whose answer holds no key has failed
 	Stall        time.Duration // end the run when no request has succeeded for this long
-	Sink         Sink          // gets every outcome; nil: they are kept, in Result.Records
+	Sink         Sink          // gets every outcome
 
 	ID       uint64          // the run that values name as their writer's
 	Promises *Promises       // what was acknowledged before; nil: nothing
@@ -47,7 +46,6 @@ type Run struct {
 	world   world.World
 	epoch   time.Time
 	began   atomic.Int64 // ns on the world's clock; 0: not yet
-	records *records     // where there is no other Sink
 	adding  sync.Mutex
 	lastEnd time.Duration // when the last outcome of the measurement came, since epoch; 0: none has come
 	slots   []slot
@@ -89,19 +87,17 @@ type Result struct {
 	Warmup   *WarmupResult // nil: there was none
 	Measured bool          // the measurement began; nothing of what follows is valid otherwise, but for Reason
 
-	First   int           // the number of its first request
-	Records []Record      // of request First+i at i; empty where another Sink gets them
-	Took    time.Duration // from the start to the last outcome, or to the early end
-	Failed  int           // requests with another outcome than OK, abandoned ones not counted
-	Empty   int
-	Second  int           // writes that took a second round trip, because of whether their key existed
-	Due     int           // requests whose intended start was in the run; 0 where starts are not planned
-	LastDue time.Duration // intended start of the last of those
-	Errors  map[string]int
-	Reason  string // why it ended early; empty if it did not
-	Pauses  Pauses
-	CPU     time.Duration   // CPU time of the process from the start to the last outcome
-	Delay   *world.RunDelay // nil where the kernel does not say
+	First  int           // the number of its first request
+	Took   time.Duration // from the start to the last outcome, or to the early end
+	Failed int           // requests with another outcome than OK, abandoned ones not counted
+	Empty  int
+	Second int // writes that took a second round trip, because of whether their key existed
+	Due    int // requests whose intended start was in the run; 0 where starts are not planned
+	Errors map[string]int
+	Reason string // why it ended early; empty if it did not
+	Pauses Pauses
+	CPU    time.Duration   // CPU time of the process from the start to the last outcome
+	Delay  *world.RunDelay // nil where the kernel does not say
 	// how long the transport had nothing to do but to wait for the members; nil where it does not say
 	Idle    *time.Duration
 	Epoch   time.Time
@@ -120,10 +116,6 @@ func NewRun(options Options) *Run {
 		options: options,
 		world:   options.World,
 		slots:   make([]slot, options.Clients),
-	}
-	if options.Sink == nil {
-		r.records = newRecords(options.Total)
-		r.options.Sink = r.records
 	}
 	r.lanes.init(options.lanes())
 	r.plan.init(options.Warmup, options.Pacer, max(options.Members, 1), options.Clients)
@@ -187,14 +179,8 @@ func (r *Run) result(ended time.Duration, after account) Result {
 		ended = r.lastEnd // what is left of the warm-up may take longer
 	}
 	result.First, result.Took = r.plan.first, ended-begin
-	if r.records != nil {
-		result.Records = *r.records
-	}
 	result.Failed, result.Empty, result.Errors = int(r.failed.Load()), int(r.empty.Load()), r.tally.counts()
 	result.Second = int(r.second.Load())
-	if result.Due > 0 {
-		result.LastDue, _ = r.options.Pacer.Pace(result.Due-1, 0)
-	}
 	result.Pauses = r.paused
 	result.CPU, result.Delay = after.Since(r.before.Processor)
 	if r.tells.Load() {

@@ -46,10 +46,23 @@ func (f fake) Drive(ctx context.Context, clients int, run *Run) {
 
 func options(total, clients int) Options {
 	return Options{
-		Total: total, Clients: clients, Pacer: ClosedLoop{Total: total},
+		Clients: clients, Pacer: ClosedLoop{Total: total}, Sink: new(kept),
 		Targeter: &Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(8, 0)},
 	}
 }
+
+// kept is a Sink that keeps every record, by the number of its request.
+type kept []Record
+
+func (*kept) Begin(time.Time) {}
+
+func (k *kept) Add(number int, outcome Record) {
+	*k = append(*k, make([]Record, max(number+1-len(*k), 0))...)
+	(*k)[number] = outcome
+}
+
+// records are what a run with these options left.
+func (o Options) records() []Record { return *o.Sink.(*kept) }
 
 func TestReadsThatFindNothing(t *testing.T) {
 	for _, required := range []bool{false, true} {
@@ -69,11 +82,12 @@ func TestReadsThatFindNothing(t *testing.T) {
 }
 
 func TestARunMayBeStoppedBeforeItBegins(t *testing.T) {
-	run := NewRun(options(10, 1))
+	o := options(10, 1)
+	run := NewRun(o)
 	run.Stop("not at all")
 	result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
-	if result.Reason != "not at all" || result.Records[0].Done() {
-		t.Errorf("reason %q, %+v", result.Reason, result.Records[0])
+	if result.Reason != "not at all" || len(o.records()) > 0 {
+		t.Errorf("reason %q, %+v", result.Reason, o.records())
 	}
 }
 
@@ -154,7 +168,7 @@ func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
 			}
 			return 0, nil
 		}))
-		late, early := result.Records[1], result.Records[2]
+		late, early := o.records()[1], o.records()[2]
 		if late.Start != 0 || late.Latency() != 12*ms || late.Lag() != 11*ms || late.Service() != ms || late.Waited() {
 			t.Errorf("a request that starts 11 ms late has the record %+v", late)
 		}
@@ -214,17 +228,17 @@ func TestRecordsKeepTheirFields(t *testing.T) {
 	}
 }
 
-// TestASinkGetsEveryOutcomeInOrder has many goroutines that end requests at the same time, by the real alarm.
+// TestASinkGetsEveryOutcomeInOrder has many goroutines that end requests at the same time, in the real world.
 func TestASinkGetsEveryOutcomeInOrder(t *testing.T) {
 	const warm, total, starts = 100, 5000, Constant(100_000)
 	o := options(warm+total, 50)
 	sink := &ordered{seen: make(map[int]bool)}
-	o.Sink, o.Total = sink, total
+	o.Sink = sink
 	o.Warmup = &Warmup{Pacer: OpenLoop{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)}
 	o.Pacer = NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total)
-	result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
-	if len(sink.seen) != total || sink.disorder > 0 || result.Records != nil {
-		t.Errorf("%d outcomes of %d, %d out of order; %d kept", len(sink.seen), total, sink.disorder, len(result.Records))
+	NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
+	if len(sink.seen) != total || sink.disorder > 0 {
+		t.Errorf("%d outcomes of %d, %d out of order", len(sink.seen), total, sink.disorder)
 	}
 }
 

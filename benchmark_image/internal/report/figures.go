@@ -107,10 +107,10 @@ type ByOperation struct {
 }
 
 // newFigures gives the figures of a run.
-func newFigures(run *load.Result, recorded *Recorder, setting *Setting) Figures {
+func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) Figures {
 	sent, failed, unknown, abandoned := recorded.total()
 	f := Figures{
-		Requests:    setting.Requests,
+		Requests:    requests,
 		Failed:      run.Failed,
 		Empty:       run.Empty,
 		SecondTries: run.Second,
@@ -143,8 +143,8 @@ func newFigures(run *load.Result, recorded *Recorder, setting *Setting) Figures 
 	f.OK = f.latencies.count()
 	f.Done = f.OK + f.Failed
 	f.Outcomes = Outcomes{OK: f.OK, Failed: failed, Unknown: unknown}
-	if setting.Rate > 0 {
-		f.setSchedule(run, setting.Rate, recorded, sent)
+	if recorded.plan.open() && run.Measured {
+		f.setSchedule(run, recorded, sent)
 	}
 	f.Requests = max(f.Requests, f.Done+f.Abandoned+f.Outcomes.Unsent)
 	bad := failed + unknown + f.Outcomes.Unsent
@@ -152,10 +152,10 @@ func newFigures(run *load.Result, recorded *Recorder, setting *Setting) Figures 
 	if f.OK > 0 {
 		f.summarize()
 	}
-	if setting.Duration > 0 && run.Took > 0 {
-		f.setDrain(run, setting.Duration, recorded.inDuration)
+	if duration := recorded.plan.Duration; duration > 0 && run.Took > 0 {
+		f.setDrain(run, duration, recorded.inDuration)
 	}
-	if setting.Operation == "mixed" {
+	if mixed {
 		if f.Outcomes.Unsent > 0 {
 			recorded.countDue(run.Due)
 		}
@@ -180,7 +180,8 @@ func (f *Figures) setDrain(run *load.Result, duration time.Duration, ok int) {
 }
 
 // setSchedule compares an open loop's schedule with its actual starts.
-func (f *Figures) setSchedule(run *load.Result, rate float64, recorded *Recorder, sent int) {
+func (f *Figures) setSchedule(run *load.Result, recorded *Recorder, sent int) {
+	rate := recorded.plan.Rate
 	f.Outcomes.Unsent = max(run.Due-sent, 0)
 	achieved := 0.0
 	if run.Due > 0 {

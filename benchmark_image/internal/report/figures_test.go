@@ -63,15 +63,18 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 	}
 	// Of 110 ten were never sent.
 	idle := 5 * ms
-	run := load.Result{Took: 20 * ms, Due: 110, LastDue: 109 * ms / 10, Failed: 57, BeganNs: 5, Idle: &idle,
+	run := load.Result{Measured: true, Took: 20 * ms, Due: 110, Failed: 57, BeganNs: 5, Idle: &idle,
 		Delay:  &world.RunDelay{Sum: 2 * ms, Mean: ms},
 		Errors: map[string]int{"late": 15, "refused": 14, "no key found": 14, "lost": 14}}
+	var records []load.Record
 	for i := range 100 {
 		kind := kinds[i%len(kinds)]
-		run.Records = append(run.Records, load.NewRecord(time.Duration(i)*ms/10, 0, ms, load.Range, kind.how, kind.code))
+		records = append(records, load.NewRecord(time.Duration(i)*ms/10, 0, ms, load.Range, kind.how, kind.code))
 	}
-	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Leader: "a:1", Clients: 1, Rate: 10_000,
-		Requests: 110, Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run})
+	leader := "a:1"
+	r := &Result{Operation: "range", Endpoints: []string{"a:1"}, Leader: &leader, Clients: 1,
+		Configured: json.RawMessage(`{"endpoints":"a:1"}`), Figures: Figures{Requests: 110}}
+	r.Complete(run, recorded(records, Plan{Rate: 10_000, LastStart: 109 * ms / 10, Seconds: true}))
 	seconds, sum := 0, Row{}
 	for _, s := range r.series {
 		seconds += s.count
@@ -107,17 +110,19 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 func TestTheRateThatWasAchieved(t *testing.T) {
 	const requests, rate, every = 200, 2000, 500 * time.Microsecond
 	achieved := func(unsent int, service func(int) time.Duration) float64 {
-		run := load.Result{Due: requests + unsent, LastDue: (requests - 1) * every}
+		run := load.Result{Measured: true, Due: requests + unsent}
+		var records []load.Record
 		var free time.Duration // when the one client may send again
 		for i := range requests {
 			start := time.Duration(i) * every
 			lag := max(free-start, 0)
 			free = start + lag + service(i)
-			run.Records = append(run.Records, load.NewRecord(start, lag, service(i), load.Range, load.OK, load.CodeOK))
+			records = append(records, load.NewRecord(start, lag, service(i), load.Range, load.OK, load.CodeOK))
 		}
 		run.Took = free
-		return *New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: rate, Requests: requests,
-			Run: &run}).RateAchieved
+		var r Result
+		r.Complete(run, recorded(records, Plan{Rate: rate, LastStart: (requests - 1) * every}))
+		return *r.RateAchieved
 	}
 	for name, c := range map[string]struct {
 		service func(int) time.Duration
@@ -144,14 +149,16 @@ func TestTheRateThatWasAchieved(t *testing.T) {
 // TestTheDrainIsNoPartOfTheThroughput: the last request takes three times as long as the load.
 func TestTheDrainIsNoPartOfTheThroughput(t *testing.T) {
 	const duration = 100 * time.Millisecond
-	run := load.Result{Took: 4 * duration}
+	run := load.Result{Measured: true, Took: 4 * duration}
+	var records []load.Record
 	for i := range 40 {
-		run.Records = append(run.Records, load.NewRecord(time.Duration(i)*time.Millisecond, 0, time.Millisecond, load.Range,
+		records = append(records, load.NewRecord(time.Duration(i)*time.Millisecond, 0, time.Millisecond, load.Range,
 			load.OK, load.CodeOK))
 	}
-	run.Records = append(run.Records, load.NewRecord(duration, 0, 3*duration, load.Range, load.OK, load.CodeOK))
-	figures := func(duration time.Duration) *Figures {
-		return &New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Duration: duration, Run: &run}).Figures
+	records = append(records, load.NewRecord(duration, 0, 3*duration, load.Range, load.OK, load.CodeOK))
+	figures := func(duration time.Duration) (r Result) {
+		r.Complete(run, recorded(records, Plan{Duration: duration}))
+		return r
 	}
 	if r := figures(duration); r.RequestsPerS != 400 || math.Abs(*r.DrainS-0.3) > 1e-9 || r.OK != 41 {
 		t.Errorf("%v/s with a drain of %v s and %d answers, want 40 in %v", r.RequestsPerS, *r.DrainS, r.OK, duration)
@@ -173,16 +180,16 @@ func TestUnsentRequestsHaveAKind(t *testing.T) {
 		Reads: &load.Reads{KeySize: 4, Order: keys.NewOrder(due, true, 0)}, Ratio: 0.3, Draw: keys.NewDraw(1,
 			keys.StreamKinds).At,
 	}
-	recorder := NewRecorder(Plan{Open: true, LastStart: time.Second,
+	recorder := NewRecorder(Plan{Rate: 10_000, LastStart: time.Second,
 		Kind: func(number int) load.Kind { return mixed.Kind(first + number) }})
 	recorder.Begin(time.Unix(1_700_000_000, 0))
 	for i := range sent {
 		recorder.Add(i, load.NewRecord(time.Duration(i)*100*time.Microsecond, 0, 1, mixed.Kind(first+i), load.OK,
 			load.CodeOK))
 	}
-	run := load.Result{First: first, Took: time.Second, Due: due} // the others were never sent
-	r := New(Setting{Operation: "mixed", Endpoints: []string{"a:1"}, Rate: 10_000, Requests: due,
-		Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run, Recorder: recorder})
+	run := load.Result{Measured: true, First: first, Took: time.Second, Due: due} // the others were never sent
+	r := &Result{Operation: "mixed", Endpoints: []string{"a:1"}, Configured: json.RawMessage(`{"endpoints":"a:1"}`)}
+	r.Complete(run, recorder)
 	unsent := map[load.Kind]int{}
 	for number := first + sent; number < first+due; number++ {
 		unsent[mixed.Kind(number)]++

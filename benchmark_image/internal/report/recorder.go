@@ -1,8 +1,6 @@
 package report
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"containernet-env/benchmark_image/internal/load"
@@ -10,7 +8,7 @@ import (
 
 // Plan is what a Recorder knows of a run before it begins.
 type Plan struct {
-	Open      bool          // starts are planned
+	Rate      float64       // at which starts are planned; 0: a closed loop
 	LastStart time.Duration // of an open loop: the last intended start
 	Duration  time.Duration // for how long requests are sent; 0: until all are
 	Expected  time.Duration // how long the run takes, at least about; 0: not known
@@ -21,6 +19,8 @@ type Plan struct {
 	// kinds.
 	Kind func(number int) load.Kind
 }
+
+func (p *Plan) open() bool { return p.Rate > 0 }
 
 // Recorder computes the figures of a run while outcomes come, in an amount of memory that does not depend on their
 // number.
@@ -61,7 +61,7 @@ func (r *Recorder) Add(number int, outcome load.Record) {
 	switch how {
 	case load.OK:
 		k.response.add(latency)
-		if r.plan.Open {
+		if r.plan.open() {
 			k.service.add(outcome.Service())
 		}
 		if r.plan.Seconds {
@@ -82,7 +82,7 @@ func (r *Recorder) Add(number int, outcome load.Record) {
 		r.codes[outcome.Code()]++
 	}
 	r.timeline.add(outcome.End(), how, latency)
-	if !r.plan.Open {
+	if !r.plan.open() {
 		return
 	}
 	r.countDue(number + 1)
@@ -113,19 +113,6 @@ func (r *Recorder) countDue(requests int) {
 	}
 }
 
-// replay gives the Recorder of a run that kept its records.
-func replay(run *load.Result, setting *Setting) *Recorder {
-	r := NewRecorder(Plan{Open: setting.Rate > 0, LastStart: run.LastDue, Duration: setting.Duration, Seconds: true})
-	r.Begin(run.Epoch)
-	sent := slices.DeleteFunc(slices.Clone(run.Records),
-		func(record load.Record) bool { return record.Outcome() == load.NotSent })
-	slices.SortStableFunc(sent, func(a, b load.Record) int { return cmp.Compare(a.End(), b.End()) })
-	for i, record := range sent {
-		r.Add(i, record)
-	}
-	return r
-}
-
 // response are the response times of all kinds.
 func (r *Recorder) response() (all latencies) {
 	for i := range r.kinds {
@@ -137,7 +124,7 @@ func (r *Recorder) response() (all latencies) {
 // service are the service times of all kinds.
 func (r *Recorder) service() (all latencies) {
 	for i := range r.kinds {
-		all = append(all, r.kinds[i].serviceTimes(r.plan.Open))
+		all = append(all, r.kinds[i].serviceTimes(r.plan.open()))
 	}
 	return all
 }
@@ -159,7 +146,7 @@ func (r *Recorder) kindFigures(kind load.Kind) *ByOperation {
 	bad := k.failed + k.unknown + unsent
 	return &ByOperation{
 		k.response.count, k.failed, k.unknown, unsent,
-		newDistribution(latencies{&k.response}, bad), newDistribution(latencies{k.serviceTimes(r.plan.Open)}, bad),
+		newDistribution(latencies{&k.response}, bad), newDistribution(latencies{k.serviceTimes(r.plan.open())}, bad),
 	}
 }
 

@@ -88,9 +88,9 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 			step := []time.Duration{time.Second, 100 * time.Millisecond}[random.IntN(2)]
 			records := scripted(random, n, map[bool]int{false: 1, true: 2}[mixed], took)
 			took = records[n-1].End()
-			recorder := recorded(records, Plan{Open: true, LastStart: took, Interval: step})
-			r := New(Setting{Operation: map[bool]string{false: "put", true: "mixed"}[mixed], Rate: 1,
-				Run: &load.Result{Took: took}, Recorder: recorder})
+			recorder := recorded(records, Plan{Rate: 1, LastStart: took, Interval: step})
+			r := &Result{Operation: map[bool]string{false: "put", true: "mixed"}[mixed]}
+			r.Complete(load.Result{Measured: true, Took: took}, recorder)
 
 			for kind, name := range map[int]string{-1: "all", int(load.Put): "put", int(load.Range): "range"} {
 				of := func(latency func(load.Record) time.Duration) []time.Duration {
@@ -264,7 +264,7 @@ func TestMomentsAreExact(t *testing.T) {
 
 // TestMemoryDoesNotGrowWithTheRun measures the heap after one and after three times as many requests as are kept.
 func TestMemoryDoesNotGrowWithTheRun(t *testing.T) {
-	r := NewRecorder(Plan{Open: true})
+	r := NewRecorder(Plan{Rate: 1})
 	at := time.Duration(0)
 	heap := func() int64 {
 		for range exactSamples + 10 {

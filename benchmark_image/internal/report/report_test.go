@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"containernet-env/benchmark_image/internal/load"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -107,7 +109,8 @@ func must(t *testing.T, err error) {
 }
 
 func TestARunWithoutAnswers(t *testing.T) {
-	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "cancelled", Requests: 5})
+	r := &Result{Operation: "put", Endpoints: []string{"a:1"}, Figures: Figures{Requests: 5}}
+	r.Complete(load.Result{Reason: "cancelled"}, nil)
 	encoded, err := json.MarshalIndent(r, "", " ")
 	must(t, err)
 	golden(t, "no-answer.json", string(encoded)+"\n")

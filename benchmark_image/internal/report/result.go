@@ -69,53 +69,32 @@ type Progress struct {
 	BeganNs *int64 `json:"began_ns"`
 }
 
-// Setting is the input of New.
-type Setting struct {
-	Operation   string
-	Connections int
-	Endpoints   []string
-	Clients     int
-	Rate        float64 // 0: a closed loop
-	Requests    int     // configured, or by the schedule; 0: bounded by a duration only
-	Leader      string
-	Reason      string
-	Duration    time.Duration // for which requests were to be sent; 0: a number of them
-	Configured  json.RawMessage
-	Warmup      *load.WarmupResult // nil: there was none
-	Run         *load.Result       // nil: nothing was measured
-	Recorder    *Recorder          // of the run; nil: the run kept its records
-}
-
-// New computes the figures.
-func New(setting Setting) *Result {
-	r := &Result{
-		Schema:        Schema,
-		Operation:     setting.Operation,
-		Connections:   setting.Connections,
-		Clients:       setting.Clients,
-		Endpoints:     setting.Endpoints,
-		Leader:        optional(setting.Leader),
-		Reason:        optional(setting.Reason),
-		Configured:    setting.Configured,
-		LeaderChanges: []LeaderChange{},
+// Complete computes the figures of a result that says so far what was configured: of a run, and of what was recorded of
+// it. The zero value of a run is of one that did not begin.
+func (r *Result) Complete(run load.Result, recorded *Recorder) {
+	r.Schema, r.LeaderChanges = Schema, []LeaderChange{}
+	r.SetReason(run.Reason)
+	if w := run.Warmup; w != nil {
+		r.Warmup = &Warmup{w.OK, w.Failed, w.Unknown + w.Abandoned, w.Abandoned, w.Took.Seconds()}
 	}
-	run := setting.Run
-	if run == nil {
-		run, setting.Rate = &load.Result{}, 0
+	if !run.Measured {
+		run = load.Result{}
+	}
+	if recorded == nil {
+		recorded = NewRecorder(Plan{})
 	}
 	r.epoch = run.Epoch
 	if run.BeganNs > 0 {
 		r.BeganNs = &run.BeganNs
 	}
-	recorded := setting.Recorder
-	if recorded == nil {
-		recorded = replay(run, &setting)
+	r.Figures = newFigures(&run, recorded, r.Requests, r.Operation == "mixed")
+}
+
+// SetReason tells why the run is not as configured, unless it tells that already; empty: it is.
+func (r *Result) SetReason(reason string) {
+	if reason != "" && r.Reason == nil {
+		r.Reason = &reason
 	}
-	r.Figures = newFigures(run, recorded, &setting)
-	if w := setting.Warmup; w != nil {
-		r.Warmup = &Warmup{w.OK, w.Failed, w.Unknown + w.Abandoned, w.Abandoned, w.Took.Seconds()}
-	}
-	return r
 }
 
 // AddLeaderChange records a move of the load at the given time; one before the measurement is ignored.
@@ -128,14 +107,7 @@ func (r *Result) AddLeaderChange(at time.Time, leader string) {
 // AddHistory tells of the history that was kept; err is why it is not whole.
 func (r *Result) AddHistory(kept history.Footer, err error) {
 	r.History = &History{Operations: kept.Operations, Lost: kept.Lost}
-	if err != nil && r.Reason == nil {
-		r.Reason = optional(err.Error())
+	if err != nil {
+		r.SetReason(err.Error())
 	}
-}
-
-func optional(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }

@@ -88,14 +88,15 @@ func TestUsersWhoAreRefusedDuringALoad(t *testing.T) {
 			transport, err := openAs(t, w, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2})
 			must(t, err)
 			change(users)
-			result := load.NewRun(puts(w, 50, 5)).Attack(t.Context(), transport)
+			o := puts(w, 50, 5)
+			result := load.NewRun(o).Attack(t.Context(), transport)
 			for text, n := range result.Errors {
 				login := strings.Contains(text, ": Unauthenticated: a new login failed: ")
 				if !strings.Contains(text, want) || login != strings.HasPrefix(want, "invalid") {
 					t.Errorf("%d requests: %s", n, text)
 				}
 			}
-			unknown := slices.ContainsFunc(result.Records, func(r load.Record) bool { return r.Outcome() == load.Unknown })
+			unknown := slices.ContainsFunc(records(o), func(r load.Record) bool { return r.Outcome() == load.Unknown })
 			if result.Failed != 50 || unknown || len(cluster.Keys()) != 0 || users.Logins() != 1 {
 				t.Errorf("%d failed, unknown %v, %d keys, %d logins", result.Failed, unknown, len(cluster.Keys()), users.Logins())
 			}

@@ -287,7 +287,7 @@ func (c misbehaviour) check(t *testing.T, w *worldtest.World, protocol store.Pro
 	result := load.NewRun(o).Attack(t.Context(), transport)
 	code, text, _ := strings.Cut(c.failure, ": ")
 	ok, wanted, others, matching := 0, 0, 0, 0
-	for _, record := range result.Records {
+	for _, record := range records(o) {
 		switch {
 		case record.OK():
 			ok++

@@ -68,10 +68,23 @@ func inWorld(t *testing.T, test func(t *testing.T, w *worldtest.World)) {
 	worldtest.Run(t, 1, test)
 }
 
+// kept is a load.Sink that keeps every record, by the number of its request.
+type kept []load.Record
+
+func (*kept) Begin(time.Time) {}
+
+func (k *kept) Add(number int, outcome load.Record) {
+	*k = append(*k, make([]load.Record, max(number+1-len(*k), 0))...)
+	(*k)[number] = outcome
+}
+
+// records are what a run of a load left.
+func records(o load.Options) []load.Record { return *o.Sink.(*kept) }
+
 // puts is a load in a world; nil: the real one.
 func puts(w *worldtest.World, total, clients int) load.Options {
 	o := load.Options{
-		Total: total, Clients: clients, Pacer: load.ClosedLoop{Total: total}, Stall: time.Minute,
+		Clients: clients, Pacer: load.ClosedLoop{Total: total}, Stall: time.Minute, Sink: new(kept),
 		Targeter: &load.Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(64, 0)},
 	}
 	if w != nil {
@@ -329,7 +342,8 @@ func TestALoopThatHasTooMuchToDoReportsIt(t *testing.T) {
 		o.Targeter = busyTargeter{o.Targeter, w, 4 * time.Millisecond}
 		o.Pacer = load.NewOpenLoop(load.Constant(1000), 300, 0, 300)
 		late, own := 0, 0
-		for _, record := range load.NewRun(o).Attack(t.Context(), transport).Records {
+		load.NewRun(o).Attack(t.Context(), transport)
+		for _, record := range records(o) {
 			if record.Late() {
 				late++
 				if record.Own() {
@@ -490,20 +504,25 @@ func TestALeaderThatMustNotBeContacted(t *testing.T) {
 func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		setting http2.Setting
-		want    load.Outcome
+		begun   int // how many requests the member has part of
 	}{
-		"no request is allowed": {http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}, load.NotSent},
-		"no window is open":     {http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}, load.NotSent},
-		"all of it is taken":    {http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20}, load.Abandoned},
+		"no request is allowed": {http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}, 0},
+		"no window is open":     {http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}, 0},
+		"all of it is taken":    {http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20}, 5},
 	} {
 		inWorld(t, func(t *testing.T, w *worldtest.World) {
 			endpoint := w.Serve(etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, c.setting))
 			transport := openFor(t, w, Options{Endpoints: []string{endpoint}, Conns: 1, DialTimeout: time.Second})
 			ctx, cancel := w.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			for i, record := range load.NewRun(puts(w, 5, 5)).Attack(ctx, transport).Records {
-				if record.Outcome() != c.want {
-					t.Errorf("%s: request %d has the outcome %d, want %d", name, i, record.Outcome(), c.want)
+			o := puts(w, 5, 5)
+			load.NewRun(o).Attack(ctx, transport)
+			if len(records(o)) != c.begun {
+				t.Errorf("%s: %d requests were begun, want %d", name, len(records(o)), c.begun)
+			}
+			for i, record := range records(o) {
+				if record.Outcome() != load.Abandoned {
+					t.Errorf("%s: request %d has the outcome %d", name, i, record.Outcome())
 				}
 			}
 		})
@@ -520,14 +539,15 @@ func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
 		listener.Latency = ms
 		transport := openFor(t, w, Options{Endpoints: cluster.Endpoints(), Conns: 1, RequestTimeout: 300 * ms})
 		w.After(99*ms, listener.Cut) // between two requests
-		result := load.NewRun(puts(w, 1000, 1)).Attack(t.Context(), transport)
-		first := slices.IndexFunc(result.Records, func(r load.Record) bool { return !r.OK() })
-		lost := result.Records[first+4]
+		o := puts(w, 1000, 1)
+		result := load.NewRun(o).Attack(t.Context(), transport)
+		first := slices.IndexFunc(records(o), func(r load.Record) bool { return !r.OK() })
+		lost := records(o)[first+4]
 		// Of the first one the answer is lost, three more end by deadlines, and the fifth with the connection.
-		if result.Failed != 5 || lost.Code() != store.Unavailable || lost.End()-result.Records[first].Start != 1300*ms ||
+		if result.Failed != 5 || lost.Code() != store.Unavailable || lost.End()-records(o)[first].Start != 1300*ms ||
 			listener.Accepted() != 2 {
 			t.Errorf("%d requests failed, the fifth %v after %v: %v", result.Failed, lost.Code(),
-				lost.End()-result.Records[first].Start, result.Errors)
+				lost.End()-records(o)[first].Start, result.Errors)
 		}
 	})
 }
