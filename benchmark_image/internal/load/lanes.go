@@ -37,9 +37,9 @@ func (s *lanes) init(lanes int) {
 	}
 }
 
-// claim gives the client the next request of its lane; with queue, it is also among those that head gives where the
-// intended start is in the future. In a lane, starts never decrease.
-func (s *lanes) claim(plan *plan, client int, r *Request, elapsed func() time.Duration, queue bool) (more bool) {
+// claim gives the client the next request of its lane; where the intended start is in the future, it is also among those
+// that head gives. In a lane, starts never decrease.
+func (s *lanes) claim(plan *plan, client int, r *Request, elapsed func() time.Duration) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := elapsed()
@@ -56,15 +56,14 @@ func (s *lanes) claim(plan *plan, client int, r *Request, elapsed func() time.Du
 	r.Number, r.start, r.waited, r.own = l.next, start, start > now, true
 	l.next += len(s.lanes)
 	l.claimed = start
-	switch {
-	case !r.waited:
+	if !r.waited {
 		r.own = now-start > LateAfter && (s.pauses.cover(start, now) || s.rests.mostlyBusy(start, now))
-	case queue:
-		if l.first == len(l.queue) {
-			l.queue, l.first = l.queue[:0], 0
-		}
-		l.queue = append(l.queue, waiter{client, start})
+		return true
 	}
+	if l.first == len(l.queue) {
+		l.queue, l.first = l.queue[:0], 0
+	}
+	l.queue = append(l.queue, waiter{client, start})
 	return true
 }
 

@@ -68,13 +68,13 @@ type pauseAfter struct {
 }
 
 // Drive implements Transport.
-func (p pauseAfter) Drive(_ context.Context, _ int, run *Run) {
+func (p pauseAfter) Drive(ctx context.Context, _ int, run *Run) {
 	for range p.requests {
-		r, _ := run.Next(0)
+		r, _ := next(ctx, run, 0)
 		run.Done(r, 0, nil)
 	}
 	p.w.Await(p.until - run.elapsed())
-	run.Next(0)
+	next(ctx, run, 0)
 }
 
 // TestAClientThatIsWokenTooLateSendsNothing: it has a request that was due, of a phase that is over, as after a stop of

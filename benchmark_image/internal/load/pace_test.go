@@ -344,7 +344,7 @@ func benchmarkOpenLoop(b *testing.B, schedule Schedule) {
 	run.began.Store(int64(run.world.Now() - time.Hour))
 	b.ReportAllocs()
 	for b.Loop() {
-		request, more := run.Next(0)
+		request, more := run.Ask(0)
 		if !more {
 			break
 		}

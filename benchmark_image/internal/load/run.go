@@ -40,7 +40,7 @@ func (o *Options) lanes() int {
 	return max(o.Members, 1)
 }
 
-// Run is a load under way. Next, Ask and Done are for transports; Progress and Stop may be called at any time.
+// Run is a load under way. Ask and Done are for transports; Progress and Stop may be called at any time.
 type Run struct {
 	options Options
 	world   world.World
@@ -55,7 +55,6 @@ type Run struct {
 	plan    plan
 	lanes   lanes
 	clock   func() time.Duration // elapsed as a func value, allocated once
-	running context.Context      // ends with the run
 	paused  Pauses
 	before  account      // of the measurement
 	idle    atomic.Int64 // ns in which the transport was, since the start; only where it tells
@@ -136,7 +135,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
 	})()
-	r.before, r.running = r.account(), ctx
+	r.before = r.account()
 	if r.options.Pacer.Planned() {
 		r.lanes.beat(0, beatInterval) // the process may be stopped before beat runs
 	}
@@ -273,48 +272,10 @@ func (r *Run) WarmedUp() int {
 	return int(r.warm[OK].Load() + r.warm[Failed].Load() + r.warm[Unknown].Load())
 }
 
-// Next gives a client its next request, with the clock of the request started; false when there is no
-// more. It blocks until the intended start of the request. The request is valid until the client's next call.
-func (r *Run) Next(client int) (*Request, bool) {
-	for {
-		request, more := r.ask(client, false)
-		if request != nil || !more {
-			return request, more
-		}
-		timer := r.world.NewTimer(r.slots[client].request.start - r.elapsed())
-		select {
-		case <-timer.C():
-		case <-r.running.Done():
-		}
-		timer.Stop()
-	}
-}
-
-// Ask is Next for a transport that serves many clients with one goroutine: it never blocks. When the intended start
-// of the client's next request is yet to come it returns nil and true, and Wake has the client when it is time to call
-// Ask again. In a closed loop that does not happen.
-func (r *Run) Ask(client int) (request *Request, more bool) { return r.ask(client, true) }
-
-// NextStart is when the first client that waits is to be woken, on the world's clock; 0: none waits.
-func (r *Run) NextStart() time.Duration {
-	r.lanes.mu.Lock()
-	defer r.lanes.mu.Unlock()
-	if head, of := r.lanes.head(); of != nil {
-		return time.Duration(r.began.Load()) + head.start
-	}
-	return 0
-}
-
-// Wake gives the client for which NextStart has the time, at that time: Ask has its request.
-func (r *Run) Wake() (client int) {
-	r.lanes.mu.Lock()
-	defer r.lanes.mu.Unlock()
-	head, of := r.lanes.head()
-	of.take()
-	return head.client
-}
-
-func (r *Run) ask(client int, queue bool) (request *Request, more bool) {
+// Ask gives a client its next request, with the clock of the request started; false when there is no more. The request
+// is valid until the client's next call. When its intended start is yet to come, there is none and true, and Wake has
+// the client when it is time to call Ask again. In a closed loop that does not happen.
+func (r *Run) Ask(client int) (request *Request, more bool) {
 	s := &r.slots[client]
 	if r.stopped.Load() {
 		return nil, false
@@ -332,7 +293,7 @@ func (r *Run) ask(client int, queue bool) (request *Request, more bool) {
 		// It is not sent any more, and there is no more of its phase.
 	}
 	if r.options.Pacer.Planned() {
-		if !r.lanes.claim(&r.plan, client, request, r.clock, queue) {
+		if !r.lanes.claim(&r.plan, client, request, r.clock) {
 			return nil, false
 		}
 	} else {
@@ -352,6 +313,25 @@ func (r *Run) ask(client int, queue bool) (request *Request, more bool) {
 		request.actual = r.elapsed()
 	}
 	return request, true
+}
+
+// NextStart is when the first client that waits is to be woken, on the world's clock; 0: none waits.
+func (r *Run) NextStart() time.Duration {
+	r.lanes.mu.Lock()
+	defer r.lanes.mu.Unlock()
+	if head, of := r.lanes.head(); of != nil {
+		return time.Duration(r.began.Load()) + head.start
+	}
+	return 0
+}
+
+// Wake gives the client for which NextStart has the time, at that time: Ask has its request.
+func (r *Run) Wake() (client int) {
+	r.lanes.mu.Lock()
+	defer r.lanes.mu.Unlock()
+	head, of := r.lanes.head()
+	of.take()
+	return head.client
 }
 
 // NoteSecondTry notes that a write that has succeeded took a second round trip, because of whether its key existed.

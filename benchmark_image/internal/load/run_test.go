@@ -32,7 +32,7 @@ func (f fake) Drive(ctx context.Context, clients int, run *Run) {
 	for client := range clients {
 		running.Go(func() {
 			for {
-				r, more := run.Next(client)
+				r, more := next(ctx, run, client)
 				if !more {
 					return
 				}
@@ -42,6 +42,22 @@ func (f fake) Drive(ctx context.Context, clients int, run *Run) {
 		})
 	}
 	running.Wait()
+}
+
+// next waits until a client may send its next request; false when there is no more.
+func next(ctx context.Context, run *Run, client int) (*Request, bool) {
+	for {
+		request, more := run.Ask(client)
+		if request != nil || !more {
+			return request, more
+		}
+		timer := run.world.NewTimer(run.slots[client].request.start - run.elapsed())
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
 }
 
 func options(total, clients int) Options {
@@ -270,7 +286,7 @@ func BenchmarkNextAndDone(b *testing.B) {
 	run := NewRun(o)
 	b.ReportAllocs()
 	for b.Loop() {
-		r, more := run.Next(0)
+		r, more := run.Ask(0)
 		if !more {
 			break
 		}

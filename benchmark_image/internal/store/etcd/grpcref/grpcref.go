@@ -63,7 +63,7 @@ func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
 	for client := range clients {
 		kv := etcdserverpb.NewKVClient(t.connections[client%len(t.connections)])
 		running.Go(func() {
-			for request, more := run.Next(client); more; request, more = run.Next(client) {
+			for request, more := run.Ask(client); more; request, more = run.Ask(client) {
 				found, err := send(ctx, kv, request)
 				if err != nil && ctx.Err() != nil {
 					err = load.ErrAbandoned
