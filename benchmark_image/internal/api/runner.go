@@ -86,12 +86,8 @@ type Status struct {
 	Running   bool            `json:"running"`
 	Job       *string         `json:"job"` // its id, by which GET /benchmark/result gives its result
 	Operation *spec.Operation `json:"operation"`
-	Done      int             `json:"done"`
-	Total     int             `json:"total"`
-	Errors    int             `json:"errors"`
-	Warmup    int             `json:"warmup_done"` // requests of the warm-up that have an outcome
-	BeganNs   *int64          `json:"began_ns"`    // when the measurement began, on CLOCK_MONOTONIC; null before
-	ElapsedS  float64         `json:"elapsed_s"`
+	report.Progress
+	ElapsedS float64 `json:"elapsed_s"`
 	// ClientSilentS is how long ago the client last told of its progress, which it does every 0.1 s; also 0 if none
 	// runs.
 	ClientSilentS float64 `json:"client_silent_s"`
@@ -110,14 +106,14 @@ func (r *Runner) Status() Status {
 		Running:   true,
 		Job:       &r.current.id,
 		Operation: &r.current.operation,
-		Total:     r.current.total,
+		Progress:  report.Progress{Total: r.current.total},
 		ElapsedS:  time.Since(r.current.started).Seconds(),
 		job:       r.current,
 	}
 	status.ClientSilentS = status.ElapsedS
 	if p := r.current.heard.Load(); p != nil {
-		status.Done, status.Errors, status.Total, status.Warmup = p.Done, p.Errors, max(p.Total, status.Total), p.Warmup
-		status.BeganNs = p.BeganNs
+		status.Progress = p.Progress
+		status.Total = max(p.Total, r.current.total)
 		status.ClientSilentS = time.Since(p.at).Seconds()
 	}
 	return status

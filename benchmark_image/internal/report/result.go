@@ -59,13 +59,13 @@ type History struct {
 	Lost       int `json:"lost"` // operations that it lacks: the writer could not keep up
 }
 
-// Progress is one line of benchmark-client --progress json.
+// Progress is one line of benchmark-client --progress json, and part of what benchmark-server says.
 type Progress struct {
 	Done   int `json:"done"`
 	Total  int `json:"total"`
 	Errors int `json:"errors"`
 	Warmup int `json:"warmup_done"` // requests of the warm-up that have an outcome
-	// BeganNs is when the measurement began, on CLOCK_MONOTONIC; nil before.
+	// when the measurement began, on CLOCK_MONOTONIC; null before
 	BeganNs *int64 `json:"began_ns"`
 }
 
