@@ -27,7 +27,6 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
-	"containernet-env/benchmark_image/internal/store/etcd/grpcref"
 	"containernet-env/benchmark_image/internal/verify"
 )
 
@@ -362,9 +361,10 @@ func throughGRPCGo(t *testing.T, args ...string) *report.Result {
 	t.Helper()
 	s, _, err := parse(args, "test", nil, io.Discard)
 	must(t, err)
-	connections, err := grpcref.Open(s.Endpoints[0], s.Conns)
-	must(t, err)
-	defer connections.Close()
+	var connections throughGRPC
+	for range s.Conns {
+		connections = append(connections, dialGRPC(t, s.Endpoints[0]))
+	}
 	b := &benchmark{spec: s, result: &report.Result{}}
 	b.run(t.Context(), connections)
 	return b.result
@@ -377,12 +377,9 @@ const again = "again/"
 // has the length and the number of the request: the name of its writer differs from run to run.
 func contents(t *testing.T, endpoint string) string {
 	t.Helper()
-	connection, err := grpcref.Dial(endpoint)
-	must(t, err)
-	defer connection.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
 	defer cancel()
-	all, err := etcdserverpb.NewKVClient(connection).Range(ctx,
+	all, err := etcdserverpb.NewKVClient(dialGRPC(t, endpoint)).Range(ctx,
 		&etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
 	must(t, err)
 	var b strings.Builder

@@ -42,7 +42,7 @@ func (m *member) exchange(r *store.Request, message []byte) {
 		m.t.Fatal("the connection takes no request")
 	}
 	m.conn.Wrote(len(m.conn.Output()))
-	m.frames = etcdtest.AppendAnswer(m.frames[:0], m.stream, m.stream == 1, message, len(message))
+	m.frames = etcdtest.AppendAnswer(m.frames[:0], m.stream, m.stream == 1, message)
 	m.stream += 2
 	if err := m.conn.Feed(m.frames); err != nil || m.failure != nil || m.conn.Active() > 0 {
 		m.t.Fatal(err, m.failure)

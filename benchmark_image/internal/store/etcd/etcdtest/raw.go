@@ -127,9 +127,9 @@ func RawRequests(serve func(m *Raw, stream uint32) bool, settings ...http2.Setti
 	}
 }
 
-// AppendAnswer appends the frames with which a member answers a call well; message has gRPC's prefix, and comes in
-// pieces of the given size. The first answer of a connection puts the fields into the table.
-func AppendAnswer(b []byte, stream uint32, first bool, message []byte, piece int) []byte {
+// AppendAnswer appends the frames with which a member answers a call well; message has gRPC's prefix. The first
+// answer of a connection puts the fields into the table.
+func AppendAnswer(b []byte, stream uint32, first bool, message []byte) []byte {
 	const headers, data, endStream, endHeaders = 1, 0, 1, 4
 	frame := func(kind, flags byte, length int) {
 		b = append(b, byte(length>>16), byte(length>>8), byte(length), kind, flags)
@@ -143,12 +143,8 @@ func AppendAnswer(b []byte, stream uint32, first bool, message []byte, piece int
 		frame(headers, endHeaders, 2)
 		b = append(b, 0x88, 0x80|63)
 	}
-	for len(message) > 0 {
-		n := min(piece, len(message))
-		frame(data, 0, n)
-		b = append(b, message[:n]...)
-		message = message[n:]
-	}
+	frame(data, 0, len(message))
+	b = append(b, message...)
 	if first {
 		frame(headers, endHeaders|endStream, 4+len(status))
 		b = append(append(append(b, 0x40, byte(len(status))), status...), 1, '0')
@@ -193,7 +189,7 @@ func canned(c net.Conn, value []byte) {
 				break
 			}
 			if stream := binary.BigEndian.Uint32(rest[5:]); rest[3] == data && rest[4]&ends != 0 {
-				out = AppendAnswer(out, stream, first, answer, len(answer))
+				out = AppendAnswer(out, stream, first, answer)
 				first = false
 			}
 			rest = rest[length:]

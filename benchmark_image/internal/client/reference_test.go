@@ -1,12 +1,12 @@
-// Package grpcref carries a load through grpc-go and etcd's generated API. It is a reference for tests: nothing of it
-// is shared with what the programs use.
-package grpcref
+//go:build plumbing
+
+package client
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
+	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,54 +17,27 @@ import (
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// requestTimeout is the deadline of each request.
-const requestTimeout = 30 * time.Second
+// throughGRPC carries a load through grpc-go and etcd's generated API: nothing of it is shared with what the programs use.
+type throughGRPC []*grpc.ClientConn
 
-// Transport implements load.Transport over connections to one member.
-type Transport struct {
-	connections []*grpc.ClientConn
-}
-
-// Open prepares the connections; they are opened by the first requests.
-func Open(endpoint string, conns int) (*Transport, error) {
-	t := &Transport{}
-	for range conns {
-		c, err := Dial(endpoint)
-		if err != nil {
-			t.Close()
-			return nil, err
-		}
-		t.connections = append(t.connections, c)
-	}
-	return t, nil
-}
-
-// Dial prepares one connection, which takes answers of any size.
-func Dial(endpoint string) (*grpc.ClientConn, error) {
+// dialGRPC prepares a connection, which takes answers of any size.
+func dialGRPC(t *testing.T, endpoint string) *grpc.ClientConn {
+	t.Helper()
 	c, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(), grpc.WithDisableRetry(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
-	if err != nil {
-		return nil, fmt.Errorf("prepare a connection to %s: %w", endpoint, err)
-	}
-	return c, nil
-}
-
-// Close ends all connections.
-func (t *Transport) Close() {
-	for _, c := range t.connections {
-		// The only error is that it is closed already.
-		_ = c.Close()
-	}
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // the only error is that it is closed already
+	return c
 }
 
 // Drive implements load.Transport with one goroutine for each client.
-func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
+func (t throughGRPC) Drive(ctx context.Context, clients int, run *load.Run) {
 	var running sync.WaitGroup
 	for client := range clients {
-		kv := etcdserverpb.NewKVClient(t.connections[client%len(t.connections)])
+		kv := etcdserverpb.NewKVClient(t[client%len(t)])
 		running.Go(func() {
 			for request, more := run.Ask(client); more; request, more = run.Ask(client) {
-				found, err := send(ctx, kv, request)
+				found, err := sendGRPC(ctx, kv, request)
 				if err != nil && ctx.Err() != nil {
 					err = load.ErrAbandoned
 				}
@@ -75,15 +48,15 @@ func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
 	running.Wait()
 }
 
-// send tries a request once. found is how many keys there are in the span of a range.
-func send(ctx context.Context, kv etcdserverpb.KVClient, r *load.Request) (found int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+// sendGRPC tries a request once. found is how many keys there are in the span of a range.
+func sendGRPC(ctx context.Context, kv etcdserverpb.KVClient, r *load.Request) (found int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	put := &etcdserverpb.PutRequest{Key: r.Key, Value: append(r.Head[:len(r.Head):len(r.Head)], r.Value...)}
 	switch r.Kind {
 	case load.Put:
 		_, err := kv.Put(ctx, put)
-		return 0, failure(err)
+		return 0, failureOfGRPC(err)
 	case load.Txn:
 		answer, err := kv.Txn(ctx, &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{{
@@ -95,19 +68,19 @@ func send(ctx context.Context, kv etcdserverpb.KVClient, r *load.Request) (found
 		if err == nil && !answer.Succeeded {
 			return 0, load.ErrCompareFailed
 		}
-		return 0, failure(err)
+		return 0, failureOfGRPC(err)
 	}
 	answer, err := kv.Range(ctx, &etcdserverpb.RangeRequest{
 		Key: r.Key, RangeEnd: r.End, Limit: r.Limit, Serializable: r.Serializable, KeysOnly: r.KeysOnly,
 		CountOnly: r.CountOnly,
 	})
 	if err != nil {
-		return 0, failure(err)
+		return 0, failureOfGRPC(err)
 	}
 	return answer.Count, r.CheckCounts(int64(len(answer.Kvs)), answer.Count, answer.More)
 }
 
-func failure(err error) error {
+func failureOfGRPC(err error) error {
 	if err == nil {
 		return nil
 	}
