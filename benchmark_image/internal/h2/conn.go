@@ -269,12 +269,12 @@ func (c *Conn) Cancel(s *Stream) (unknown bool) {
 }
 
 // fail ends a call whose answer is unusable.
-func (c *Conn) fail(s *Stream, code ErrorCode, failure *Failure) {
+func (c *Conn) fail(s *Stream, code ErrorCode, failure *store.Failure) {
 	c.out = appendRSTStream(c.out, s.id, code)
 	c.finish(s, failure)
 }
 
-func (c *Conn) finish(s *Stream, failure *Failure) {
+func (c *Conn) finish(s *Stream, failure *store.Failure) {
 	if failure != nil && !s.allWritten {
 		failure.Unknown = false // a member carries out a request only when it is complete
 	}
@@ -284,7 +284,7 @@ func (c *Conn) finish(s *Stream, failure *Failure) {
 }
 
 // leaveStream ends a call that may have ended on the member's side already.
-func (c *Conn) leaveStream(s *Stream, ended bool, code ErrorCode, failure *Failure) {
+func (c *Conn) leaveStream(s *Stream, ended bool, code ErrorCode, failure *store.Failure) {
 	if ended && s.allWritten {
 		c.finish(s, failure)
 		return
@@ -300,7 +300,7 @@ func (c *Conn) Lost(reason string) {
 		next := s.next
 		unknown := s.allWritten && s.end <= c.written
 		c.release(s)
-		s.Owner.Finished(s, &Failure{Code: store.Unavailable, Text: reason, Unknown: unknown})
+		s.Owner.Finished(s, &store.Failure{Code: store.Unavailable, Text: reason, Unknown: unknown})
 		s = next
 	}
 }
@@ -324,19 +324,7 @@ type Owner interface {
 	Feed(b []byte, last bool) error
 	// Finished is called once for each started stream that is not cancelled: failure is nil when the member
 	// answered with OK, and all of the answer was fed. The stream may be started again at once.
-	Finished(s *Stream, failure *Failure)
-}
-
-// Failure is the outcome of a call that did not succeed.
-type Failure struct {
-	Code store.Code
-	Text string
-	// Unknown tells that the member has the complete request, and has not said by HTTP/2 that it was not
-	// processed: it may have been carried out.
-	Unknown bool
-	// Answered tells that Code and Text are the member's own, which may say that it refused the request. Otherwise
-	// the client derived them.
-	Answered bool
+	Finished(s *Stream, failure *store.Failure)
 }
 
 // Stream carries one call after the other. Its zero value with an Owner is ready for Start; it must not
@@ -385,7 +373,7 @@ func (s *Stream) reset(c *Conn, id uint32) {
 }
 
 // receive takes the payload of a DATA frame. It returns why the stream has failed, or nil.
-func (s *Stream) receive(b []byte) *Failure {
+func (s *Stream) receive(b []byte) *store.Failure {
 	for len(b) > 0 {
 		if s.prefixLength < messagePrefix {
 			n := copy(s.prefix[s.prefixLength:], b)
@@ -413,7 +401,7 @@ func (s *Stream) receive(b []byte) *Failure {
 	return nil
 }
 
-func (s *Stream) beginMessage() *Failure {
+func (s *Stream) beginMessage() *store.Failure {
 	if s.prefix[0] != 0 {
 		return internal("the answer is compressed (flag %d) though that was not offered", s.prefix[0])
 	}
@@ -425,7 +413,7 @@ func (s *Stream) beginMessage() *Failure {
 }
 
 // outcome gives the outcome of a stream that the member has ended, by its trailers.
-func (s *Stream) outcome(h *answerHeaders) *Failure {
+func (s *Stream) outcome(h *answerHeaders) *store.Failure {
 	if h.grpcStatus == "" {
 		return internal("the member ended the stream without a grpc-status")
 	}
@@ -438,16 +426,16 @@ func (s *Stream) outcome(h *answerHeaders) *Failure {
 	return nil
 }
 
-func refusal(h *answerHeaders) *Failure {
+func refusal(h *answerHeaders) *store.Failure {
 	n, err := strconv.ParseUint(h.grpcStatus, 10, 32)
 	if err != nil || n > uint64(store.Unauthenticated) {
-		return &Failure{Code: store.Unknown, Text: fmt.Sprintf("grpc-status is %.20q", h.grpcStatus), Unknown: true}
+		return &store.Failure{Code: store.Unknown, Text: fmt.Sprintf("grpc-status is %.20q", h.grpcStatus), Unknown: true}
 	}
-	return &Failure{Code: store.Code(n), Text: unescape(h.grpcMessage), Unknown: true, Answered: true}
+	return &store.Failure{Code: store.Code(n), Text: unescape(h.grpcMessage), Unknown: true, Answered: true}
 }
 
-func internal(format string, args ...any) *Failure {
-	return &Failure{Code: store.Internal, Text: fmt.Sprintf(format, args...), Unknown: true}
+func internal(format string, args ...any) *store.Failure {
+	return &store.Failure{Code: store.Internal, Text: fmt.Sprintf(format, args...), Unknown: true}
 }
 
 // streams finds streams by their number: a chained hash table, because Go's maps sometimes allocate.

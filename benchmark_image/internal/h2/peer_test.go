@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // peer is the member's side of a connection, written with an implementation that is not ours.
@@ -153,7 +155,7 @@ func message(b []byte) []byte { return append([]byte{0, 0, 0, byte(len(b) >> 8),
 // outcomes records the answers and outcomes of calls, and may start others.
 type outcomes struct {
 	body     []byte
-	failures []*Failure
+	failures []*store.Failure
 	again    func(*Stream)
 }
 
@@ -168,7 +170,7 @@ func (o *outcomes) Feed(b []byte, last bool) error {
 	return nil
 }
 
-func (o *outcomes) Finished(s *Stream, f *Failure) {
+func (o *outcomes) Finished(s *Stream, f *store.Failure) {
 	o.failures = append(o.failures, f)
 	if o.again != nil {
 		o.again(s)

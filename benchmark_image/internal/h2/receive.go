@@ -273,7 +273,7 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 	h := &c.answer
 	switch {
 	case h.size > maxHeaderList:
-		c.leaveStream(s, ends, Cancel, &Failure{
+		c.leaveStream(s, ends, Cancel, &store.Failure{
 			Code: store.ResourceExhausted, Text: fmt.Sprintf("header fields of more than %d bytes",
 				maxHeaderList), Unknown: true,
 		})
@@ -285,10 +285,10 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 		// An interim answer (RFC 9110 section 15.2).
 	case h.status != "200":
 		text := fmt.Sprintf("HTTP status %.20q instead of 200", h.status)
-		c.leaveStream(s, ends, Cancel, &Failure{Code: codeOfHTTP(h.status), Text: text, Unknown: true, Answered: true})
+		c.leaveStream(s, ends, Cancel, &store.Failure{Code: codeOfHTTP(h.status), Text: text, Unknown: true, Answered: true})
 	case !isGRPC(h.contentType):
 		text := fmt.Sprintf("content-type %.100q instead of application/grpc", h.contentType)
-		c.leaveStream(s, ends, Cancel, &Failure{Code: store.Unknown, Text: text, Unknown: true})
+		c.leaveStream(s, ends, Cancel, &store.Failure{Code: store.Unknown, Text: text, Unknown: true})
 	case ends: // an answer of trailers only
 		c.end(s, s.outcome(h))
 	default:
@@ -298,7 +298,7 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 }
 
 // end handles a stream that the member has ended.
-func (c *Conn) end(s *Stream, failure *Failure) {
+func (c *Conn) end(s *Stream, failure *store.Failure) {
 	c.answered = true
 	c.leaveStream(s, true, Cancel, failure)
 }
@@ -312,7 +312,7 @@ func (c *Conn) onRSTStream(id uint32, payload []byte) error {
 	}
 	if s := c.streams.find(id); s != nil {
 		code := ErrorCode(binary.BigEndian.Uint32(payload))
-		c.finish(s, &Failure{
+		c.finish(s, &store.Failure{
 			Code: codeOfReset(code), Text: fmt.Sprintf("the member reset the stream: %v", code), Unknown: code != RefusedStream,
 		})
 	}
@@ -416,7 +416,7 @@ func (c *Conn) onGoAway(id uint32, payload []byte) error {
 	for s := c.streams.take(func(s *Stream) bool { return s.id > last }); s != nil; {
 		next := s.next
 		c.release(s)
-		s.Owner.Finished(s, &Failure{Code: store.Unavailable, Text: text})
+		s.Owner.Finished(s, &store.Failure{Code: store.Unavailable, Text: text})
 		s = next
 	}
 	return nil

@@ -108,6 +108,8 @@ type Failure struct {
 	// Unknown tells that the request may have been carried out all the same: the member has it as a whole, and has not
 	// said that it leaves it alone.
 	Unknown bool
+	// Answered tells that Code and Text are the member's own; otherwise the client derived them. Not every protocol does.
+	Answered bool
 	// LoggedOut tells that the member carries out nothing until there is a new Login: the last one has expired.
 	LoggedOut bool
 }

@@ -126,14 +126,14 @@ func (c *call) Feed(b []byte, last bool) error {
 }
 
 // Finished implements h2.Owner.
-func (c *call) Finished(_ *h2.Stream, f *h2.Failure) {
+func (c *call) Finished(_ *h2.Stream, f *store.Failure) {
 	if f == nil {
 		c.succeeded()
 		return
 	}
-	unknown := f.Unknown && !(f.Answered && refused(f.Code, f.Text))
-	loggedOut := c.user != nil && f.Answered && expired(f.Code, f.Text)
-	c.owner.Finished(nil, &store.Failure{Code: f.Code, Text: f.Text, Unknown: unknown, LoggedOut: loggedOut})
+	f.Unknown = f.Unknown && !(f.Answered && refused(f.Code, f.Text))
+	f.LoggedOut = c.user != nil && f.Answered && expired(f.Code, f.Text)
+	c.owner.Finished(nil, f)
 }
 
 func (c *call) succeeded() {
