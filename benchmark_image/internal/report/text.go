@@ -28,130 +28,119 @@ type TextOptions struct {
 // requests cannot tell apart are left out; here all are printed. What etcd's tool does not have follows: all
 // percentiles with the number of requests and '-' where that is too small, open loops and mixed loads.
 func (r *Result) Text(w io.Writer, options TextOptions) error {
-	var b strings.Builder
-	r.Figures.text(&b, options)
+	p := &page{number: "%4.4f"}
+	if options.Precise {
+		p.number = "%g"
+	}
+	r.Figures.print(p, options.Sample)
 	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {
-		fmt.Fprintf(&b, "\nWarm-up: %d ok, %d failed, %d unknown (%d of these cut off by the end)\n", w.OK, w.Failed,
-			w.Unknown, w.Abandoned)
+		p.print("\nWarm-up: %d ok, %d failed, %d unknown (%d of these cut off by the end)\n", w.OK, w.Failed, w.Unknown,
+			w.Abandoned)
 	}
 	if r.Operation == "put" {
-		b.WriteString("\n")
+		p.print("\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, p.String())
 	return err
 }
 
-func (r *Figures) text(b *strings.Builder, options TextOptions) {
-	number := "%4.4f"
-	if options.Precise {
-		number = "%g"
-	}
-	if r.OK > 0 {
-		r.writeSummary(b, number)
-		r.writeHistogram(b, number)
-		r.writePercentiles(b, number)
-		if options.Sample {
-			r.writeSeries(b)
+// page is the text so far.
+type page struct {
+	strings.Builder
+	number string // the format of every float64
+}
+
+func (p *page) print(format string, values ...any) {
+	for i, value := range values {
+		if number, is := value.(float64); is {
+			values[i] = fmt.Sprintf(p.number, number)
 		}
 	}
-	r.writeLeftOut(b)
+	fmt.Fprintf(p, format, values...)
+}
+
+func (r *Figures) print(p *page, sample bool) {
+	if r.OK > 0 {
+		p.print("\nSummary:\n  Total:\t%v secs.\n  Slowest:\t%v secs.\n  Fastest:\t%v secs.\n  Average:\t%v secs.\n"+
+			"  Stddev:\t%v secs.\n  Requests/sec:\t%v\n", r.TotalS, *r.SlowestS, *r.FastestS, *r.AverageS, *r.StddevS,
+			r.RequestsPerS)
+		r.printHistogram(p)
+		p.print("\nLatency distribution:\n")
+		for _, percentile := range TextPercentiles {
+			name := percentileName(percentile)
+			p.print("  %s%% in %v secs.\n", name, r.PercentilesS[name])
+		}
+		if sample {
+			r.printSeries(p)
+		}
+	}
+	if o := r.Outcomes; o.Failed+o.Unknown+o.Unsent > 0 {
+		p.print("\nLeft out: %d failed, %d unknown (%d of these cut off by the end), %d never sent; %d are ok\n", o.Failed,
+			o.Unknown, r.Abandoned, o.Unsent, o.OK)
+	}
 	if r.SecondTries > 0 {
-		fmt.Fprintf(b, "\nSecond tries: %d writes took two round trips, because of whether their key existed\n",
-			r.SecondTries)
+		p.print("\nSecond tries: %d writes took two round trips, because of whether their key existed\n", r.SecondTries)
 	}
 	if len(r.Errors) > 0 {
-		r.writeErrors(b)
+		p.print("\nError distribution:\n")
+		for _, text := range r.errorsByCount() {
+			p.print("  [%d]\t%s\n", r.Errors[text], text)
+		}
 	}
-	if r.Schedule != nil {
-		r.writeSchedule(b, number)
+	if s := r.Schedule; s != nil {
+		p.print("\nSchedule:\n  Offered:\t%v requests/sec\n  Achieved:\t%v requests/sec\n  Worst lag:\t%v secs.\n"+
+			"  Late:\t%d, of these by the generator itself: %d\n  Never sent:\t%d\n", *r.RateOffered, *r.RateAchieved,
+			s.WorstLagS, s.Late, s.GeneratorLate, s.Unsent)
+		r.ResponseTime.print(p, "Response time, from the intended start")
+		r.ServiceTime.print(p, "Service time, from the actual start")
 	} else {
-		writeDistribution(b, "Response time", r.ResponseTime, number)
+		r.ResponseTime.print(p, "Response time")
 	}
 	if r.TotalS > 0 {
-		r.writeGenerator(b, number)
+		r.printGenerator(p)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.ByOperation)) {
 		kind := r.ByOperation[name]
-		fmt.Fprintf(b, "\nOf these, %s: %d ok, %d failed, %d unknown, %d never sent\n", name, kind.OK, kind.Failed,
-			kind.Unknown, kind.Unsent)
-		writeDistribution(b, "Response time", kind.ResponseTime, number)
+		p.print("\nOf these, %s: %d ok, %d failed, %d unknown, %d never sent\n", name, kind.OK, kind.Failed, kind.Unknown,
+			kind.Unsent)
+		kind.ResponseTime.print(p, "Response time")
 	}
 }
 
-// writeGenerator prints what the generator itself had to do, and what kept it from that.
-func (r *Figures) writeGenerator(b *strings.Builder, number string) {
-	b.WriteString("\nGenerator:\n")
+// printGenerator prints what the generator itself had to do, and what kept it from that.
+func (r *Figures) printGenerator(p *page) {
+	p.print("\nGenerator:\n")
 	if r.DrainS != nil {
-		fmt.Fprintf(b, "  Drain:\t"+number+" secs. after the end of the duration\n", *r.DrainS)
+		p.print("  Drain:\t%v secs. after the end of the duration\n", *r.DrainS)
 	}
 	if r.BusyRatio != nil {
-		fmt.Fprintf(b, "  Busy:\t%.1f%% of the time\n", *r.BusyRatio*100)
+		p.print("  Busy:\t%s%% of the time\n", fmt.Sprintf("%.1f", *r.BusyRatio*100))
 	}
-	fmt.Fprintf(b, "  Paused:\t%d times, "+number+" secs. in all, "+number+" secs. at the longest\n", r.Pauses,
-		r.PausedS, r.PauseS)
+	p.print("  Paused:\t%d times, %v secs. in all, %v secs. at the longest\n", r.Pauses, r.PausedS, r.PauseS)
 	if r.RunDelayS != nil {
-		fmt.Fprintf(b, "  Waited:\t"+number+" secs. for a core, all threads together\n", *r.RunDelayS)
+		p.print("  Waited:\t%v secs. for a core, all threads together\n", *r.RunDelayS)
 	}
 }
 
-// writeLeftOut prints how many requests the latencies above leave out; nothing if every request was answered well.
-func (r *Figures) writeLeftOut(b *strings.Builder) {
-	o := r.Outcomes
-	if o.Failed+o.Unknown+o.Unsent == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\nLeft out: %d failed, %d unknown (%d of these cut off by the end), %d never sent; %d are ok\n",
-		o.Failed, o.Unknown, r.Abandoned, o.Unsent, o.OK)
-}
-
-// writeSchedule prints how an open loop kept its schedule.
-func (r *Figures) writeSchedule(b *strings.Builder, number string) {
-	b.WriteString("\nSchedule:\n")
-	fmt.Fprintf(b, "  Offered:\t"+number+" requests/sec\n", *r.RateOffered)
-	fmt.Fprintf(b, "  Achieved:\t"+number+" requests/sec\n", *r.RateAchieved)
-	fmt.Fprintf(b, "  Worst lag:\t"+number+" secs.\n", r.Schedule.WorstLagS)
-	fmt.Fprintf(b, "  Late:\t%d, of these by the generator itself: %d\n", r.Schedule.Late, r.Schedule.GeneratorLate)
-	fmt.Fprintf(b, "  Never sent:\t%d\n", r.Schedule.Unsent)
-	writeDistribution(b, "Response time, from the intended start", r.ResponseTime, number)
-	writeDistribution(b, "Service time, from the actual start", r.ServiceTime, number)
-}
-
-// writeDistribution prints '-' for percentiles for which there are too few requests.
-func writeDistribution(b *strings.Builder, title string, d *Distribution, number string) {
+// print prints '-' for percentiles for which there are too few requests.
+func (d *Distribution) print(p *page, title string) {
 	if d == nil {
 		return
 	}
-	fmt.Fprintf(b, "\n%s (%d requests, %d left out):\n", title, d.Count, d.LeftOut)
-	for _, p := range Percentiles {
-		name := percentileName(p)
+	p.print("\n%s (%d requests, %d left out):\n", title, d.Count, d.LeftOut)
+	for _, percentile := range Percentiles {
+		name := percentileName(percentile)
 		if value := d.PercentilesS[name]; value != nil {
-			fmt.Fprintf(b, "  %s%% in "+number+" secs.\n", name, *value)
+			p.print("  %s%% in %v secs.\n", name, *value)
 		} else {
-			fmt.Fprintf(b, "  %s%% in -\n", name)
+			p.print("  %s%% in -\n", name)
 		}
 	}
 }
 
-func (r *Figures) writeSummary(b *strings.Builder, number string) {
-	b.WriteString("\nSummary:\n")
-	for _, line := range []struct {
-		name    string
-		seconds float64
-	}{
-		{"Total", r.TotalS},
-		{"Slowest", *r.SlowestS},
-		{"Fastest", *r.FastestS},
-		{"Average", *r.AverageS},
-		{"Stddev", *r.StddevS},
-	} {
-		fmt.Fprintf(b, "  %s:\t"+number+" secs.\n", line.name, line.seconds)
-	}
-	fmt.Fprintf(b, "  Requests/sec:\t"+number+"\n", r.RequestsPerS)
-}
-
-// writeHistogram draws how many latencies lie between one edge and the next; the first edge is the
+// printHistogram draws how many latencies lie between one edge and the next; the first edge is the
 // fastest, the last the slowest, and the distance between neighbours is the same.
-func (r *Figures) writeHistogram(b *strings.Builder, number string) {
+func (r *Figures) printHistogram(p *page) {
 	fastest, slowest := *r.FastestS, *r.SlowestS
 	var edges [buckets + 1]float64
 	for i := range edges {
@@ -167,40 +156,19 @@ func (r *Figures) writeHistogram(b *strings.Builder, number string) {
 		counts[row] += count
 	})
 	most := slices.Max(counts[:])
-	b.WriteString("\nResponse time histogram:\n")
+	p.print("\nResponse time histogram:\n")
 	for i, edge := range edges {
-		bar := strings.Repeat(barChar, counts[i]*barWidth/most)
-		fmt.Fprintf(b, "  "+number+" [%d]\t|%s\n", edge, counts[i], bar)
+		p.print("  %v [%d]\t|%s\n", edge, counts[i], strings.Repeat(barChar, counts[i]*barWidth/most))
 	}
 }
 
-func (r *Figures) writePercentiles(b *strings.Builder, number string) {
-	b.WriteString("\nLatency distribution:\n")
-	for _, p := range TextPercentiles {
-		name := percentileName(p)
-		fmt.Fprintf(b, "  %s%% in "+number+" secs.\n", name, r.PercentilesS[name])
-	}
-}
-
-func (r *Figures) writeSeries(b *strings.Builder) {
-	b.WriteString("\nSample in one second (unix latency throughput):\n")
-	b.WriteString("UNIX-SECOND,MIN-LATENCY-MS,AVG-LATENCY-MS,MAX-LATENCY-MS,AVG-THROUGHPUT\n")
+func (r *Figures) printSeries(p *page) {
+	p.print("\nSample in one second (unix latency throughput):\n" +
+		"UNIX-SECOND,MIN-LATENCY-MS,AVG-LATENCY-MS,MAX-LATENCY-MS,AVG-THROUGHPUT\n")
 	for _, s := range r.series {
-		average := s.sum
-		if s.count > 0 {
-			average /= time.Duration(s.count)
-		}
-		fmt.Fprintf(b, "%d,%s,%s,%s,%d\n", s.unix, s.min, average, s.max, s.count)
+		p.print("%d,%s,%s,%s,%d\n", s.unix, s.min, s.sum/time.Duration(max(s.count, 1)), s.max, s.count)
 	}
-	b.WriteString("\n")
-}
-
-// writeErrors lists the most frequent error first.
-func (r *Figures) writeErrors(b *strings.Builder) {
-	b.WriteString("\nError distribution:\n")
-	for _, text := range r.errorsByCount() {
-		fmt.Fprintf(b, "  [%d]\t%s\n", r.Errors[text], text)
-	}
+	p.print("\n")
 }
 
 func (r *Figures) errorsByCount() []string {
@@ -209,30 +177,26 @@ func (r *Figures) errorsByCount() []string {
 	})
 }
 
+// What of the generator itself says something about the figures.
 const (
-	// toldPause is how long a pause is that says something about the figures by itself.
-	toldPause = 100 * time.Millisecond
-	// toldShare is the share of the time in which the generator stood still, or waited for a core, from which on that
-	// does.
-	toldShare = 0.05
-	// toldBusy is the share of the time from which on the loop could hardly have done more.
-	toldBusy = 0.9
-	// toldTime is how long a run is of which these shares say something.
-	toldTime = time.Second
+	longPause      = 100 * time.Millisecond // by itself
+	largeShare     = 0.05                   // of the time, in which it did not run, or waited for a core
+	saturated      = 0.9                    // of the time busy: it could hardly have done more
+	shareIsKnownAt = time.Second            // how long a run is of which such shares say something
 )
 
-// generatorNotes tell what kept the generator itself from being in time.
+// generatorNotes say what kept the generator itself from being in time.
 func (r *Figures) generatorNotes() (parts []string) {
-	long := r.TotalS >= toldTime.Seconds()
-	if r.PauseS > toldPause.Seconds() || long && r.PausedS > toldShare*r.TotalS {
+	known := r.TotalS >= shareIsKnownAt.Seconds()
+	if r.PauseS > longPause.Seconds() || known && r.PausedS > largeShare*r.TotalS {
 		parts = append(parts,
 			fmt.Sprintf("the generator itself stood still %d times, for %.3f s in all and at worst for %.3f s", r.Pauses,
 				r.PausedS, r.PauseS))
 	}
-	if long && r.RunDelayS != nil && *r.RunDelayS > toldShare*r.TotalS {
+	if known && r.RunDelayS != nil && *r.RunDelayS > largeShare*r.TotalS {
 		parts = append(parts, fmt.Sprintf("the generator waited for a core for %.3f of %.3f s", *r.RunDelayS, r.TotalS))
 	}
-	if long && r.BusyRatio != nil && *r.BusyRatio > toldBusy {
+	if known && r.BusyRatio != nil && *r.BusyRatio > saturated {
 		parts = append(parts, fmt.Sprintf("the generator was busy for %.1f %% of the time: it was the limit",
 			*r.BusyRatio*100))
 	}
