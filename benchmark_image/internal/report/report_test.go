@@ -3,16 +3,23 @@ package report
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/world"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -170,4 +177,193 @@ func TestAGeneratorThatWasHeldUpSaysSo(t *testing.T) {
 			t.Errorf("got %q, want %q", r.Note(), c.want)
 		}
 	}
+}
+
+func logUniform(random *rand.Rand, n int) []time.Duration {
+	latencies := make([]time.Duration, n)
+	for i := range latencies {
+		latencies[i] = time.Duration(math.Exp(random.Float64()*math.Log(60e9))) + 1
+	}
+	slices.Sort(latencies)
+	return latencies
+}
+
+// TestHistogramsAreThoseOfTheLibrary compares every slot with what another implementation puts into it.
+func TestHistogramsAreThoseOfTheLibrary(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	edges := []time.Duration{1, 1, 2, 3, 1023, 1024, 2047, 2048, 2049, 4095, 4096, 4097, 1 << 30, 47 * time.Hour}
+	for name, latencies := range map[string][]time.Duration{
+		"edges": edges, "one": {5 * time.Millisecond}, "many of one": slices.Repeat([]time.Duration{time.Second}, 300_000),
+		"random": logUniform(random, 20_000), "out of bounds": {0, 100 * time.Hour},
+	} {
+		want := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
+		for _, latency := range latencies {
+			must(t, want.RecordValue(min(max(int64(latency), histogramMin), histogramMax)))
+		}
+		got, err := hdrhistogram.Decode([]byte(newDistribution(seriesOf(latencies), 0).Histogram))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !slices.Equal(got.Distribution(),
+			want.Distribution()) || got.LowestTrackableValue() != want.LowestTrackableValue() ||
+			got.HighestTrackableValue() != want.HighestTrackableValue() ||
+			got.SignificantFigures() != want.SignificantFigures() {
+			t.Errorf("%s: the histograms differ", name)
+		}
+	}
+}
+
+func TestEveryRequestIsCountedOnce(t *testing.T) {
+	const ms, unavailable, late = time.Millisecond, load.Code(14), load.Code(4)
+	kinds := []struct {
+		how  load.Outcome
+		code load.Code
+	}{
+		{load.OK, load.CodeOK}, {load.Unknown, late}, {load.Failed, unavailable}, {load.Failed, load.CodeCheck},
+		{load.Unknown, unavailable}, {load.Abandoned, load.CodeOK}, {load.OK, load.CodeOK},
+	}
+	// Of 110 ten were never sent.
+	idle := 5 * ms
+	run := load.Result{Measured: true, Took: 20 * ms, Due: 110, Failed: 57, BeganNs: 5, Idle: &idle,
+		Delay:  &world.RunDelay{Sum: 2 * ms, Mean: ms},
+		Errors: map[string]int{"late": 15, "refused": 14, "no key found": 14, "lost": 14}}
+	var records []load.Record
+	for i := range 100 {
+		kind := kinds[i%len(kinds)]
+		records = append(records, load.NewRecord(time.Duration(i)*ms/10, 0, ms, load.Range, kind.how, kind.code))
+	}
+	leader := "a:1"
+	r := &Result{Operation: "range", Endpoints: []string{"a:1"}, Leader: &leader, Clients: 1,
+		Configured: json.RawMessage(`{"endpoints":"a:1"}`), Figures: Figures{Requests: 110}}
+	r.Complete(run, recorded(records, Plan{Rate: 10_000, LastStart: 109 * ms / 10, Seconds: true}))
+	seconds, sum := 0, Row{}
+	for _, s := range r.series {
+		seconds += s.count
+	}
+	for _, row := range r.Timeline {
+		sum.OK, sum.Failed, sum.Unknown = sum.OK+row.OK, sum.Failed+row.Failed, sum.Unknown+row.Unknown
+	}
+	for what, c := range map[string][2]any{
+		"problem": {r.Problem(), "57 of 110 requests failed (15 times: late), of which 29 may have happened; " +
+			"14 requests were cut off by the end and may have happened"},
+		// 100 = 14*7 + 2: two more of the first two.
+		"outcomes":  {r.Outcomes, Outcomes{OK: 29, Failed: 28, Unknown: 15 + 14 + 14, Unsent: 10}},
+		"counts":    {[]int{r.Requests, r.Done, r.Failed, r.Abandoned}, []int{110, 86, 57, 14}},
+		"codes":     {r.Codes, map[string]int{"DeadlineExceeded": 15, "Unavailable": 28, "Check": 14}},
+		"timeline":  {sum, Row{OK: 29, Failed: 28, Unknown: 43}},
+		"seconds":   {seconds, 29},
+		"latencies": {[]int{r.ResponseTime.Count, r.ResponseTime.LeftOut}, []int{29, 81}},
+		"percentiles": {[]bool{r.ResponseTime.PercentilesAllS["25"] != nil, r.ResponseTime.PercentilesAllS["50"] != nil},
+			[]bool{true, false}},
+		"leader, beginning": {fmt.Sprintf("%s at %d", *r.Leader, *r.BeganNs), "a:1 at 5"},
+		"machine":           {[]float64{*r.BusyRatio, *r.RunDelayS, *r.MeanRunDelayS}, []float64{0.75, 0.002, 0.001}},
+	} {
+		if !reflect.DeepEqual(c[0], c[1]) {
+			t.Errorf("%s: got %+v, want %+v", what, c[0], c[1])
+		}
+	}
+	encoded, err := json.Marshal(r)
+	must(t, err)
+	reporttest.Check(t, encoded)
+}
+
+// TestTheRateThatWasAchieved: it is about the starts, and a single answer that takes long does not change it.
+func TestTheRateThatWasAchieved(t *testing.T) {
+	const requests, rate, every = 200, 2000, 500 * time.Microsecond
+	achieved := func(unsent int, service func(int) time.Duration) float64 {
+		run := load.Result{Measured: true, Due: requests + unsent}
+		var records []load.Record
+		var free time.Duration // when the one client may send again
+		for i := range requests {
+			start := time.Duration(i) * every
+			lag := max(free-start, 0)
+			free = start + lag + service(i)
+			records = append(records, load.NewRecord(start, lag, service(i), load.Range, load.OK, load.CodeOK))
+		}
+		run.Took = free
+		var r Result
+		r.Complete(run, recorded(records, Plan{Rate: rate, LastStart: (requests - 1) * every}))
+		return *r.RateAchieved
+	}
+	for name, c := range map[string]struct {
+		service func(int) time.Duration
+		unsent  int
+		want    float64
+	}{
+		"at once": {func(int) time.Duration { return 1 }, 0, 2000},
+		"the last takes long": {func(i int) time.Duration {
+			if i == requests-1 {
+				return 300 * time.Millisecond
+			}
+			return 1
+		}, 0, 2000},
+		"half of them never sent": {func(int) time.Duration { return 1 }, 200, 1000},
+		// The last was due at 99.5 ms; 10 ms later 55 have been sent.
+		"each takes 2 ms": {func(int) time.Duration { return 2 * time.Millisecond }, 0, 550},
+	} {
+		if got := achieved(c.unsent, c.service); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s: %v/s, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestTheDrainIsNoPartOfTheThroughput: the last request takes three times as long as the load.
+func TestTheDrainIsNoPartOfTheThroughput(t *testing.T) {
+	const duration = 100 * time.Millisecond
+	run := load.Result{Measured: true, Took: 4 * duration}
+	var records []load.Record
+	for i := range 40 {
+		records = append(records, load.NewRecord(time.Duration(i)*time.Millisecond, 0, time.Millisecond, load.Range,
+			load.OK, load.CodeOK))
+	}
+	records = append(records, load.NewRecord(duration, 0, 3*duration, load.Range, load.OK, load.CodeOK))
+	figures := func(duration time.Duration) (r Result) {
+		r.Complete(run, recorded(records, Plan{Duration: duration}))
+		return r
+	}
+	if r := figures(duration); r.RequestsPerS != 400 || math.Abs(*r.DrainS-0.3) > 1e-9 || r.OK != 41 {
+		t.Errorf("%v/s with a drain of %v s and %d answers, want 40 in %v", r.RequestsPerS, *r.DrainS, r.OK, duration)
+	}
+	if r := figures(0); r.DrainS != nil || r.RequestsPerS != 102.5 {
+		t.Errorf("a number of requests: %v/s, want 41 in %v s; a drain: %v", r.RequestsPerS, r.TotalS, r.DrainS != nil)
+	}
+	run.Reason = "enough" // ended early, after the last answer
+	if r := figures(time.Hour); r.RequestsPerS != 102.5 || *r.DrainS != 0 {
+		t.Errorf("ended early: %v/s, want 41 in %v s; a drain of %v s", r.RequestsPerS, r.TotalS, *r.DrainS)
+	}
+}
+
+// TestUnsentRequestsHaveAKind: of those that were due and never sent, each is counted as what it would have been.
+func TestUnsentRequestsHaveAKind(t *testing.T) {
+	const first, due, sent = 7, 100, 60
+	mixed := &load.Mixed{
+		Puts:  &load.Puts{KeySize: 4, Order: keys.NewOrder(due, true, 0), Values: keys.NewValues(8, 0)},
+		Reads: &load.Reads{KeySize: 4, Order: keys.NewOrder(due, true, 0)}, Ratio: 0.3, Draw: keys.NewDraw(1,
+			keys.StreamKinds).At,
+	}
+	recorder := NewRecorder(Plan{Rate: 10_000, LastStart: time.Second,
+		Kind: func(number int) load.Kind { return mixed.Kind(first + number) }})
+	recorder.Begin(time.Unix(1_700_000_000, 0))
+	for i := range sent {
+		recorder.Add(i, load.NewRecord(time.Duration(i)*100*time.Microsecond, 0, 1, mixed.Kind(first+i), load.OK,
+			load.CodeOK))
+	}
+	run := load.Result{Measured: true, First: first, Took: time.Second, Due: due} // the others were never sent
+	r := &Result{Operation: "mixed", Endpoints: []string{"a:1"}, Configured: json.RawMessage(`{"endpoints":"a:1"}`)}
+	r.Complete(run, recorder)
+	unsent := map[load.Kind]int{}
+	for number := first + sent; number < first+due; number++ {
+		unsent[mixed.Kind(number)]++
+	}
+	put, get := r.ByOperation["put"], r.ByOperation["range"]
+	if put.Unsent != unsent[load.Put] || get.Unsent != unsent[load.Range] || put.Unsent == 0 ||
+		put.Unsent+get.Unsent != r.Outcomes.Unsent {
+		t.Errorf("%d puts and %d ranges were not sent, want %v", put.Unsent, get.Unsent, unsent)
+	}
+	if put.ResponseTime.LeftOut != put.Unsent || get.ServiceTime.LeftOut != get.Unsent || put.OK+get.OK != sent {
+		t.Errorf("%+v, %+v", put, get)
+	}
+	encoded, err := json.Marshal(r)
+	must(t, err)
+	reporttest.Check(t, encoded)
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -455,5 +456,299 @@ func TestWithoutTimeNothingIsDecided(t *testing.T) {
 	if result, err := judgedIn(t, file(t, at(0, 0, 1).get(dataset, 2, 9)), nil, Limits{Time: -1}); err != nil ||
 		result.Verdict != Undecided || !strings.Contains(result.Reason, "1 of 1 keys") {
 		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestWritesOfOtherRuns has stores that tell revisions of all answers, as etcd, of what reads find, as Consul, and
+// none, as services that are known by their URLs.
+func TestWritesOfOtherRuns(t *testing.T) {
+	const lost, unknown, notKnown = "no order", history.Unknown, "undecided: 1 of 1 keys lost a write"
+	put := func(number int, from int64) op { return at(0, from, from+1).put(id(number), 0) }
+	get := func(value keys.ID, mod, from int64) op { return at(1, from, from+1).get(value, mod, 0) }
+	for _, c := range []struct {
+		name       string
+		operations []op
+		state      *history.Log
+		want       string // see expect
+	}{
+		{"Consul: late or lost", []op{put(1, 0), get(other(1), 12, 2)}, nil, notKnown},
+		{"Consul: late", []op{put(1, 0), get(id(1), 10, 2), get(other(1), 12, 4)}, nil, ""},
+		{"Consul: late, before one is read", []op{put(1, 0), get(other(1), 12, 2), put(2, 4), get(id(2), 14, 6)}, nil,
+			notKnown},
+		{"Consul: late, and back", []op{put(1, 0), get(id(1), 10, 2), get(other(1), 12, 4), get(id(1), 10, 6)}, nil, lost},
+		{"Consul: late, and told by a stale read", []op{put(1, 0), get(id(1), 10, 2).stale(), get(other(1), 12, 4)}, nil, ""},
+		{"Consul: an older one", []op{put(1, 0), get(id(1), 10, 2), get(other(1), 5, 4)}, nil, lost},
+		{"Consul: the first one came back", []op{get(other(1), 5, 0), put(1, 2), get(other(1), 5, 4)}, nil, lost},
+		{"Consul: the second one is late", []op{get(dataset, 2, 0), get(other(1), 5, 2), put(1, 4), get(id(1), 10, 6)}, nil,
+			notKnown},
+		{"Consul: nothing was replaced", []op{get(other(1), 5, 0), put(1, 2), get(id(1), 10, 4)}, nil, ""},
+		{"Consul: the data set came back", []op{put(1, 0), get(id(1), 10, 2), get(dataset, 2, 4)}, nil, lost},
+		{"Consul: the data set was written late",
+			[]op{get(dataset, 2, 0), put(1, 2), get(id(1), 10, 4), get(dataset, 12, 6)}, nil, ""},
+
+		{"no revisions: late or lost", []op{put(1, 0), get(other(1), 0, 2)}, nil, notKnown},
+		{"no revisions: the first one came back", []op{get(other(1), 0, 0), put(1, 2), get(other(1), 0, 4)}, nil, lost},
+		{"no revisions: one after another", []op{get(other(1), 0, 0), get(other(2), 0, 2)}, nil, notKnown},
+		{"no revisions: back and forth", []op{get(other(1), 0, 0), get(other(2), 0, 2), get(other(1), 0, 4)}, nil, lost},
+		{"no revisions: nothing before", []op{at(0, 0, 1).nothing(0), get(other(1), 0, 2)}, nil, notKnown},
+		{"no revisions: side by side", []op{at(0, 0, 9).put(id(1), 0), get(other(1), 0, 2), get(id(1), 0, 10)}, nil, ""},
+		{"no revisions: before an older write", []op{put(1, 0), put(2, 2), get(other(1), 0, 4), get(id(1), 0, 6)}, nil, lost},
+		{"no revisions: the data set came back", []op{put(1, 0), get(dataset, 0, 2)}, nil, lost},
+		{"no revisions: only stale reads", []op{put(1, 0), get(other(1), 0, 2).stale(), get(id(1), 0, 4)}, nil, ""},
+
+		{"etcd: the data set was written late",
+			[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(dataset, 12, 12)}, nil, ""},
+		{"etcd: it was, and then came back",
+			[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(dataset, 12, 12),
+				at(0, 6, 7).get(dataset, 2, 12)}, nil, lost},
+		{"etcd: a stale read's revision is no measure",
+			[]op{at(1, 0, 1).get(dataset, 2, 3).stale(), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(other(1), 6, 11)}, nil,
+			lost},
+
+		{"Consul: late or lost, at the end", []op{put(1, 0)}, held(other(1), 12), notKnown},
+		{"Consul: late, at the end", []op{put(1, 0), get(id(1), 10, 2)}, held(other(1), 12), ""},
+		{"Consul: an older one, at the end", []op{put(1, 0), get(id(1), 10, 2)}, held(other(1), 5), lost},
+		{"Consul: the data set, at the end", []op{put(1, 0), get(id(1), 10, 2)}, held(dataset, 2), lost},
+		{"Consul: the data set, late, at the end", []op{put(1, 0), get(id(1), 10, 2)}, held(dataset, 12), ""},
+		{"no revisions: late or lost, at the end", []op{put(1, 0)}, held(other(1), 0), notKnown},
+		{"no revisions: another one, at the end", []op{get(dataset, 0, 0), put(1, 2)}, held(other(1), 0), notKnown},
+		{"no revisions: the first one, at the end", []op{get(other(1), 0, 0), put(1, 2)}, held(other(1), 0), lost},
+		{"no revisions: the data set, at the end", []op{put(1, 0)}, held(dataset, 0), lost},
+		{"no revisions: as it was", []op{get(other(1), 0, 0), put(1, 2).as(unknown)}, held(other(1), 0), ""},
+		{"ZooKeeper: a stale read before",
+			[]op{get(other(3), 3, 0).stale(), at(1, 2, 3).get(other(4), 5, 9), put(1, 4).as(unknown)}, held(other(4), 5), ""},
+	} {
+		expect(t, c.name, c.want, c.state, c.operations)
+	}
+}
+
+// TestAnotherKeyTellsWhenAValueWasWritten, where revisions count the writes to all keys.
+func TestAnotherKeyTellsWhenAValueWasWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		revision int64 // of the version of another run
+		first    op
+		want     Verdict
+	}{
+		"a write that was over before": {5, at(0, 0, 1).put(id(9), 0), Violated},
+		"a write with a lower one":     {9, at(0, 0, 1).put(id(9), 0), Holds},
+		"a write that ended later":     {5, at(0, 0, 20).put(id(9), 0), Undecided},
+		"a write without an answer":    {5, at(0, 0, 1).put(id(9), 0).as(history.Unknown), Undecided},
+	} {
+		result := judged(t, nil, c.first.of(1), at(0, 2, 3).put(id(1), 0), at(1, 4, 5).get(other(1), c.revision, 0),
+			at(1, 30, 31).get(id(9), 8, 0).of(1))
+		if result.Verdict != c.want {
+			t.Errorf("%s: %+v", name, result)
+		}
+	}
+}
+
+// TestAViolationCountsMoreThanWhatIsNotKnown of another key.
+func TestAViolationCountsMoreThanWhatIsNotKnown(t *testing.T) {
+	for key := range uint64(2) {
+		other := at(1, 4, 5).get(other(1), 0, 0)
+		if result := judged(t, nil, at(0, 0, 1).put(id(1), 0).of(key), other.of(key), at(0, 0, 1).put(id(2), 0).of(1-key),
+			at(1, 4, 5).get(dataset, 0, 0).of(1-key)); result.Verdict != Violated {
+			t.Errorf("%+v", result)
+		}
+	}
+}
+
+// TestStoresWithLateWritesPass: whatever the store tells of revisions, none that does one thing after the other is
+// accused. Of its writes, some are another run's or, where all answers tell revisions, late ones of the data set.
+func TestStoresWithLateWritesPass(t *testing.T) {
+	told := map[string]map[Verdict]int{"all": {}, "of reads": {}, "none": {}}
+	for seed := range uint64(500) {
+		for revisions, verdicts := range told {
+			random := rand.New(rand.NewPCG(seed, 5))
+			foreign := func(o *history.Operation) (renamed keys.ID, is bool) {
+				switch {
+				case o.Value == dataset:
+					return dataset, true
+				case o.Value.Number%5 == 3:
+					return other(o.Value.Number), true
+				case o.Value.Number%11 == 4 && revisions == "all":
+					return dataset, true
+				}
+				return o.Value, false
+			}
+			value, mod := dataset, int64(2)
+			var operations []op
+			for _, o := range simulated(random, 1+random.IntN(5), 3+random.IntN(20), nil) {
+				renamed, is := foreign(&o)
+				if o.Op == history.Put {
+					value, mod = renamed, o.Revision
+				}
+				if is && o.Op == history.Put {
+					continue
+				}
+				o.Value = renamed
+				if revisions != "all" {
+					o.Revision = 0
+				}
+				if revisions == "none" {
+					o.ModRevision = 0
+				}
+				operations = append(operations, op{Operation: o})
+			}
+			if revisions == "none" {
+				mod = 0
+			}
+			var state *history.Log
+			if random.IntN(2) == 0 {
+				state = held(value, mod)
+			}
+			slices.SortStableFunc(operations, func(x, y op) int { return cmp.Compare(x.Completed, y.Completed) })
+			result, err := judgedOrNot(t, state, operations...)
+			if errors.Is(err, ErrNothing) {
+				continue
+			}
+			if verdicts[result.Verdict]++; err != nil || result.Verdict == Violated {
+				t.Fatalf("seed %d, revisions %s: %+v, %v: %+v, %+v", seed, revisions, result, err, operations, state)
+			}
+		}
+	}
+	if told["all"][Undecided] > 0 || told["of reads"][Undecided] == 0 || told["none"][Undecided] == 0 ||
+		told["of reads"][Undecided] > told["none"][Undecided] || told["none"][Holds] < 100 {
+		t.Errorf("%v", told)
+	}
+}
+
+// held is the final state of key 0, with the revision of its last write, and gone one without that key.
+func held(value keys.ID, revision int64) *history.Log {
+	text := value.String() + "check and more"
+	if value == dataset {
+		text = "Ab3" + strings.Repeat("x9", 20) // digits and letters, as of any value
+	}
+	return &history.Log{Final: true, Events: []history.Event{{Revision: revision, Key: "p/0", Value: text}}}
+}
+
+func gone() *history.Log {
+	return &history.Log{Final: true, Events: []history.Event{{Key: "p/0", Absent: true}}}
+}
+
+// hollow is one with an empty value.
+func hollow(revision int64) *history.Log {
+	return &history.Log{Final: true, Events: []history.Event{{Key: "p/0", Revision: revision}}}
+}
+
+func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
+	const unknown, failed, lost = history.Unknown, history.Failed, "no order"
+	put := func(number int, from, to int64) op { return at(0, from, to).put(id(number), 0) }
+	for _, c := range []struct {
+		name       string
+		operations []op
+		state      *history.Log
+		want       string // see expect
+		unknown    int
+		resolved   int
+	}{
+		{"the last write", []op{put(1, 0, 1), put(2, 2, 3)}, held(id(2), 11), "", 0, 0},
+		{"one before it", []op{put(1, 0, 1), put(2, 2, 3)}, held(id(1), 10), lost, 0, 0},
+		{"one of two side by side", []op{put(1, 0, 3), at(1, 0, 4).put(id(2), 0)}, held(id(1), 10), "", 0, 0},
+		{"the other one", []op{put(1, 0, 3), at(1, 0, 4).put(id(2), 0)}, held(id(2), 10), "", 0, 0},
+		{"what was there before", []op{put(1, 0, 1)}, held(dataset, 2), lost, 0, 0},
+		{"the same, which was read", []op{at(0, 0, 1).get(other(4), 2, 9), put(1, 2, 3)}, held(other(4), 2), lost, 0, 0},
+		{"the same, with a revision", []op{at(0, 0, 1).put(id(1), 10)}, held(dataset, 10), lost, 0, 0},
+		{"a key that went", []op{put(1, 0, 1)}, gone(), lost, 0, 0},
+		{"a key that never was", []op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(failed)}, gone(), "", 0, 0},
+		{"what failed", []op{put(1, 0, 1), put(2, 2, 3).as(failed)}, held(id(2), 11), "had failed", 0, 0},
+		{"a value without a put", []op{put(1, 0, 1)}, held(id(2), 11), "never written", 0, 0},
+		{"a write that ended last", []op{put(1, 5, 90), at(1, 10, 20).put(id(2), 0)}, held(id(1), 11), "", 0, 0},
+		{"a read that no longer fits", []op{put(1, 0, 1), put(2, 2, 9), at(1, 3, 4).get(id(2), 11, 0)}, held(id(1), 10),
+			lost, 0, 0},
+
+		{"no answer, and it is there", []op{put(1, 0, 1), put(2, 2, 3).as(unknown)}, held(id(2), 11), "", 1, 1},
+		{"no answer, and it is not", []op{put(1, 0, 1), put(2, 2, 3).as(unknown)}, held(id(1), 10), "", 1, 0},
+		{"no answer, seen and gone", []op{put(1, 0, 1), put(2, 2, 3).as(unknown), at(1, 4, 5).get(id(2), 11, 0)},
+			held(id(1), 10), lost, 1, 1},
+		{"no answer, and then another", []op{put(1, 0, 1).as(unknown), put(2, 2, 3)}, held(id(1), 12), "", 1, 1},
+		{"no answer, before a transaction",
+			[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown), at(1, 4, 5).txn(id(2), 0)}, held(id(2), 0), "", 1, 0},
+		{"no answer, of nothing", []op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, gone(), "", 1, 0},
+
+		{"cut to nothing", []op{put(1, 0, 1)}, hollow(0), lost, 0, 0},
+		{"cut to nothing, later", []op{at(0, 0, 1).put(id(1), 10)}, hollow(12), lost, 0, 0},
+		{"no key, and then an empty value", []op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, hollow(0), lost, 1, 0},
+		{"the data set, and then an empty value", []op{at(0, 0, 1).get(dataset, 2, 9), put(1, 2, 3).as(unknown)}, hollow(0),
+			lost, 1, 0},
+
+		{"a late write of another run", []op{at(0, 0, 1).put(id(1), 10)}, held(other(1), 12), "", 0, 0},
+		{"a late one, which was read",
+			[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(other(1), 12, 12)},
+			held(other(1), 12), "", 0, 0},
+		{"a late one, and back", []op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
+			at(0, 4, 5).get(other(1), 12, 12)}, held(dataset, 2), lost, 0, 0},
+		{"the data set is still there", []op{at(0, 0, 1).get(dataset, 2, 9), put(1, 2, 3).as(unknown)}, held(dataset, 2), "",
+			1, 0},
+		{"nothing of ours happened", []op{at(0, 0, 1).get(other(4), 2, 9), put(1, 2, 3).as(unknown)}, held(other(4), 2), "",
+			1, 0},
+	} {
+		result := expect(t, c.name, c.want, c.state, c.operations)
+		if result.Unknown != c.unknown || result.Resolved != c.resolved || result.Compared != FinalState ||
+			result.Judged > len(c.operations) || result.Keys != 1 {
+			t.Errorf("%s: %+v", c.name, result)
+		}
+		if v := result.Violation; v != nil && !strings.HasPrefix(v.Operations[len(v.Operations)-1], "after the load") &&
+			c.want != "had failed" && c.want != "never written" {
+			t.Errorf("%s: %q", c.name, v.Operations)
+		}
+	}
+}
+
+// TestOnlyAWholeFinalStateIsCompared has writes of two keys, of which one is lost and one has no answer.
+func TestOnlyAWholeFinalStateIsCompared(t *testing.T) {
+	text := func(number int) string { return id(number).String() + "check and more" }
+	one, two := history.Event{Key: "p/0", Value: text(1)}, history.Event{Key: "p/1", Value: text(2)}
+	lost := history.Event{Key: "p/1", Absent: true}
+	final := func(events ...history.Event) *history.Log { return &history.Log{Final: true, Events: events} }
+	for name, c := range map[string]struct {
+		state *history.Log
+		want  Verdict
+		by    Compared
+	}{
+		"none":                   {nil, Undecided, Nothing},
+		"whole":                  {final(one, two), Holds, FinalState},
+		"more than whole":        {final(two, history.Event{Key: "p/2"}, one), Holds, FinalState},
+		"whole, and one is lost": {final(one, lost), Violated, FinalState},
+		"cut off":                {&history.Log{Events: []history.Event{one, lost}}, Undecided, Nothing},
+		"without a key":          {final(one), Undecided, Nothing},
+		"with keys of others":    {final(one, history.Event{Key: "1"}), Undecided, Nothing},
+		"without any":            {final(), Undecided, Nothing},
+		"the store's history":    {&history.Log{Whole: true, Events: []history.Event{one, two}}, Holds, OwnHistory},
+	} {
+		result := judged(t, c.state, at(0, 0, 1).put(id(1), 0), at(0, 0, 1).put(id(2), 0).of(1),
+			at(0, 2, 3).put(id(3), 0).as(history.Unknown), at(0, 4, 5).get(id(1), 0, 0), at(0, 4, 5).nothing(0).of(2))
+		if result.Verdict != c.want || result.Compared != c.by {
+			t.Errorf("%s: %+v", name, result)
+		}
+	}
+}
+
+// TestEachKeyIsReadOnceAtTheEnd, however often it was written.
+func TestEachKeyIsReadOnceAtTheEnd(t *testing.T) {
+	a := &all{operations: []history.Operation{at(0, 0, 1).put(id(1), 0).Operation, at(0, 2, 3).put(id(2), 0).Operation}}
+	if !a.readAtEnd([]history.Event{{}}) || len(a.operations) != 3 ||
+		a.operations[2].Invoked <= a.operations[1].Completed {
+		t.Errorf("%+v", a.operations)
+	}
+}
+
+// TestWritesThatNobodyReadAreJudgedByTheFinalState, which is more than nothing.
+func TestWritesThatNobodyReadAreJudgedByTheFinalState(t *testing.T) {
+	result := judged(t, held(id(2), 0), at(0, 0, 1).put(id(1), 0), at(0, 2, 3).put(id(2), 0))
+	if result.Verdict != Holds || result.Judged != 2 {
+		t.Errorf("%+v", result)
+	}
+}
+
+// TestAnEmptyValueIsNoMissingKey: it is told, and a key that nobody wrote may have held it before.
+func TestAnEmptyValueIsNoMissingKey(t *testing.T) {
+	result := judged(t, hollow(0), at(0, 0, 1).put(id(1), 0))
+	if v := result.Violation; v == nil || !strings.Contains(v.Operations[1], "found an empty value") {
+		t.Errorf("%+v", result)
+	}
+	read := at(1, 0, 1).get(dataset, 2, 0).stale()
+	if result := judged(t, hollow(0), read, at(0, 0, 1).put(id(1), 0).as(history.Failed)); result.Verdict != Holds {
+		t.Errorf("%+v", result)
 	}
 }

@@ -51,34 +51,27 @@ func NewAuthority(t testing.TB) *Authority {
 }
 
 func (a *Authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62)); err != nil {
-		a.t.Fatal(err)
-	}
-	template.NotBefore = long
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template.SerialNumber, template.NotBefore = must(rand.Int(rand.Reader, big.NewInt(1<<62))), long
 	parent, signer := a.certificate, a.key
 	if parent == nil {
 		parent, signer = template, key
 	}
-	encoded, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	return must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey,
+		signer)))), key
+}
+
+// must is for what only fails in a test that is wrong.
+func must[T any](value T, err error) T {
 	if err != nil {
-		a.t.Fatal(err)
+		panic(err)
 	}
-	certificate, err := x509.ParseCertificate(encoded)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return certificate, key
+	return value
 }
 
 // Issue makes a certificate for servers and clients alike, for these host names and addresses. It has expired if valid
 // is negative, and does not expire otherwise.
 func (a *Authority) Issue(valid time.Duration, hosts ...string) tls.Certificate {
-	a.t.Helper()
 	end := never
 	if valid < 0 {
 		end = long.Add(-valid)
@@ -108,7 +101,6 @@ func (a *Authority) Pool() *x509.CertPool {
 // Server is what members are secured with that know of no name but 127.0.0.1, and want a certificate of the CA from
 // clients.
 func (a *Authority) Server(version uint16) *tls.Config {
-	a.t.Helper()
 	return &tls.Config{
 		Certificates: []tls.Certificate{a.Issue(time.Hour, "127.0.0.1")}, MinVersion: version, MaxVersion: version,
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.Pool(),
@@ -122,10 +114,6 @@ func Secured(config *tls.Config) grpc.ServerOption { return grpc.Creds(credentia
 func (a *Authority) Files(hosts ...string) (ca, certificate, key string) {
 	a.t.Helper()
 	issued := a.Issue(time.Hour, hosts...)
-	encoded, err := x509.MarshalPKCS8PrivateKey(issued.PrivateKey)
-	if err != nil {
-		a.t.Fatal(err)
-	}
 	folder := a.t.TempDir()
 	write := func(name, kind string, content []byte) string {
 		path := filepath.Join(folder, name)
@@ -135,7 +123,7 @@ func (a *Authority) Files(hosts ...string) (ca, certificate, key string) {
 		return path
 	}
 	return write("ca.pem", "CERTIFICATE", a.certificate.Raw), write("cert.pem", "CERTIFICATE", issued.Certificate[0]),
-		write("key.pem", "PRIVATE KEY", encoded)
+		write("key.pem", "PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(issued.PrivateKey)))
 }
 
 // Users makes members ask for a token, which one user gets for a password.
