@@ -131,9 +131,9 @@ func (c *Conn) drop() {
 	}
 }
 
-// Cancel gives up the request under way. Where some of it was written, its answer would be taken for that to the next
+// Cancel implements store.Conn. Where some of it was written, its answer would be taken for that to the next
 // request, so that there can be none.
-func (c *Conn) Cancel() (unknown bool) {
+func (c *Conn) Cancel(store.Call) (unknown bool) {
 	c.owner, c.closing = nil, c.closing || c.begun
 	c.drop()
 	return c.wrote

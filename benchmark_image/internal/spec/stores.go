@@ -30,20 +30,20 @@ var defaultEndpoints = map[string]string{
 	HTTP: keyvalue.DefaultEndpoint,
 }
 
-// lack is something that a load may ask for and a store does not have.
-type lack struct {
+// feature is something that a load may ask for and a store does not have.
+type feature struct {
 	parameter *Parameter // with which it is asked for
 	asked     func(s *Spec) bool
 	allowed   string // with the reason
 }
 
-// lacks is the table of what stores cannot do.
-var lacks = map[string][]lack{
-	Etcd: append([]lack{
+// unsupported is the table of what stores cannot do.
+var unsupported = map[string][]feature{
+	Etcd: append([]feature{
 		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": etcd has no third consistency`},
 		noChroot, noToken,
 	}, noTemplates...),
-	ZooKeeper: append(append([]lack{
+	ZooKeeper: append(append([]feature{
 		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": ZooKeeper has no third consistency`},
 		{paramValSize, func(s *Spec) bool { return s.ValSize > zookeeper.MaxValue }, fmt.Sprintf(
 			"at most %d bytes: ZooKeeper takes packets of less than 1 MiB (jute.maxbuffer)", zookeeper.MaxValue)},
@@ -52,7 +52,7 @@ var lacks = map[string][]lack{
 		noToken,
 		{paramChroot, func(s *Spec) bool { return s.Chroot != "" && !isChroot(s.Chroot) }, chrootForm},
 	}, noSpans("ZooKeeper has no ranges of keys")...), noTemplates...),
-	Consul: append(append([]lack{
+	Consul: append(append([]feature{
 		noChroot,
 		{paramUser, given(paramUser), "none: Consul knows tokens, see tokenFile"},
 		{paramKeyPrefix, func(s *Spec) bool { return !isPath(s.Prefix) },
@@ -61,7 +61,7 @@ var lacks = map[string][]lack{
 		{paramKey, func(s *Spec) bool { return !isPath(s.Key) },
 			"no key with an empty part, '.' or '..' between slashes: Consul redirects such requests"},
 	}, noSpans("Consul's answers to ranges have neither an end nor a limit")...), noTemplates...),
-	HTTP: append([]lack{
+	HTTP: append([]feature{
 		noChroot, noToken,
 		{paramStore, func(s *Spec) bool { return s.Operation == Txn },
 			`"etcd" or "consul": a service of which only URLs are known has no transactions`},
@@ -78,25 +78,25 @@ var lacks = map[string][]lack{
 }
 
 // noChroot is of stores whose keys form no tree.
-var noChroot = lack{paramChroot, given(paramChroot), `only together with the store "` + ZooKeeper + `"`}
+var noChroot = feature{paramChroot, given(paramChroot), `only together with the store "` + ZooKeeper + `"`}
 
 // noToken is of stores that know none.
-var noToken = lack{paramTokenFile, given(paramTokenFile), `only together with the store "` + Consul + `"`}
+var noToken = feature{paramTokenFile, given(paramTokenFile), `only together with the store "` + Consul + `"`}
 
 // noTemplates is of stores whose URLs are known.
-var noTemplates = func() (all []lack) {
+var noTemplates = func() (all []feature) {
 	for _, p := range []*Parameter{paramPutPath, paramGetPath, paramPutCodes, paramGetCodes, paramAbsentCodes} {
-		all = append(all, lack{p, given(p), `only together with the store "` + HTTP + `"`})
+		all = append(all, feature{p, given(p), `only together with the store "` + HTTP + `"`})
 	}
 	return all
 }()
 
 // noSpans is of stores that only read single keys.
-func noSpans(reason string) (all []lack) {
+func noSpans(reason string) (all []feature) {
 	for _, p := range []*Parameter{
 		paramSpanKeys, paramEndRange, paramIsPrefix, paramLimit, paramCountOnly, paramKeysOnly,
 	} {
-		all = append(all, lack{p, given(p), "not given: " + reason})
+		all = append(all, feature{p, given(p), "not given: " + reason})
 	}
 	return all
 }
@@ -118,7 +118,7 @@ func isPath(key string) bool {
 
 // validateStore refuses what the store cannot do.
 func (s *Spec) validateStore() *Problem {
-	for _, missing := range lacks[s.Store] {
+	for _, missing := range unsupported[s.Store] {
 		if missing.asked(s) {
 			return s.problem(missing.parameter, missing.allowed)
 		}

@@ -111,9 +111,6 @@ func (c *conn) ask(to *call, what string) {
 	c.Conn.Start(to, http1.AppendEnd(append(c.Space(), what...), c.ending, -1), nil, true)
 }
 
-// Cancel implements store.Conn.
-func (c *conn) Cancel(store.Call) (unknown bool) { return c.Conn.Cancel() }
-
 // call implements store.Call and http1.Owner.
 type call struct {
 	owner     store.Owner

@@ -78,9 +78,6 @@ func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 	return true
 }
 
-// Cancel implements store.Conn.
-func (c *conn) Cancel(store.Call) (unknown bool) { return c.Conn.Cancel() }
-
 // call implements store.Call and http1.Owner.
 type call struct {
 	owner    store.Owner

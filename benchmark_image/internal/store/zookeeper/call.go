@@ -79,13 +79,13 @@ func (c *conn) answer(w *waiter, h *jute.Header, code jute.Code) {
 	case w.step == stepTransaction && (code == jute.OK || code == jute.NoNode):
 		a.Succeeded, a.Revision, a.Term = code == jute.OK, h.Zxid, termOf(h.Zxid)
 		if a.Succeeded {
-			c.protocol.guesses.wrote(to.hash, true)
+			c.protocol.existence.wrote(to.hash, true)
 		}
 		c.succeed(to)
 		return
 	case w.step == stepPut && code == jute.OK:
 		a.Revision, a.Term, a.SecondTry = h.Zxid, termOf(h.Zxid), to.second
-		c.protocol.guesses.wrote(to.hash, to.operation == jute.SetData)
+		c.protocol.existence.wrote(to.hash, to.operation == jute.SetData)
 		c.succeed(to)
 		return
 	case w.step == stepPut && !to.second && (code == jute.NodeExists || code == jute.NoNode):
@@ -127,10 +127,10 @@ func codeOf(code jute.Code) store.Code {
 	return store.Unknown
 }
 
-// guesses tell whether the znode of a key exists, before a put asks for it: ZooKeeper has no write that takes both.
-// Keys that were written through this protocol do. Of all others, the last one that was written tells. Any number of
-// goroutines may use it.
-type guesses struct {
+// existenceCache guesses whether the znode of a key exists, before a put asks for it: ZooKeeper has no write that takes
+// both. Keys that were written through this protocol do. Of all others, the last one that was written tells. Any number
+// of goroutines may use it.
+type existenceCache struct {
 	// written has a bit for each key that was written, by its hash. Several keys share a bit once there are many, so
 	// that the last of its kind tells here, too.
 	written []atomic.Uint64
@@ -142,7 +142,9 @@ type guesses struct {
 // another one when there are 80,000.
 const bits = 1 << 23
 
-func newGuesses() guesses { return guesses{written: make([]atomic.Uint64, bits/64)} }
+func newExistenceCache() existenceCache {
+	return existenceCache{written: make([]atomic.Uint64, bits/64)}
+}
 
 // hash is FNV-1a.
 func hash(key []byte) uint64 {
@@ -153,28 +155,29 @@ func hash(key []byte) uint64 {
 	return h
 }
 
-func (g *guesses) has(hash uint64) bool {
-	bit := hash % bits
-	return g.written[bit/64].Load()>>(bit%64)&1 == 1
+// bit is the one of a key.
+func (e *existenceCache) bit(hash uint64) (word *atomic.Uint64, mask uint64, written bool) {
+	word, mask = &e.written[hash%bits/64], 1<<(hash%64)
+	return word, mask, word.Load()&mask != 0
 }
 
-// exists guesses.
-func (g *guesses) exists(hash uint64) bool {
-	if g.has(hash) {
-		return !g.known.Load()
+// exists is a guess.
+func (e *existenceCache) exists(hash uint64) bool {
+	if _, _, written := e.bit(hash); written {
+		return !e.known.Load()
 	}
-	return g.other.Load()
+	return e.other.Load()
 }
 
 // wrote takes that a put of a key succeeded, and whether it existed before.
-func (g *guesses) wrote(hash uint64, existed bool) {
-	bit := hash % bits
-	if word := &g.written[bit/64]; word.Load()>>(bit%64)&1 == 0 {
-		word.Or(1 << (bit % 64))
-		learn(&g.other, existed)
+func (e *existenceCache) wrote(hash uint64, existed bool) {
+	word, mask, written := e.bit(hash)
+	if written {
+		learn(&e.known, !existed)
 		return
 	}
-	learn(&g.known, !existed)
+	word.Or(mask)
+	learn(&e.other, existed)
 }
 
 // learn stores only what changes: a store takes the cache line from all others.

@@ -188,7 +188,7 @@ func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 	case store.Put:
 		to.key, to.head, to.value, to.hash = r.Key, r.Head, r.Value, hash(r.Key)
 		to.operation = jute.Create
-		if c.protocol.guesses.exists(to.hash) {
+		if c.protocol.existence.exists(to.hash) {
 			to.operation = jute.SetData
 		}
 		c.write(to, stepPut)

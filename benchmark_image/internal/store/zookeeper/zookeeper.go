@@ -33,14 +33,14 @@ type Protocol struct {
 	// FirstXid is the number of the first request of each connection; 0: 1. It is for tests.
 	FirstXid int32
 
-	chroot  string
-	guesses guesses
+	chroot    string
+	existence existenceCache
 }
 
 // New makes a protocol for keys that are znodes below the one with the path chroot; "": below the root. What it learns
 // of keys serves all its connections.
 func New(chroot string) *Protocol {
-	return &Protocol{Timeout: sessionTimeout, chroot: chroot, guesses: newGuesses()}
+	return &Protocol{Timeout: sessionTimeout, chroot: chroot, existence: newExistenceCache()}
 }
 
 // Name implements store.Protocol.
