@@ -3,10 +3,7 @@
 // and a text or a buffer has its length in front.
 package jute
 
-import (
-	"encoding/binary"
-	"strconv"
-)
+import "encoding/binary"
 
 // Operation is the type of a request.
 type Operation int32
@@ -157,26 +154,4 @@ func appendPath(b []byte, chroot string, key []byte) []byte {
 	}
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
 	return b
-}
-
-// Path is the path of a key's znode below the root.
-func Path(key []byte) string { return string(appendPath(nil, "", key)[4:]) }
-
-// Key is the key whose znode below the root has this path; false: no key has.
-func Key(path string) (key []byte, ok bool) {
-	if path == "" || path[0] != '/' {
-		return nil, false
-	}
-	for name := path[1:]; name != ""; {
-		c, used := name[0], 1
-		if c == '%' {
-			n, err := strconv.ParseUint(name[1:min(3, len(name))], 16, 8)
-			if err != nil || len(name) < 3 {
-				return nil, false
-			}
-			c, used = byte(n), 3
-		}
-		key, name = append(key, c), name[used:]
-	}
-	return key, Path(key) == path
 }
