@@ -68,7 +68,7 @@ func named(s *spec.Spec) *load.Reads {
 // reads gives what all reads have in common.
 func reads(s *spec.Spec) *load.Reads {
 	return &load.Reads{
-		Span: load.Request{
+		Span: store.Request{
 			Limit:        s.Limit,
 			Serializable: s.Consistency != spec.Linearizable,
 			CountOnly:    s.CountOnly,

@@ -8,6 +8,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // Kind is the call that a request makes.
@@ -27,18 +28,10 @@ func (k Kind) String() string { return [Kinds]string{"put", "range", "txn"}[k] }
 // Request is one call to the store. Its slices belong to the targeter until the request is done: a transport
 // reads them, and neither changes nor keeps them.
 type Request struct {
+	store.Request // the Visitor is the transport's
+
 	Number int // 0-based, unique within the run
 	Kind   Kind
-
-	Key   []byte
-	Head  []byte // of a put and a txn: the beginning of the value, which Value follows
-	Value []byte
-
-	End          []byte // of a range: the key after the last one; empty: only Key
-	Limit        int64  // 0: no limit
-	Serializable bool
-	CountOnly    bool
-	KeysOnly     bool
 
 	expected expected // what Check compares an answer with
 	end      []byte   // the buffer for End of a generated span

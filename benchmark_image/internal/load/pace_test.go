@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -297,7 +298,7 @@ func TestClientsThatWaitOneAfterTheOther(t *testing.T) {
 }
 
 func TestChecksOfCounts(t *testing.T) {
-	get := Request{Kind: Range, Key: []byte("k")}
+	get := Request{Kind: Range, Request: store.Request{Key: []byte("k")}}
 	with := func(change func(*Request)) Request {
 		r := get
 		change(&r)
@@ -318,7 +319,7 @@ func TestChecksOfCounts(t *testing.T) {
 		{span, 7, 7, true}, {span, 6, 7, false}, {span, 0, -1, false},
 		{limited, 3, 7, true}, {limited, 4, 7, false}, {limited, 2, 7, false}, {limited, 2, 2, true},
 		{with(func(r *Request) { r.End, r.CountOnly = []byte("l"), true }), 0, 7, true},
-		{Request{Kind: Put, Key: get.Key}, 0, 0, true},
+		{Request{Kind: Put, Request: get.Request}, 0, 0, true},
 	} {
 		more := !c.request.CountOnly && c.count > c.keys
 		if err := c.request.CheckCounts(c.keys, c.count, more); (err == nil) != c.right {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/world/worldtest"
 )
 
@@ -83,7 +84,7 @@ func (o Options) records() []Record { return *o.Sink.(*kept) }
 func TestReadsThatFindNothing(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		o := options(10, 2)
-		o.Targeter, o.RequireFound = &Reads{Span: Request{Key: []byte("k")}}, required
+		o.Targeter, o.RequireFound = &Reads{Span: store.Request{Key: []byte("k")}}, required
 		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
 			return int64(r.Number % 2), nil
 		}))

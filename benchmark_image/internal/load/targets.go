@@ -2,6 +2,7 @@ package load
 
 import (
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // Puts writes generated keys, each in a put or in a transaction. The value of a key is a function of the key's number,
@@ -21,7 +22,7 @@ func (p *Puts) Target(r *Request) {
 	number, key := r.Number, r.Key
 	r.clear()
 	keyNumber := p.Order.Key(number)
-	r.Number, r.Kind = number, Put
+	r.Number, r.Kind, r.Operation = number, Put, store.Put
 	r.Key = keys.Append(append(key[:0], p.Prefix...), keyNumber, p.KeySize)
 	r.keyNumber, r.unique = keyNumber, p.Unique
 	if p.Unique {
@@ -31,14 +32,14 @@ func (p *Puts) Target(r *Request) {
 		r.Value = p.Values.At(keyNumber)
 	}
 	if p.Txn {
-		r.Kind = Txn
+		r.Kind, r.Operation = Txn, store.Transaction
 	}
 }
 
 // Reads reads the same key or span of keys in each request or, when Order is set, one generated key, or range
 // scan of such keys, after the other.
 type Reads struct {
-	Span Request // what every request has in common
+	Span store.Request // what every request has in common
 
 	Prefix  string // of the generated keys, as in Puts
 	KeySize int
@@ -57,9 +58,7 @@ type Reads struct {
 func (g *Reads) Target(r *Request) {
 	number, key := r.Number, r.Key
 	r.clear()
-	r.Number, r.Kind = number, Range
-	r.Key, r.End, r.Limit = g.Span.Key, g.Span.End, g.Span.Limit
-	r.Serializable, r.CountOnly, r.KeysOnly = g.Span.Serializable, g.Span.CountOnly, g.Span.KeysOnly
+	r.Number, r.Kind, r.Request = number, Range, g.Span
 	first, last := g.First, g.Last
 	if g.Order != nil {
 		first = g.Order.Key(number)
@@ -71,6 +70,9 @@ func (g *Reads) Target(r *Request) {
 			r.end = append(keys.Append(append(r.end[:0], g.Prefix...), last-1, g.KeySize), 0)
 			r.End = r.end
 		}
+	}
+	if r.Operation = store.Scan; len(r.End) == 0 {
+		r.Operation = store.Get
 	}
 	r.keyNumber = first
 	r.expected = expected{
@@ -112,7 +114,6 @@ func (m *Mixed) wrote(number int, key uint64) bool {
 
 // clear resets what the request does, not when it starts.
 func (r *Request) clear() {
-	r.Key, r.Head, r.Value, r.End, r.expected = nil, nil, nil, nil, expected{}
+	r.Request, r.expected = store.Request{}, expected{}
 	r.keyNumber, r.unique, r.revision, r.member, r.found = 0, false, 0, 0, found{}
-	r.Limit, r.Serializable, r.CountOnly, r.KeysOnly = 0, false, false, false
 }

@@ -21,7 +21,6 @@ type drive struct {
 	live      int // clients that are not finished
 	over      bool
 	done      chan struct{}
-	what      store.Request // that starts now: one for all clients
 
 	downSince time.Duration // when no connection was ready any more; 0: one is, or has answered since
 }
@@ -96,27 +95,13 @@ func (d *drive) end(l *loop) {
 	close(d.done)
 }
 
-// operations says what a request asks of the store; a range of one key is a Get.
-var operations = [load.Kinds]store.Operation{load.Put: store.Put, load.Range: store.Scan, load.Txn: store.Transaction}
-
 // request implements task.
 func (c *client) request() *store.Request {
-	// Field by field: a whole Request would be made elsewhere and copied, while its parts are still being written.
-	r, what := c.current, &c.drive.what
-	what.Operation, what.Key, what.Head, what.Value = operations[r.Kind], r.Key, r.Head, r.Value
 	c.wrong = nil
-	if r.Kind != load.Range {
-		return what
+	if c.current.Checked() {
+		c.current.Visitor = c
 	}
-	if what.End = r.End; len(r.End) == 0 {
-		what.Operation = store.Get
-	}
-	what.Limit, what.Serializable, what.KeysOnly, what.CountOnly = r.Limit, r.Serializable, r.KeysOnly, r.CountOnly
-	what.Visitor = nil
-	if r.Checked() {
-		what.Visitor = c
-	}
-	return what
+	return &c.current.Request
 }
 
 // Visit implements store.Visitor.

@@ -74,7 +74,7 @@ func BenchmarkSerializableRanges(b *testing.B) {
 			transport := openFor(b, nil, Options{Endpoints: []string{etcdtest.CannedMember(b, []byte("value"))}, Conns: c.conns})
 			reads := puts(nil, b.N, c.clients)
 			reads.Targeter = &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 0),
-				Span: load.Request{Serializable: true}}
+				Span: store.Request{Serializable: true}}
 			b.ResetTimer()
 			result := load.NewRun(reads).Attack(b.Context(), transport)
 			if rate := float64(b.N) / result.Took.Seconds(); result.Failed != 0 {
