@@ -327,7 +327,7 @@ func (c *complaints) text() string {
 }
 
 // How the Go runtime begins to tell a crash (runtime/panic.go, signal_unix.go, proc.go, malloc.go), and lines with its
-// details that come before that one. The driver has the same in base/endings.py.
+// details that come before that one. The driver has the same in base/programs.py.
 var (
 	crashHead   = regexp.MustCompile(`^(?:panic|fatal error|SIG[A-Z0-9]+): `)
 	crashDetail = regexp.MustCompile(`^(?:runtime(?:/cgo)?: |unexpected fault address )`)

@@ -198,7 +198,7 @@ func schema() string {
 	return fmt.Sprintf(`{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "title": "Request for a benchmark",
-  "description": "Made by %s. What fields demand of each other is in their descriptions only, and in http-api.md.",
+  "description": "Made by %s. What fields demand of each other is in their descriptions only, and in benchmark_image/README.md.",
   "anyOf": [
 %s
   ],
