@@ -30,7 +30,7 @@ Stall = tuple[int, int]
 """From when to when the emulator does not run, ns."""
 
 Noise = Mapping[str, Any]
-"""What the machine does to the emulator, where it differs from ``ORDINARY``: see link_emulator/virtual."""
+"""What the machine does to the emulator, where it differs from ``ORDINARY``: see link_emulator/simulate."""
 
 ORDINARY: Noise = {"wake_ns": 10_000, "late_wake": {"ratio": 0.001, "ns": 300_000}}
 """A machine with other work: one wake-up in a thousand is late by up to 0.3 ms."""
