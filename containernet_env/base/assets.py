@@ -16,17 +16,6 @@ from pathlib import Path
 from containernet_env.base.errors import MissingRequirementError
 
 PACKAGE = Path(__file__).resolve().parents[1]
-FOLDERS = (
-    "configs",
-    "etcd_image",
-    "zookeeper_image",
-    "consul_image",
-    "replicas_image",
-    "proxy_image",
-    "http_image",
-    "benchmark_image",
-    "link_emulator",
-)
 # Inside an installed package only.
 COPIES = "assets"
 # Files in these folders that no program contains or reads.
@@ -41,6 +30,7 @@ def clone_of(package: Path) -> Path | None:
 CLONE = clone_of(PACKAGE)
 ROOT = CLONE or PACKAGE / COPIES
 """The folder that holds ``FOLDERS``."""
+FOLDERS = ("configs", *sorted(path.name for path in ROOT.glob("*_image")), "link_emulator")
 
 
 def travelling(root: Path, folder: str) -> Iterator[Path]:
@@ -121,7 +111,6 @@ LINKER_FLAGS = "-s -w"
 
 RESTORE = "Restore it (git checkout), or clone or install the project again."
 _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
-_CONSUL_MODULE = "github.com/hashicorp/consul"
 
 
 @dataclass(frozen=True)
@@ -132,6 +121,7 @@ class GoModule:
     covers (empty: all that are compiled); ``ours`` says whether the program takes ``-X main.sourceHash``.
     ``version``: the modules that the packages are in are wanted in that version instead of the one in ``go.mod``, each
     with the modules that it requires itself. ``unsummed``: patterns of modules that are not in Go's checksum database.
+    ``disk_bytes``: the fetched modules, the build cache and the programs, where nothing of them is cached.
     """
 
     name: str
@@ -141,6 +131,7 @@ class GoModule:
     ours: bool = True
     version: str | None = None
     unsummed: str = ""
+    disk_bytes: int = 80 * 10**6
 
     def source_hash(self, go_version: str) -> str:
         """Hash (64 hex digits) of the module's sources, the build's flags and the Go version ("go1.26.8")."""
@@ -155,6 +146,12 @@ class GoModule:
         return combine(hash_files(self.folder, paths), json.dumps(settings, sort_keys=True), *wanted)
 
     @property
+    def pinned(self) -> str | None:
+        """The version in ``go.mod`` of the first package, such as "3.7.3"; ``None`` where that is of this project."""
+        package = next(iter(self.packages.values()))
+        return None if package.startswith(".") else _pinned(self.folder / "go.mod", package)
+
+    @property
     def label(self) -> str:
         """Its name, and the version that is not the one in ``go.mod``."""
         return self.name if self.version is None else f"{self.name}-{self.version}"
@@ -163,26 +160,8 @@ class GoModule:
 def etcd_module(root: Path = ROOT, version: str | None = None) -> GoModule:
     """etcd and etcdctl, in the version that is pinned or in another one."""
     packages = {"etcd": _ETCD_MODULE, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"}
-    only = ("go.mod", "go.sum")
-    return GoModule("etcd", root / "etcd_image", packages, only=only, ours=False, version=version)
-
-
-def consul_module(root: Path = ROOT, version: str | None = None) -> GoModule:
-    """Consul, in the version that is pinned or in another one."""
-    return GoModule(
-        "consul",
-        root / "consul_image",
-        {"consul": _CONSUL_MODULE},
-        only=("go.mod", "go.sum"),
-        ours=False,
-        version=version,
-        unsummed="github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go",
-    )
-
-
-def replicas_module(root: Path = ROOT) -> GoModule:
-    """The small replicated store that is there to be measured."""
-    return GoModule("replicas", root / "replicas_image", {"replicas": "."}, ours=False)
+    only, disk_bytes = ("go.mod", "go.sum"), 700 * 10**6
+    return GoModule("etcd", root / "etcd_image", packages, only, False, version, disk_bytes=disk_bytes)
 
 
 def modules(root: Path = ROOT) -> tuple[GoModule, ...]:
@@ -198,6 +177,7 @@ def modules(root: Path = ROOT) -> tuple[GoModule, ...]:
                 "benchmark-server": "./cmd/benchmark-server",
                 "history-checker": "./cmd/history-checker",
             },
+            disk_bytes=150 * 10**6,
         ),
         GoModule("emulator", root / "link_emulator", {"link-emulator": "."}),
     )
@@ -238,17 +218,6 @@ def hash_bytes(content: bytes) -> str:
 def etcd_version(root: Path = ROOT) -> str:
     """The pinned version of etcd, such as "3.7.3", read from etcd_image/go.mod."""
     return _pinned(root / "etcd_image" / "go.mod", _ETCD_MODULE)
-
-
-def consul_version(root: Path = ROOT) -> str:
-    """The pinned version of Consul, such as "1.16.1", read from consul_image/go.mod."""
-    return _pinned(root / "consul_image" / "go.mod", _CONSUL_MODULE)
-
-
-def replicas_version(root: Path = ROOT) -> str:
-    """What the sources of the replicas are called: a hash, 12 hexadecimal digits."""
-    folder = root / "replicas_image"
-    return hash_files(folder, compiled_files(folder))[:12]
 
 
 def _pinned(path: Path, module: str) -> str:

@@ -153,8 +153,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 CONSENT = "--yes-load-this-cluster"
 _REFUSED = {
-    "rtt_tolerance": "its network is measured and nothing is expected of it",
-    "strict": "nobody can say that its rows are certainly valid",
+    "rtt_tolerance": "its network is measured and no RTT is expected",
+    "strict": "its rows are never certainly valid",
     "seed": "no links of ours draw losses or jitter; loads have seeds of their own in scenario files",
     "dask": "the cluster is measured from this machine",
 }
@@ -162,7 +162,7 @@ _REFUSED = {
 
 def consent_option(command: _Command) -> _Command:
     """Add --yes-load-this-cluster."""
-    text = "Where CONFIG names endpoints of a cluster that somebody else runs: it may be loaded, and written to."
+    text = "Where CONFIG names the endpoints of an external cluster: it may be loaded, and written to."
     return click.option(CONSENT, "consent", is_flag=True, help=text)(command)
 
 
@@ -175,11 +175,11 @@ def refuse_options(config: Config, taken: Collection[str] = ()) -> None:
         given = name in context.params and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         if given and name not in taken:
             option = next(item for item in context.command.params if item.name == name)
-            raise click.UsageError(f"{option.opts[0]}: {config.path}: somebody else runs this cluster: {reason}")
+            raise click.UsageError(f"{option.opts[0]}: {config.path}: external cluster: {reason}")
 
 
 def render_external_plan(plan: Plan, console: Console) -> None:
-    """Print what a run would do, as `run --dry-run` does; nothing is asked of the cluster."""
+    """Print what a run would do, as `run --dry-run` does; nothing is sent to the cluster."""
     from containernet_env.cli.render import render_lines, render_scenarios, render_summary
 
     external = plan.config.external
@@ -189,7 +189,7 @@ def render_external_plan(plan: Plan, console: Console) -> None:
         login = f", with the token in {external.token_file}"
     after = "they stay" if plan.config.keys_stay else "removed afterwards"
     lines = [*external.urls, f"keys under {external.prefix_of(plan.run_id)}, {after}{login}"]
-    render_lines(f"{plan.config.path}: {plan.store.name}, run by somebody else", lines, console)
+    render_lines(f"{plan.config.path}: external {plan.store.name}", lines, console)
     render_scenarios(plan, console)
     render_summary(plan, console)
 
@@ -210,9 +210,7 @@ def render_endpoints(config: Config, console: Console) -> bool:
         cluster.close()
     count = len(look.members)
     several = "s" if count > 1 else ""
-    console.print(
-        f"{config.path}: {count} endpoint{several} of {config.store.kind}, run by somebody else", soft_wrap=True
-    )
+    console.print(f"{config.path}: {count} endpoint{several} of external {config.store.kind}", soft_wrap=True)
     for member in look.members:
         if member.problem is not None:
             told = member.problem

@@ -166,8 +166,8 @@ def clean_command(endpoints: Path | None) -> None:
 
 
 def _clean_cluster(path: Path) -> None:
-    from containernet_env.runs.external_left import CleanedUp
-    from containernet_env.runs.external_left import clean as clean_keys
+    from containernet_env.runs.external_access import CleanedUp
+    from containernet_env.runs.external_access import clean as clean_keys
 
     config = load_config(path)
     if config.external is None:

@@ -1,4 +1,4 @@
-"""Files that name the endpoints of a cluster which somebody else runs, in the place of a topology."""
+"""Files that name the endpoints of an external cluster, in the place of a topology."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from containernet_env.model.config import (
     TlsFiles,
 )
 from containernet_env.model.link import LinkSpec
-from containernet_env.model.scenario import is_path
+from containernet_env.stores.kinds import DEFAULT, KINDS
+from containernet_env.stores.store import Endpoints
 
 MAX_ENDPOINTS = 100
 MAX_PREFIX_BYTES = 200
@@ -93,7 +94,8 @@ def _tag(value: object) -> str:
     return "service" if isinstance(value, (dict, RawService)) else "name"
 
 
-_NAMED = ("etcd", "zookeeper", "consul")
+_EXTERNAL = {name: store for name, store in KINDS.items() if store.externals is not None}
+_NAMED = tuple(name for name, store in _EXTERNAL.items() if not store.needs_binary)
 StoreValue = Annotated[
     Annotated[str, *choice(*_NAMED), Tag("name")] | Annotated[RawService, Tag("service")], Discriminator(_tag)
 ]
@@ -124,15 +126,8 @@ class RawTls(StrictModel):
             refuse(f"has a {given} and no {lacking}", "both of cert and key, or none of them", key=given)
 
 
-_NO_USERS = {
-    "http": "of the service only URLs are known",
-    "zookeeper": "loads for ZooKeeper are sent as nobody",
-    "consul": "Consul knows tokens, which token_file is for",
-}
-
-
 class RawEndpoints(StrictModel):
-    """The form for a cluster that somebody else runs."""
+    """The form for an external cluster."""
 
     model_config = ConfigDict(title="Endpoints")
 
@@ -148,54 +143,52 @@ class RawEndpoints(StrictModel):
     @property
     def kind(self) -> str:
         """The kind of the store."""
-        return "http" if isinstance(self.store, RawService) else self.store or "etcd"
+        return self.store.kind if isinstance(self.store, RawService) else self.store or DEFAULT.name
+
+    @property
+    def rules(self) -> Endpoints:
+        """What such a file may contain for that store."""
+        return KINDS[self.kind].endpoints
 
     @rule
-    def _only_etcd_has_users(self) -> None:
-        if self.user is not None and (reason := _NO_USERS.get(self.kind)) is not None:
+    def _the_store_has_users(self) -> None:
+        if self.user is not None and (reason := self.rules.no_users) is not None:
             refuse(f"cannot log in: {reason}", "no user", key="user")
 
     @rule
-    def _only_consul_has_tokens(self) -> None:
-        if self.token_file is not None and self.kind != "consul":
-            refuse("is for Consul alone", 'no token_file, or the store "consul"', key="token_file")
+    def _the_store_takes_tokens(self) -> None:
+        if self.token_file is not None and not self.rules.takes_token:
+            names = " or ".join(f'"{name}"' for name, store in _EXTERNAL.items() if store.endpoints.takes_token)
+            refuse(f"is not for {self.kind}", f"no token_file, or the store {names}", key="token_file")
 
     @rule
-    def _a_prefix_is_a_path(self) -> None:
-        if self.kind not in ("zookeeper", "consul"):
-            return
-        if not is_path(self.prefix):
-            refuse(
-                "has parts that are no names", "names with a slash after each, none of them '.' or '..'", key="prefix"
-            )
-        if self.kind == "zookeeper" and not (self.prefix.isascii() and " " not in self.prefix):
-            refuse("is no path of a znode here", "names of visible ASCII characters", key="prefix")
-        if self.kind == "zookeeper" and self.prefix.startswith("zookeeper/"):
-            refuse("is of ZooKeeper's own znodes", "a prefix that does not begin with zookeeper/", key="prefix")
+    def _the_store_takes_the_prefix(self) -> None:
+        if (problem := self.rules.bad_prefix(self.prefix)) is not None:
+            refuse(*problem, key="prefix")
 
     @rule
     def _a_password_is_of_a_user(self) -> None:
         if self.password_file is not None and self.user is None:
-            refuse("is the password of nobody", "only together with user", key="password_file")
+            refuse("is a password without a user", "only together with user", key="password_file")
 
     @rule
     def _tls_goes_with_https(self) -> None:
         schemes = {scheme for scheme, _ in self.endpoints}
-        if self.kind == "zookeeper":
+        if not self.rules.urls:
+            title = KINDS[self.kind].title
             if schemes != {None}:
-                refuse(
-                    "name HTTP, which ZooKeeper does not speak", 'hosts with ports, such as "10.1.0.1:2181"', key=KEY
-                )
+                allowed = 'hosts with ports, such as "10.1.0.1:2181"'
+                refuse(f"name HTTP, which {title} does not speak", allowed, key=KEY)
             if self.tls is not None:
-                refuse("is not spoken to ZooKeeper here", "no tls", key="tls")
+                refuse(f"is not supported for {title}", "no tls", key="tls")
             return
         if None in schemes:
-            refuse("do not say whether TLS is spoken", "all of them with http://, or all with https://", key=KEY)
+            refuse("do not say whether they speak TLS", "all of them with http://, or all with https://", key=KEY)
         if len(schemes) > 1:
             refuse("mix http and https", "all of them with http://, or all with https://", key=KEY)
         if schemes == {"https"} and self.tls is None:
             allowed = '"tls": {"ca": FILE}, with the certificate of the CA that signs those of the members'
-            refuse("speak TLS, and nobody says by which CA", allowed, key=KEY)
+            refuse("speak TLS, and no CA is given", allowed, key=KEY)
         if schemes == {"http"} and self.tls is not None:
             refuse("is for endpoints that speak TLS", "endpoints with https://, or no tls", key="tls")
 
@@ -222,7 +215,7 @@ def config_of_endpoints(document: Document) -> Config:
         raw.user,
         _below(folder, raw.password_file),
         raw.prefix,
-        raw.kind != "zookeeper",
+        raw.rules.urls,
         _below(folder, raw.token_file),
     )
     service = raw.store.service if isinstance(raw.store, RawService) else None

@@ -28,7 +28,7 @@ from containernet_env.base.units import (
 )
 from containernet_env.config import hints
 from containernet_env.model.config import CLIENT_NAME, DataStore
-from containernet_env.stores.etcd.timing import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS
+from containernet_env.stores.etcd.store import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS
 
 UNLIMITED = "unlimited"
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from containernet_env.config.fields import FilePath, checked, choice, integer, refuse
 from containernet_env.config.validation import Length, StrictModel, rule
 from containernet_env.model.config import HttpService
-from containernet_env.stores.keyvalue.settings import PLACES, filled_in
+from containernet_env.stores.http_service import PLACES, filled_in
 
 HTTP = "http"
 KEY_PLACE = "{key}"

@@ -17,9 +17,8 @@ from containernet_env.config.reader import Finding, render
 from containernet_env.config.service_schema import HTTP, RawProgram
 from containernet_env.config.validation import StrictModel
 from containernet_env.model.config import StoreChoice
-from containernet_env.stores.flags import Flag
 from containernet_env.stores.kinds import KINDS
-from containernet_env.stores.protocol import StoreKind
+from containernet_env.stores.store import Flag, Store
 
 DEFAULT_KIND = next(iter(KINDS))
 _NAME, _OBJECT, _PROGRAM = "name", "object", "program"
@@ -108,7 +107,7 @@ def store_choice(raw: str | RawStore | RawProgram | None, folder: Path) -> Store
         assert raw.binary is not None  # `store_findings` has told it
         return StoreChoice(raw.kind, binary=read_program(folder / raw.binary), service=raw.service)
     kind = KINDS[raw.kind]
-    version = None if raw.version is None else str(kind.version.parse(raw.version))
+    version = None if raw.version is None else str(kind.versions.parse(raw.version))
     flags = tuple((name, kind.flags[name].parse(raw.flags[name])) for name in sorted(raw.flags))
     return StoreChoice(raw.kind, version, flags, None if raw.binary is None else read_program(folder / raw.binary))
 
@@ -126,7 +125,7 @@ def store_findings(top: Mapping[str, Any], folder: Path) -> Iterator[Finding]:
     if not isinstance(value, dict) or name == HTTP:
         return
     if isinstance(version := value.get("version"), str):
-        yield from _refused(kind.version, version, ("store", "version"))
+        yield from _refused(kind.versions, version, ("store", "version"))
     flags = value.get("flags")
     if not isinstance(flags, dict):
         return
@@ -145,7 +144,7 @@ def store_findings(top: Mapping[str, Any], folder: Path) -> Iterator[Finding]:
         yield Finding(("store", "flags", key), message, render(flags[key]), allowed)
 
 
-def _binary_findings(kind: StoreKind, value: object, folder: Path) -> Iterator[Finding]:
+def _binary_findings(kind: type[Store], value: object, folder: Path) -> Iterator[Finding]:
     place = ("store", "binary")
     given = value.get("binary") if isinstance(value, dict) else None
     if not isinstance(value, dict):
@@ -173,7 +172,7 @@ def _refused(flag: Flag, value: object, place: Location) -> Iterator[Finding]:
         yield Finding(place, str(error), render(value), flag.allowed)
 
 
-def _unknown(kind: StoreKind, key: str, place: Location) -> Finding:
+def _unknown(kind: type[Store], key: str, place: Location) -> Finding:
     near = hints.closest(key, list(kind.flags))
     meant = f", did you mean {near}?" if near is not None else ""
     message = f"is not a flag that {kind.name} may be given{meant}"

@@ -158,7 +158,7 @@ def _lack_findings(value: Mapping[str, Any]) -> Iterator[Finding]:
     settings = value.get(section)
     if not isinstance(settings, dict):
         return
-    store = KINDS[kind].make(StoreChoice(kind))
+    store = KINDS[kind]
     for key, given in settings.items():
         if (reason := store.lacks.get(key)) is not None and given is not False:
             message = f"cannot be had: {store.title} {reason}"

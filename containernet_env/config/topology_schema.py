@@ -29,8 +29,7 @@ from containernet_env.config.fields import (
 from containernet_env.config.link_schema import LEFT_OUT, RawLink
 from containernet_env.config.store_schema import StoreValue, kind_named
 from containernet_env.config.validation import Length, StrictModel, rule
-from containernet_env.model.config import StoreChoice
-from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
+from containernet_env.stores.etcd.store import ELECTION_PER_HEARTBEAT
 from containernet_env.stores.kinds import KINDS
 
 MAX_NODES = 100
@@ -110,7 +109,7 @@ PlainNodeList = Annotated[list[RawNode], Length(1, MAX_NODES)]
 
 def _without_lacking(kind: str) -> Callable[[dict[str, Any]], None]:
     """JSON Schema: the settings without those that a store lacks. They are keys, so that it can be said why."""
-    lacks = KINDS[kind].make(StoreChoice(kind)).lacks
+    lacks = KINDS[kind].lacks
 
     def leave_out(schema: dict[str, Any]) -> None:
         schema["properties"] = {key: value for key, value in schema["properties"].items() if key not in lacks}

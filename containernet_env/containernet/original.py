@@ -308,7 +308,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
         return self.container.exit_state()
 
     def ending(self, words: LastWords = last_words) -> str | None:
-        """See ``stores.protocol.MemberHost``."""
+        """See ``stores.cluster.MemberHost``."""
         return self.container.ending(words)
 
     def logs(self, tail: int = 20) -> str:

@@ -9,7 +9,7 @@ from containernet_env.hosts.limits import Limits
 from containernet_env.model.link import Distribution, LinkSpec
 from containernet_env.network.link import EventHandler
 from containernet_env.plan.plan import HostPlan
-from containernet_env.stores.protocol import MemberHost
+from containernet_env.stores.cluster import MemberHost
 
 
 class TestbedHost(MemberHost, Protocol):

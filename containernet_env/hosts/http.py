@@ -104,7 +104,7 @@ def _request(
 
 @dataclass(frozen=True, slots=True)
 class UnixConnection:
-    """See ``stores.protocol.Connection``; ``server`` names it. There is one socket, whichever port a caller names.
+    """See ``stores.cluster.Connection``; ``server`` names it. There is one socket, whichever port a caller names.
 
     ``place``: its file; or its abstract name (unix(7)) in the network namespace of the process ``pid``.
     """
@@ -169,7 +169,7 @@ class UnixConnection:
 
 @dataclass(frozen=True, slots=True)
 class TcpConnection:
-    """See ``stores.protocol.Connection``; there is one port, ``port``, whichever a caller names.
+    """See ``stores.cluster.Connection``; there is one port, ``port``, whichever a caller names.
 
     Errors say what is wrong in a few words, without the address.
     """

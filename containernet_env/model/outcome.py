@@ -21,9 +21,9 @@ from containernet_env.model.usage import LinkStatistics, StoreActivity, Usage
 class RunFacts:
     """The run's configuration and what its machine and its network were.
 
-    ``consistency`` and ``second_tries`` are the store's (``stores.protocol``).
+    ``consistency`` and ``second_tries`` are the store's (``stores.store``).
     ``rtt_measured_ns`` belongs to the pair ``rtt``; both are ``None`` for a single member. ``network`` is what was
-    proved of the network before the scenario. ``timing`` is the store's clock (``stores.protocol.Timing.values``).
+    proved of the network before the scenario. ``timing`` is the store's clock (``stores.store.Timing.values``).
     ``realtime`` is whether the link emulator got the real-time priority that it needs; ``None`` where none carries the
     links. ``config_hash`` is that of everything configured but the scenarios, ``dataset_hash`` that of the data set.
     ``seed`` is that of losses and jitter where the config gives none; ``None`` by netem, which has no seeds. ``commit``

@@ -28,12 +28,9 @@ from containernet_env.plan.plan import (
     ProfileChoice,
     select,
 )
-from containernet_env.stores.external import UnknownTiming
-from containernet_env.stores.features import of_scenario
-from containernet_env.stores.keyvalue.external import MOST_KEYS
+from containernet_env.stores.http_service import MOST_KEYS
 from containernet_env.stores.kinds import KINDS, store_of
-from containernet_env.stores.memory import go_environment
-from containernet_env.stores.protocol import CLIENT_SECRETS, MemberStart, Store, Timing
+from containernet_env.stores.store import CLIENT_SECRETS, MemberStart, Store, Timing, go_environment, of_scenario
 
 
 def check_scenarios(config: Config, scenario_set: ScenarioSet, store: Store) -> None:
@@ -148,19 +145,19 @@ def _unshapeable(config: Config, event: Disruption, options: PlanOptions) -> Ite
                     break
 
 
-UNSEEN_NOTE = "somebody else runs this cluster: its cores, disks and network are not seen, so no row is certainly valid"
+UNSEEN_NOTE = "external cluster: its CPU, disks and network are not observable, so no row is certainly valid"
 _LINKS = "there are no hosts and no links of ours"
 
 
 def check_external(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> None:
     """Raise ``UsageError`` for options, and ``ConfigError`` for events, that need hosts or links of ours."""
     for name, reason in _refused(options):
-        raise UsageError(f"{config.path}: somebody else runs this cluster: {name} cannot be: {reason}")
+        raise UsageError(f"{config.path}: external cluster: {name} is not possible: {reason}")
     places = scenario_set.event_places if scenario_set is not None else ()
     problems = [
         Problem(
             place.where,
-            f"cannot be done to {config.path}, which somebody else runs",
+            f"cannot be done to the external cluster of {config.path}",
             json.dumps(place.event.target),
             "no events",
             place.line,
@@ -223,7 +220,7 @@ def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
     if options.links_core is not None:
         yield "links_cpu", "no link emulator runs"
     if options.fresh:
-        yield "fresh", "nothing here can start it anew; repetitions share the cluster"
+        yield "fresh", "it cannot be started again; repetitions share the cluster"
     if options.retry_invalid:
         yield "retry_invalid", "its rows are never certainly valid, so each would be measured as often as that allows"
     if options.profile is not None:
@@ -346,7 +343,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     largest = None if is_external else topology.largest_member_rtt()
     store = store_of(config)
     check_profile(config, options.profile, store)
-    timing: Timing = UnknownTiming() if is_external else store.timing(config, largest)
+    timing: Timing = Timing() if is_external else store.timing(config, largest)
     if scenario_set is not None:
         _check_targets(config, scenario_set)
         check_scenarios(config, scenario_set, store)

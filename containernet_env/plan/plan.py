@@ -12,7 +12,7 @@ from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKi
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
-from containernet_env.stores.protocol import Store, Timing, Waits
+from containernet_env.stores.store import Store, Timing, Waits
 
 
 def select(

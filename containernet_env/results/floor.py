@@ -11,8 +11,8 @@ from random import Random
 
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology, UnloadedNetwork, has_jitter
-from containernet_env.stores.critical_path import Deployment
-from containernet_env.stores.protocol import Store
+from containernet_env.stores.floor import Deployment
+from containernet_env.stores.store import Store
 
 DRAWS = 999
 """Where links have jitter, so many requests are drawn at least: the fastest of several followers is then faster than
@@ -56,10 +56,10 @@ class Floor:
             return None
         rounds = -(-DRAWS // len(asked)) if has_jitter(self._topology) else 1
         network = UnloadedNetwork(self._topology, Random(_SEED) if rounds > 1 else None)
-        latencies = self._store.least_latencies(Deployment(self._members, living, self._client, network, self._sync_ns))
+        path = self._store.critical_path(Deployment(self._members, living, self._client, network, self._sync_ns))
         shares = []
         for name in asked:
-            shares += [share for _ in range(rounds) for share in latencies(scenario, name, leader)]
+            shares += [share for _ in range(rounds) for share in path.shares(scenario, name, leader)]
         return weighted_median(shares) / 1e9
 
 

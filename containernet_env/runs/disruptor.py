@@ -15,7 +15,7 @@ from containernet_env.containernet.testbed_network import TestbedHost, TestbedNe
 from containernet_env.model.disruption import UNDOING, Carried, Cause, Disruption, Disruptions, Due, Timeline, Verb
 from containernet_env.model.topology import Link
 from containernet_env.plan.build import FIELDS, changed
-from containernet_env.stores.protocol import Broken, Cluster
+from containernet_env.stores.cluster import Broken, Cluster
 
 Call = Callable[[], None]
 """Does one thing and keeps its own result; must not raise."""
@@ -269,7 +269,7 @@ class Disruptor:
         events: Sequence[Disruption],
         seed: str,
         faults: Faults,
-        cluster: Cluster,
+        cluster: Cluster[Any],
         began_ns: Callable[[], int | None],
         tell: Callable[[Carried], None],
         broken: Broken,

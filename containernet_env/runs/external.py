@@ -1,22 +1,27 @@
-"""A cluster that somebody else runs, as something to measure: no hosts, no links, nothing of it is started or changed.
+"""An external cluster as something to measure: no hosts, no links, nothing of it is started or changed.
 
-See ``runs.target.Target``. The load comes from this machine; its keys are under a prefix of the run's own, and are
-removed when the run ends.
+See ``runs.target.Target``. The load comes from a benchmark server on this machine; its keys are under a prefix of the
+run's own, and are removed when the run ends.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base import programs as life
 from containernet_env.base.errors import RunError, text_of, told
+from containernet_env.base.programs import LastWords, ending, last_words
 from containernet_env.base.work import Progress, Stop, persistently, side_by_side
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
-from containernet_env.hosts.http import TcpConnection
+from containernet_env.hosts.http import TcpConnection, UnixConnection
+from containernet_env.model.config import PASSWORD_VARIABLE, External
 from containernet_env.model.outcome import Reused
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership, leader_words
@@ -24,20 +29,33 @@ from containernet_env.network.gate import Gate
 from containernet_env.plan.build import keys_of
 from containernet_env.plan.plan import Plan
 from containernet_env.results.capacity import capacity_of
-from containernet_env.runs import external_left
+from containernet_env.runs import external_access
 from containernet_env.runs.disruptor import Faults
-from containernet_env.runs.external_access import AGAIN_S, cluster_of, connections_to, external_of, login_of, usable
-from containernet_env.runs.external_left import CleanedUp, Told
-from containernet_env.runs.load import BenchmarkServer
-from containernet_env.runs.local_server import LocalServer
+from containernet_env.runs.external_access import (
+    AGAIN_S,
+    CleanedUp,
+    RemovalReport,
+    cluster_of,
+    connections_to,
+    external_of,
+    login_of,
+    usable,
+)
+from containernet_env.runs.load import SERVER_ENTRY_POINT, BenchmarkServer
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.target import MeasuredNetwork
 from containernet_env.setup.builds import ready_load_programs
+from containernet_env.setup.commands import Ending, guarded
 from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
-from containernet_env.stores.kinds import external_store_of
+from containernet_env.stores.kinds import store_of
 
-UNSEEN = "somebody else runs the cluster: its members' cores and disks, and the network, cannot be seen"
+UNSEEN = "external cluster: CPU, disks and network of its members are not observable"
 HOSTS_KIND = "external"
+_END_TIMEOUT_S = 10.0
+_SOCKET = "server.sock"
+# The server gives its client 5 s (endGrace in benchmark_image/internal/api/runner.go).
+_ENDING = Ending(signal.SIGTERM, leader_only=False, grace_s=8.0)
+_NAMES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem", "token": "token"}
 _SERVER_TIMEOUT_S = 20.0
 # TCP connections that are opened to each endpoint before a scenario, and after it.
 RTT_SAMPLES = 10
@@ -45,7 +63,7 @@ _RTT_TIMEOUT_S = 2.0
 
 
 class ExternalTestbed:
-    """Stands for ``runs.testbed.Testbed`` where the plan names endpoints: ``up``, a matrix, ``down``."""
+    """Takes the place of ``runs.testbed.Testbed`` where the plan names endpoints: ``up``, a matrix, ``down``."""
 
     network: MeasuredNetwork | None = None
     faults: Faults | None = None
@@ -74,16 +92,16 @@ class ExternalTestbed:
         self._external = external_of(plan.config)
         own_prefix = self._external.prefix_of(plan.run_id)
         self._own = OwnKeys(own_prefix, keys_of(plan))
-        self.load_terms, self.key_prefix = external_store_of(plan.config).place(own_prefix)
+        self.load_terms, self.key_prefix = store_of(plan.config).place(own_prefix)
         self._connections: Sequence[TcpConnection] = ()
-        self._cluster: ExternalCluster | None = None
+        self._cluster: ExternalCluster[Any] | None = None
         self._look: ClusterLook | None = None
         self._local: LocalServer | None = None
         self._server: BenchmarkServer | None = None
         self._folder: Path | None = None
 
     @property
-    def cluster(self) -> ExternalCluster:
+    def cluster(self) -> ExternalCluster[Any]:
         """The cluster; only after `up`."""
         assert self._cluster is not None
         return self._cluster
@@ -102,30 +120,26 @@ class ExternalTestbed:
 
     @property
     def leader_at_start(self) -> str | None:
-        """See ``runs.target.Target``."""
         return self.led_at_start.leader if self.led_at_start is not None else None
 
     @property
     def member_timeout_s(self) -> float:
-        """See ``runs.target.Target``."""
         return self.plan.timing.member_timeout_s
 
     def settled_failure(self) -> str | None:
-        """See ``runs.target.Target``."""
         return self.failure
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
-        """See ``runs.target.Target``: the RTTs between members and their disks are not known."""
+        # The RTTs between members and their disks are not known.
         return None
 
     def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
-        """See ``runs.target.Target``."""
         names = [node.name for node in self.plan.config.nodes]
         return dict(zip(names, side_by_side(_rtts_ns, self._connections, len(names)), strict=True))
 
     @contextmanager
     def told_why(self) -> Iterator[None]:
-        """Within it, an error of a step before the first scenario says what has ended, where that is why."""
+        """Within it, an error of a step before the first scenario names the process whose end caused it."""
         with told():
             yield
 
@@ -138,7 +152,7 @@ class ExternalTestbed:
         with self._progress.stage("cluster") as stage:
             look = self._look = usable(self._cluster, self.plan.config)
             self.led_at_start = look.leadership
-            external_left.clean_up(self.plan.config, look.identity, self._tell_cleaned, self._progress.note)
+            external_access.clean_up(self.plan.config, look.identity, self._report_cleaned, self._progress.note)
             self._refuse_foreign_keys()
             persistently(lambda: _refused(self.cluster.may_load()), AGAIN_S)
             leader = leader_words(self.led_at_start) or "leader not among them"
@@ -146,7 +160,7 @@ class ExternalTestbed:
             stage.done(text)
             self._on_event("cluster_up", text)
         self._stop.check()
-        self._folder = external_left.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
+        self._folder = external_access.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
         unusable = f"the cluster of {self.plan.config.path} cannot be measured: "
         persistently(lambda: _refused(self.cluster.try_write(), unusable), AGAIN_S)
         password = login.password if login is not None and login.user is not None else None
@@ -156,14 +170,14 @@ class ExternalTestbed:
         self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.why_gone)
 
     def _refuse_foreign_keys(self) -> None:
-        """Raise RunError where the prefix of this run holds keys: somebody else wrote them."""
+        """Raise RunError where the prefix of this run holds keys, which are of others."""
         if count := persistently(self.cluster.keys, AGAIN_S):
             raise RunError(
                 f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
                 '  Nothing was written. Remove them, or name another "prefix".'
             )
 
-    def _tell_cleaned(self, found: CleanedUp) -> None:
+    def _report_cleaned(self, found: CleanedUp) -> None:
         if found.keys is not None:
             text = f"{found.done}, left behind by a killed run"
         else:
@@ -178,19 +192,19 @@ class ExternalTestbed:
         try:
             if self._folder is not None and self._cluster is not None:
                 self.after_down = self._remove_keys(self._cluster)
-                external_left.end(self._folder)
+                external_access.end(self._folder)
                 self._folder = None
         finally:
             if self._cluster is not None:
                 self._cluster.close()
 
-    def _remove_keys(self, cluster: ExternalCluster) -> str:
+    def _remove_keys(self, cluster: ExternalCluster[Any]) -> str:
         """What is left then."""
         if self.plan.config.keys_stay:
             count = sum(keys.count for keys in self._own.generated)
             return f"up to {count:,} keys stay under {self._own.prefix}, as configured"
         try:
-            removed = cluster.remove_keys(Told(self._progress.note))
+            removed = cluster.remove_keys(RemovalReport(self._progress.note))
         except Exception as error:
             raise RunError(
                 f"keys under {self._own.prefix} are left: {text_of(error)}\n"
@@ -199,22 +213,22 @@ class ExternalTestbed:
         return f"{removed:,} keys removed; nothing of this run is left"
 
     def host_facts(self) -> dict[str, Any]:
-        """By member: where it is, and what it says of itself."""
+        """By member: its endpoint, name and version."""
         looks = self._look.members if self._look is not None else ()
         return {
             look.name: {"endpoint": look.url, "member": look.member_name, "version": look.version} for look in looks
         }
 
     def link_facts(self) -> None:
-        """There are no links of ours."""
+        """None: the links are not emulated."""
         return
 
     def pids(self) -> Pids:
-        """The processes by which it is told what is used: the load tells itself what it took."""
+        """The processes whose usage is sampled: the load reports its own."""
         return Pids({}, None, None, os.getpid())
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """What the benchmark server has said."""
+        """The output of the benchmark server."""
         if self._local is not None:
             yield "benchmark", self._local.logs()
 
@@ -234,3 +248,105 @@ def _rtts_ns(connection: TcpConnection) -> list[int]:
     except RunError:
         pass
     return found
+
+
+class LocalServer:
+    """`benchmark-server` on a Unix socket; it ends when this process has ended, however that did.
+
+    ``programs`` is the folder of its programs, ``folder`` one of its own, private to this user, where it keeps its
+    socket, log, results, and links to the user's certificates and token. The password is in its environment alone.
+    """
+
+    name = "benchmark server"
+
+    def __init__(self, programs: Path, folder: Path, external: External, password: str | None) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._external = external
+        self._password = password
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "server.log"
+
+    @property
+    def request(self) -> dict[str, str]:
+        """The fields that let a load in (benchmark_image/README.md)."""
+        fields = {} if self._external.user is None else {"user": self._external.user}
+        return fields | {f"{kind}File": _NAMES[kind] for kind in self._files}
+
+    @property
+    def _files(self) -> dict[str, Path]:
+        """The user's files by kind."""
+        tls = self._external.tls
+        given = {} if tls is None else {"ca": tls.ca, "cert": tls.cert, "key": tls.key}
+        found = {**given, "token": self._external.token_file}
+        return {kind: path for kind, path in found.items() if path is not None}
+
+    @property
+    def connection(self) -> UnixConnection:
+        """To the server, once it serves."""
+        return UnixConnection(self.name, self._folder / _SOCKET)
+
+    def start(self) -> None:
+        """Start it; it serves later."""
+        credentials = self._folder / "credentials"
+        credentials.mkdir(mode=0o700)
+        for kind, path in self._files.items():
+            (credentials / _NAMES[kind]).symlink_to(os.path.abspath(path))
+        allowed = ",".join(endpoint.address for endpoint in self._external.endpoints)
+        argv = [str(self._programs / SERVER_ENTRY_POINT), f"--listen=unix:{_SOCKET}", f"--allow={allowed}"]
+        argv += [f"--credentials={credentials}", f"--results={self._folder / 'results'}"]
+        environment = {"PATH": os.defpath}
+        if self._password is not None:
+            environment[PASSWORD_VARIABLE] = self._password
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                guarded(argv, _ENDING),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=self._folder,
+                pass_fds=(life.descriptor(),),
+                start_new_session=True,
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        if self._process is None or self._process.poll() is None:
+            return None
+        return ending(self._process.returncode, self.logs(), words)
+
+    def why_gone(self) -> str | None:
+        """That it has ended, and how; None while it runs."""
+        ending = self.ending()
+        return None if ending is None else f"the benchmark server did not start: {ending}"
+
+    def logs(self) -> str:
+        """Its output; empty before it was started."""
+        try:
+            return self._log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """End it and its client. Idempotent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            # Whatever is left in its session.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

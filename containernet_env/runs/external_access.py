@@ -1,28 +1,47 @@
-"""How a cluster that somebody else runs is reached: files, password, connections, and the user's own consent."""
+"""Access to external clusters: connections, secrets, the user's consent, and the keys that killed runs left there.
+
+A run has a folder while it loads such a cluster, from which the next run cleans up; it contains the run's record and
+the benchmark server's files. The folder is made before the first key is written, and removed after the last one was
+removed: the folder of a process that has ended is that of a killed run. While it is made and removed its name has a dot
+and the process that does so, which identifies folders that are incomplete.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import ssl
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from pydantic import TypeAdapter
+
+from containernet_env.base import assets, clock
 from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.http import HttpError
 from containernet_env.base.work import persistently
+from containernet_env.hosts import owner
 from containernet_env.hosts.http import TcpConnection
-from containernet_env.model.config import PASSWORD_VARIABLE, Config, External, TlsFiles
+from containernet_env.model.config import PASSWORD_VARIABLE, Config, External, HttpService, TlsFiles
+from containernet_env.model.scenario import Keys
 from containernet_env.plan.plan import Plan
 from containernet_env.stores.external import ClusterLook, ExternalCluster, Login, OwnKeys
-from containernet_env.stores.kinds import external_store_of
+from containernet_env.stores.kinds import store_of
 
 LOOK_TIMEOUT_S = 5.0
 # Queries that a member refuses (HTTP 503, a lost connection) are repeated for this long, about that of an election.
 AGAIN_S = 2.0
 CONSENT = "--yes-load-this-cluster"
 _PASSWORD_BYTES = 4096
+_RECORD = "run.json"
+REPORT_EVERY_S = 10.0
 
 
 def external_of(config: Config) -> External:
-    """What a config names; only of one that names endpoints."""
+    """The external cluster of a config that names endpoints."""
     assert config.external is not None
     return config.external
 
@@ -66,13 +85,13 @@ def _first_line(what: str, path: Path) -> str:
     return secret
 
 
-def cluster_of(config: Config, own: OwnKeys) -> ExternalCluster:
-    """The cluster, asked about its ``own`` keys alone; nothing is connected yet. Raises ``UsageError``."""
+def cluster_of(config: Config, own: OwnKeys) -> ExternalCluster[Any]:
+    """The cluster, with access to its ``own`` keys alone; nothing is connected yet. Raises ``UsageError``."""
     external = external_of(config)
-    return external_store_of(config).external(config, connections_to(external), login_of(external), own)
+    return store_of(config).external(config, connections_to(external), login_of(external), own)
 
 
-def usable(cluster: ExternalCluster, config: Config) -> ClusterLook:
+def usable(cluster: ExternalCluster[Any], config: Config) -> ClusterLook:
     """Look at a cluster that is to be measured. Raises ``RunError`` with everything that keeps it from that."""
 
     def look() -> ClusterLook:
@@ -90,7 +109,7 @@ def require_usable(look: ClusterLook, config: Config) -> None:
 
 
 def require_consent(plan: Plan, consented: bool) -> None:
-    """Raise ``UsageError`` with what would be done, where nobody has said that this cluster may be loaded."""
+    """Raise ``UsageError`` with what would be done, unless the user has agreed that this cluster may be loaded."""
     external = plan.config.external
     if external is None or consented:
         return
@@ -99,7 +118,7 @@ def require_consent(plan: Plan, consented: bool) -> None:
     clients = max((scenario.clients for scenario in scenarios), default=0)
     after = "they stay" if plan.config.keys_stay else "removed afterwards"
     raise UsageError(
-        f"{plan.config.path} names a cluster that somebody else runs: say {CONSENT} where it may be loaded\n"
+        f"{plan.config.path} names an external cluster: add {CONSENT} if it may be loaded\n"
         f"  {len(scenarios)} scenarios, {requests:,} requests or more, up to {clients:,} clients at once, would go to "
         f"{', '.join(external.urls)}.\n"
         f"  Keys are written under {external.prefix_of('RUN')}, where there must be none, and {after}.\n"
@@ -108,7 +127,7 @@ def require_consent(plan: Plan, consented: bool) -> None:
 
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
-    """What members are checked by, as the load checks them (benchmark_image/README.md)."""
+    """The context that checks members as the load does (benchmark_image/README.md)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -133,3 +152,225 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "it is no PEM file").lower().replace("_", " ")
     return error.strerror or str(error)
+
+
+# --- what killed runs left --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A run: the cluster by its own identity and its endpoints, the prefix of its keys, and the process that owns it.
+
+    ``identity``: ``None`` where the store has none. ``store``: its kind. ``generated``: see
+    ``stores.external.OwnKeys``. ``service``: how keys are deleted where only URLs are known; the file may have others
+    by then. It names no user, and no secret but what is in such URLs.
+    """
+
+    run_id: str
+    identity: str | None
+    endpoints: tuple[str, ...]
+    prefix: str
+    owner: str
+    generated: tuple[Keys, ...] = ()
+    service: HttpService | None = None
+    store: str = "etcd"
+
+    @property
+    def keys_stay(self) -> bool:
+        """Whether nothing removes its keys, as configured."""
+        return self.service is not None and self.service.delete is None
+
+
+_RECORDS = TypeAdapter(Record)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp:
+    """A run whose keys were removed, and how many there were; of one that still runs, ``None``.
+
+    Where they stay, it is how many there are at most.
+    """
+
+    record: Record
+    keys: int | None
+
+    @property
+    def done(self) -> str:
+        """The result, of a run that is over."""
+        if self.record.keys_stay:
+            return f"up to {self.keys:,} keys stay under {self.record.prefix}"
+        return f"removed {self.keys:,} keys under {self.record.prefix}"
+
+
+class RemovalReport:
+    """Reports how many keys have been removed so far, where that takes long; called from any thread, one at a time."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._next_s = clock.monotonic() + REPORT_EVERY_S
+
+    def __call__(self, removed: int) -> None:
+        if clock.monotonic() >= self._next_s:
+            self._next_s = clock.monotonic() + REPORT_EVERY_S
+            self._say(f"{removed:,} keys removed so far")
+
+
+def home() -> Path:
+    """Where the folders are: in the user's own cache."""
+    return assets.own() / "external"
+
+
+def begin(config: Config, run_id: str, identity: str | None, own: OwnKeys) -> Path:
+    """Make the folder of a run of this process, private to this user. Raises RunError where it cannot be written."""
+    assets.make()
+    folder, store = home() / run_id, config.store
+    endpoints = external_of(config).urls
+    record = Record(run_id, identity, endpoints, own.prefix, owner.current(), own.generated, store.service, store.kind)
+    partial = _partial(run_id)
+    try:
+        home().mkdir(mode=0o700, exist_ok=True)
+        partial.mkdir(mode=0o700)
+        (partial / _RECORD).write_bytes(_RECORDS.dump_json(record) + b"\n")
+        partial.rename(folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise RunError(f"{folder} cannot be written: {error.strerror}\n  Nothing was sent to the cluster.") from error
+    return folder
+
+
+def end(folder: Path) -> None:
+    """Its keys are gone, and so is the folder. Idempotent."""
+    partial = _partial(folder.name)
+    with suppress(OSError):
+        folder.rename(partial)
+    for path in (partial, folder):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _partial(run_id: str) -> Path:
+    """What the folder of a run is called while this process makes or removes it."""
+    return home() / f".{run_id}.{owner.current().replace('/', '_')}"
+
+
+def _remove_partial() -> None:
+    """Remove folders that processes were killed over: there are no keys yet, or no more."""
+    for path in home().glob(".*"):
+        by = path.name.rpartition(".")[2].replace("_", "/")
+        if owner.is_owner(by) and not owner.is_alive(by):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def records() -> Iterator[tuple[Path, Record]]:
+    """Those of this user, whole ones."""
+    for path in sorted(home().glob(f"[!.]*/{_RECORD}")):
+        try:
+            record = _RECORDS.validate_json(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if record.prefix.endswith(f"/{record.run_id}/") and owner.is_owner(record.owner):
+            yield path.parent, record
+
+
+def clean_up(
+    config: Config, identity: str | None, report: Callable[[CleanedUp], None], say: Callable[[str], None]
+) -> None:
+    """Remove the keys of this user's killed runs on the cluster of that identity; ``report`` gets each run.
+
+    ``say`` gets the progress where that takes long. Folders of killed runs that have no keys go, too. Raises
+    RunError where keys cannot be removed; their record stays.
+    """
+    _remove_partial()
+    for folder, record in records():
+        if not _is_on(record, config, identity):
+            continue
+        if owner.is_alive(record.owner):
+            report(CleanedUp(record, None))
+            continue
+        try:
+            count = sum(keys.count for keys in record.generated) if record.keys_stay else _remove(config, record, say)
+        except RunError as error:
+            raise RunError(f"keys under {record.prefix}, of a killed run, could not be removed: {error}") from error
+        end(folder)
+        report(CleanedUp(record, count))
+
+
+def _is_on(record: Record, config: Config, identity: str | None) -> bool:
+    """Whether it is of that cluster: by the identity, or by an endpoint of both where the store has none."""
+    if record.store != config.store.kind:
+        return False
+    if identity is not None:
+        return record.identity == identity
+    return not set(record.endpoints).isdisjoint(external_of(config).urls)
+
+
+def _remove(config: Config, record: Record, say: Callable[[str], None]) -> int:
+    """Remove the keys of a run that is over; how many there were. Raises RunError.
+
+    The requests are those on record, since others, which the file may have by now, would find no keys; they go to
+    endpoints that the file names, too. Where they are refused, as by a service that has lost a member for good and
+    deletes in all of them, the delete that the file names now is tried, and a few keys are read afterwards.
+    """
+    own, service, named = OwnKeys(record.prefix, record.generated), record.service, config.store.service
+    if service is None or named is None:  # another kind of store
+        return _remove_by(config, own, say)
+    there = _at(config, record.endpoints)
+    try:
+        return _remove_by(_by(there, service), own, say)
+    except HttpError:
+        if named.delete in (None, service.delete):
+            raise
+    other = _by(there, replace(service, delete=named.delete, delete_codes=named.delete_codes))
+    removed = _remove_by(other, own, say)
+    cluster = cluster_of(other, own)
+    try:
+        left = cluster.keys()
+    finally:
+        cluster.close()
+    if left:
+        raise RunError(f"{config.path} names another delete, after which they are still there")
+    return removed
+
+
+def _remove_by(config: Config, own: OwnKeys, say: Callable[[str], None]) -> int:
+    cluster = cluster_of(config, own)
+    try:
+        return cluster.remove_keys(RemovalReport(say))
+    finally:
+        cluster.close()
+
+
+def _at(config: Config, urls: Collection[str]) -> Config:
+    """The same with those of its endpoints alone."""
+    external = external_of(config)
+    chosen = tuple(endpoint for endpoint in external.endpoints if external.url(endpoint) in urls)
+    return replace(config, external=replace(external, endpoints=chosen))
+
+
+def _by(config: Config, service: HttpService) -> Config:
+    """The same with other requests."""
+    return replace(config, store=replace(config.store, service=service))
+
+
+def clean(config: Config, report: Callable[[CleanedUp], None], say: Callable[[str], None]) -> list[Record]:
+    """The same on the cluster that a config names; the killed runs on record elsewhere, which are left as they are.
+
+    A service may have lost members for good: the others delete. Raises RunError where the cluster cannot be used.
+    """
+    cluster = cluster_of(config, OwnKeys(external_of(config).prefix))
+    try:
+        look = cluster.look(LOOK_TIMEOUT_S)
+    finally:
+        cluster.close()
+    answering = [member.url for member in look.members if member.problem is None]
+    if config.store.service is None or not answering:
+        require_usable(look, config)
+    for member in look.members:
+        if member.problem is not None:
+            say(f"left out: {member.url} {member.problem}")
+    config = _at(config, answering)
+    clean_up(config, look.identity, report, say)
+    return [
+        record
+        for _, record in records()
+        if not _is_on(record, config, look.identity) and not owner.is_alive(record.owner)
+    ]

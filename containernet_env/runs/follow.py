@@ -18,7 +18,8 @@ from containernet_env.model.scenario import Load
 from containernet_env.runs.load import Answer, BenchmarkServer, Progress, dial_timeout_s
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
-from containernet_env.stores.protocol import NEAR, Ping, Waits
+from containernet_env.stores.cluster import Ping
+from containernet_env.stores.store import NEAR, Waits
 
 # How often each member is pinged: a silence is measured so much too short at most. A ping costs 0.8 ms of idle members,
 # which it wakes (those under load are awake), and 0.15 ms of the driver: for three members 0.4 % of a core together.

@@ -17,7 +17,8 @@ from containernet_env.hosts.http import UnixConnection
 from containernet_env.model import load_contract as contract
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Load, Scenario, Span
-from containernet_env.stores.protocol import NEAR, Broken, Connection, LoadTerms, Waits
+from containernet_env.stores.cluster import Broken, Connection
+from containernet_env.stores.store import NEAR, LoadTerms, Waits
 
 # The server's default of dialTimeout, which no scenario changes.
 _DIAL_TIMEOUT_S = 10.0

@@ -24,7 +24,8 @@ from containernet_env.plan.plan import ProfileChoice
 from containernet_env.results.run_directory import CLIENT_SUFFIX, STORE_SUFFIX, history_name
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
-from containernet_env.stores.protocol import Observation, Profile, Profiling
+from containernet_env.stores.cluster import Observation
+from containernet_env.stores.profiling import Profile, Profiling
 
 KeepHistory = Callable[[str, Iterable[bytes]], None]
 """Keeps a file by its name; its content comes in pieces."""

@@ -162,7 +162,7 @@ def prepare_shell(topology: Config | Path | str, **choices: Unpack[LabChoices]) 
     """The plan of a testbed on which nothing is measured. See ``prepare``."""
     config = topology if isinstance(topology, Config) else load_config(topology)
     if config.external is not None:
-        raise UsageError("somebody else runs this cluster, so there is nothing to bring up\n  Give a topology.")
+        raise UsageError("this is an external cluster, so there is nothing to bring up\n  Give a topology.")
     return build_plan(config, None, _options(choices))
 
 

@@ -9,7 +9,8 @@ from containernet_env.model.findings import Capacity
 from containernet_env.model.scenario import Scenario
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import BenchmarkServer
-from containernet_env.stores.protocol import Cluster, LoadTerms
+from containernet_env.stores.cluster import Cluster
+from containernet_env.stores.store import LoadTerms
 
 
 class MeasuredNetwork(Protocol):
@@ -55,7 +56,7 @@ class Target(Protocol):
 
     @property
     def member_timeout_s(self) -> float:
-        """See ``stores.protocol.Timing``."""
+        """See ``stores.store.Timing``."""
 
     def settled_failure(self) -> str | None:
         """``failure`` once something has gone wrong: what caused that may be known only a moment later.
@@ -70,7 +71,7 @@ class Target(Protocol):
         """The floor of a scenario; see ``analysis.floor.Floor``."""
 
     @property
-    def cluster(self) -> Cluster: ...
+    def cluster(self) -> Cluster[Any]: ...
 
     @property
     def server(self) -> BenchmarkServer: ...

@@ -35,7 +35,8 @@ from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, Benchm
 from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.setup.images import Images
-from containernet_env.stores.protocol import GATE_SCRIPT, Broken, Cluster, LoadTerms, MemberHost, MemberPlace, Trust
+from containernet_env.stores.cluster import Broken, Cluster, MemberHost, MemberPlace
+from containernet_env.stores.store import GATE_SCRIPT, LoadTerms, Trust
 
 ALL_BUDGET_S = 1.0
 """What it may take for all members together."""
@@ -165,7 +166,7 @@ class Testbed:
         self._progress = progress
         self.net = engines.create(plan)
         self.hosts: dict[str, TestbedHost] = {}
-        self._cluster: Cluster | None = None
+        self._cluster: Cluster[Any] | None = None
         self._trust: Trust | None = None
         self._server: BenchmarkServer | None = None
         self.gate: Gate | None = None
@@ -199,7 +200,7 @@ class Testbed:
         return Floor(self.plan.store, self.plan.topology, medians_ns)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> Cluster[Any]:
         """The cluster; only after `up`."""
         assert self._cluster is not None
         return self._cluster
@@ -405,7 +406,7 @@ class Testbed:
             if plan.name not in names:
                 continue
             loads = plan.role == "benchmark"
-            words = last_words if loads else self.plan.store.last_words
+            words = last_words if loads else self.plan.store.members.last_words
             if (ending := self.hosts[plan.name].ending(words)) is not None:
                 yield f"{'the benchmark host' if loads else plan.name} ended {self._during}: {ending}"
 

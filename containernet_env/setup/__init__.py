@@ -13,10 +13,7 @@ from containernet_env.setup.commands import SetupReport, Steps, only_one
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
 from containernet_env.stores.kinds import DEFAULT
-from containernet_env.stores.protocol import Store
-
-_PINNED = {"etcd": assets.etcd_version, "consul": assets.consul_version}
-_TOLD = {"consul": "Consul is built from its Go modules: 3 to 6 minutes on two cores, a program of 118 MB"}
+from containernet_env.stores.store import Store
 
 
 def is_ready() -> bool:
@@ -120,11 +117,11 @@ class _Work:
 
     def _program(self, module: GoModule, toolchain: builds.Go) -> None:
         with self._steps.step(module.label) as step:
-            if (told := _TOLD.get(module.name)) is not None:
-                step.note(told)
+            store = self._missing.store
+            if store.setup_note is not None and module == store.image.module:
+                step.note(store.setup_note)
             builds.build(module, toolchain, self._steps.commands, step.log)
-            pinned = _PINNED[module.name]() if module.name in _PINNED else ""
-            version = f" {module.version or pinned}" if module.version or pinned else ""
+            version = f" {module.version or module.pinned}" if module.version or module.pinned else ""
             step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
 
     def _files(self) -> None:

@@ -29,7 +29,7 @@ from containernet_env.hosts import engine
 from containernet_env.setup import builds, packages
 from containernet_env.setup.commands import CommandError, Commands, Stopped
 from containernet_env.stores.kinds import DEFAULT
-from containernet_env.stores.protocol import GATE_SCRIPT, USER_PROGRAM, Download, ImageParts, Store
+from containernet_env.stores.store import GATE_SCRIPT, USER_PROGRAM, Download, ImageParts, Store
 
 _FOLDER = "downloads"
 _SILENCE_S = 30.0

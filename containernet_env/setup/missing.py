@@ -16,7 +16,7 @@ from containernet_env.setup import images as base_image
 from containernet_env.setup import images as downloads
 from containernet_env.setup.images import Images
 from containernet_env.stores.kinds import DEFAULT
-from containernet_env.stores.protocol import Download, Store
+from containernet_env.stores.store import Download, Store
 
 MB = 1_000_000
 
@@ -24,29 +24,9 @@ MB = 1_000_000
 PACKAGES = {"docker.io": 400 * MB, "mininet": 60 * MB, "mmdebstrap": 30 * MB}
 OTHER_PACKAGE = 20 * MB
 GO_TOOLCHAIN = 350 * MB
-# Fetched modules, the build cache and the programs of each Go module, where nothing of them is cached.
-GO_MODULES = {
-    "etcd": 700 * MB,
-    "consul": 2500 * MB,
-    "replicas": 80 * MB,
-    "benchmark": 150 * MB,
-    "emulator": 80 * MB,
-}
 # The root file system and its archive while the base image is made; the image itself is the engine's.
 BASE_WORK = 350 * MB
-IMAGES = {"base": 170 * MB, "etcd": 55 * MB, "consul": 145 * MB, "replicas": 15 * MB, "benchmark": 40 * MB}
-# Without the user's program: etcd's; the start script.
-IMAGES |= {"zetcd": IMAGES["etcd"], "cetcd": IMAGES["etcd"], "http": 1 * MB}
-# ZooKeeper's, of the distribution: 399 MB, of which Java is the half.
-OTHER_IMAGE = 480 * MB
-
-
-def image_size(name: str) -> int:
-    """Bytes that an image takes in the engine: ``etcd``, ``etcd-3.6.8``, ``base of zookeeper``.
-
-    A program of the user's, which it may have, comes on top.
-    """
-    return IMAGES.get(name) or IMAGES.get(name.partition("-")[0], OTHER_IMAGE)
+IMAGES = {"base": 170 * MB, "benchmark": 40 * MB}
 
 
 @dataclass(frozen=True)
@@ -150,15 +130,21 @@ class Missing:
         """What will be written where."""
         needs = [Need(Path("/usr"), packages_size(self.packages))] if self.packages else []
         if self.modules:
-            caches = sum(GO_MODULES[module.name] for module in self.modules)
+            caches = sum(module.disk_bytes for module in self.modules)
             needs.append(Need(Path(builds.home()), caches))
             if builds.find() is None:
                 needs.append(Need(assets.own(), GO_TOOLCHAIN))
         if self.images:
-            needs.append(Need(engine_data(), sum(map(image_size, self.images)) + self._program_size()))
+            needs.append(Need(engine_data(), sum(map(self._image_size, self.images)) + self._program_size()))
         if any(name.startswith("base") for name in self.images):
             needs.append(Need(base_image.WORK, BASE_WORK))
         return needs
+
+    def _image_size(self, name: str) -> int:
+        """Bytes that an image takes in the engine, without a program of the user's."""
+        if name in IMAGES:
+            return IMAGES[name]
+        return (DEFAULT if name == DEFAULT.image.name else self.store).image.disk_bytes
 
     def _program_size(self) -> int:
         """Bytes of the user's program in the images that are missing. Raises ``MissingRequirementError``."""

@@ -1,53 +1,35 @@
-"""What a run needs of a store that somebody else runs: it is looked at, loaded under a prefix, and cleaned.
+"""Clusters that this program neither starts nor stops: they are inspected, loaded under a prefix of keys, and cleaned.
 
-Members are reached at their endpoints alone, over the same network as the load. Nothing here starts, stops or
-configures anything.
+Members are reached at their endpoints alone, over the same network as the load. Nothing here configures anything.
 """
 
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import NoAnswerError
+from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.base.programs import LastWords, last_words
+from containernet_env.base.work import side_by_side
 from containernet_env.model.config import Config, External
 from containernet_env.model.scenario import Keys
-from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import Leadership
-from containernet_env.stores.protocol import Cluster, Connection, LoadTerms, MemberPlace, Store
+from containernet_env.stores.cluster import Cluster, Connection, M, MemberPlace
 
-MEMBER_TIMEOUT_S = 2.0
-"""For how long a member may be silent before it counts as such: its election timeout is not known, and a longer silence
-is none of one that lives (``model.findings.SILENCE_MAX_S``)."""
+REQUEST_S = 10.0
+"""How long a member may take to answer a request about keys."""
 
-
-class UnknownTiming:
-    """See ``stores.protocol.Timing``: that of a cluster which somebody else has configured."""
-
-    settle_s = 0.0
-    member_timeout_s = MEMBER_TIMEOUT_S
-    short = "timing not known"
-    long = "its timing is not known"
-
-    def values(self) -> Mapping[str, int | str]:
-        """None that is known."""
-        return {}
-
-    def notes(self, largest: RttExpectation) -> Iterator[str]:
-        """Nothing is known, so there is nothing to say."""
-        return iter(())
-
-    heartbeat = None
+# --- connections ------------------------------------------------------------------------------------------------------
 
 
 class ExternalConnection(Connection, Protocol):
     """A connection to one endpoint; there is one port, whichever a caller names.
 
-    Errors say what is wrong in a few words that can follow the endpoint.
+    Errors say what is wrong in a few words that can follow the endpoint. ``headers`` are sent besides.
     """
 
     def request_json(
@@ -59,96 +41,80 @@ class ExternalConnection(Connection, Protocol):
         *,
         timeout_s: float,
         headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """See ``Connection``; ``headers`` are sent besides."""
+    ) -> Any: ...
 
     def request_bytes(
         self, port: int, path: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> bytes:
-        """See ``Connection``; ``headers`` are sent besides."""
+    ) -> bytes: ...
 
     def speaks_tls(self, timeout_s: float) -> bool:
-        """Whether TLS is spoken there, whoever that is; nothing is sent over it."""
+        """Whether that endpoint uses TLS, whatever program it is; nothing is sent over it."""
 
 
-@dataclass(frozen=True, slots=True)
 class WithHeaders:
     """A connection to an endpoint whose requests all carry the same headers, which may be secret."""
 
-    connection: ExternalConnection
-    headers: Mapping[str, str] = field(repr=False)
+    def __init__(self, connection: ExternalConnection, headers: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._headers = headers
 
-    def request_json(
-        self,
-        port: int,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        timeout_s: float,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """See ``ExternalConnection``."""
-        sent = {**self.headers, **(headers or {})}
-        return self.connection.request_json(port, method, path, body, timeout_s=timeout_s, headers=sent)
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of each request."""
+        return self._headers
 
-    def request_bytes(
-        self, port: int, path: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> bytes:
-        """See ``ExternalConnection``."""
-        sent = {**self.headers, **(headers or {})}
-        return self.connection.request_bytes(port, path, timeout_s=timeout_s, headers=sent)
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        """See ``Connection``."""
+        return self._connection.request_json(port, method, path, body, timeout_s=timeout_s, headers=self.headers)
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        """See ``Connection``."""
+        return self._connection.request_bytes(port, path, timeout_s=timeout_s, headers=self.headers)
 
     def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        """See ``ExternalConnection``."""
-        return self.connection.open(port, timeout_s=timeout_s)
+        """See ``Connection``."""
+        return self._connection.open(port, timeout_s=timeout_s)
 
-    def speaks_tls(self, timeout_s: float) -> bool:
-        """See ``ExternalConnection``."""
-        return self.connection.speaks_tls(timeout_s)
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The user of the cluster, where it has users; a token has no name beside it."""
+
+    user: str | None
+    password: str = field(repr=False)
 
 
 @dataclass
-class Elsewhere:
-    """The host of a member that somebody else runs: nothing of it can be seen, and silence is not death."""
+class RemoteHost:
+    """The host of an external member: it cannot be observed, and silence is not death."""
 
     name: str
     pid: int = 0
     alive: bool = True
 
     def ending(self, words: LastWords = last_words) -> str | None:
-        """See ``stores.protocol.MemberHost``: nobody knows."""
+        """See ``MemberHost``: unknown."""
         return None
 
     def logs(self, tail: int = 20) -> str:
         """See ``MemberHost``. Raises RunError."""
-        raise RunError(f"the log of {self.name} is where it runs")
+        raise RunError(f"the log of {self.name} is on its own machine")
 
 
 def places(kind: str, external: External, connections: Iterable[Connection]) -> Iterator[MemberPlace]:
-    """Where its members are, in their order, each with the connection to it; their names are kind and number."""
+    """The places of its members, in their order, each with the connection to it; names are kind and number."""
     for number, (endpoint, connection) in enumerate(zip(external.endpoints, connections, strict=True), start=1):
-        yield MemberPlace(Elsewhere(f"{kind}{number}"), endpoint.host, connection, endpoint.address)
+        yield MemberPlace(RemoteHost(f"{kind}{number}"), endpoint.host, connection, endpoint.address)
 
+
+# --- inspection -------------------------------------------------------------------------------------------------------
 
 SPEAKS_TLS = 'speaks TLS: its endpoint begins with https://, and "tls" names its CA'
 
 
-def why_silent(connection: ExternalConnection, error: NoAnswerError, tls: bool, timeout_s: float) -> str:
-    """What is wrong with an endpoint that gave no answer; ``tls``: whether TLS was spoken."""
-    if not tls and connection.speaks_tls(timeout_s):
-        return SPEAKS_TLS
-    if str(error) == "does not speak TLS":
-        return "does not speak TLS: where it should not, its endpoint begins with http://"
-    return str(error)
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Who asks, where the store wants to know; a token has no name beside it."""
-
-    user: str | None
-    password: str = field(repr=False)
+def first_line(error: Exception, most: int | None = None) -> str:
+    """The first line of an error, for a message in one line."""
+    return str(error).partition("\n")[0][:most]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +126,21 @@ class OwnKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member's own view: its id, a value that all members of its cluster share, and the leader that it knows."""
+
+    member: str
+    cluster: str | frozenset[str]
+    leader: str | None
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemberLook:
-    """What one endpoint said: who it is, or why it cannot be used (``problem``), in one line without its URL."""
+    """The answer of one endpoint: which member it is, or why it cannot be used (``problem``), in one line without URL.
+
+    ``view`` is ``None`` where it gives none; ``refusal`` is why, where it is a member that refuses this user.
+    """
 
     name: str
     url: str
@@ -170,15 +149,17 @@ class MemberLook:
     member_name: str | None = None
     leads: bool = False
     data_bytes: int | None = None
+    view: MemberView | None = None
+    refusal: RunError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
-    """What the endpoints say together, read without writing anything.
+    """The answers of all endpoints together, read without writing anything.
 
-    ``identity`` tells the cluster from others, ``None`` where it does not tell. ``size`` is how many members it has
-    itself. ``users``: whether the store asks who somebody is; ``None`` where that is not known. ``problem``: why it
-    cannot be measured, in one line.
+    ``identity`` differs between clusters, ``None`` where the store has none. ``size`` is how many members the cluster
+    has itself. ``users``: whether the store has users; ``None`` where that is not known. ``problem``: why it cannot be
+    measured, in one line.
     """
 
     members: tuple[MemberLook, ...]
@@ -194,42 +175,120 @@ class ClusterLook:
         own = [f"{member.url} {member.problem}" for member in self.members if member.problem is not None]
         return [*own, *([] if self.problem is None else [self.problem])]
 
+    @property
+    def views(self) -> list[MemberView]:
+        """Those of the members that give one."""
+        return [member.view for member in self.members if member.view is not None]
 
-class ExternalCluster(Cluster, Protocol):
-    """A running cluster under one prefix of keys; what it is asked about keys is about these alone."""
+    def conflict(self) -> str | None:
+        """Why the members that give a view are no usable cluster together."""
+        if len({view.cluster for view in self.views}) > 1:
+            return "the endpoints are of different clusters"
+        if len({view.member for view in self.views}) < len(self.views):
+            return "two of the endpoints are of the same member"
+        if all(view.leader is None for view in self.views):
+            counts = f"{len(self.views)} of {len(self.members)} endpoints answer, and know no leader"
+            return f"the cluster has no quorum: {counts}"
+        return None
+
+    def led(self) -> Leadership | None:
+        """Who leads in the newest term that a member knows; ``None`` where that is no endpoint."""
+        newest = max(self.views, key=lambda view: view.term)
+        names = {member.view.member: member.name for member in self.members if member.view is not None}
+        return Leadership(names[newest.leader], newest.term) if newest.leader in names else None
+
+
+class ExternalCluster(Cluster[M], ABC, Generic[M]):
+    """An external cluster and the keys under one prefix; no other keys are read or written."""
+
+    def __init__(
+        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
+    ) -> None:
+        assert config.external is not None
+        self._external = config.external
+        self._plain = tuple(connections)
+        self._login = login
+        self._own = own
+        super().__init__(self._members())
+        self._preferred = list(self.members)
+
+    @abstractmethod
+    def _members(self) -> list[M]:
+        """A member for each endpoint, in their order."""
+
+    @abstractmethod
+    def _look_at(self, member: M, look: MemberLook, connection: ExternalConnection, timeout_s: float) -> MemberLook:
+        """``look`` with the answers of one member, of which name and URL are known. Raises no ``RunError``."""
+
+    @abstractmethod
+    def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
+        """``found`` with everything that the members' answers show together. Writes and raises nothing."""
 
     def look(self, timeout_s: float) -> ClusterLook:
-        """What it is; writes nothing, and raises nothing."""
+        """Inspect it; writes nothing, and raises nothing."""
+
+        def look_at(number: int) -> MemberLook:
+            member = self.members[number]
+            look = MemberLook(member.name, self._external.urls[number])
+            return self._look_at(member, look, self._plain[number], timeout_s)
+
+        numbers = range(len(self.members))
+        return self._judge(ClusterLook(tuple(side_by_side(look_at, numbers, len(numbers)))), timeout_s)
+
+    def _silence(self, connection: ExternalConnection, error: NoAnswerError, timeout_s: float) -> str:
+        """What is wrong with an endpoint that gave no answer."""
+        if self._external.tls is None and connection.speaks_tls(timeout_s):
+            return SPEAKS_TLS
+        if str(error) == "does not speak TLS":
+            return "does not speak TLS: where it should not, its endpoint begins with http://"
+        return str(error)
+
+    def _foreign(self, connection: ExternalConnection, problem: str, timeout_s: float) -> str:
+        """What is wrong with an endpoint that answers as no member does: ``problem``, unless it speaks TLS."""
+        return SPEAKS_TLS if self._external.tls is None and connection.speaks_tls(timeout_s) else problem
+
+    def _ask(self, method: str, path: str, body: Any = None, timeout_s: float = REQUEST_S) -> Any:
+        """The answer of the first member that gives one and has a quorum; it is queried first from then on.
+
+        Raises RunError.
+        """
+        problem: RunError | None = None
+        for member in tuple(self._preferred):
+            try:
+                return member.connection.request_json(member.client_port, method, path, body, timeout_s=timeout_s)
+            except RunError as error:
+                if isinstance(error, HttpError) and error.status < 500:
+                    raise
+                problem = problem or error
+            self._preferred.remove(member)
+            self._preferred.append(member)
+        assert problem is not None
+        raise problem
 
     def may_load(self) -> str | None:
-        """Why this user may not read, write and remove keys under the prefix; ``None`` where it may. Writes nothing."""
+        """Why this user may not read, write and remove keys under the prefix; ``None`` where it may. Writes nothing.
+
+        ``None`` also where only a write shows that.
+        """
+        return None
 
     def try_write(self) -> str | None:
-        """Why it cannot be loaded, where only a write tells that; ``None`` where it can.
+        """Why it cannot be loaded, where only a write shows that; ``None`` where it can.
 
-        What it writes is a key of the run, which is on record; it may stay until ``remove_keys``.
+        It writes a key of the run, which is on record and may stay until ``remove_keys``.
         """
+        return None
 
+    @abstractmethod
     def keys(self) -> int | None:
-        """How many keys there are under the prefix, as far as the store tells that; ``None`` where it does not.
+        """How many keys there are under the prefix, as far as the store can count them; ``None`` where it cannot.
 
         Raises ``RunError``.
         """
 
+    @abstractmethod
     def remove_keys(self, checked: Callable[[int], None] = lambda removed: None) -> int:
-        """Remove all keys under the prefix in batches, ``checked`` after each with how many that were so far.
+        """Remove all keys under the prefix in batches; after each, ``checked`` gets how many were removed so far.
 
         How many they were. Raises ``RunError``.
         """
-
-
-class ExternalStore(Store, Protocol):
-    """A kind of store that can be measured where somebody else runs it."""
-
-    def place(self, prefix: str) -> tuple[LoadTerms, str]:
-        """How loads speak with it so that all they write is under ``prefix``, and what each key begins with then."""
-
-    def external(
-        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
-    ) -> ExternalCluster:
-        """The cluster of ``config.external``, each with the connection to it, in their order; nothing is sent yet."""

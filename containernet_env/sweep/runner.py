@@ -13,7 +13,6 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError, text_of, told
 from containernet_env.base.work import Stop
 from containernet_env.containernet import engines
-from containernet_env.model.config import StoreChoice
 from containernet_env.model.findings import State, states_text
 from containernet_env.model.link import draw_seed
 from containernet_env.network.rtt import Tolerance
@@ -28,7 +27,7 @@ from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Standing
 from containernet_env.stores.kinds import KINDS
-from containernet_env.stores.protocol import Store
+from containernet_env.stores.store import Store
 from containernet_env.sweep.design import Design, link_seed
 from containernet_env.sweep.ledger import FIGURES, LEAST, Journal, Kept, Ledger, journal_of, read_journal, tried_of
 from containernet_env.sweep.placement import Begun, Ended, Job, Losses, Placement, Terms
@@ -44,7 +43,7 @@ def made_by(stores: Iterable[Store], tolerance: Tolerance | None) -> dict[str, s
     The machine is not part of it: rows name theirs.
     """
     # Of several versions of one store each cell names its own.
-    versions = {store.name: KINDS[store.name].make(StoreChoice(store.name)).version for store in stores}
+    versions = {store.name: KINDS[store.name].default().version for store in stores}
     program = manifest.program_facts()
     commit = (program.commit or "unknown")[:_DIGITS] + ("-dirty" if program.dirty else "")
     return {

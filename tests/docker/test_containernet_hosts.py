@@ -24,8 +24,8 @@ from containernet_env.hosts.container import measure_sync, put_secrets
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.topology import RttExpectation
 from containernet_env.network.rtt import ProbeHost, measure
-from containernet_env.stores.etcd.cluster import Member
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.cluster import MemberPlace
+from containernet_env.stores.etcd.cluster import EtcdMember
 from tests.deadline import HANG_S, eventually
 from tests.root.network import never_early
 
@@ -167,7 +167,7 @@ def test_what_a_container_links_to_is_looked_for_in_the_container(
     """Each of its files that the driver opens is a link to one of this machine, by its name or through /proc."""
     host = shared.addDocker("links", dimage=image, tmpfs=["/secrets:size=64k"])
     root = files.root_of(host.pid)
-    member = Member(MemberPlace(host, "10.0.0.1", SimpleNamespace()))  # type: ignore[arg-type]
+    member = EtcdMember(MemberPlace(host, "10.0.0.1", SimpleNamespace()))  # type: ignore[arg-type]
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "passwd").write_text("root:x:7:7::/:/bin/sh\n")

@@ -24,12 +24,11 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine
 from containernet_env.hosts.http import TcpConnection
 from containernet_env.hosts.options import PIDS_LIMIT
-from containernet_env.model.config import StoreChoice
-from containernet_env.runs.external_left import records
+from containernet_env.runs.external_access import records
 from containernet_env.setup import builds, missing
 from containernet_env.setup.images import required_images
 from containernet_env.stores.kinds import KINDS
-from containernet_env.stores.zookeeper import session, words
+from containernet_env.stores.zookeeper import cluster as znodes
 from tests.deadline import HANG_S, eventually
 from tests.docker.runs import PROJECT, call, rows
 
@@ -63,7 +62,7 @@ class Cluster:
 
 def set_up(kind: str) -> Any:
     """The store, where it is there."""
-    store = KINDS[kind].make(StoreChoice(kind))
+    store = KINDS[kind].default()
     if lacking := missing.look(store):
         pytest.skip(f"{kind} is not set up here: {lacking}")
     return store
@@ -127,12 +126,12 @@ def zookeeper(_folder: Path) -> Iterator[Cluster]:
 
     def mode(port: int) -> str:
         try:
-            return words.parse_srvr(words.ask(TcpConnection("127.0.0.1", port), "srvr", HANG_S)).mode
+            return znodes.parse_srvr(znodes.ask(TcpConnection("127.0.0.1", port), "srvr", HANG_S)).mode
         except RunError:
             return ""
 
     def check() -> None:
-        with session.synced(TcpConnection("127.0.0.1", clients[1]), HANG_S) as opened:
+        with znodes.synced(TcpConnection("127.0.0.1", clients[1]), HANG_S) as opened:
             assert opened.children("/") == ["zookeeper"] and opened.voters() == {"1", "2", "3"}
 
     try:
@@ -164,14 +163,14 @@ def test_it_is_measured_and_keeps_nothing(name: str, tmp_path: Path, tmp_path_fa
         scenarios.write_text(json.dumps(SCENARIOS))
         if cluster.token is not None:
             refused = call("check", file)
-            assert refused.returncode == 1 and "asks for a token (ACLs)" in refused.stdout, refused.stdout
+            assert refused.returncode == 1 and "requires a token (ACLs)" in refused.stdout, refused.stdout
             (tmp_path / "token").write_text(f"{cluster.token}\n")
             file = cluster.file(tmp_path, kind, token_file="token")
         done = call("run", file, out, "--scenarios", scenarios, "--yes-load-this-cluster")
         assert done.returncode == 0, done.stdout + done.stderr
         found = rows(out)
         assert [row["Error"] for row in found] == ["-"] * 6, found
-        version = str(KINDS[kind].make(StoreChoice(kind)).version)
+        version = str(KINDS[kind].default().version)
         size = str(len(cluster.endpoints))
         facts = {(row["Hosts"], row["ClusterSize"], row["StoreVersion"]) for row in found}
         assert facts == {("external", size, version)}

@@ -19,7 +19,6 @@ from containernet_env import measure
 from containernet_env.base import assets
 from containernet_env.base.programs import UserProgram, read_program
 from containernet_env.hosts import engine
-from containernet_env.model.config import StoreChoice
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.run_directory import RunResult, histories_of
 from containernet_env.runs.verify import Judgement, judge
@@ -67,7 +66,7 @@ def assert_above(outcome: ScenarioOutcome, least_ms: float) -> None:
 
 @pytest.mark.parametrize("kind", ["consul", "zookeeper"])
 def test_requests_wait_for_what_the_protocol_waits_for_and_histories_agree(tmp_path: Path, kind: str) -> None:
-    store = KINDS[kind].make(StoreChoice(kind))
+    store = KINDS[kind].default()
     if lacking := missing.look(store):
         pytest.skip(f"{kind} is not set up here: {lacking}")
     tiny = TINY_SCENARIOS["scenarios"] if kind == "zookeeper" else []

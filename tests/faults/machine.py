@@ -33,7 +33,7 @@ from containernet_env.model import load_contract as contract
 from containernet_env.model.topology import Topology
 from containernet_env.model.usage import Consumers, Consumption
 from containernet_env.network.gate_plan import EMULATOR_PACE, plan_gate
-from containernet_env.stores.members import GATE
+from containernet_env.stores.cluster import GATE
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
 

@@ -27,7 +27,6 @@ from containernet_env.base.work import Stop
 from containernet_env.cli.machine import ConsoleReport
 from containernet_env.cli.terminal import StopSignals
 from containernet_env.hosts import engine
-from containernet_env.model.config import StoreChoice
 from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds, commands, dockerd, missing
 from containernet_env.setup.builds import Go
@@ -175,7 +174,7 @@ def test_a_stop_token_ends_the_build_of_a_store_and_nothing_of_it_counts(
     (tmp_path / "go").chmod(0o755)
     toolchain = Go(str(tmp_path / "go"), "go1.26.1")
     own = tmp_path / "cache"
-    zookeeper = KINDS["zookeeper"].make(StoreChoice("zookeeper"))
+    zookeeper = KINDS["zookeeper"].default()
     lacks = Missing(modules=(module,), required=IMAGES, store=zookeeper)
     ready = Missing(required=IMAGES)
     monkeypatch.setattr(missing, "look", lambda store=DEFAULT: lacks if store == zookeeper else ready)

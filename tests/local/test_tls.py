@@ -21,12 +21,13 @@ from containernet_env.hosts.http import NamespaceConnection, NoAnswerError, TcpC
 from containernet_env.model.config import EtcdSettings
 from containernet_env.runs import follow
 from containernet_env.runs.follow import MemberWatch
-from containernet_env.stores.etcd import profiling
+from containernet_env.stores import profiling
+from containernet_env.stores.cluster import Ping
 from containernet_env.stores.etcd.certificates import Authority, Issued, client_context, trust_of
-from containernet_env.stores.etcd.profiling import EtcdProfiling
-from containernet_env.stores.protocol import MemberPlace, Ping, Trust
+from containernet_env.stores.profiling import Profiling
+from containernet_env.stores.store import Trust
 from tests.deadline import HANG_S, eventually
-from tests.unit.test_etcd_activity import FakeHost, taken
+from tests.unit.test_etcd_activity import taken
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = replace(load_config(ROOT / "configs" / "3node-3ms.json"), etcd=EtcdSettings(tls=True))
@@ -185,29 +186,23 @@ def test_what_speaks_tls_is_known_without_its_trust(server: Server) -> None:
 # --- profiles ---------------------------------------------------------------------------------------------------------
 
 
-def place_of(connection: Any) -> MemberPlace:
-    unreachable: Any = FakeHost("etcd1", "")  # a profile is asked of the address alone
-    return MemberPlace(unreachable, "10.0.0.1", connection)
-
-
 def test_profiles_are_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server() as plain:
-        place = place_of(TcpConnection("127.0.0.1", plain.server_port))
-        cpu, allocs, mutex = taken(place, "mutex", "cpu", "allocs")
+        connection = TcpConnection("127.0.0.1", plain.server_port)
+        cpu, allocs, mutex = taken(connection, "mutex", "cpu", "allocs")
         assert plain.ended_by_client.is_set(), "a CPU profile ends with the scenario, and not after the longest time"
         assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
         assert (cpu.kind, cpu.measured, cpu.before, cpu.problem) == ("cpu", "cpu", None, None)
         assert (allocs.kind, allocs.measured, mutex.measured) == ("allocs", "alloc_space", "delay")
         assert allocs.before is not None and gzip.decompress(allocs.before) == b"/debug/pprof/allocs"
-        assert [profile.kind for profile in taken(place, "allocs")] == ["allocs"]
+        assert [profile.kind for profile in taken(connection, "allocs")] == ["allocs"]
         monkeypatch.setattr(profiling, "_PATH", "/debug/missing?")
-        (cpu,) = taken(place, "cpu")
+        (cpu,) = taken(connection, "cpu")
         assert cpu.problem is not None and "404" in cpu.problem
 
 
-def test_a_profile_of_cpu_ends_over_tls_too(server: Server, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiling, "CLIENT_PORT", server.server_port)
-    (cpu,) = taken(place_of(NamespaceConnection(1, "etcd1", trust.context)), "cpu")
+def test_a_profile_of_cpu_ends_over_tls_too(server: Server, trust: Trust) -> None:
+    (cpu,) = taken(NamespaceConnection(1, "etcd1", trust.context), "cpu", port=server.server_port)
     assert server.ended_by_client.is_set() and cpu.problem is None
     assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
 
@@ -215,7 +210,7 @@ def test_a_profile_of_cpu_ends_over_tls_too(server: Server, trust: Trust, monkey
 def test_a_member_that_dies_meanwhile_has_no_profile() -> None:
     ours, theirs = socket.socketpair()
     connection: Any = SimpleNamespace(open=lambda port, *, timeout_s: ours)
-    made = EtcdProfiling(place_of(connection), ["cpu"])
+    made = Profiling(connection, 1, ["cpu"])
     made.begin()
     theirs.close()
     made.end()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bench.load.services import REPLICAS, Service
 from containernet_env.base import programs
-from containernet_env.base.assets import replicas_module
 from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds
 from containernet_env.setup.commands import Steps
+from containernet_env.stores import replicas
 
 COUNT = 3
 
@@ -34,7 +34,7 @@ class Replicas(Service):
 
 def built(folder: Path) -> Path | None:
     """The program, built where it is not there yet; ``None`` where there is no Go to build it with."""
-    module = replicas_module()
+    module = replicas.MODULE
     if (found := programs.find(module)) is None and (toolchain := builds.find()) is not None:
         steps = Steps(Silent(), folder)
         with steps.step("replicas") as step:

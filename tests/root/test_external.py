@@ -32,7 +32,7 @@ from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.cli import main
 from containernet_env.hosts import netns
 from containernet_env.runs import external_access
-from containernet_env.runs.external_left import Record, records
+from containernet_env.runs.external_access import Record, records
 from containernet_env.runs.measure import carry_out, measure
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent

@@ -11,7 +11,7 @@ import pytest
 
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
-from containernet_env.stores.proxied.last_words import last_words
+from containernet_env.stores.proxied import last_words
 from tests.root.network import needs_root
 
 pytestmark = [pytest.mark.root, needs_root]

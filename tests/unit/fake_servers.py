@@ -41,7 +41,7 @@ Talk = Generator[bytes, bytes, bytes]
 
 
 class Server:
-    """A server at one address; also a connection to it (``stores.protocol.Connection``).
+    """A server at one address; also a connection to it (``stores.cluster.Connection``).
 
     ``gone``: nothing listens there; ``silent``: connections stand, and nothing is answered. ``connections`` counts.
     """

@@ -28,7 +28,7 @@ from containernet_env.runs.load import Answer
 from containernet_env.runs.measure import measure
 from containernet_env.runs.reuse import Change
 from containernet_env.setup.images import Images
-from containernet_env.stores.protocol import LoadTerms
+from containernet_env.stores.store import LoadTerms
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM
 from tests.unit.matrix_fakes import GOOD, FakeCluster, FakeNet, FakeServer
 

@@ -14,7 +14,7 @@ from containernet_env.model.findings import load_findings
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Span, Warmup
 from containernet_env.runs.load import BenchmarkServer, request_of
-from containernet_env.stores.protocol import LoadTerms
+from containernet_env.stores.store import LoadTerms
 from tests.unit.answers import benchmarks, check, check_request, closed_loop, examples, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}

@@ -308,7 +308,7 @@ def test_the_columns_say_of_every_store_what_it_puts_there() -> None:
     meanings = {column.name: column.meaning for column in TABLE}
     service = HttpService("/kv/{key}", "/kv/{key}", None, (200,), (200,), (), (404,))
     for kind in KINDS.values():
-        store = kind.make(StoreChoice(kind.name, service=service))
+        store = kind(StoreChoice(kind.name, service=service))
         named = re.search(rf"\b{store.title}\b", meanings["SecondTries"]) is not None
         assert store.load_terms.second_tries == named, kind.name
         for words in store.consistency.values():

@@ -19,8 +19,8 @@ from containernet_env.base.files import copy_descriptor, open_file, open_folder,
 from containernet_env.hosts import container
 from containernet_env.hosts.container import measure_sync, put_secrets
 from containernet_env.hosts.processes import account_text
-from containernet_env.stores.etcd.cluster import Member
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.cluster import MemberPlace
+from containernet_env.stores.etcd.cluster import EtcdMember
 
 MINE = "of this machine"
 
@@ -38,7 +38,7 @@ def open_gate(root: Path) -> None:
     host: Any = SimpleNamespace(name="etcd1", pid=1, alive=True, ending=lambda words: None, logs=lambda tail: "")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "root_of", lambda pid: root)
-        Member(MemberPlace(host, "10.0.0.1", SimpleNamespace())).start(deadline=0.0)  # type: ignore[arg-type]
+        EtcdMember(MemberPlace(host, "10.0.0.1", SimpleNamespace())).start(deadline=0.0)  # type: ignore[arg-type]
 
 
 # What root does in a container, and the path where it does.

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
+from containernet_env.base.http import NoAnswerError
 from containernet_env.base.programs import LastWords, last_words, with_words
-from containernet_env.hosts.http import NoAnswerError
 from containernet_env.model.usage import Leadership
-from containernet_env.stores.etcd.cluster import EtcdCluster, Member
-from containernet_env.stores.protocol import MemberPlace, Waits
+from containernet_env.stores.cluster import MemberPlace
+from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
+from containernet_env.stores.store import Waits
 from tests.simulated_time import START_NS, World, simulated
 
 
@@ -86,7 +87,7 @@ def members() -> FakeMembers:
 def cluster_of(members: FakeMembers, count: int = 3) -> tuple[EtcdCluster, list[FakeHost]]:
     hosts = [FakeHost(f"etcd{i}", pid=i) for i in range(1, count + 1)]
     places = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(members, host.pid)) for host in hosts]
-    return EtcdCluster([Member(place) for place in places]), hosts
+    return EtcdCluster([EtcdMember(place) for place in places]), hosts
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_the_cluster_answers_only_if_every_living_member_does_and_is_not_asked_w
 def test_a_member_that_dies_at_start_or_is_silent_is_the_reason_why_a_cluster_does_not_start(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Member, "start", lambda self, deadline: None)
+    monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: None)
     cluster, hosts = cluster_of(members)
     hosts[0].ended, hosts[0].log = "exit status 2", "flag provided but not defined: -x\nUsage:\n"
     with pytest.raises(RunError, match=r"etcd1 ended: exit status 2: flag provided but not defined: -x$"):
@@ -211,18 +212,18 @@ def test_the_first_that_all_ask_answers_before_the_others_start(
     """Peers are asked in the order of their URLs as text: 10.0.0.10 before 10.0.0.2."""
     hosts = [FakeHost(f"etcd{i}", pid=i) for i in (2, 10, 11)]
     places = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(members, host.pid)) for host in hosts]
-    cluster, steps = EtcdCluster([Member(place) for place in places]), []
+    cluster, steps = EtcdCluster([EtcdMember(place) for place in places]), []
 
-    def start(self: Member, deadline: float) -> None:
+    def start(self: EtcdMember, deadline: float) -> None:
         steps.append(f"start {self.name}")
         members.views = {i: (100 + i, 102, 2) for i in (2, 10, 11)}
 
-    def serves(self: Member, timeout_s: float) -> bool:
+    def serves(self: EtcdMember, timeout_s: float) -> bool:
         steps.append(f"ask {self.name}")
         return len(steps) > 3
 
-    monkeypatch.setattr(Member, "start", start)
-    monkeypatch.setattr(Member, "serves_peers", serves)
+    monkeypatch.setattr(EtcdMember, "start", start)
+    monkeypatch.setattr(EtcdMember, "serves_peers", serves)
     cluster.waits = Waits(start_s=30)
     assert cluster.start() == Leadership("etcd2", 2)
     assert steps[:4] == ["start etcd10", "ask etcd10", "ask etcd10", "ask etcd10"]
@@ -256,7 +257,7 @@ def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined
     assert cluster.deaths() == {"etcd3": "etcd3 ended: exit status 2"}
     members.views[22] = (102, 0, 2)
     started: list[int] = []
-    monkeypatch.setattr(Member, "start", lambda self, deadline: started.append(self.host.pid))
+    monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: started.append(self.host.pid))
 
     def broken() -> str | None:
         """It knows a leader after it was asked twice."""
@@ -280,7 +281,7 @@ def test_a_member_that_does_not_rejoin_is_waited_for_until_that_is_pointless(
 ) -> None:
     cluster, hosts = cluster_of(members)
     cluster.expect_death("etcd2")
-    monkeypatch.setattr(Member, "start", lambda self, deadline: None)
+    monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: None)
     place = MemberPlace(hosts[1], "10.0.0.2", FakeConnection(members, 2))
     with pytest.raises(RunError, match="etcd2 did not rejoin: the run is to end"):
         cluster.rejoin(place, lambda: "the run is to end")

@@ -13,10 +13,11 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Durations, MemberActivity
-from containernet_env.stores.etcd import metrics, observation
-from containernet_env.stores.etcd.observation import EtcdObservation
-from containernet_env.stores.etcd.profiling import EtcdProfiling
-from containernet_env.stores.protocol import MemberPlace, Profile
+from containernet_env.stores import cluster
+from containernet_env.stores.cluster import LogPart, MemberPlace, Observation
+from containernet_env.stores.etcd import cluster as etcd
+from containernet_env.stores.etcd.cluster import EtcdMember
+from containernet_env.stores.profiling import Profile, Profiling
 from tests.simulated_time import START_NS, World, simulated
 from tests.unit.test_store_logs import ETCD as LOG
 
@@ -48,7 +49,7 @@ AFTER = answer({"0.001": 103, "0.002": 109, "8.192": 109, "+Inf": 112}, 9.51, ch
 
 
 def test_what_a_member_counted_between_two_looks() -> None:
-    found = metrics.activity(metrics.parse(BEFORE), metrics.parse(AFTER), {"slow fdatasync": 2})
+    found = etcd.activity(etcd.metrics_of(BEFORE), etcd.metrics_of(AFTER), LogPart((), {"slow fdatasync": 2}))
     syncs = Durations(
         count=102, mean_s=pytest.approx(0.005), p99_at_most_s=None, buckets=((0.001, 98), (0.002, 2), (None, 2))
     )
@@ -73,22 +74,21 @@ def test_the_99th_percentile_is_bounded_by_its_bucket(counts: tuple[int, ...], p
 
 
 def test_what_one_look_lacks_is_not_known() -> None:
-    before, after = metrics.parse(BEFORE), metrics.parse(AFTER)
-    assert metrics.activity(None, after, None) == MemberActivity(data_bytes=1048576)
-    assert metrics.activity(before, None, {}) == MemberActivity(warnings={})
-    restarted = metrics.parse(AFTER.replace("seconds 1500000000.0", "seconds 2e9"))
-    assert metrics.activity(before, restarted, None) == MemberActivity(data_bytes=1048576), "it counts from 0 again"
-    lacking = metrics.parse("\n".join(line for line in AFTER.splitlines() if "wal_fsync" not in line))
-    found = metrics.activity(before, lacking, None)
+    before, after = etcd.metrics_of(BEFORE), etcd.metrics_of(AFTER)
+    assert etcd.activity({}, after, None) == MemberActivity(data_bytes=1048576)
+    assert etcd.activity(before, {}, LogPart((), {})) == MemberActivity(warnings={})
+    restarted = etcd.metrics_of(AFTER.replace("seconds 1500000000.0", "seconds 2e9"))
+    assert etcd.activity(before, restarted, None) == MemberActivity(data_bytes=1048576), "it counts from 0 again"
+    lacking = etcd.metrics_of("\n".join(line for line in AFTER.splitlines() if "wal_fsync" not in line))
+    found = etcd.activity(before, lacking, None)
     assert found.log_syncs is None and found.commits is not None and found.leader_changes == 2
-    other = metrics.parse(AFTER.replace('le="0.002"', 'le="0.003"'))
-    assert metrics.activity(before, other, None).log_syncs is None, "other buckets cannot be compared"
+    other = etcd.metrics_of(AFTER.replace('le="0.002"', 'le="0.003"'))
+    assert etcd.activity(before, other, None).log_syncs is None, "other buckets cannot be compared"
 
 
 @pytest.mark.parametrize("text", ["", "<html>404</html>", "etcd_server_leader_changes_seen_total x\n\x00"])
 def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
-    parsed = metrics.parse(text)
-    assert not parsed.values and not parsed.histograms
+    assert etcd.metrics_of(text) == {}
 
 
 @dataclass
@@ -133,7 +133,7 @@ def observed(*members: tuple[Answers, str]) -> dict[str, MemberActivity]:
         MemberPlace(FakeHost(f"etcd{n}", log), "10.0.0.1", answers)  # type: ignore[arg-type]
         for n, (answers, log) in enumerate(members, 1)
     ]
-    return dict(EtcdObservation(places).end().members)
+    return dict(Observation([EtcdMember(place) for place in places]).end().members)
 
 
 @simulated(seeds=5)
@@ -146,7 +146,7 @@ def test_members_are_asked_before_and_after_and_nobody_waits_for_a_silent_one(wo
         (Answers(BEFORE.encode(), 60.0), "gone"),
         (Answers(RunError("HTTP 503"), BEFORE.encode(), RunError("HTTP 503"), AFTER.encode()), late),
     )
-    assert (world.now_ns - START_NS) / 1e9 <= vars(observation)["_ASK_S"] * 3, "two looks and the logs"
+    assert (world.now_ns - START_NS) / 1e9 <= cluster.LOOK_S * 3, "two looks and the logs"
     assert list(found) == ["etcd1", "etcd2", "etcd3", "etcd4"]
     assert found["etcd4"] == found["etcd1"], "a query that is not answered once is repeated"
     assert found["etcd1"].leader_changes == 2 and found["etcd1"].warnings == {}
@@ -164,13 +164,13 @@ def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) 
         assert len(answers.asked) == 1, "between the two looks: what they make it warn of is not the load's"
         return next(moments)
 
-    monkeypatch.setattr(observation, "utc_now", now)
+    monkeypatch.setattr(cluster, "utc_now", now)
     found = observed((answers, LOG))
     assert found["etcd1"].warnings == {"apply request took too long": 2}
 
 
-def taken(place: MemberPlace, *kinds: ProfileKind) -> list[Profile]:
-    made = EtcdProfiling(place, kinds)
+def taken(connection: Any, *kinds: ProfileKind, port: int = etcd.CLIENT_PORT) -> list[Profile]:
+    made = Profiling(connection, port, kinds)
     made.begin()
     made.end()
     profiles = made.profiles()
@@ -180,15 +180,14 @@ def taken(place: MemberPlace, *kinds: ProfileKind) -> list[Profile]:
 
 @simulated()
 def test_a_member_that_gives_no_profile_says_why() -> None:
-    place: Any = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", Answers(RunError("refused")))  # type: ignore[arg-type]
-    cpu, mutex = taken(place, "cpu", "mutex")
+    cpu, mutex = taken(Answers(RunError("refused")), "cpu", "mutex")
     assert (cpu.problem, mutex.problem, mutex.data) == ("nobody listens", "refused", b"")
 
 
 def test_recorded_answers_of_etcd_are_read() -> None:
     """Of etcd 3.7.3, which took puts by four clients for two seconds; other families are left out."""
-    looks = [metrics.parse((RECORDED / f"metrics-{when}.txt").read_text()) for when in ("before", "after")]
-    found = metrics.activity(looks[0], looks[1], None)
+    looks = [etcd.metrics_of((RECORDED / f"metrics-{when}.txt").read_text()) for when in ("before", "after")]
+    found = etcd.activity(looks[0], looks[1], None)
     assert (found.leader_changes, found.failed_proposals, found.data_bytes) == (0, 0, 798720)
     assert found.data_grown_bytes is not None and found.data_grown_bytes > 500_000
     syncs, commits = found.log_syncs, found.commits

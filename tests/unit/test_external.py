@@ -17,7 +17,7 @@ from containernet_env.cli.run import run_command
 from containernet_env.config import load_config
 from containernet_env.config.endpoints import parse_endpoint
 from containernet_env.hosts.http import TcpConnection
-from containernet_env.model.config import Endpoint, External, HttpService
+from containernet_env.model.config import Endpoint, HttpService
 from containernet_env.model.findings import counts
 from containernet_env.model.outcome import ClientRtt, RunFacts
 from containernet_env.model.scenario import Keys, Scenario, Span
@@ -29,11 +29,11 @@ from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.load import request_of
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
-from containernet_env.stores.etcd.cluster import Member
+from containernet_env.stores.cluster import MemberPlace
+from containernet_env.stores.etcd.cluster import EtcdMember
 from containernet_env.stores.etcd.external import ExternalEtcd, LoggedIn
-from containernet_env.stores.external import Login
-from containernet_env.stores.kinds import external_store_of
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.external import Login, OwnKeys
+from containernet_env.stores.kinds import store_of
 from containernet_env.sweep.design import design
 from tests.unit.fake_servers import PREFIX, SERVICE, STAY, config_of, endpoints_file
 from tests.unit.test_columns import outcome
@@ -95,7 +95,7 @@ def test_a_name_that_no_host_can_have_gives_no_answer(host: str) -> None:
 def test_options_of_hosts_and_links_of_ours_are_refused(tmp_path: Path, words: str) -> None:
     out = tmp_path / "out.csv"
     done = CliRunner().invoke(run_command, [str(written(tmp_path, PLAIN)), str(out), "--quick", *words.split()])
-    assert done.exit_code and "somebody else runs" in f"{done.output} {done.exception}"
+    assert done.exit_code and "external cluster" in f"{done.output} {done.exception}"
     assert not out.exists()
 
 
@@ -104,7 +104,7 @@ def test_events_are_refused_where_they_stand(tmp_path: Path) -> None:
     load, data = {"duration": "5s", "clients": 1, "conns": 1}, {"keySize": 8, "valSize": 8}
     block = {"type": "write", "load": load, "data": data, "target": "cluster"}
     scenarios.write_text(json.dumps({"scenarios": [{**block, "events": [{"at": "1s", "kill": "leader"}]}]}))
-    with pytest.raises(ConfigError, match=r"cannot be done to .*endpoints.json, which somebody else runs"):
+    with pytest.raises(ConfigError, match=r"cannot be done to the external cluster of .*endpoints.json"):
         prepare(written(tmp_path, PLAIN), scenarios)
 
 
@@ -192,7 +192,7 @@ def test_figures_count_where_nothing_was_seen_to_be_wrong() -> None:
 def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback(answer: Any) -> None:
     host, connection = SimpleNamespace(name="etcd1"), SimpleNamespace(request_json=lambda *_, **__: answer)
     with pytest.raises(RunError, match="is it a member of etcd"):
-        Member(MemberPlace(host, "10.0.0.1", connection)).status()  # type: ignore[arg-type]
+        EtcdMember(MemberPlace(host, "10.0.0.1", connection)).status()  # type: ignore[arg-type]
     with pytest.raises(RunError, match="without a token"):
         LoggedIn(connection, Login("bench", "secret")).log_in()  # type: ignore[arg-type]
 
@@ -201,7 +201,7 @@ REFUSES_LEARNER = HttpError(400, None, "etcdserver: rpc not supported for learne
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_an_endpoint_of_a_learner_is_named(refused: bool) -> None:
+def test_an_endpoint_of_a_learner_is_named(tmp_path: Path, refused: bool) -> None:
     """By its status; a learner that has users refuses that."""
 
     def request_json(port: int, method: str, path: str, body: Any = None, **options: Any) -> Any:
@@ -212,8 +212,8 @@ def test_an_endpoint_of_a_learner_is_named(refused: bool) -> None:
         return {"header": {"cluster_id": "1", "member_id": "2"}, "leader": "1", "version": "3.6.8", "isLearner": True}
 
     connection = SimpleNamespace(request_json=request_json)
-    external = External((Endpoint("10.0.0.9", 2379),))
-    look = ExternalEtcd(external, [connection], None, "p/").look(1.0)  # type: ignore[list-item]
+    config = config_of(tmp_path, "etcd", ["http://10.0.0.9:2379"])
+    look = ExternalEtcd(config, [connection], None, OwnKeys("p/")).look(1.0)  # type: ignore[list-item]
     (problem,) = look.problems
     assert problem.startswith("http://10.0.0.9:2379 is a learner, which takes no writes and no linearizable reads")
 
@@ -275,10 +275,10 @@ def test_another_url_is_another_load(tmp_path: Path) -> None:
 def test_loads_of_zookeeper_have_their_keys_below_a_znode_of_the_run(tmp_path: Path) -> None:
     config = config_of(tmp_path, "zookeeper", ["10.1.0.1:2181", "[fd00::2]:2181"])
     assert config.external is not None and config.external.urls == ("10.1.0.1:2181", "[fd00::2]:2181")
-    terms, prefix = external_store_of(config).place(PREFIX)
+    terms, prefix = store_of(config).place(PREFIX)
     _, body = request_of(READ, {"zookeeper1": "10.1.0.1:2181"}, 60, terms=terms, prefix=prefix)
     assert (body["store"], body["chroot"]) == ("zookeeper", "/containernet-env/abc") and "keyPrefix" not in body
     other = config_of(tmp_path, "consul", ["http://10.1.0.1:8500"])
-    terms, prefix = external_store_of(other).place(PREFIX)
+    terms, prefix = store_of(other).place(PREFIX)
     _, body = request_of(READ, {"consul1": "10.1.0.1:8500"}, 60, terms=terms, prefix=prefix)
     assert (body["store"], body["keyPrefix"]) == ("consul", PREFIX)

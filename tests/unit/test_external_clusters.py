@@ -25,9 +25,9 @@ from containernet_env.hosts import owner
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import ALPHABET, Keys
 from containernet_env.model.usage import Leadership
-from containernet_env.runs import external_left
+from containernet_env.runs import external_access
+from containernet_env.runs.external import LocalServer
 from containernet_env.runs.external_access import usable
-from containernet_env.runs.local_server import LocalServer
 from containernet_env.stores.external import ExternalCluster, OwnKeys
 from containernet_env.stores.zookeeper.external import MARK
 from tests.simulated_time import World, simulated
@@ -474,7 +474,7 @@ def test_that_the_znode_of_the_run_may_not_be_deleted_again_is_found_before_any_
     for kept, prefix in (("/mine", "mine/"), ("/mine", "mine/bench/"), ("", "containernet-env/")):
         found.kept = kept
         told = opened(of(tmp_path, found, prefix=prefix), OwnKeys(f"{prefix}abc/")).try_write()
-        assert "nobody may create, or delete, znodes here: delete /" in str(told), prefix
+        assert "znodes may not be created, or deleted, here: delete /" in str(told), prefix
         assert found.own() == ["/mine"]
 
 
@@ -503,7 +503,7 @@ Over = Callable[[], None]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the folders of runs on external clusters are, in a cache of the test's own."""
     monkeypatch.setattr(assets, "own", lambda: tmp_path / "cache")
-    return external_left.home()
+    return external_access.home()
 
 
 @pytest.fixture
@@ -518,7 +518,7 @@ def of_services(folder: Path, urls: Sequence[str], store: Any = SERVICE, **more:
 
 def killed(config: Config, at: Sequence[Service], over: Over) -> None:
     """A run that has written its keys and is no more."""
-    external_left.begin(config, "abc", None, OwnKeys(PREFIX, (FEW,)))
+    external_access.begin(config, "abc", None, OwnKeys(PREFIX, (FEW,)))
     over()
     for service in at:
         service.values.update({FEW.name(number): b"v" for number in range(FEW.count)})
@@ -527,7 +527,7 @@ def killed(config: Config, at: Sequence[Service], over: Over) -> None:
 def cleaned(config: Config) -> list[str]:
     """What ``clean`` says of the runs that it finds."""
     found: list[str] = []
-    external_left.clean(config, lambda run: found.append(run.done), found.append)
+    external_access.clean(config, lambda run: found.append(run.done), found.append)
     return found
 
 
@@ -535,12 +535,12 @@ class _Killed(BaseException):
     """SIGKILL: nothing is caught or cleaned up any more."""
 
 
-@pytest.mark.parametrize("call", ["write_text", "rename", "rmtree"])
+@pytest.mark.parametrize("call", ["write_bytes", "rename", "rmtree"])
 def test_a_run_that_is_killed_while_it_makes_or_removes_its_folder_leaves_none(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, over: Over
 ) -> None:
     config = config_of(tmp_path, "etcd", ["http://10.1.0.1:2379"])
-    folder = external_left.begin(config, "abc", "cluster-1", OWN) if call == "rmtree" else home
+    folder = external_access.begin(config, "abc", "cluster-1", OWN) if call == "rmtree" else home
     with monkeypatch.context() as struck:
 
         def killed(*of: object, **more: object) -> None:
@@ -550,14 +550,14 @@ def test_a_run_that_is_killed_while_it_makes_or_removes_its_folder_leaves_none(
         struck.setattr(shutil if call == "rmtree" else Path, call, killed)
         with pytest.raises(_Killed):
             if call == "rmtree":
-                external_left.end(folder)
+                external_access.end(folder)
             else:
-                external_left.begin(config, "abc", "cluster-1", OWN)
+                external_access.begin(config, "abc", "cluster-1", OWN)
     over()
-    assert len(list(home.iterdir())) == 1 and not list(external_left.records())
-    external_left.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
+    assert len(list(home.iterdir())) == 1 and not list(external_access.records())
+    external_access.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
     assert list(home.iterdir()) == []
-    external_left.end(folder)
+    external_access.end(folder)
 
 
 def test_what_another_process_makes_or_the_user_keeps_there_stays(home: Path, tmp_path: Path) -> None:
@@ -566,19 +566,19 @@ def test_what_another_process_makes_or_the_user_keeps_there_stays(home: Path, tm
     for path in kept:
         path.mkdir()
     config = config_of(tmp_path, "etcd", ["http://10.1.0.1:2379"])
-    external_left.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
+    external_access.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
     assert sorted(home.iterdir()) == sorted(kept)
 
 
 def test_what_a_killed_run_left_is_removed_by_an_endpoint_of_both(network: Network, tmp_path: Path, over: Over) -> None:
     consul, zookeeper = ConsulCluster(network, 2), ZooKeeperCluster(network, 1)
-    external_left.begin(of(tmp_path, consul), "abc", None, OWN)
+    external_access.begin(of(tmp_path, consul), "abc", None, OWN)
     over()
     consul.values.update(dict.fromkeys(map(KEYS.name, range(10)), b"v"))
-    assert external_left.clean(of(tmp_path, zookeeper), pytest.fail, pytest.fail)[0].store == "consul"
+    assert external_access.clean(of(tmp_path, zookeeper), pytest.fail, pytest.fail)[0].store == "consul"
     assert cleaned(config_of(tmp_path, "consul", consul.urls[1:])) == [f"removed 10 keys under {PREFIX}"]
     assert consul.values == {}
-    external_left.begin(of(tmp_path, zookeeper), "abc", None, OWN)
+    external_access.begin(of(tmp_path, zookeeper), "abc", None, OWN)
     assert opened(of(tmp_path, zookeeper)).try_write() is None
     assert cleaned(of(tmp_path, zookeeper)) == [f"removed 0 keys under {PREFIX}"] and zookeeper.own() == []
 
@@ -614,7 +614,7 @@ def test_keys_are_deleted_by_the_requests_of_the_run_at_its_endpoints(
     said = cleaned(of_services(tmp_path, [found[number].url for number in now_at], store, **more))
     assert all(re.fullmatch(words, line) for words, line in zip(told, said, strict=True)), said
     deleted = [{request for request in one.requests if request.startswith("DELETE")} for one in found]
-    assert {number for number in range(3) if deleted[number]} <= asked and not list(external_left.records())
+    assert {number for number in range(3) if deleted[number]} <= asked and not list(external_access.records())
     assert len(set.union(*deleted)) == (FEW.count if asked else 0)
 
 
@@ -622,12 +622,12 @@ def test_a_run_on_record_elsewhere_is_told(network: Network, tmp_path: Path, ove
     one, other = services(network, 2)
     killed(of_services(tmp_path, [one.url]), [one], over)
     # Another kind of store at the same endpoint is another cluster.
-    external_left.clean_up(config_of(tmp_path, "etcd", [one.url]), "cluster-1", pytest.fail, pytest.fail)
+    external_access.clean_up(config_of(tmp_path, "etcd", [one.url]), "cluster-1", pytest.fail, pytest.fail)
     of_services(tmp_path, [other.url])
     done = CliRunner().invoke(machine.clean_command, [str(tmp_path / "endpoints.json")])
     assert done.exit_code == 0 and "nothing was left behind" in done.output
     assert f"left as it is: {PREFIX} of a killed run at {one.url}\n" in done.output
-    assert [record.endpoints for _, record in external_left.records()] == [(one.url,)]
+    assert [record.endpoints for _, record in external_access.records()] == [(one.url,)]
 
 
 def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(network: Network, tmp_path: Path, over: Over) -> None:
@@ -637,22 +637,9 @@ def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(network: Netwo
     for delete, told in (("/v0/entity?id={key}&ack=3", "HTTP 503"), ("/v1/{key}", "are still there")):
         with pytest.raises(RunError, match=told):
             cleaned(of_services(tmp_path, [one.url], delete=delete))
-        assert list(external_left.records())
+        assert list(external_access.records())
     assert cleaned(of_services(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=2"))
-    assert one.values == {} and not list(external_left.records())
-
-
-def test_what_a_run_of_an_older_version_left_is_removed(network: Network, tmp_path: Path, over: Over) -> None:
-    """Its record named no kind of store, and had the URLs for an identity."""
-    found = services(network, 2)
-    urls = [one.url for one in found]
-    killed(of_services(tmp_path, urls), found[:1], over)
-    (path,) = (folder / "run.json" for folder, _ in external_left.records())
-    held = json.loads(path.read_text())
-    del held["store"]
-    path.write_text(json.dumps({**held, "identity": " ".join(sorted(urls))}))
-    assert cleaned(of_services(tmp_path, urls[:1])) == [f"removed 300 keys under {PREFIX}"]
-    assert found[0].values == {} and not list(external_left.records())
+    assert one.values == {} and not list(external_access.records())
 
 
 def test_check_prints_what_the_members_are(network: Network, tmp_path: Path) -> None:
@@ -660,6 +647,6 @@ def test_check_prints_what_the_members_are(network: Network, tmp_path: Path) -> 
     of(tmp_path, found)
     done = CliRunner().invoke(check.check_command, [str(tmp_path / "endpoints.json")])
     assert done.exit_code == 0, done.output
-    assert "3 endpoints of zookeeper, run by somebody else" in done.output
+    assert "3 endpoints of external zookeeper" in done.output
     assert f"zookeeper1  {found.servers[0].address}  version 3.8.0, leads" in done.output
     assert "0 keys under containernet-env/" in done.output and found.own() == []

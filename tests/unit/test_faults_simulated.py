@@ -13,7 +13,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
-from containernet_env.stores.etcd.cluster import EtcdCluster, Member
+from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
 from tests.faults.simulated import FAULTS, carry_out, strike_anywhere
 from tests.faults.table import FINISHED, SCENARIOS, TEAR_DOWN, WRITE, Cell, Promise, cells
 from tests.simulated_time import chosen
@@ -80,7 +80,7 @@ def test_a_driver_without_descriptors_takes_no_member_for_silent_while_the_clust
     place: Any = SimpleNamespace(
         ip="10.0.0.1", host=SimpleNamespace(name="etcd1"), connection=connection, endpoint=None
     )
-    cluster = EtcdCluster([Member(place)])
+    cluster = EtcdCluster([EtcdMember(place)])
     assert list(cluster.statuses().values()) == [None]
     with pytest.raises(RunError, match="gives this process no more open files"):
         cluster.statuses(starting=True)

@@ -14,7 +14,7 @@ import pytest
 from containernet_env.hosts import profiles
 from containernet_env.hosts.profiles import Stack
 from containernet_env.runs.observer import flame_graph
-from containernet_env.stores.protocol import Profile
+from containernet_env.stores.profiling import Profile
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "pprof"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -18,9 +18,8 @@ from containernet_env.model.scenario import Scenario, Span
 from containernet_env.model.topology import frames_of, serialization_ns, star
 from containernet_env.results.floor import Floor
 from containernet_env.results.floor import weighted_median as median
-from containernet_env.stores.etcd import messages
-from containernet_env.stores.etcd.messages import ReadSizes, WriteSizes
-from containernet_env.stores.etcd.store import ETCD
+from containernet_env.stores.etcd import store as messages
+from containernet_env.stores.etcd.store import Etcd, ReadSizes, WriteSizes
 
 MS = 10**6
 WRITE = Scenario(
@@ -47,7 +46,7 @@ def floor_of(*links: LinkSpec, client: LinkSpec | None = None, sync_ms: dict[str
     benchmark = replace(client_node, name="benchmark")
     config = Config(Path("c.json"), "", network, tuple(members), benchmark, EtcdSettings(), None)
     times = {node.name: sync_ms if isinstance(sync_ms, float) else sync_ms.get(node.name, 1.0) for node in members}
-    return Floor(ETCD, star(config), {name: time * MS for name, time in times.items()})
+    return Floor(Etcd.default(), star(config), {name: time * MS for name, time in times.items()})
 
 
 def ms(floor: Floor, scenario: Scenario, leader: str | None = "m1", dead: tuple[str, ...] = ()) -> float | None:
@@ -126,7 +125,7 @@ FREE = {to("cluster", LOCAL, clients=9, conns=9): 0, ALL_WRITE: 1}
         (THREE, "m1", ("m2", "m3"), {WRITE: None}),
         (TWO, "m1", ("m2",), {WRITE: None}),
         (THREE, "m1", ("m2",), {to("m2", WRITE): None}),
-        (Floor(ETCD, THREE._topology, {}), "m1", (), {WRITE: None, READ: 18}),
+        (Floor(Etcd.default(), THREE._topology, {}), "m1", (), {WRITE: None, READ: 18}),
     ],
 )
 def test_floors_are_those_worked_by_hand(

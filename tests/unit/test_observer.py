@@ -25,7 +25,7 @@ from containernet_env.runs.load import Answer
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import kept_core, kept_off, prepare
-from containernet_env.stores.protocol import Profile
+from containernet_env.stores.profiling import Profile
 from tests.unit.matrix_fakes import CONFIG, Bench, result_of, write
 from tests.unit.run_fakes import on_fakes, run
 from tests.unit.test_flame import APART, PACKED, made

@@ -19,8 +19,9 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import config_hash, plan_values
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results.floor import Floor
-from containernet_env.stores import members
-from containernet_env.stores.protocol import MemberPlace, Waits, Written
+from containernet_env.stores import cluster as members
+from containernet_env.stores.cluster import MemberPlace, Written
+from containernet_env.stores.store import Waits
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
 from tests.unit.fake_servers import Network, Service, services

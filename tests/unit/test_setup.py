@@ -44,11 +44,11 @@ from containernet_env.setup.commands import CommandError, Commands, Steps, Stopp
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import MB, Missing, Need
 from containernet_env.stores.kinds import DEFAULT, KINDS
-from containernet_env.stores.protocol import Download, Store
+from containernet_env.stores.store import Download, Store
 from tests.simulated_time import START_NS, World, simulated
 
 IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
-ZOOKEEPER = KINDS["zookeeper"].make(StoreChoice("zookeeper"))
+ZOOKEEPER = KINDS["zookeeper"].default()
 
 
 class FakeCommands(Commands):
@@ -212,7 +212,7 @@ def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert 1000 * MB < size(everything) < 4000 * MB
     program = Path("/bin/true")  # an image with a program of the user's takes what that does
     for kind, besides in (("http", 1 * MB), ("zetcd", 55 * MB), ("cetcd", 55 * MB)):
-        store = KINDS[kind].make(StoreChoice(kind, binary=read_program(program)))
+        store = KINDS[kind](StoreChoice(kind, binary=read_program(program)))
         assert size(Missing(images=(store.image.label,), store=store)) == besides + program.stat().st_size
 
 

@@ -29,7 +29,7 @@ from containernet_env.setup import images as base_image
 from containernet_env.setup import images as image_build
 from containernet_env.setup.builds import Go
 from containernet_env.setup.commands import CommandError, Commands
-from containernet_env.stores.protocol import ImageParts
+from containernet_env.stores.store import ImageParts
 from tests.simulated_time import simulated
 from tests.unit.test_setup import FakeCommands
 

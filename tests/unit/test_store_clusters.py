@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,19 +14,15 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base import assets
 from containernet_env.base.errors import RunError
+from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.base.programs import read_program
-from containernet_env.hosts.http import HttpError, NoAnswerError
 from containernet_env.model.usage import Leadership
-from containernet_env.stores.consul import cluster as consul
-from containernet_env.stores.consul import metrics
-from containernet_env.stores.leaderless import LeaderlessCluster
-from containernet_env.stores.protocol import MemberPlace, Written
-from containernet_env.stores.proxied.cetcd import CETCD
-from containernet_env.stores.proxied.cluster import ProxiedCluster
-from containernet_env.stores.replicas.cluster import Member as Replica
-from containernet_env.stores.zookeeper.session import consistent_read
+from containernet_env.stores import consul
+from containernet_env.stores.cluster import LeaderlessCluster, LogPart, MemberPlace, Written
+from containernet_env.stores.proxied import CetcdMember, ProxiedCluster
+from containernet_env.stores.replicas import Replica, sources_hash
+from containernet_env.stores.zookeeper.cluster import consistent_read
 from tests.simulated_time import simulated
 from tests.unit import test_etcd as etcd
 from tests.unit.fake_servers import Scripted, buffer
@@ -96,7 +93,7 @@ class ServersConnection:
 def servers_of(views: dict[int, tuple[int, int]]) -> tuple[consul.ConsulCluster, FakeServers]:
     servers = FakeServers(views, dict.fromkeys(views, 3))
     places, _ = places_of("consul", lambda number: ServersConnection(servers, number))
-    return consul.ConsulCluster([consul.Member(place) for place in places]), servers
+    return consul.ConsulCluster([consul.ConsulMember(place) for place in places]), servers
 
 
 @simulated()
@@ -141,7 +138,7 @@ def test_keys_are_listed_by_a_consistent_read() -> None:
     assert list(state.writes) == [Written(9, "d /1", ""), Written(7, "d /2", "x" * 32), Written(0, "d /3", None)]
     for wrong in ([{}], [{"Key": "d /1", "ModifyIndex": 7, "Value": "?"}], 7):
         servers.held = wrong
-        with pytest.raises(RunError, match="does not tell what keys hold"):
+        with pytest.raises(RunError, match="does not have what keys hold"):
             list(cluster.written("d /", 1, keys, 1.0).writes)
 
 
@@ -154,16 +151,17 @@ def test_an_answer_of_another_program_is_told() -> None:
 
 
 def test_writes_of_the_log_are_counted_and_their_mean_told() -> None:
-    after = metrics.parse((RECORDED / "metrics.txt").read_text())
+    after = consul.metrics_of((RECORDED / "metrics.txt").read_text())
     assert after == {"consul_raft_boltdb_storeLogs_sum": 77.73821145296097, "consul_raft_boltdb_storeLogs_count": 28.0}
     before = {"consul_raft_boltdb_storeLogs_sum": 57.73821145296097, "consul_raft_boltdb_storeLogs_count": 18.0}
-    found = metrics.activity(before, after, 1, {"Request error": 2})
+    line = re.match("(?P<message>.*)", "New leader elected")
+    assert line is not None
+    found = consul.activity(before, after, LogPart([line], {"Request error": 2}))
     assert found.log_syncs is not None and found.log_syncs.count == 10
     assert found.log_syncs.mean_s == pytest.approx(0.002) and found.log_syncs.p99_at_most_s is None
     assert (found.leader_changes, found.warnings) == (1, {"Request error": 2})
-    for missing in (None, {}):
-        assert metrics.activity(missing, after, None, None).log_syncs is None
-    assert metrics.activity(after, before, None, None).log_syncs is None  # it began anew
+    assert consul.activity({}, after, None).log_syncs is None
+    assert consul.activity(after, before, None).log_syncs is None  # it was restarted
 
 
 # --- replicas ---------------------------------------------------------------------------------------------------------
@@ -202,7 +200,7 @@ def test_the_first_replica_that_lives_stands_for_a_leader() -> None:
     living = {1, 2, 3}
     cluster, hosts = replicas_of(living, 1, 1)
     assert cluster.leadership() == Leadership("replica1", None)
-    assert cluster.version() == assets.replicas_version()
+    assert cluster.version() == sources_hash()
     # However soon each of them answers.
     statuses = dict(reversed(cluster.statuses().items()))
     assert cluster._leadership(statuses, required=1) == Leadership("replica1", None)
@@ -277,12 +275,12 @@ def etcd_members() -> etcd.FakeMembers:
 REFUSING: dict[str, tuple[Callable[[int], Any], Callable[[list[MemberPlace]], Any], str]] = {
     "etcd": (
         lambda number: etcd.FakeConnection(etcd_members(), number),
-        lambda places: etcd.EtcdCluster([etcd.Member(place) for place in places]),
+        lambda places: etcd.EtcdCluster([etcd.EtcdMember(place) for place in places]),
         "etcd1",
     ),
     "consul": (
         lambda number: ServersConnection(FakeServers(dict.fromkeys((1, 2, 3), (2, 5)), {}), number),
-        lambda places: consul.ConsulCluster([consul.Member(place) for place in places]),
+        lambda places: consul.ConsulCluster([consul.ConsulMember(place) for place in places]),
         "consul2",
     ),
     "replica": (
@@ -334,7 +332,7 @@ def test_a_cluster_is_ready_once_every_proxy_serves() -> None:
     members.views = {number: (number, 1, 5) for number in (1, 2, 3)}
     places, _ = places_of("etcd", lambda number: ProxyConnection(members, number, serves))
     program = read_program(Path("/bin/true"))
-    cluster = ProxiedCluster(places, CETCD, program)
+    cluster = ProxiedCluster([CetcdMember(place) for place in places], program)
     assert cluster.endpoints["etcd3"] == "10.0.0.3:8500" and cluster.leadership() == Leadership("etcd1", 5)
     assert not cluster.answers(0.1) and not cluster._is_ready(cluster.statuses())
     assert [member.knows_a_leader(2.0) for member in cluster.members] == [True, True, False]

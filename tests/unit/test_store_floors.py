@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from containernet_env.results.floor import Floor
-from containernet_env.stores.proxied.cetcd import CETCD
-from containernet_env.stores.proxied.zetcd import ZETCD
-from containernet_env.stores.zookeeper import messages
+from containernet_env.stores.proxied import Cetcd, Zetcd
+from containernet_env.stores.zookeeper import store as messages
 from tests.unit.store_files import planned, scenario
 
 EQUAL, NEAR_AND_FAR = (3, 3, 3), (1, 2, 4)
@@ -96,5 +95,6 @@ def test_sizes_are_those_of_the_protocol() -> None:
     assert messages.WriteSizes.of(scenario("txn")).request == sizes.request + 3 * 9 + (4 + 9) + 4
     # A linearizable read has a sync of "/" before it.
     assert messages.ReadSizes.of(read).request == messages.ReadSizes.of(scenario("read s")).request + 4 + 8 + 5
-    for proxy in (ZETCD, CETCD):
-        assert proxy.writes(write).request > 8 + 64 > proxy.writes(write).answer - 64
+    for proxy in (Zetcd, Cetcd):
+        request, answer = proxy.client_sizes(write, True)
+        assert request > 8 + 64 > answer - 64

@@ -8,10 +8,11 @@ from types import ModuleType
 
 import pytest
 
-from containernet_env.stores.consul import log as consul
-from containernet_env.stores.etcd import log as etcd
-from containernet_env.stores.proxied.last_words import last_words as last_words_of_proxy
-from containernet_env.stores.zookeeper import log as zookeeper
+from containernet_env.stores import consul
+from containernet_env.stores.cluster import OTHERS
+from containernet_env.stores.etcd import cluster as etcd
+from containernet_env.stores.proxied import last_words as last_words_of_proxy
+from containernet_env.stores.zookeeper import cluster as zookeeper
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 ETCD = """\
@@ -103,12 +104,13 @@ CRASHED = "panic: boom\n\ngoroutine 1 [running]:\n"
 def test_warnings_snapshots_and_elections_are_counted_by_kind(
     store: ModuleType, log: str, began: str, ended: str, found: dict[str, int]
 ) -> None:
-    assert store.warnings_between(log, began, ended) == found
+    assert store.LOG.between(log, began, ended).warnings == found
 
 
 def test_elections_of_consul_are_counted() -> None:
-    assert consul.elections_between(CONSUL, "2026-11-23T03:29:10.000Z", "2026-11-23T03:29:10.400Z") == 1
-    assert consul.elections_between(CONSUL, "2026-11-23T03:29:00.000Z", "2026-11-23T03:29:10.400Z") == 2
+    for began, elections in (("2026-11-23T03:29:10.000Z", 1), ("2026-11-23T03:29:00.000Z", 2)):
+        part = consul.LOG.between(CONSUL, began, "2026-11-23T03:29:10.400Z")
+        assert consul.activity({}, {}, part).leader_changes == elections
 
 
 @pytest.mark.parametrize(
@@ -121,13 +123,13 @@ def test_elections_of_consul_are_counted() -> None:
 )
 def test_many_kinds_of_warnings_are_counted_together(store: ModuleType, line: str) -> None:
     log = "".join(line.format(n=n, kind=n % 30) for n in range(60))
-    found = store.warnings_between(log, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:20.001Z")
-    assert len(found) == 21 and sum(found.values()) == 60 and found[store.OTHERS] == 20
+    found = store.LOG.between(log, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:20.001Z").warnings
+    assert len(found) == 21 and sum(found.values()) == 60 and found[OTHERS] == 20
 
 
 def test_recorded_logs_of_etcd_are_read() -> None:
     log = (RECORDED / "etcd" / "disk-full.log").read_text()
-    found = etcd.warnings_between(log, "2026-01-01T00:00:00.000Z", "2027-01-01T00:00:00.000Z")
+    found = etcd.LOG.between(log, "2026-01-01T00:00:00.000Z", "2027-01-01T00:00:00.000Z").warnings
     assert found["Running http and grpc server on single port. This is not recommended for production."] > 0
     assert not any(kind.startswith("Running:") for kind in found), "that is information"
 

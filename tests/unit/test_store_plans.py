@@ -27,9 +27,9 @@ from containernet_env.plan.export import config_hash
 from containernet_env.runs.load import request_of
 from containernet_env.runs.reuse import standing_key
 from containernet_env.setup import builds
+from containernet_env.stores import consul, replicas
 from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
-from containernet_env.stores.zookeeper.jars import VERSIONS
-from containernet_env.stores.zookeeper.store import ZooKeeper
+from containernet_env.stores.zookeeper.store import VERSIONS, ZooKeeper
 from containernet_env.sweep import runner
 from tests.unit.store_files import OPTIONS, planned, topology
 
@@ -111,7 +111,7 @@ def test_the_default_store_is_etcd_and_changes_no_hash(tmp_path: Path, store: An
     assert "store" not in json.loads(topology_text(config))
 
 
-ETCD, CONSUL = assets.etcd_version(), assets.consul_version()
+ETCD, CONSUL = assets.etcd_version(), consul.MODULE.pinned
 SHORT = read_program(Path(PROGRAM)).short
 
 
@@ -124,7 +124,7 @@ SHORT = read_program(Path(PROGRAM)).short
         ({"kind": "consul", "version": CONSUL}, CONSUL, "consul"),
         ({"kind": "consul", "version": "1.22.0"}, "1.22.0", "consul-1.22.0"),
         ({"kind": "zookeeper", "version": "3.9.4"}, "3.9.4", "zookeeper-3.9.4"),
-        ("replicas", assets.replicas_version(), "replicas"),
+        ("replicas", replicas.sources_hash(), "replicas"),
         ({"kind": "zetcd", "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"zetcd-{SHORT}"),
         ({"kind": "cetcd", "binary": PROGRAM}, f"etcd {ETCD}, binary {SHORT}", f"cetcd-{SHORT}"),
     ],
@@ -141,18 +141,19 @@ def test_flags_count_by_what_they_mean_and_modules_by_their_version(tmp_path: Pa
     module, pinned = plans[0].store.image.module, DEFAULT.image.module
     assert module is not None and pinned is not None and (module.label, pinned.label) == ("etcd-3.6.8", "etcd")
     assert module.source_hash("go1.26.8") != pinned.source_hash("go1.26.8")
-    assert KINDS["zetcd"].make(StoreChoice("zetcd")).version == f"etcd {ETCD}", "before its program is known"
+    assert KINDS["zetcd"].default().version == f"etcd {ETCD}", "before its program is known"
 
 
 def test_every_file_of_every_version_of_zookeeper_is_known_by_its_sha256() -> None:
     seen: list[str] = []
     for version in VERSIONS:
-        files = ZooKeeper(replace(ZooKeeper().choice, version=version)).image.files
+        files = ZooKeeper(StoreChoice("zookeeper", version)).image.files
         assert {"zookeeper.jar", "zookeeper-jute.jar", "snappy-java.jar"} < {file.name for file in files}
         assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in files)
         seen += [file.sha256 for file in files if version in file.url]
     assert len(set(seen)) == 2 * len(VERSIONS)
-    assert not ZooKeeper().image.files and "libzookeeper-java" in ZooKeeper().image.packages
+    packaged = ZooKeeper.default().image
+    assert not packaged.files and "libzookeeper-java" in packaged.packages
 
 
 def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_a_run_is_known_by_a_programs_contents_and_not_by_its_path(tmp_path: Pat
 
 def test_the_checksum_database_is_not_asked_for_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOSUMDB", "example.org/own")
-    environment = builds._environment(assets.consul_module())
+    environment = builds._environment(consul.MODULE)
     # Only modules below it: github.com/hashicorp/consul itself, raft and serf are compared.
     own = "github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go"
     assert environment["GONOSUMDB"] == f"example.org/own,{own}"
@@ -217,7 +218,7 @@ def test_stores_versions_and_flags_are_an_axis(tmp_path: Path, first: Any, wante
 def test_rows_of_a_store_stay_when_a_sweep_gets_another_one() -> None:
     etcd, both = {"sources": "a", "etcd": "3.7.3"}, {"sources": "a", "etcd": "3.7.3", "zookeeper": "3.8.0"}
     assert runner.other(etcd, both) is None
-    assert runner.of_store(both, KINDS["etcd"].make(StoreChoice("etcd"))) == etcd
+    assert runner.of_store(both, KINDS["etcd"].default()) == etcd
     assert runner.other(etcd, both | {"etcd": "3.7.4"}) == "etcd 3.7.3, now 3.7.4"
     assert runner.other({"etcd": "3.7.3"}, both) == "sources unknown, now a"
 

@@ -35,8 +35,8 @@ from containernet_env.runs.network_prover import NetworkProver
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Standing, StandingTestbed, change_between
 from containernet_env.setup.images import Images
-from containernet_env.stores.etcd.cluster import EtcdCluster, Member
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.cluster import MemberPlace
+from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
 from containernet_env.sweep.design import design
 from tests.unit.matrix_fakes import CONFIG, write
 from tests.unit.run_fakes import raising
@@ -284,8 +284,8 @@ def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: 
 @pytest.mark.simulated()
 def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
     host: Any = SimpleNamespace(name="etcd1", ending=lambda words: None)
-    cluster = EtcdCluster([Member(MemberPlace(host, "10.0.0.1", SimpleNamespace()))])
-    monkeypatch.setattr(Member, "start", lambda self, deadline: None)
+    cluster = EtcdCluster([EtcdMember(MemberPlace(host, "10.0.0.1", SimpleNamespace()))])
+    monkeypatch.setattr(EtcdMember, "start", lambda self, deadline: None)
     monkeypatch.setattr(EtcdCluster, "statuses", lambda self, starting=False: {})
     news = iter([None, None, DIED])
     with pytest.raises(RunError, match=DIED):

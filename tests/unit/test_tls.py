@@ -21,8 +21,8 @@ from containernet_env.plan.export import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.runs.load import BenchmarkServer
 from containernet_env.stores.etcd.certificates import Authority, trust_of
-from containernet_env.stores.etcd.store import ETCD
-from containernet_env.stores.protocol import Trust
+from containernet_env.stores.etcd.store import Etcd
+from containernet_env.stores.store import Trust
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = load_config(ROOT / "configs" / "3node-3ms.json")
@@ -38,7 +38,7 @@ def test_a_cluster_with_tls_is_another_one_and_one_without_is_what_it_was() -> N
     *members, client = plan_of(PLAIN).hosts
     assert "--credentials" not in client.command and not any(host.tmpfs for host in (*members, client))
     assert not any("https" in flag or "/run" in flag for host in members for flag in host.command)
-    assert ETCD.trust(PLAIN) is None
+    assert Etcd.default().trust(PLAIN) is None
 
 
 @pytest.fixture(scope="module")

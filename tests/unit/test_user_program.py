@@ -20,9 +20,9 @@ from containernet_env.base.programs import ALLOWED, UserProgram, read_program
 from containernet_env.config.store_schema import RawStore, store_choice, store_findings
 from containernet_env.model.config import StoreChoice
 from containernet_env.setup import images
-from containernet_env.stores.etcd.tuning import FLAGS, VERSION
+from containernet_env.stores.etcd.store import Etcd
 from containernet_env.stores.kinds import DEFAULT, KINDS
-from containernet_env.stores.protocol import USER_PROGRAM, ImageParts, StoreKind
+from containernet_env.stores.store import USER_PROGRAM, ImageParts, Store
 
 
 @pytest.fixture
@@ -75,8 +75,12 @@ def test_what_this_machine_cannot_run_is_refused(program: Path, spoil: Any, word
 @pytest.fixture
 def kind(monkeypatch: pytest.MonkeyPatch) -> str:
     """A kind of store whose members run a program of the user's."""
-    needing = StoreKind("needing", KINDS["etcd"].make, VERSION, FLAGS, needs_binary=True)
-    monkeypatch.setitem(cast(dict[str, StoreKind], KINDS), "needing", needing)
+
+    class Needing(Etcd):
+        name = "needing"
+        needs_binary = True
+
+    monkeypatch.setitem(cast(dict[str, type[Store]], KINDS), "needing", Needing)
     return "needing"
 
 

@@ -29,7 +29,7 @@ from containernet_env.model.usage import Leadership, LinkStatistics
 from containernet_env.runs.follow import MemberWatch, Silence
 from containernet_env.runs.load import Answer
 from containernet_env.runs.testbed import LinkWatch
-from containernet_env.stores.protocol import Ping
+from containernet_env.stores.cluster import Ping
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
 from tests.unit.descriptors import closed_from_now_on, open_descriptors

@@ -12,12 +12,18 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.model.findings import store_findings
 from containernet_env.model.usage import Leadership, StoreActivity
-from containernet_env.stores.members import MemberStatus
-from containernet_env.stores.protocol import Connection, MemberPlace, Written
-from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
-from containernet_env.stores.zookeeper.observation import activity
-from containernet_env.stores.zookeeper.session import consistent_read, path_of, values
-from containernet_env.stores.zookeeper.words import ask, parse_mntr, parse_srvr
+from containernet_env.stores.cluster import Connection, LogPart, MemberPlace, MemberStatus, Written
+from containernet_env.stores.zookeeper.cluster import (
+    ZooKeeperCluster,
+    ZooKeeperMember,
+    activity,
+    ask,
+    consistent_read,
+    parse_mntr,
+    parse_srvr,
+    path_of,
+    values,
+)
 from tests.simulated_time import World, simulated
 from tests.unit.fake_servers import Scripted, buffer
 
@@ -94,7 +100,7 @@ def test_activity_is_what_was_counted_between_two_looks() -> None:
     before = {"cnt_fsynctime": 100.0, "sum_fsynctime": 50.0, "uptime": 5.0, "approximate_data_size": 10.0}
     after = {"cnt_fsynctime": 300.0, "sum_fsynctime": 450.0, "uptime": 9.0, "approximate_data_size": 30.0}
     after |= {"cnt_election_time": 2.0}
-    found = activity(before, after | {}, {"Snapshotting": 1})
+    found = activity(before, after, LogPart((), {"Snapshotting": 1}))
     assert found.log_syncs is not None and (found.log_syncs.count, found.log_syncs.mean_s) == (200, 0.002)
     assert (found.data_bytes, found.data_grown_bytes, found.leader_changes) == (30, 20, None)
     assert not list(store_findings(StoreActivity({"m1": found}))), "without a histogram nothing is known of the slowest"

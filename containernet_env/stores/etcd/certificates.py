@@ -19,8 +19,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from containernet_env.base import clock
 from containernet_env.model.config import Config
-from containernet_env.stores.etcd.flags import CA_FILE, CERTIFICATE_FILE, KEY_FILE
-from containernet_env.stores.protocol import CLIENT_SECRETS, Trust
+from containernet_env.stores.etcd.store import CA_FILE, CERTIFICATE_FILE, KEY_FILE
+from containernet_env.stores.store import CLIENT_SECRETS, Trust
 
 # No run takes so long. The begin is in the past: members may have a clock of their own in a virtual machine.
 _VALID = timedelta(days=365)

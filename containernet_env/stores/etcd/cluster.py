@@ -1,45 +1,247 @@
-"""A running etcd cluster, seen from the driver; members are queried over their JSON gateway."""
+"""A running etcd cluster, seen from the driver: its members, their logs and metrics, and the store's own history."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Sequence
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import inf
+from typing import Any, ClassVar
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
+from containernet_env.base.http import streamed
+from containernet_env.base.programs import crash_line, one_line
 from containernet_env.base.work import persistently
 from containernet_env.model.backends import ProfileKind
-from containernet_env.stores import members
-from containernet_env.stores.etcd import history
-from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
-from containernet_env.stores.etcd.last_words import last_words
-from containernet_env.stores.etcd.observation import EtcdObservation
-from containernet_env.stores.etcd.profiling import EtcdProfiling
-from containernet_env.stores.members import ASK_S, POLL_S, MemberCluster, MemberStatus
-from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory
+from containernet_env.model.usage import Durations, MemberActivity
+from containernet_env.stores import cluster
+from containernet_env.stores.cluster import (
+    ASK_S,
+    POLL_S,
+    Broken,
+    Cluster,
+    Connection,
+    Counters,
+    LogForm,
+    LogPart,
+    MemberPlace,
+    MemberStatus,
+    OwnHistory,
+    Written,
+    grown,
+    prometheus_samples,
+)
+from containernet_env.stores.profiling import Profiling
+
+CLIENT_PORT, PEER_PORT = 2379, 2380
+
+# --- log --------------------------------------------------------------------------------------------------------------
+
+# etcd's log in the form "console" (zap's ConsoleEncoder): time, level, perhaps a logger, caller, message, perhaps
+# fields as JSON, with tabs between; a stack trace may follow on lines of its own.
+LINE = re.compile(
+    r"^(?P<at>[0-9-]{10}T[0-9:.]+Z)\t(?P<level>[a-z]+)\t(?:[^\t\n]*\t)?[^\t\n]+\.go:[0-9]+"
+    r"\t(?P<message>[^\t\n]*)(?:\t(?P<fields>\{.*\}))?$",
+    re.MULTILINE,
+)
+# Levels of a line after which there is none.
+_ENDS = ("dpanic", "panic", "fatal")
+_ERRORS = ("error", *_ENDS)
+# Ids of members, as raft's own messages have them: "8e9e05c52164694d stepped down to follower ...".
+LOG = LogForm(LINE, ("warn", *_ERRORS), re.compile(r"\b[0-9a-f]{13,16}\b"), "ID")
+# Before this one etcd warns in every run, of settings that are unfit for production.
+_READY = "ready to serve client requests"
+# Its message, at level info, when SIGTERM or SIGINT came; the errors that follow are of its own closing.
+SIGNALLED = "received signal; shutting down"
+
+
+def last_words(log: str, killed: bool) -> str:
+    """See ``base.endings.LastWords``: why it gave up, a Go crash, else its last warning or error; no information.
+
+    Of a log that has no line in etcd's form (an unknown flag, a shell's error), its first line.
+    """
+    lines = list(LINE.finditer(log))
+    if not lines:
+        return crash_line(log) or ("" if killed else one_line(log.strip().partition("\n")[0]))
+    last, ready = None, False
+    for line in lines:
+        if line["message"] == SIGNALLED:
+            last = line
+            break
+        ready = ready or line["message"] == _READY
+        if line["level"] in _ERRORS or (ready and line["level"] == "warn"):
+            last = line
+    crash = crash_line(log)
+    if last is None or (crash is not None and last["level"] not in _ENDS):
+        return crash or ""
+    level = "warning" if last["level"] == "warn" else last["level"]
+    return f"last {level}: {_said(last)}" if killed else _said(last)
+
+
+def _said(line: re.Match[str]) -> str:
+    """A line's message, and the cause that its fields name."""
+    try:
+        fields = json.loads(line["fields"] or "{}")
+    except ValueError:
+        fields = {}
+    if line["message"] == SIGNALLED:
+        return f"shut down by a signal ({fields.get('signal')})"
+    cause = fields.get("error")
+    return one_line(f"{line['message'].rstrip('.')}: {cause}" if cause else line["message"])
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+# Names are those of etcd 3.4 to 3.7 (https://etcd.io/docs/v3.6/metrics/).
+_LEADER_CHANGES = "etcd_server_leader_changes_seen_total"
+_FAILED_PROPOSALS = "etcd_server_proposals_failed_total"
+_DATA_BYTES = "etcd_mvcc_db_total_size_in_bytes"
+_LOG_SYNCS = "etcd_disk_wal_fsync_duration_seconds"
+_COMMITS = "etcd_disk_backend_commit_duration_seconds"
+_STARTED = "process_start_time_seconds"
+_KEPT = (_LEADER_CHANGES, _FAILED_PROPOSALS, _DATA_BYTES, _STARTED, _LOG_SYNCS, _COMMITS)
+
+
+def metrics_of(text: str) -> Counters:
+    """The samples that are kept of an answer at /metrics."""
+    return prometheus_samples(text, _KEPT)
+
+
+def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
+    """What a member counted between two looks; what one of both lacks is unknown, as after a restart."""
+    data_bytes = int(after[_DATA_BYTES]) if _DATA_BYTES in after else None
+    warnings = None if log is None else log.warnings
+    if not before or not after or before.get(_STARTED) != after.get(_STARTED):
+        return MemberActivity(data_bytes=data_bytes, warnings=warnings)
+    return MemberActivity(
+        leader_changes=grown(before, after, _LEADER_CHANGES),
+        log_syncs=_durations(before, after, _LOG_SYNCS),
+        commits=_durations(before, after, _COMMITS),
+        failed_proposals=grown(before, after, _FAILED_PROPOSALS),
+        data_bytes=data_bytes,
+        data_grown_bytes=grown(before, after, _DATA_BYTES),
+        warnings=warnings,
+    )
+
+
+def _durations(before: Counters, after: Counters, name: str) -> Durations | None:
+    """The growth of a histogram, whose buckets are cumulative."""
+    total, start, end = f"{name}_sum", f'{name}_bucket{{le="', '"}'
+    samples = [sample for sample in after if sample.startswith(start)]
+    same_buckets = {*samples} == {sample for sample in before if sample.startswith(start)}
+    if total not in before or total not in after or not same_buckets:
+        return None
+    bounds_s = {float(sample.removeprefix(start).removesuffix(end)): sample for sample in samples}
+    buckets: list[tuple[float | None, int]] = []
+    counted = 0
+    for bound_s, sample in sorted(bounds_s.items()):
+        below = int(after[sample] - before[sample])
+        buckets.append((None if bound_s == inf else bound_s, below - counted))
+        counted = below
+    return Durations.of(after[total] - before[total], tuple(buckets))
+
+
+# --- history ----------------------------------------------------------------------------------------------------------
+
+# etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
+_RANGE, _WATCH = "/v3/kv/range", "/v3/watch"
+HISTORY_S = 5.0
+# A member reads a million small events from its memory and disk in some seconds, a tenth of a core in a minute.
+_SILENCE_S = 10.0
+_LINE_BYTES = 256 << 20
+
+
+def revision(connection: Connection, prefix: str = "", timeout_s: float = HISTORY_S) -> int:
+    """The revision of the store, by a linearizable read of keys that start with ``prefix``. Raises RunError."""
+    return _last_write(connection, prefix, timeout_s)[0]
+
+
+def events(
+    connection: Connection, prefix: str, since: int, timeout_s: float, headers: Mapping[str, str] | None = None
+) -> Iterator[Written]:
+    """Every write of keys that start with ``prefix``, at revisions from ``since`` up to the present, in order.
+
+    ``headers`` are sent besides. Raises RunError where some of them are compacted, and once ``timeout_s`` are over.
+    """
+    deadline = clock.monotonic() + timeout_s
+    _, last = _last_write(connection, prefix, timeout_s)
+    if last < since:
+        return
+    made = connection.open(CLIENT_PORT, timeout_s=_SILENCE_S)
+    request = {"create_request": {**span(prefix), "start_revision": str(since)}}
+    with streamed(made, "POST", _WATCH, request, headers) as answer:
+        while True:
+            if clock.monotonic() > deadline:
+                raise RunError(f"the store's history could not be read within {timeout_s:g} s")
+            line = answer.readline(_LINE_BYTES)
+            if not line:
+                raise RunError("the store ended its history early")
+            for event in _events_of(line):
+                yield event
+                if event.revision >= last:
+                    return
+
+
+def _events_of(line: bytes) -> Iterator[Written]:
+    try:
+        answer = json.loads(line)
+    except ValueError as error:
+        raise RunError(f"the store's history cannot be read: {line[:80]!r}") from error
+    if "error" in answer:
+        raise RunError(f"the store refuses its history: {answer['error']}")
+    result = answer["result"]
+    if result.get("canceled"):
+        compacted = result.get("compact_revision")
+        reason = f"it is compacted up to revision {compacted}" if compacted else str(result.get("cancel_reason"))
+        raise RunError(f"the store no longer has its history: {reason}")
+    for event in result.get("events", ()):
+        if event.get("type", "PUT") == "PUT":
+            entry = event["kv"]
+            key = base64.b64decode(entry["key"]).decode(errors="replace")
+            yield Written.of(int(entry["mod_revision"]), key, base64.b64decode(entry.get("value", "")))
+
+
+def _last_write(connection: Connection, prefix: str, timeout_s: float) -> tuple[int, int]:
+    """The revision of the store, and that of the last write of these keys; 0 where there is none."""
+    newest = {"sort_order": "DESCEND", "sort_target": "MOD", "limit": 1, "keys_only": True}
+    answer = connection.request_json(CLIENT_PORT, "POST", _RANGE, {**span(prefix), **newest}, timeout_s=timeout_s)
+    found = answer.get("kvs", ())
+    return int(answer["header"]["revision"]), int(found[0]["mod_revision"]) if found else 0
+
+
+def span(prefix: str) -> dict[str, Any]:
+    """The keys that start with ``prefix``, whose last byte is below 0xff in every UTF-8 text."""
+    raw = prefix.encode()
+    first, end = (raw, raw[:-1] + bytes([raw[-1] + 1])) if raw else (b"\0", b"\0")
+    return {"key": base64.b64encode(first).decode(), "range_end": base64.b64encode(end).decode()}
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
 
 # A key under which nothing is ever written: the linearizable read that proves a quorum answers.
 PROBE_KEY = base64.b64encode(b"\x00containernet-env").decode()
-# What a member asks its peers before it joins them (server/etcdserver, cluster_util.go).
+# The query of a member to its peers before it joins them (server/etcdserver, cluster_util.go).
 _MEMBERS = "/members"
 # For so long the others wait for the first one, and a round trip for each: 49 peers on links of 100 ms both ways have
 # refused it by then.
 _FIRST_TIMEOUT_S = 10.0
-# etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto); "0" is the leader of a member that knows none.
-_STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
+# "0" is the leader of a member that knows none.
+_STATUS = "/v3/maintenance/status"
 _MOVE_LEADER = "/v3/maintenance/transfer-leadership"
 _NO_LEADER = "0"
 # Answered by the member from memory (server/etcdserver/api/etcdhttp/version.go): no quorum, no disk.
 _PING = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-class Member(members.Member):
+class EtcdMember(cluster.Member):
     """One etcd member and the host it runs on."""
 
     client_port = CLIENT_PORT
     ping_request = _PING
-    last_words = staticmethod(last_words)
-
+    last_words, activity = staticmethod(last_words), staticmethod(activity)
+    log_form: ClassVar[LogForm] = LOG
     probe_key = PROBE_KEY
 
     def __init__(self, place: MemberPlace) -> None:
@@ -47,7 +249,6 @@ class Member(members.Member):
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
-        """See ``members.Member``."""
         answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
         try:
             leader_id = str(answer.get("leader", _NO_LEADER))
@@ -61,35 +262,37 @@ class Member(members.Member):
             raise RunError(f"{self.name} does not say who leads: is it a member of etcd?") from error
 
     def read(self, timeout_s: float) -> None:
-        """See ``members.Member``."""
         self.connection.request_json(CLIENT_PORT, "POST", _RANGE, {"key": self.probe_key}, timeout_s=timeout_s)
 
     def hand_over(self, member_id: str, timeout_s: float) -> None:
-        """See ``members.Member``."""
         self.connection.request_json(
             CLIENT_PORT, "POST", _MOVE_LEADER, {"targetID": member_id}, timeout_s=max(timeout_s, 0.1)
         )
 
     def has_started(self) -> bool:
-        """See ``members.Member``: it serves clients once it has told a leader of itself, and peers before."""
+        # It serves clients once it has registered with a leader, and peers before.
         return self.serves_peers(ASK_S)
 
     def serves_peers(self, timeout_s: float) -> bool:
-        """Whether this member tells its peers who the members are."""
+        """Whether this member answers its peers' query for the members."""
         try:
             self.connection.request_json(PEER_PORT, "GET", _MEMBERS, timeout_s=timeout_s)
         except RunError:
             return False
         return True
 
+    def counters(self, timeout_s: float) -> Counters:
+        answer = self.connection.request_bytes(CLIENT_PORT, "/metrics", timeout_s=timeout_s)
+        return metrics_of(answer.decode(errors="replace"))
 
-class EtcdCluster(MemberCluster[Member]):
-    """See ``stores.protocol.Cluster``."""
+
+class EtcdCluster(Cluster[EtcdMember]):
+    """The members of one run, in config order."""
 
     def _open_gates(self, deadline: float, broken: Broken) -> None:
-        # A member that starts asks its peers in the order of their URLs who the members are, until one answers, and
+        # A member that starts queries its peers in the order of their URLs for the members, until one answers, and
         # waits a second for each that listens and does not answer yet. So the first in that order starts before the
-        # others: those that it asks refuse at once, and it answers all of them.
+        # others: those that it queries refuse at once, and it answers all of them.
         first, *others = sorted(self.members, key=lambda member: member.peer_url)
         first.start(deadline)
         if others:
@@ -97,34 +300,25 @@ class EtcdCluster(MemberCluster[Member]):
             self._wait_for_first(first, broken, min(deadline, clock.monotonic() + first_s))
         list(self._pool.map(lambda member: member.start(deadline), others))
 
-    def _wait_for_first(self, first: Member, broken: Broken, deadline: float) -> None:
+    def _wait_for_first(self, first: EtcdMember, broken: Broken, deadline: float) -> None:
         """Return once the member answers its peers; at the deadline in any case."""
         while not first.serves_peers(timeout_s=POLL_S * 5) and clock.monotonic() < deadline:
             self._check_start([first], broken)
             clock.sleep(POLL_S / 5)
 
-    def observe(self) -> EtcdObservation:
-        """See ``stores.protocol.Cluster``."""
-        return EtcdObservation([member.place for member in self.living()])
-
-    def profile(self, member: str, kinds: Sequence[ProfileKind]) -> EtcdProfiling | None:
-        """See ``stores.protocol.Cluster``."""
-        places = [living.place for living in self.living() if living.name == member]
-        return EtcdProfiling(places[0], kinds) if places else None
+    def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
+        found = next((living for living in self.living() if living.name == member), None)
+        return None if found is None else Profiling(found.connection, CLIENT_PORT, kinds)
 
     def revision(self) -> int:
-        """See ``stores.protocol.Cluster``."""
-        timeout_s = self.ask_s + history.ASK_S
-        return persistently(
-            lambda: history.revision(self._answering().connection, timeout_s=timeout_s), self.patience_s
-        )
+        timeout_s = self.ask_s + HISTORY_S
+        return persistently(lambda: revision(self._answering().connection, timeout_s=timeout_s), self.patience_s)
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
-        """See ``stores.protocol.Cluster``."""
         answering = persistently(self._answering, self.patience_s)
-        return OwnHistory(history.events(answering.connection, prefix, since, timeout_s))
+        return OwnHistory(events(answering.connection, prefix, since, timeout_s))
 
-    def _answering(self) -> Member:
+    def _answering(self) -> EtcdMember:
         """A member that answers. Raises RunError where none does."""
         for member, status in self.statuses().items():
             if status is not None and status.leader_id is not None:

@@ -1,25 +1,427 @@
-"""A running ZooKeeper cluster, seen from the driver: who leads, who is in sync, who is dead.
+"""A running ZooKeeper cluster, seen from the driver: four-letter words, sessions, logs and counters.
 
-Members are asked with four-letter words. Followers do not tell whom they follow: the leader is the member that says so
-of itself in the newest epoch, while enough others say that they follow.
+Members answer four-letter words (ZooKeeper's Administrator's Guide, "The Four Letter Words"). Followers do not say whom
+they follow: the leader is the member that calls itself that in the newest epoch, while enough others say that they
+follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+import socket
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.model.usage import Leadership
-from containernet_env.stores.members import ASK_S, Member, MemberCluster, MemberStatus
-from containernet_env.stores.protocol import Written
-from containernet_env.stores.zookeeper.log import last_words
-from containernet_env.stores.zookeeper.observation import ZooKeeperObservation
-from containernet_env.stores.zookeeper.session import consistent_read, values
-from containernet_env.stores.zookeeper.settings import CLIENT_PORT
-from containernet_env.stores.zookeeper.words import PING, MemberState, ask, parse_mntr, parse_srvr
+from containernet_env.base.programs import one_line
+from containernet_env.model.usage import Durations, Leadership, MemberActivity
+from containernet_env.stores.cluster import (
+    ASK_S,
+    Cluster,
+    Connection,
+    Counters,
+    LogForm,
+    LogPart,
+    Member,
+    MemberStatus,
+    Written,
+    grown,
+)
+
+CLIENT_PORT = 2181
+
+# --- four-letter words ------------------------------------------------------------------------------------------------
+
+Mode = Literal["leader", "follower", "standalone"]
+PING = b"ruok"
+"""Answered whether or not the member has found a quorum."""
+OBSERVER = "srvr: is an observer"
+_MOST_WORD_BYTES = 1 << 20
+_FIELD = re.compile(r"^([A-Z][A-Za-z ]*): (.*)$", re.MULTILINE)
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """One member's own view. ``zxid``: its last transaction; of a leader it begins with the number of its election."""
+
+    mode: Mode
+    zxid: int
+    version: str
+
+    @property
+    def epoch(self) -> int:
+        """The number of the election, in the upper half of a zxid."""
+        return self.zxid >> 32
+
+
+def ask(connection: Connection, word: str, timeout_s: float) -> str:
+    """The whole answer of a member, after which it closes the connection. Raises ``RunError`` where there is none."""
+    deadline = clock.monotonic() + timeout_s
+    try:
+        with connection.open(CLIENT_PORT, timeout_s=timeout_s) as made:
+            made.sendall(word.encode())
+            parts: list[bytes] = []
+            while part := _received(made, deadline):
+                parts.append(part)
+                if sum(map(len, parts)) > _MOST_WORD_BYTES:
+                    raise RunError(f"{word}: an answer of more than {_MOST_BYTES} bytes")
+    except OSError as error:
+        raise RunError(f"{word}: {error}") from error
+    return b"".join(parts).decode(errors="replace")
+
+
+def _received(made: socket.socket, deadline: float) -> bytes:
+    left = deadline - clock.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    made.settimeout(left)
+    return made.recv(1 << 16)
+
+
+def parse_srvr(answer: str) -> MemberState:
+    """The state that a member reports. Raises ``RunError`` where it serves no client, or reports something else."""
+    fields = dict(_FIELD.findall(answer))
+    version = _VERSION.match(fields.get("Zookeeper version", ""))
+    mode = fields.get("Mode")
+    if mode == "observer":
+        raise RunError(OBSERVER)
+    if version is None or mode not in ("leader", "follower", "standalone"):
+        raise RunError(f"srvr: {answer.strip()[:80] or 'no answer'}")
+    try:
+        return MemberState(mode, int(fields["Zxid"], 16), version[0])
+    except (KeyError, ValueError) as error:
+        raise RunError(f"srvr: {answer.strip()[:80]}") from error
+
+
+def parse_mntr(answer: str) -> Counters:
+    """The figures that a member counts, without the ``zk_`` before their names; texts are left out."""
+    values: dict[str, float] = {}
+    for line in answer.splitlines():
+        name, tab, value = line.partition("\t")
+        if tab and name.startswith("zk_"):
+            with suppress(ValueError):
+                values[name.removeprefix("zk_")] = float(value)
+    return values
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+# As much of ZooKeeper's wire protocol as the driver needs. Messages are jute's (ZooKeeper's src/zookeeper.jute): a
+# length of four bytes, then fields in network order.
+
+
+def _text(text: str) -> bytes:
+    return _buffer(text.encode())
+
+
+def _buffer(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+_CREATE, _DELETE, _EXISTS, _GET, _CHILDREN, _SYNC, _CLOSE, _DESCENDANTS = 1, 2, 3, 4, 8, 9, -11, 104
+NO_NODE, NO_AUTH, NODE_EXISTS, NOT_EMPTY, _UNIMPLEMENTED = -101, -102, -110, -111, -6
+_MEANINGS = {
+    NO_NODE: "there is no such znode",
+    NO_AUTH: "its ACL does not allow that",
+    NODE_EXISTS: "it is there already",
+    NOT_EMPTY: "it has children",
+}
+_SESSION_MS = 10_000
+# A member lists a million children within this time.
+_LIST_S = 120.0
+# Protocol version, last zxid seen, timeout in ms, session id, then an empty password of 16 bytes, and not read-only.
+_CONNECT = struct.pack(">iqiqi", 0, 0, _SESSION_MS, 0, 16) + bytes(16) + b"\0"
+# Of an answer: xid, zxid and error. Of a znode (Stat): czxid and mzxid at its begin, 68 bytes in all.
+_HEADER_BYTES, _STAT_BYTES = 16, 68
+# The largest packet that members accept (jute.maxbuffer); the names of a znode's children may be more.
+_MOST_BYTES, _MOST_BYTES_OF_NAMES = 1 << 20, 256 << 20
+# A list of one: everything is allowed (31) to everybody.
+_FOR_ALL = struct.pack(">ii", 1, 31) + _text("world") + _text("anyone")
+# Kinds of znodes (CreateMode), without a number in their names: one that stays, and one that ends with its session.
+_STAYS, _EPHEMERAL = struct.pack(">i", 0), struct.pack(">i", 1)
+_ANY_VERSION = struct.pack(">i", -1)
+_CONFIG = "/zookeeper/config"
+# Those that vote: observers have that word after their ports.
+_VOTER = re.compile(rb"^server\.([0-9]+)=(?![^;\n]*:observer)", re.MULTILINE)
+# Names below the root that mean something else; the load escapes their first byte (store/zookeeper/jute/path.go).
+_SPECIAL = (".", "..", "zookeeper")
+
+
+def consistent_read(connection: Connection, timeout_s: float) -> None:
+    """Have a member sync with its leader, in a session of its own, which most members have to agree on.
+
+    Raises ``RunError`` where that fails or takes longer than ``timeout_s``.
+    """
+    with synced(connection, timeout_s):
+        pass
+
+
+def values(connection: Connection, keys: Collection[str], timeout_s: float, chroot: str = "") -> list[Written]:
+    """What each key below a znode holds after a sync, in one session, with the transaction that wrote it.
+
+    The member has all that was committed before, since a majority has agreed on the session by then. Raises
+    ``RunError`` as ``consistent_read`` does.
+    """
+    with synced(connection, timeout_s) as session:
+        return [session.value(key, chroot) for key in keys]
+
+
+def path_of(key: str) -> str:
+    """The path of a key's znode, as the load has it: every byte that is no plain character is ``%`` and two digits."""
+    escaped = "".join(chr(c) if 32 <= c < 127 and c not in b"/%" else f"%{c:02X}" for c in key.encode())
+    return f"/%{ord(key[0]):02X}{key[1:]}" if key in _SPECIAL else f"/{escaped}"
+
+
+class ZnodeError(RunError):
+    """A member refused an operation on a znode: ``code`` is ZooKeeper's (KeeperException.Code)."""
+
+    def __init__(self, what: str, path: str, code: int) -> None:
+        super().__init__(f"{what} {path}: {_MEANINGS.get(code, f'error {code}')}")
+        self.code = code
+
+
+class Session:
+    """A session that a member has given. Every method raises ``RunError`` where it is silent or ends the session.
+
+    ``deadline`` is on the monotonic clock, seconds; what takes a time of its own moves it.
+    """
+
+    def __init__(self, made: socket.socket, deadline: float) -> None:
+        self._made = made
+        self._deadline = deadline
+        self._requests = 0
+        self._send(_CONNECT)
+        answer = self._packet()
+        self.id = struct.unpack(">Q", answer[8:16])[0] if len(answer) >= 16 else 0
+        if self.id == 0:
+            raise RunError("the member gives no session")
+
+    @property
+    def server(self) -> int:
+        """The number of the member (SessionTrackerImpl.initializeNextSessionId), 0 of one that is alone."""
+        return int(self.id >> 56)
+
+    def ask(self, operation: int, body: bytes = b"") -> tuple[int, bytes]:
+        """The answer's error, and what follows its header."""
+        self._request(operation, body)
+        return self._answer()
+
+    def value(self, key: str, chroot: str = "") -> Written:
+        """The value of a key below a znode."""
+        found = self._read(f"{chroot}{path_of(key)}")
+        return Written.of(0, key, None) if found is None else Written.of(found[1], key, found[0])
+
+    def data(self, path: str) -> bytes | None:
+        """What a znode holds; ``None`` where there is none."""
+        found = self._read(path)
+        return None if found is None else found[0]
+
+    def voters(self) -> frozenset[str]:
+        """The numbers of the cluster's voting servers, as its configuration has them; none where it does not say.
+
+        Each member has written its addresses as its own file has them, which need not be as others have them.
+        """
+        return frozenset(number.decode() for number in _VOTER.findall(self.data(_CONFIG) or b""))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a znode."""
+        code, _ = self.ask(_EXISTS, _text(path) + b"\0")
+        if code not in (0, NO_NODE):
+            raise ZnodeError("look for", path, code)
+        return code == 0
+
+    def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        """Make a znode for everybody, which stays or ends with this session. Raises ``ZnodeError``."""
+        code, _ = self.ask(_CREATE, _text(path) + _buffer(data) + _FOR_ALL + (_EPHEMERAL if ephemeral else _STAYS))
+        if code != 0:
+            raise ZnodeError("create", path, code)
+
+    def delete(self, path: str) -> None:
+        """Delete a znode. Raises ``ZnodeError``."""
+        if not self.delete_all([path], max(self._deadline - clock.monotonic(), 0.0)):
+            raise ZnodeError("delete", path, NO_NODE)
+
+    def delete_empty(self, path: str) -> bool:
+        """Delete a znode unless it has children; whether it is gone."""
+        code, _ = self.ask(_DELETE, _text(path) + _ANY_VERSION)
+        if code not in (0, NO_NODE, NOT_EMPTY):
+            raise ZnodeError("delete", path, code)
+        return code != NOT_EMPTY
+
+    def delete_all(self, paths: Sequence[str], timeout_s: float) -> int:
+        """Delete znodes, all requests ahead of the first answer; how many were there. Raises ``ZnodeError``."""
+        self._deadline = clock.monotonic() + timeout_s
+        for path in paths:
+            self._request(_DELETE, _text(path) + _ANY_VERSION)
+        codes = [self._answer()[0] for _ in paths]
+        for path, code in zip(paths, codes, strict=True):
+            if code not in (0, NO_NODE):
+                raise ZnodeError("delete", path, code)
+        return codes.count(0)
+
+    def children(self, path: str) -> list[str]:
+        """The names of a znode's children; none where there is no such znode."""
+        self._deadline = clock.monotonic() + _LIST_S
+        self._request(_CHILDREN, _text(path) + b"\0")
+        code, body = self._answer(_MOST_BYTES_OF_NAMES)
+        if code == NO_NODE:
+            return []
+        if code != 0:
+            raise ZnodeError("list", path, code)
+        names, at = list[str](), 4
+        try:
+            for _ in range(*struct.unpack(">i", body[:4])):
+                (size,) = struct.unpack(">i", body[at : at + 4])
+                names.append(body[at + 4 : at + 4 + size].decode())
+                at += 4 + size
+        except (struct.error, UnicodeError) as error:
+            raise RunError(f"the member's list of the children of {path} cannot be read") from error
+        return names
+
+    def descendants(self, path: str) -> int:
+        """How many znodes are below one, at any depth; of a member older than 3.6 its children alone."""
+        code, body = self.ask(_DESCENDANTS, _text(path))
+        if code == NO_NODE:
+            return 0
+        if code == _UNIMPLEMENTED:
+            return len(self.children(path))
+        if code != 0 or len(body) != 4:
+            raise ZnodeError("count what is below", path, code)
+        return int(struct.unpack(">i", body)[0])
+
+    def _read(self, path: str) -> tuple[bytes, int] | None:
+        """What a znode holds, and the transaction that wrote it."""
+        error, body = self.ask(_GET, _text(path) + b"\0")
+        if error == NO_NODE:
+            return None
+        if error != 0:
+            raise ZnodeError("read", path, error)
+        if len(body) < 4 + _STAT_BYTES:
+            raise RunError(f"the read of {path} failed: {len(body)} bytes")
+        return body[4:-_STAT_BYTES], int(struct.unpack(">q", body[-_STAT_BYTES:][8:16])[0])
+
+    def _request(self, operation: int, body: bytes) -> None:
+        self._requests += 1
+        self._send(struct.pack(">ii", self._requests, operation) + body)
+
+    def _send(self, message: bytes) -> None:
+        self._made.settimeout(self._left())
+        self._made.sendall(_buffer(message))
+
+    def _answer(self, most_bytes: int = _MOST_BYTES) -> tuple[int, bytes]:
+        answer = self._packet(most_bytes)
+        if len(answer) < _HEADER_BYTES:
+            raise RunError(f"the member's answer ends after {len(answer)} bytes")
+        return struct.unpack(">i", answer[12:_HEADER_BYTES])[0], answer[_HEADER_BYTES:]
+
+    def _packet(self, most_bytes: int = _MOST_BYTES) -> bytes:
+        (length,) = struct.unpack(">i", self._exactly(4))
+        if not 0 <= length <= most_bytes:
+            raise RunError(f"the member answers with a message of {length} bytes")
+        return self._exactly(length)
+
+    def _exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            self._made.settimeout(self._left())
+            part = self._made.recv(min(count - len(data), 1 << 20))
+            if not part:
+                raise RunError("the member closed the connection")
+            data += part
+        return bytes(data)
+
+    def _left(self) -> float:
+        left = self._deadline - clock.monotonic()
+        if left <= 0:
+            raise RunError("the member does not answer in time")
+        return left
+
+
+@contextmanager
+def synced(connection: Connection, timeout_s: float) -> Iterator[Session]:
+    """A session at the member, which has synced with its leader; it is closed at the end. Raises ``RunError``."""
+    deadline = clock.monotonic() + timeout_s
+    try:
+        with connection.open(CLIENT_PORT, timeout_s=timeout_s) as made:
+            session = Session(made, deadline)
+            code, _ = session.ask(_SYNC, _text("/"))
+            # A proxy that carries out a sync as a read has no node for the root (zetcd); ZooKeeper ignores the path.
+            if code not in (0, NO_NODE):
+                raise RunError(f"sync failed with error {code}")
+            try:
+                yield session
+            except ZnodeError:
+                with suppress(OSError, RunError):  # the first error is the one to report
+                    session.ask(_CLOSE)
+                raise
+            session.ask(_CLOSE)
+    except OSError as error:
+        raise RunError(f"a session of ZooKeeper failed: {error}") from error
+
+
+# --- log and counters -------------------------------------------------------------------------------------------------
+
+# zookeeper_image/logback.xml and log4j.properties; a stack trace may follow on lines of its own.
+LINE = re.compile(
+    r"^(?P<at>[0-9-]{10}T[0-9:.]+Z) (?P<level>[A-Z]+) +(?P<logger>[^ \n]+) - (?P<message>[^\n]*)$", re.MULTILINE
+)
+_WARNINGS = ("WARN", "ERROR")
+LOG = LogForm(
+    LINE,
+    _WARNINGS,
+    # Numbers, addresses, names of files and sessions.
+    varying=re.compile(r"0x[0-9a-f]+|/[^ ,]*|\b[0-9]+(?:\.[0-9]+)*(?:ms)?\b"),
+    notable=re.compile(r"^(Snapshotting|LEADING - LEADER ELECTION TOOK|FOLLOWING - LEADER ELECTION TOOK)"),
+)
+_OUT_OF_MEMORY = re.compile(r"^Terminating due to (java\.lang\.OutOfMemoryError: .*)$", re.MULTILINE)
+_JAVA = re.compile(r"^(?:Error: |Exception in thread )(.*)$", re.MULTILINE)
+
+
+def last_words(log: str, killed: bool) -> str:
+    """See ``base.endings.LastWords``: out of memory, else the last error or warning."""
+    if (memory := _OUT_OF_MEMORY.search(log)) is not None:
+        return one_line(memory[1])
+    warned = [line for line in LINE.finditer(log) if line["level"] in _WARNINGS]
+    errors = [line for line in warned if line["level"] == "ERROR"]
+    if errors or warned:
+        # Errors tell more than the warnings of connections that end with the member.
+        line = (errors or warned)[-1]
+        level = "error" if errors else "warning"
+        return one_line(f"last {level}: {line['message']}" if killed else line["message"])
+    if (java := _JAVA.search(log)) is not None:
+        return one_line(java[0])
+    return "" if killed or LINE.search(log) else one_line(log.strip().partition("\n")[0])
+
+
+def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
+    """What a member counted between two looks; what one of both lacks is unknown, as after a restart."""
+    size, warnings = after.get("approximate_data_size"), None if log is None else log.warnings
+    data_bytes = None if size is None else int(size)
+    if not before or not after or after.get("uptime", 0) < before.get("uptime", 0):
+        return MemberActivity(data_bytes=data_bytes, warnings=warnings)
+    # Writes of the log forced to disk: their number, and the sum of their times in milliseconds.
+    syncs, sum_ms = (grown(before, after, f"{what}_fsynctime") for what in ("cnt", "sum"))
+    log_syncs = None
+    if syncs is not None and sum_ms is not None:
+        log_syncs = Durations(syncs, sum_ms / 1000 / syncs if syncs else None, None)
+    return MemberActivity(
+        leader_changes=grown(before, after, "cnt_election_time"),
+        log_syncs=log_syncs,
+        data_bytes=data_bytes,
+        data_grown_bytes=grown(before, after, "approximate_data_size"),
+        warnings=warnings,
+    )
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
 
 _FOLLOWS = ""
-"""What a member names as its leader that follows one: it does not tell which."""
+"""The leader that a follower names: it does not say which."""
 
 
 class ZooKeeperMember(Member):
@@ -27,39 +429,44 @@ class ZooKeeperMember(Member):
 
     client_port = CLIENT_PORT
     ping_request = PING
-    last_words = staticmethod(last_words)
+    last_words, activity = staticmethod(last_words), staticmethod(activity)
+    log_form: ClassVar[LogForm] = LOG
+    chroot = ""
+    """The znode below which keys are."""
 
     def state(self, timeout_s: float = ASK_S) -> MemberState:
-        """What it says of itself. Raises RunError where it does not answer, or has found no quorum."""
+        """Its own state. Raises RunError where it does not answer, or has found no quorum."""
         return parse_srvr(ask(self.connection, "srvr", timeout_s))
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
-        """See ``Member``."""
         state = self.state(timeout_s)
         leader = _FOLLOWS if state.mode == "follower" else self.name
         return MemberStatus(self.name, leader, state.epoch, state.version)
 
     def has_started(self) -> bool:
-        """See ``Member``: a member without a leader answers this query, too."""
+        # A member without a leader answers this query, too.
         try:
             return bool(ask(self.connection, PING.decode(), ASK_S))
         except RunError:
             return False
 
     def read(self, timeout_s: float) -> None:
-        """See ``Member``."""
         consistent_read(self.connection, timeout_s)
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        """See ``Member``."""
-        return values(self.connection, keys, timeout_s)
+        return values(self.connection, keys, timeout_s, self.chroot)
 
     def followers_in_sync(self, timeout_s: float = ASK_S) -> int:
         """How many followers of this member, which leads, have all that it has. Raises RunError."""
         return int(parse_mntr(ask(self.connection, "mntr", timeout_s)).get("synced_followers", 0))
 
+    def counters(self, timeout_s: float) -> Counters:
+        if not (found := parse_mntr(ask(self.connection, "mntr", timeout_s))):
+            raise RunError(f"{self.name} serves no requests")
+        return found
 
-class ZooKeeperCluster(MemberCluster[ZooKeeperMember]):
+
+class ZooKeeperCluster(Cluster[ZooKeeperMember]):
     """The members of one run, in config order."""
 
     def _leadership(self, statuses: Mapping[ZooKeeperMember, MemberStatus | None], required: int) -> Leadership | None:
@@ -79,7 +486,3 @@ class ZooKeeperCluster(MemberCluster[ZooKeeperMember]):
             return self._member(found.leader).followers_in_sync() >= len(self.members) - 1
         except RunError:
             return False
-
-    def observe(self) -> ZooKeeperObservation:
-        """See ``stores.protocol.Cluster``."""
-        return ZooKeeperObservation([member.place for member in self.living()])

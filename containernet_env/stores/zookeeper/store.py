@@ -1,74 +1,410 @@
-"""ZooKeeper as a store: see ``stores.protocol.Store``."""
+"""ZooKeeper as a store: version and flags, timing, how its members are started, and its floor."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from containernet_env.model.config import Config, Node, StoreChoice
+from containernet_env.model.config import Config, Node
+from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
-from containernet_env.stores.critical_path import Deployment
-from containernet_env.stores.external import ExternalConnection, Login, OwnKeys
-from containernet_env.stores.features import Lacking
-from containernet_env.stores.protocol import (
+from containernet_env.stores.floor import CriticalPath, Deployment, key_bytes
+from containernet_env.stores.store import (
+    NO_LEADER,
+    Download,
+    Endpoints,
+    Flag,
+    Heartbeat,
     ImageParts,
-    LeastLatencies,
+    Lacking,
     LoadTerms,
-    MemberPlace,
     MemberStart,
-    StoreKind,
+    Store,
     Timing,
-    Trust,
+    largest_rtt_words,
+    milliseconds,
+    one_of,
+    rtt_ms,
+    whole,
 )
-from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
-from containernet_env.stores.zookeeper.critical_path import CriticalPath
-from containernet_env.stores.zookeeper.external import ExternalZooKeeper, chroot_of
-from containernet_env.stores.zookeeper.jars import jars_of
-from containernet_env.stores.zookeeper.log import last_words
-from containernet_env.stores.zookeeper.settings import CLIENT_PORT, DATA_DIR, member_command
-from containernet_env.stores.zookeeper.timing import ZooKeeperTiming, zookeeper_timing
-from containernet_env.stores.zookeeper.tuning import FLAGS, PACKAGED, VERSION
+from containernet_env.stores.zookeeper.cluster import CLIENT_PORT, ZooKeeperCluster, ZooKeeperMember
+from containernet_env.stores.zookeeper.external import ExternalZooKeeper, bad_prefix, chroot_of
 
-_CHOICE = StoreChoice("zookeeper")
-_JAVA = "openjdk-17-jre-headless"
+DATA_DIR = "/var/lib/zookeeper"
+PEER_PORT, ELECTION_PORT = 2888, 3888
+
+# --- versions and flags -----------------------------------------------------------------------------------------------
+
+_CENTRAL = "https://repo1.maven.org/maven2"
+# Each with its SHA-256. Those that ZooKeeper 3.9.4's pom names; older ones of ZooKeeper run with them, too.
+_LIBRARIES = {
+    "io/dropwizard/metrics/metrics-core/4.1.12.1": "cec34936faa625039f4e46123eccaa10a9eb9d9a40c6075830cd81330e259cf9",
+    "org/xerial/snappy/snappy-java/1.1.10.5": "0f3f1857ed33116583f480b4df5c0218836c47bfbc9c6221c0d73f356decf37b",
+    "ch/qos/logback/logback-classic/1.3.15": "06c68fb7468143c3c6512d13bb8eb6676724b019330de3a5ab493e267dde2084",
+    "ch/qos/logback/logback-core/1.3.15": "90b72ec457f30f8f42a280a409ab2bc4499fec16983005d1d91015199be7047b",
+    "org/slf4j/slf4j-api/2.0.13": "e7c2a48e8515ba1f49fa637d57b4e2f590b3f5bd97407ac699c3aa5efb1204a9",
+    "commons-io/commons-io/2.17.0": "4aa4ca48f3dfd30b78220b7881d8cb93eac4093ec94361b6befa9487998a550b",
+}
+# ZooKeeper's own jars on Maven Central, each with its SHA-256.
+_JARS = {
+    "zookeeper/3.8.1": "ca65b863f2402cba82761204b77f04373f8d0a8adebb286619e1e5b33d0528e9",
+    "zookeeper-jute/3.8.1": "66084b9930619876ff2daa55670dee744b2d68998e180a5ffa427f82f52bdfa9",
+    "zookeeper/3.8.2": "df1de031b96489919b9b4d38ed050e434618babefb39dcdcfefd2a33a034d63c",
+    "zookeeper-jute/3.8.2": "6a9b8e17bb861c28d3a037aa8bf46ebdd21ed47fa28208bac038599ed4a492c5",
+    "zookeeper/3.8.3": "9666d62d4901b39feb12ec5c2bc95028c79512c277ef7f2def4ff135c33a37c1",
+    "zookeeper-jute/3.8.3": "52a86f04b3115b58856c515b7f346afd05ba0cbdb11da0195535c6a58ed9fd10",
+    "zookeeper/3.8.4": "2d77b152039e7f85dc5438a9304febff86a2f3e55c88976a8be309af39028e97",
+    "zookeeper-jute/3.8.4": "93e854b55d731e745bafec187e2e7bf3389fd2a88e2fc8d1a3c1b9110284b284",
+    "zookeeper/3.8.5": "328dd164a46e990e52af2485132352dd39815d7cd4455f3d6a1521513dd939e3",
+    "zookeeper-jute/3.8.5": "d04add7e2fdd287733c9f8e0dd2ac509478d647090ef6a491f4a4f944861d7d7",
+    "zookeeper/3.8.6": "a00943a87b9c83379267ebda487be1ddb83e9997a03e59f9199338a033b71ed7",
+    "zookeeper-jute/3.8.6": "640777a745364b617d05a0309cd2edc5d725d76f9d93e2b29f07561da9575efb",
+    "zookeeper/3.8.7": "fd12731eecb5d3ace48fa25f0141f011bcb13273b5dca301ff15d5409bd52a91",
+    "zookeeper-jute/3.8.7": "a4980a3cd8fe0b4640326ccb4048556de66a34d0ed0c12a2380df7315de15b36",
+    "zookeeper/3.9.0": "083252ea798c3fdbe37236b48a47fe32d3ce8e4d79d6226b7890ac12b5a2228a",
+    "zookeeper-jute/3.9.0": "c6b865c4931bc5f14da2a7a077a741d1aa58771afdfdd9e9204d9ec2af47577a",
+    "zookeeper/3.9.1": "9bde0f999bb437764c8821cad1107526f8f120b5e6d36f5277e93693fee6e425",
+    "zookeeper-jute/3.9.1": "a542b25d2b529597b87332ba1b9c0130c915c9a8d58c1f751b570cb338f6c7d2",
+    "zookeeper/3.9.2": "07c403484808b7308529835f9ddcb5d6683a4eda5d384132c3f32d86ca282964",
+    "zookeeper-jute/3.9.2": "df8c31a5f3d87a8f56a8aa03eeb35fece6a9ca2dfc4c57ee491213c7f51cc5c5",
+    "zookeeper/3.9.3": "ad6570105768d18382a762325b4460368b7089a5a77c053e682b17942e0e72b5",
+    "zookeeper-jute/3.9.3": "be72e2c9099413a9878ce830b65bb22e0be755dc2a22b290550ab9e03b5b4cfa",
+    "zookeeper/3.9.4": "7bb3bb38bbddbc71424c59a7a0b170a1b2147313a84c972225ab0568dab513bf",
+    "zookeeper-jute/3.9.4": "bd9750935add09b6cb920f7bcf0fa7b9a8165c45cdafd8ee1fc6808c46ec9094",
+    "zookeeper/3.9.5": "936d025db1a85f085edea25048c3f5b3de5fc29329c371a10925e3b78b0b38a0",
+    "zookeeper-jute/3.9.5": "abcbc7f9d6c493daa118da6fa3061a201e2c521217526e8535adfb56b629e52a",
+    "zookeeper/3.9.6": "09bdf93be7c0b5b7cd9fe51bee6abe424796cd5aaf75cf0c10bbd6f1273562ee",
+    "zookeeper-jute/3.9.6": "74f9cb1e4ba899ecc4b816201b4afd1c63c256705bd9176393fac4071597c75f",
+}
+VERSIONS = tuple(path.partition("/")[2] for path in _JARS if not path.startswith("zookeeper-jute"))
+"""The versions that can be fetched."""
+PACKAGED = "3.8.0"
+"""The version of the package in Debian 12, which is measured unless a topology names another one."""
+TICK_MS, INIT_TICKS, SYNC_TICKS = 2000, 10, 5
+"""Those of ZooKeeper's own conf/zoo_sample.cfg."""
+
+
+def jars_of(version: str) -> tuple[Download, ...]:
+    """The jars of one of ``VERSIONS``."""
+    names = (f"{name}/{version}" for name in ("zookeeper", "zookeeper-jute"))
+    own = {f"org/apache/zookeeper/{name}": _JARS[name] for name in names}
+    return tuple(_download(path, sha256) for path, sha256 in {**own, **_LIBRARIES}.items())
+
+
+def _download(path: str, sha256: str) -> Download:
+    _, name, version = path.rsplit("/", 2)
+    return Download(f"{name}.jar", f"{_CENTRAL}/{path}/{name}-{version}.jar", sha256)
+
+
+def _parse_version(value: object) -> str:
+    if not isinstance(value, str) or (value != PACKAGED and value not in VERSIONS):
+        raise ValueError("is no version whose files are known by their SHA-256")
+    return value
+
+
+_TICK = milliseconds(1, 60_000)
+FLAGS: Mapping[str, Flag] = {
+    "tickTime": Flag(_TICK.allowed, _TICK.parse, lambda value: str(value).removesuffix("ms")),
+    "initLimit": whole(1, 10_000),
+    "syncLimit": whole(1, 10_000),
+    "snapCount": whole(2, 10**9),
+    "preAllocSize": whole(64, 4 << 20),
+    "globalOutstandingLimit": whole(1, 10**6),
+    "forceSync": one_of("yes", "no"),
+    "leaderServes": one_of("yes", "no"),
+}
+"""Entries of zoo.cfg (ZooKeeper's Administrator's Guide); ``preAllocSize`` is in KiB."""
+_OF_TIMING = ("tickTime", "initLimit", "syncLimit")
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+# How many bytes ZooKeeper's messages are in a TCP stream. Fields are those of ZooKeeper's src/zookeeper.jute; between
+# members those of ``QuorumPacket``.
+
+_LENGTH = 4  # of a text, a buffer, a list, and before each message of a client
+_REQUEST_HEADER = 4 + 4  # xid, type
+_ANSWER_HEADER = 4 + 8 + 4  # xid, zxid, error
+_STAT = 68
+_VERSION = 4
+_MULTI_HEADER = 4 + 1 + 4  # type, done, error
+
+# QuorumPacket: type, zxid, data, list of ids (none). It has no length of its own.
+_PACKET = 4 + 8 + _LENGTH + _LENGTH
+# A transaction: session, cxid, zxid, time, type; after it the digest's version and value (3.6 and later).
+_TXN_HEADER, _DIGEST = 8 + 4 + 8 + 8 + 4, 4 + 8
+# Of a forwarded request: session, cxid, type.
+_FORWARDED = 8 + 4 + 4
+
+ACK = COMMIT = PING = SYNC_ANSWER = _PACKET
+SYNC_REQUEST = _PACKET + _FORWARDED + _LENGTH + 1
+"""``sync`` of the root, as a follower forwards it."""
+
+
+def _text(length: int) -> int:
+    return _LENGTH + length
+
+
+def _path(scenario: Scenario) -> int:
+    """A key is a node below the root."""
+    return _text(1 + key_bytes(scenario))
 
 
 @dataclass(frozen=True, slots=True)
-class ZooKeeper:
-    """See ``stores.protocol.Store``."""
+class WriteSizes:
+    """A write: from the client and back, forwarded to the leader, and from the leader to a follower."""
 
-    choice: StoreChoice = _CHOICE
+    request: int
+    answer: int
+    forwarded: int
+    proposal: int
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> WriteSizes:
+        """Those of the writes of a scenario; of writes that create a key a few bytes less than the least is taken."""
+        path, data = _path(scenario), _text(scenario.val_size)
+        body, answer, txn = path + data + _VERSION, _STAT, path + data + _VERSION
+        if scenario.type == "txn":
+            # multi: check that the key exists, set it, end.
+            check = path + _VERSION
+            body = 3 * _MULTI_HEADER + check + body
+            answer = 3 * _MULTI_HEADER + _STAT
+            txn = _LENGTH + 2 * (4 + _LENGTH) + check + txn
+        return cls(
+            request=_LENGTH + _REQUEST_HEADER + body,
+            answer=_LENGTH + _ANSWER_HEADER + answer,
+            forwarded=_PACKET + _FORWARDED + body,
+            proposal=_PACKET + _TXN_HEADER + txn + _DIGEST,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSizes:
+    """``getData``, with a ``sync`` sent ahead of it for all but serializable reads: from the client and back."""
+
+    request: int
+    answer: int
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> ReadSizes:
+        """Those of the reads of a scenario."""
+        request = _LENGTH + _REQUEST_HEADER + _path(scenario) + 1
+        answer = _LENGTH + _ANSWER_HEADER + _text(scenario.val_size) + _STAT
+        if scenario.consistency != "s":
+            request += _LENGTH + _REQUEST_HEADER + _text(1)
+            answer += _LENGTH + _ANSWER_HEADER + _text(1)
+        return cls(request, answer)
+
+
+# --- timing -----------------------------------------------------------------------------------------------------------
+
+# As etcd's tuning guide has it for elections: a silence of ten round trips is none of the network.
+_SILENCE_PER_RTT = 10
+# Three members on two cores had a leader that all of them followed within 8 s; most of it is the start of Java.
+_SETTLE_S = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTiming(Timing):
+    """``tickTime`` in milliseconds, and the limits in ticks."""
+
+    tick_ms: int
+    init_ticks: int
+    sync_ticks: int
+    tick_from: Literal["default", "rtt", "config"]
+
+    @property
+    def settle_s(self) -> float:
+        # Members that join wait for each other in ticks.
+        return _SETTLE_S * max(1.0, self.tick_ms / TICK_MS)
+
+    @property
+    def member_timeout_s(self) -> float:
+        # For ``syncLimit`` ticks a leader waits for its followers, and they for it.
+        return self.sync_ticks * self.tick_ms / 1000
+
+    @property
+    def short(self) -> str:
+        return f"tick {self.tick_ms} ms, sync limit {self.sync_ticks} ticks"
+
+    @property
+    def long(self) -> str:
+        origin = {"default": "ZooKeeper's default", "rtt": "from the largest RTT", "config": "from the config"}
+        limits = f"members may lag {self.sync_ticks} ticks, and take {self.init_ticks} to join"
+        return f"tick {self.tick_ms} ms ({origin[self.tick_from]}); {limits}"
+
+    def values(self) -> dict[str, int | str]:
+        return {
+            "tick_ms": self.tick_ms,
+            "init_ticks": self.init_ticks,
+            "sync_ticks": self.sync_ticks,
+            # No leader is replaced before the sync limit.
+            "heartbeat_ms": self.heartbeat.interval_ms,
+            "election_ms": self.sync_ticks * self.tick_ms,
+            "tick_from": self.tick_from,
+        }
+
+    def notes(self, largest: RttExpectation) -> Iterator[str]:
+        rtt = largest_rtt_words(largest)
+        for name, ticks in (("sync", self.sync_ticks), ("init", self.init_ticks)):
+            silence_ms = ticks * self.tick_ms
+            limit = f"the {name} limit of {ticks} ticks, {silence_ms} ms,"
+            if silence_ms * 10**6 < largest.expected_ns:
+                yield f"{limit} is below {rtt}: {NO_LEADER}"
+            elif name == "sync" and silence_ms * 10**6 < _SILENCE_PER_RTT * largest.expected_ns:
+                yield f"{limit} is below {_SILENCE_PER_RTT} times {rtt}: leaders may change under load"
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        # A leader pings its followers twice in a tick (Leader.lead).
+        return Heartbeat(max(1, self.tick_ms // 2), PING, PING)
+
+
+def zookeeper_timing(config: Config, largest: RttExpectation | None) -> ZooKeeperTiming:
+    """ZooKeeper's own ticks, longer where the sync limit would be below ten of the largest RTTs; or the config's."""
+    flags = dict(config.store.flags)
+    sync_ticks = int(flags.get("syncLimit", SYNC_TICKS))
+    init_ticks = int(flags.get("initLimit", INIT_TICKS))
+    if "tickTime" in flags:
+        return ZooKeeperTiming(int(FLAGS["tickTime"].argument(flags["tickTime"])), init_ticks, sync_ticks, "config")
+    tick_ms = -(-_SILENCE_PER_RTT * rtt_ms(largest) // sync_ticks)
+    if tick_ms <= TICK_MS:
+        return ZooKeeperTiming(TICK_MS, init_ticks, sync_ticks, "default")
+    return ZooKeeperTiming(tick_ms, init_ticks, sync_ticks, "rtt")
+
+
+# --- floor ------------------------------------------------------------------------------------------------------------
+
+
+class ZooKeeperPath(CriticalPath):
+    """The critical path of a request in ZooKeeper; docs/stores.md derives it, with the places in its source."""
+
+    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
+        # The leader proposes a write and logs it itself at the same time; it commits once a majority has logged it,
+        # whether or not it is one of them. A follower answers when it learns of the commit, whether or not its own sync
+        # is over.
+        assert leader is not None
+        sizes = WriteSizes.of(scenario)
+        latency_ns = self._deployment.client_ns(receiver, sizes.request, sizes.answer)
+        forwarded_ns = self._deployment.there_and_back_ns(receiver, leader, sizes.forwarded, COMMIT)
+        return latency_ns + forwarded_ns + self._agreed_ns(leader, sizes.proposal)
+
+    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
+        # A member answers from its own state, after a way to the leader and back for all but serializable reads. The
+        # leader answers at once: ``sync`` involves no majority.
+        sizes = ReadSizes.of(scenario)
+        latency_ns = self._deployment.client_ns(receiver, sizes.request, sizes.answer)
+        if scenario.consistency == "s" or leader is None:
+            return latency_ns
+        return latency_ns + self._deployment.there_and_back_ns(receiver, leader, SYNC_REQUEST, SYNC_ANSWER)
+
+    def _agreed_ns(self, leader: str, proposal: int) -> float:
+        """Until as many members have logged a proposal as are a majority, and the leader knows."""
+        sync_ns, quorum = self._deployment.sync_ns, len(self._deployment.members) // 2 + 1
+
+        def by_followers(count: int) -> float:
+            return self._deployment.answered_ns(leader, count, proposal, ACK, sync_ns)
+
+        with_leader = max(sync_ns[leader], by_followers(quorum - 1))
+        if len(self._deployment.living) - 1 < quorum:
+            return with_leader
+        return min(with_leader, by_followers(quorum))
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+# As bin/zkServer.sh has it where nothing limits the memory.
+_HEAP_MIB = 1000
+_LEAST_HEAP_MIB = 16
+
+
+def heap_mib(memory_bytes: int | None) -> int:
+    """The largest heap, in MiB: half of a memory limit.
+
+    The other half is for the runtime itself (at least 60 MB), its threads, and the buffers of connections.
+    """
+    return _HEAP_MIB if memory_bytes is None else max(_LEAST_HEAP_MIB, min(_HEAP_MIB, memory_bytes // 2 >> 20))
+
+
+def java_options(node: Node) -> tuple[str, ...]:
+    """For the Java runtime of one member."""
+    return (
+        f"-Xmx{heap_mib(node.memory_bytes)}m",
+        # A member without memory ends, as bin/zkServer.sh has it, instead of lingering.
+        "-XX:+ExitOnOutOfMemoryError",
+        # It would write to a file in /tmp that is mapped into memory, and stop for as long as that takes.
+        "-XX:-UsePerfData",
+        # Lines of the log are in UTC, wherever the host is.
+        "-Duser.timezone=UTC",
+    )
+
+
+def config_lines(config: Config, timing: ZooKeeperTiming) -> tuple[str, ...]:
+    """The lines of zoo.cfg, the same for all members."""
+    entries = {
+        "tickTime": timing.tick_ms,
+        "initLimit": timing.init_ticks,
+        "syncLimit": timing.sync_ticks,
+        "dataDir": DATA_DIR,
+        "clientPort": CLIENT_PORT,
+        # All clients come from one address.
+        "maxClientCnxns": 0,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "srvr,mntr,ruok",
+    }
+    chosen = (f"{name}={FLAGS[name].argument(value)}" for name, value in config.store.flags if name not in _OF_TIMING)
+    servers = tuple(
+        f"server.{number}={node.ip}:{PEER_PORT}:{ELECTION_PORT}" for number, node in enumerate(config.nodes, start=1)
+    )
+    return (*(f"{name}={value}" for name, value in entries.items()), *chosen, *servers)
+
+
+def member_command(node: Node, config: Config, timing: ZooKeeperTiming) -> tuple[str, ...]:
+    """The arguments of the image's entry point, zookeeper_image/start-zookeeper."""
+    number = [other.name for other in config.nodes].index(node.name) + 1
+    options = (f"--java={option}" for option in java_options(node))
+    return (f"--id={number}", *options, *config_lines(config, timing))
+
+
+_JAVA = "openjdk-17-jre-headless"
+_TICKS = "has ticks instead: the flags tickTime, initLimit and syncLimit of the store"
+_ONE_KEY, _WITH_VALUES = "reads one key at a time", "reads keys with their values"
+
+
+class ZooKeeper(Store):
+    """ZooKeeper, as the distribution has it or in another version."""
+
     name: ClassVar[str] = "zookeeper"
     title: ClassVar[str] = "ZooKeeper"
     program: ClassVar[str] = "start-zookeeper"
-    client_port: ClassVar[int] = CLIENT_PORT
-    last_words = staticmethod(last_words)
+    members = ZooKeeperMember
+    clusters = ZooKeeperCluster
+    externals = ExternalZooKeeper
+    versions = Flag(f"one of {', '.join((PACKAGED, *VERSIONS))}", _parse_version)
+    flags = FLAGS
     load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "zookeeper"}, second_tries=True)
-    largest_value_bytes: ClassVar[int | None] = 1_000_000
-    keys_are_paths: ClassVar[bool] = False
+    largest_value_bytes = 1_000_000
     consistency: ClassVar[Mapping[str, str]] = {"l": "sync+read"}
     lacks: ClassVar[Lacking] = {
-        "heartbeat_interval": "has ticks instead: the flags tickTime, initLimit and syncLimit of the store",
-        "election_timeout": "has ticks instead: the flags tickTime, initLimit and syncLimit of the store",
-        "leader": "cannot be told which member is to lead",
+        "heartbeat_interval": _TICKS,
+        "election_timeout": _TICKS,
+        "leader": "cannot be given a leader",
         "tls": "is not set up with TLS here",
         "profile": "gives no profiles",
         "default": 'has no third consistency beside "l" and "s"',
-        "span": "reads one key at a time",
-        "limit": "reads one key at a time",
-        "keysOnly": "reads keys with their values",
-        "countOnly": "reads keys with their values",
+        "span": _ONE_KEY,
+        "limit": _ONE_KEY,
+        "keysOnly": _WITH_VALUES,
+        "countOnly": _WITH_VALUES,
     }
+    endpoints = Endpoints(urls=False, no_users="loads for ZooKeeper are sent without a user", bad_prefix=bad_prefix)
 
     @property
     def version(self) -> str:
-        """See ``Store``."""
         return self.choice.version or PACKAGED
 
     @property
     def image(self) -> ImageParts:
-        """See ``Store``."""
         scripts = (self.program, "log4j.properties", "logback.xml")
         if self.version == PACKAGED:
             # Without the package zookeeper, which would bring a Java runtime with a desktop's libraries.
@@ -76,38 +412,18 @@ class ZooKeeper:
         files = jars_of(self.version)
         return ImageParts("zookeeper", scripts, packages=(_JAVA,), files=files, version=self.version)
 
-    def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> ZooKeeperTiming:
-        """See ``Store``."""
-        return zookeeper_timing(config, largest_member_rtt)
+    def timing(self, config: Config, largest: RttExpectation | None) -> ZooKeeperTiming:
+        return zookeeper_timing(config, largest)
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
-        """See ``Store``."""
         assert isinstance(timing, ZooKeeperTiming)
         return MemberStart(member_command(node, config, timing), (DATA_DIR,))
 
-    def least_latencies(self, deployment: Deployment) -> LeastLatencies:
-        """See ``Store``."""
-        forced = dict(self.choice.flags).get("forceSync") != "no"
-        return CriticalPath(deployment, forced=forced).shares
-
-    def trust(self, config: Config) -> Trust | None:
-        """See ``Store``."""
-        return None
-
-    def cluster(self, places: Sequence[MemberPlace]) -> ZooKeeperCluster:
-        """See ``Store``."""
-        return ZooKeeperCluster([ZooKeeperMember(place) for place in places])
+    def critical_path(self, deployment: Deployment) -> CriticalPath:
+        if dict(self.choice.flags).get("forceSync") == "no":
+            deployment = replace(deployment, sync_ns=dict.fromkeys(deployment.members, 0.0))
+        return ZooKeeperPath(deployment)
 
     def place(self, prefix: str) -> tuple[LoadTerms, str]:
-        """See ``stores.external.ExternalStore``: below a znode of the run's own, beside nobody else's."""
+        # Below a znode of the run's own, where no other client writes.
         return replace(self.load_terms, always={**self.load_terms.always, "chroot": chroot_of(prefix)}), ""
-
-    def external(
-        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
-    ) -> ExternalZooKeeper:
-        """See ``ExternalStore``."""
-        assert config.external is not None
-        return ExternalZooKeeper(config.external, connections, own)
-
-
-KIND = StoreKind("zookeeper", ZooKeeper, VERSION, FLAGS)

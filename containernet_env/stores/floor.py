@@ -1,8 +1,9 @@
-"""What the critical paths of all stores are made of: ways there and back, and waiting for some of the members. Pure."""
+"""The parts of all stores' critical paths: ways there and back, and waiting for some of the members. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,9 +39,9 @@ class Deployment:
             return 0.0
         return self.network.one_way_ns(a, b, message) + self.network.one_way_ns(b, a, answer)
 
-    def client_ns(self, asked: str, request: int, answer: int) -> float:
-        """The client's own way to the member that it asks, and back."""
-        return self.there_and_back_ns(self.client, asked, request, answer)
+    def client_ns(self, receiver: str, request: int, answer: int) -> float:
+        """The client's own way to the member that gets its request, and back."""
+        return self.there_and_back_ns(self.client, receiver, request, answer)
 
     def answered_ns(self, sender: str, count: int, message: int, answer: int, sync_ns: Mapping[str, float]) -> float:
         """Until ``sender`` has the answers of the ``count`` fastest others, each after its ``sync_ns``; 0 for none.
@@ -58,6 +59,32 @@ class Deployment:
         return max(ahead * copy_ns + ns for ahead, ns in enumerate(reversed(alone_ns)))
 
 
-def put_share(scenario: Scenario) -> float:
-    """Which part of a scenario's operations are writes."""
-    return float(not scenario.reads) if scenario.put_ratio is None else float(scenario.put_ratio)
+class CriticalPath(ABC):
+    """What has to happen, one step after the other, until a request is answered, and the least time that takes.
+
+    ``receiver`` is the member that gets the request. ``leader`` may be ``None`` for reads that involve none.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+
+    def shares(self, scenario: Scenario, receiver: str, leader: str | None) -> Iterator[tuple[float, float]]:
+        """For each kind of operation of a scenario its share, and its least latency in ns."""
+        writes = float(not scenario.reads) if scenario.put_ratio is None else float(scenario.put_ratio)
+        if writes:
+            yield writes, self.write_ns(scenario, receiver, leader)
+        if writes < 1:
+            yield 1 - writes, self.read_ns(scenario, receiver, leader)
+
+    @abstractmethod
+    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
+        """A put or a transaction."""
+
+    @abstractmethod
+    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
+        """A read."""
+
+
+def key_bytes(scenario: Scenario) -> int:
+    """How long a key of a scenario is."""
+    return len(scenario.key_prefix) + scenario.key_size

@@ -1,46 +1,142 @@
-"""What clusters of all stores have in common: members behind gates, who leads by what most of them say, who is dead.
+"""Running members, seen from the driver: gates, leaders, deaths, and what the members count and log themselves.
 
-Members are asked through connections that cross no emulated link and add nothing to what is measured.
+Members are queried over connections that cross no emulated link and add nothing to what is measured.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
+import socket
 import stat
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from containernet_env.base import clock, files
+from containernet_env.base import clock, files, programs
+from containernet_env.base.clock import utc_now
 from containernet_env.base.errors import RunError, shortage
+from containernet_env.base.programs import LastWords, one_line
 from containernet_env.base.work import answers_within, persistently
 from containernet_env.model.backends import ProfileKind
-from containernet_env.model.usage import Leadership
-from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory, Ping, Profiling, Waits, Written
+from containernet_env.model.usage import Leadership, MemberActivity, StoreActivity
+from containernet_env.stores.profiling import Profiling
+from containernet_env.stores.store import Waits
+
+Broken = Callable[[], str | None]
+"""Why waiting any longer is pointless; ``None`` while it is not."""
 
 # PID 1 of an image waits on this FIFO and becomes the store when a line arrives (etcd_image/wait-at-gate).
 GATE = "run/gate"
 POLL_S = 0.05
 # A host that was started again has its gate within a moment.
 _GATE_S = 20.0
-# What a member takes to answer, beside the network. A leader that hands over answers when the other one leads; one that
-# takes longer is looked after and asked again.
+# How long a member takes to answer, beside the network. A leader that hands over answers when the other one leads; one
+# that takes longer is queried again later.
 ASK_S = 2.0
 # Queries are repeated for this long, beside the network, where a member does not answer (HTTP 503, a lost connection)
 # or knows no leader.
 PATIENCE_S = 5.0
+# How much is kept of the beginning of a value: more than names its writer.
+_VALUE_BYTES = 32
+
+# --- one member -------------------------------------------------------------------------------------------------------
+
+
+class Connection(Protocol):
+    """A connection to one member, whatever network it is in; its requests cross no emulated link."""
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        """The answer to a GET as it is; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        """A TCP connection to a port of the member. Raises ``RunError``."""
+
+
+class MemberHost(Protocol):
+    """The host that a member runs on, as far as its cluster needs it."""
+
+    name: str
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def alive(self) -> bool: ...
+
+    def ending(self, words: LastWords = programs.last_words) -> str | None:
+        """How its first process ended, in one line; ``None`` while it runs. ``words`` reads its log.
+
+        As in "exit status 2: panic: ...", "killed by SIGKILL", "OOM-killed (memory limit 64 MiB)". Never raises: where
+        that is not known, it says so.
+        """
+
+    def logs(self, tail: int = 20) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlace:
+    """Where a member runs: its host, its address on the emulated network, and the connection to it.
+
+    ``endpoint``: the ``host:port`` at which it serves clients, where a file names that.
+    """
+
+    host: MemberHost
+    ip: str
+    connection: Connection
+    endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """A request that costs a member nearly nothing, on a connection to ``port``. Any bytes answer it."""
+
+    connection: Connection
+    port: int
+    request: bytes
 
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """One member's own view. ``member_id`` is what members call it; ``leader_id`` is ``None`` while it knows none."""
+    """One member's own view. ``member_id`` is its id among the members; ``leader_id`` is ``None`` without a leader."""
 
     member_id: str
     leader_id: str | None
     raft_term: int
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write as the store itself has it: its revision, the key, and the beginning of the value.
+
+    ``revision`` is 0 where the store has none. ``value`` is ``None`` where there is no such key.
+    """
+
+    revision: int
+    key: str
+    value: str | None
+
+    @classmethod
+    def of(cls, revision: int, key: str, value: bytes | None) -> Written:
+        """One whose value is cut to its beginning."""
+        text = None if value is None else value[:_VALUE_BYTES].decode(errors="replace")
+        return cls(revision, key, text)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHistory:
+    """The store's own record of a load: every write, in order; with ``final`` only the last one of each key."""
+
+    writes: Iterator[Written]
+    final: bool = False
 
 
 def read_each(keys: Collection[str], timeout_s: float, read: Callable[[str, float], bytes | None]) -> list[Written]:
@@ -57,12 +153,13 @@ def read_each(keys: Collection[str], timeout_s: float, read: Callable[[str, floa
 class Member(ABC):
     """One member and the host it runs on.
 
-    ``client_port`` is where members serve clients, and ``ping_request`` what that port answers with any bytes, whatever
-    other members do.
+    ``client_port`` is where members serve clients, and ``ping_request`` a request that this port answers with any
+    bytes, whatever other members do. ``log_form``: the lines of its log, ``None`` where it counts and warns of nothing.
     """
 
     client_port: ClassVar[int]
     ping_request: ClassVar[bytes]
+    log_form: ClassVar[LogForm | None] = None
 
     def __init__(self, place: MemberPlace) -> None:
         self.place = place
@@ -80,13 +177,13 @@ class Member(ABC):
 
     @property
     def ping(self) -> Ping | None:
-        """See ``stores.protocol.Cluster.pings``; ``None`` where nothing is known that it answers by itself."""
+        """A liveness probe whose answer involves no other member; ``None`` where none is known."""
         return Ping(self.connection, self.client_port, self.ping_request)
 
     @staticmethod
-    @abstractmethod
     def last_words(log: str, killed: bool) -> str:
-        """What its log tells of its end; see ``base.endings.LastWords``."""
+        """Why it ended, from its log; see ``base.programs.LastWords``."""
+        return programs.last_words(log, killed)
 
     @abstractmethod
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
@@ -103,6 +200,15 @@ class Member(ABC):
     def hand_over(self, member_id: str, timeout_s: float) -> None:
         """Have this member, which leads, make another one the leader. Raises RunError where it refuses or is silent."""
         raise RunError("no leader can be chosen")
+
+    def counters(self, timeout_s: float) -> Counters:
+        """What it counts itself, by the store's own names. Raises RunError."""
+        return {}
+
+    @staticmethod
+    def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
+        """What it counted between two looks; a look is empty, and the log ``None``, where it did not answer."""
+        return MemberActivity()
 
     def expect_death(self) -> None:
         """It is killed next, as configured; it counts as dead from now on."""
@@ -132,7 +238,7 @@ class Member(ABC):
                     os.close(gate)
                 return
             except OSError as error:
-                # ENXIO: nobody reads yet; ENOENT: the script has not made the FIFO yet.
+                # ENXIO: there is no reader yet; ENOENT: the script has not made the FIFO yet.
                 if error.errno not in (errno.ENXIO, errno.ENOENT) or clock.monotonic() > deadline:
                     raise RunError(f"{self.name} did not wait at its gate: {error.strerror}\n{self.tail()}") from error
                 clock.sleep(POLL_S / 5)
@@ -152,24 +258,129 @@ class Member(ABC):
         """Why this member is dead, in one line; None while it lives. The first answer is kept."""
         if self._death is None and (ending := self.host.ending(self.last_words)) is not None:
             with self._lock:
-                # The engine may take a second to tell; meanwhile it may have been expected, or live again.
+                # The engine may take a second to answer; meanwhile it may have been expected, or live again.
                 if self._death is None and not self.host.alive:
                     self._death = f"{self.name} ended: {ending}"
         return self._death
 
     def tail(self, lines: int = 8) -> str:
-        """The member's last log lines, for a message; says so where they cannot be read."""
+        """The member's last log lines, for a message, which may say that they cannot be read."""
         try:
             return self.host.logs(tail=lines)
         except RunError as error:
             return f"(no log of {self.name}: {error})"
 
 
+# --- what members count and log ---------------------------------------------------------------------------------------
+
+Counters = Mapping[str, float]
+"""One look at a member: its figures by the store's own names."""
+
+# A member that answers does so in some 10 ms, on a fifth of a core in 100 ms; a query that is not answered is repeated.
+_TRY_S, LOOK_S = 1.0, 2.0
+# The engine reads its own file for it.
+_LOG_S = 2.0
+# Of a member that logs more in one scenario the last lines are read.
+_LOG_LINES = 10_000
+# More kinds of warnings than these are counted together.
+_MOST_KINDS, OTHERS = 20, "(other warnings)"
+# Moments are compared as text: ISO 8601 in UTC, of which logs may have microseconds and the driver has milliseconds.
+_MILLISECONDS = len("2026-01-01T00:00:00.000")
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """The log of a member from one moment to another: lines, and warnings by kind."""
+
+    lines: Sequence[re.Match[str]]
+    warnings: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogForm:
+    """How a store writes its log: ``line`` matches one with its time (``at``), ``level`` and ``message``.
+
+    Lines of the levels in ``warns`` are counted, and messages that ``notable`` finds, whose group is their kind if it
+    has one. What ``varying`` matches in messages of one kind (numbers, addresses) is replaced by ``placeholder``.
+    """
+
+    line: re.Pattern[str]
+    warns: Collection[str]
+    varying: re.Pattern[str]
+    placeholder: str = "N"
+    notable: re.Pattern[str] | None = None
+
+    def between(self, log: str, began: str, ended: str) -> LogPart:
+        """The part of a log between two moments, both included, which are ISO 8601 in UTC, to the millisecond."""
+        first, last = began[:_MILLISECONDS], ended[:_MILLISECONDS]
+        lines = [line for line in self.line.finditer(log) if first <= line["at"][:_MILLISECONDS] <= last]
+        found: Counter[str] = Counter()
+        for line in lines:
+            if (kind := self._kind(line)) is not None:
+                found[kind if kind in found or len(found) < _MOST_KINDS else OTHERS] += 1
+        return LogPart(lines, dict(found))
+
+    def _kind(self, line: re.Match[str]) -> str | None:
+        """The kind of a line that is counted."""
+        found = None if self.notable is None else self.notable.search(line["message"])
+        if found is None and line["level"] not in self.warns:
+            return None
+        if found is not None and found.groups():
+            return found[1]
+        return one_line(self.varying.sub(self.placeholder, line["message"]))
+
+
+class Observation:
+    """Members that are observed: their counters are read at the begin and at the end, and not between."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = {member.name: member for member in members}
+        self._observed = [member.name for member in members if member.log_form is not None]
+        self._before = self._look()
+        self._began = utc_now()
+
+    def _look(self) -> Mapping[str, Counters]:
+        """The counters of each member that answers."""
+        return answers_within(LOOK_S, lambda name: self._members[name].counters(_TRY_S), self._observed)
+
+    def end(self) -> StoreActivity:
+        """What they counted since; takes a few seconds at most, and never raises."""
+        ended, after = utc_now(), self._look()
+        logs = answers_within(_LOG_S, lambda name: self._members[name].host.logs(tail=_LOG_LINES), self._observed)
+        found = {}
+        for name, member in self._members.items():
+            form, log = member.log_form, logs.get(name)
+            part = None if form is None or log is None else form.between(log, self._began, ended)
+            found[name] = member.activity(self._before.get(name, {}), after.get(name, {}), part)
+        return StoreActivity(found)
+
+
+def grown(before: Counters, after: Counters, name: str) -> int | None:
+    """By how much a counter grew; ``None`` where one of both looks lacks it."""
+    return int(after[name] - before[name]) if name in before and name in after else None
+
+
+def prometheus_samples(text: str, names: tuple[str, ...]) -> Counters:
+    """The samples of Prometheus' text exposition (version 0.0.4) that begin with one of these names, labels included.
+
+    Lines of another form are left out.
+    """
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        sample, _, value = line.partition(" ")
+        if sample.startswith(names):
+            with suppress(ValueError):
+                found[sample] = float(value)
+    return found
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
+
 M = TypeVar("M", bound=Member)
 
 
-class MemberCluster(Generic[M]):
-    """The members of one run, in config order; most of ``stores.protocol.Cluster``."""
+class Cluster(Generic[M]):
+    """The running members, in config order. ``waits`` are set before ``start``, and when the network changes."""
 
     lacks: ClassVar[str] = "no leader that all members know"
     """What is wrong where all members answer and the cluster is not ready."""
@@ -181,12 +392,12 @@ class MemberCluster(Generic[M]):
         self._pool = clock.ThreadPoolExecutor(max_workers=min(32, len(self.members)), thread_name_prefix="members")
 
     def close(self) -> None:
-        """End the helper threads."""
+        """End the helper threads; the members keep running."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     @property
     def ask_s(self) -> float:
-        """How long a member may take to answer a question that others may have to answer first."""
+        """How long a member may take to answer a query that others may have to answer first."""
         return ASK_S + self.waits.request_s
 
     @property
@@ -217,7 +428,7 @@ class MemberCluster(Generic[M]):
         list(self._pool.map(lambda member: member.start(deadline), self.members))
 
     def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
-        """What is needed of a new cluster beside a leader that all members name."""
+        """What a new cluster needs beside a leader that all members name."""
         return True
 
     @staticmethod
@@ -244,7 +455,7 @@ class MemberCluster(Generic[M]):
     def statuses(self, starting: bool = False) -> dict[M, MemberStatus | None]:
         """Every member's state, queried in parallel; None where a member does not answer.
 
-        ``starting``: raises RunError where this process lacks what it takes to ask, which is no member's silence.
+        ``starting``: raises RunError where this process lacks the resources to query, which is no member's silence.
         """
 
         def ask(member: M) -> MemberStatus | None:
@@ -258,7 +469,7 @@ class MemberCluster(Generic[M]):
         return dict(zip(self.members, self._pool.map(ask, self.members), strict=True))
 
     def leadership(self) -> Leadership | None:
-        """See ``stores.protocol.Cluster``."""
+        """Who leads as at least a quorum says; ``None`` where no member does."""
 
         def named() -> Leadership | None:
             statuses = self.statuses()
@@ -274,18 +485,25 @@ class MemberCluster(Generic[M]):
             return None
 
     def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
-        """See ``stores.protocol.Cluster``."""
-        asked = [member for member in self.living() if member.name not in without]
-        answers = answers_within(timeout_s, lambda member: member.status(timeout_s), asked)
+        """Who leads in the newest term that a member knows, of those that answer within ``timeout_s``.
+
+        Those in ``without`` are not queried: they are known to be silent. ``None`` where none leads.
+        """
+        queried = [member for member in self.living() if member.name not in without]
+        answers = answers_within(timeout_s, lambda member: member.status(timeout_s), queried)
         found = self._leadership(answers, required=1)
         return found.leader if found is not None else None
 
     def expect_death(self, name: str) -> None:
-        """See ``stores.protocol.Cluster``."""
+        """That member is killed next: its end is not among ``deaths`` until it has rejoined."""
         self._member(name).expect_death()
 
     def rejoin(self, place: MemberPlace, broken: Broken = lambda: None) -> None:
-        """See ``stores.protocol.Cluster``."""
+        """Start the member of that place again, on its data, and return once it answers and knows a leader.
+
+        Without a quorum that takes until there is one. Raises ``RunError`` once the member has ended or ``broken``
+        gives a reason.
+        """
         member = self._member(place.host.name)
         member.move(place)
         member.start(clock.monotonic() + _GATE_S)
@@ -297,7 +515,11 @@ class MemberCluster(Generic[M]):
         member.revive()
 
     def move_leader(self, name: str, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
-        """See ``stores.protocol.Cluster``."""
+        """Make that member the leader, and return once all living members say that it is.
+
+        Nothing happens where it leads already. Raises ``RunError`` where that member is dead, or once ``timeout_s`` are
+        over or ``broken`` gives a reason.
+        """
         wanted = self._member(name)
         deadline = clock.monotonic() + timeout_s
         problem, moved = "no leader that all members know", False
@@ -329,17 +551,17 @@ class MemberCluster(Generic[M]):
     def _id_of(member: M, statuses: Mapping[M, MemberStatus | None]) -> str:
         """Its id. Raises RunError where it did not answer."""
         if (status := statuses[member]) is None:
-            raise RunError(f"{member.name} answers nothing")
+            raise RunError(f"{member.name} does not answer")
         return status.member_id
 
     @property
     def size(self) -> int:
-        """See ``stores.protocol.Cluster``."""
+        """How many members there are, the dead ones too."""
         return len(self.members)
 
     @property
     def endpoints(self) -> dict[str, str]:
-        """See ``stores.protocol.Cluster``."""
+        """``ip:port`` of each living member by its name, for clients."""
         return {member.name: member.endpoint for member in self.living()}
 
     def _leadership(self, statuses: Mapping[M, MemberStatus | None], required: int) -> Leadership | None:
@@ -366,7 +588,7 @@ class MemberCluster(Generic[M]):
         raise RunError("no member answers")
 
     def deaths(self) -> dict[str, str]:
-        """Dead members: name -> why, in config order."""
+        """Dead members but those whose death was expected: name -> why, in config order."""
         return {
             member.name: reason
             for member in self.members
@@ -378,23 +600,32 @@ class MemberCluster(Generic[M]):
         return tuple(member for member in self.members if member.death() is None)
 
     def has_quorum(self) -> bool:
-        """Whether enough processes live for the cluster to be able to answer."""
+        """Whether enough members live for the store to take writes; false is never true again without a restart."""
         return len(self.living()) >= self.quorum
 
     def pings(self) -> dict[str, Ping]:
-        """See ``stores.protocol.Cluster``."""
+        """A liveness probe for each living member that has one, by name."""
         return {member.name: ping for member in self.living() if (ping := member.ping) is not None}
 
+    def observe(self) -> Observation:
+        """Begin to observe the living members; takes a few seconds at most, and never raises."""
+        return Observation(self.living())
+
     def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
-        """See ``stores.protocol.Cluster``; ``None`` where the store lacks it."""
+        """Profile a member, whose store was started for that; ``None`` where it does not live."""
         return None
 
     def revision(self) -> int:
-        """See ``stores.protocol.Cluster``."""
+        """How many changes the store has seen, as its own numbering has it. Raises ``RunError``."""
         raise RunError("the store keeps no history")
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
-        """See ``stores.protocol.Cluster``."""
+        """Every write of keys that start with ``prefix``, from a revision on up to the present.
+
+        A store without past writes gives what each of ``keys`` holds now, by its strongest read; all of them start with
+        ``prefix``. Reading begins when the history is iterated, which raises ``RunError`` where the store does not have
+        it any more, or does not answer.
+        """
         return OwnHistory(self._final(prefix, keys, timeout_s), final=True)
 
     def _final(self, prefix: str, keys: Collection[str], timeout_s: float) -> Iterator[Written]:
@@ -414,7 +645,7 @@ class MemberCluster(Generic[M]):
             raise problem
 
     def answers(self, timeout_s: float) -> bool:
-        """Whether a consistent read succeeds on every living member within `timeout_s`."""
+        """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""
         if not self.has_quorum():
             return False
         deadline = clock.monotonic() + timeout_s
@@ -429,3 +660,28 @@ class MemberCluster(Generic[M]):
             return False
 
         return all(self._pool.map(read, self.living()))
+
+
+class LeaderlessCluster(Cluster[M], Generic[M]):
+    """A cluster without a leader: loads for the leader go to the first living member of the topology."""
+
+    lacks = "no answer to a read from every member"
+
+    def __init__(self, members: Sequence[M], quorum: int = 1) -> None:
+        super().__init__(members)
+        self.quorum = quorum
+
+    def _leadership(self, statuses: Mapping[M, MemberStatus | None], required: int) -> Leadership | None:
+        return self.leadership() if sum(map(bool, statuses.values())) >= required else None
+
+    def leadership(self) -> Leadership | None:
+        # No query decides it, so one without an answer changes nothing.
+        name = self.leader_now(0.0, ())
+        return None if name is None else Leadership(name, None)
+
+    def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
+        return next((member.name for member in self.living() if member.name not in without), None)
+
+    def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
+        # Each may answer by itself before it reaches the others.
+        return self.answers(self.ask_s)

@@ -1,4 +1,4 @@
-"""Profiles of an etcd member while a scenario runs, from the pprof pages that --enable-pprof gives it.
+"""Profiles of a Go program while a scenario runs, from the pages of its net/http/pprof.
 
 They are fetched over connections that cross no emulated link.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import http.client
 import socket
 from collections.abc import Sequence
-from typing import get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import persistently
 from containernet_env.model.backends import ProfileKind
-from containernet_env.stores.etcd.flags import CLIENT_PORT
-from containernet_env.stores.protocol import MemberPlace, Profile
+
+if TYPE_CHECKING:
+    from containernet_env.stores.cluster import Connection
 
 # Go's default for a profile of CPU is 30 s; longer scenarios are profiled for so long.
 LONGEST_CPU_S = 600
@@ -22,15 +24,33 @@ _PATH = "/debug/pprof"
 # A profile is packed by the member itself, on its own share of a core.
 _ANSWER_S = 5.0
 _MOST_BYTES = 64 << 20
-# Which of a profile's values it is read for (runtime/pprof).
+# Which of a profile's values is read (runtime/pprof).
 _MEASURED: dict[ProfileKind, str] = {"cpu": "cpu", "allocs": "alloc_space", "mutex": "delay"}
 
 
-class EtcdProfiling:
-    """See ``stores.protocol.Profiling``."""
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile as the member gave it; ``before`` is that of a cumulative one at the begin.
 
-    def __init__(self, place: MemberPlace, kinds: Sequence[ProfileKind]) -> None:
-        self._connection = place.connection
+    ``measured`` is which of its values it is about. ``problem`` is why there is no ``data``.
+    """
+
+    kind: ProfileKind
+    measured: str
+    data: bytes = b""
+    before: bytes | None = None
+    problem: str | None = None
+
+
+class Profiling:
+    """Profiles of one member: made, then ``begin``, ``end``, ``profiles``, ``close``.
+
+    Nothing of it raises, nor takes longer than some seconds.
+    """
+
+    def __init__(self, connection: Connection, port: int, kinds: Sequence[ProfileKind]) -> None:
+        self._connection = connection
+        self._port = port
         self._kinds = [kind for kind in get_args(ProfileKind) if kind in kinds]
         self._socket: socket.socket | None = None
         self._problem = ""
@@ -38,11 +58,11 @@ class EtcdProfiling:
         self._before = {kind: self._fetch(kind) for kind in self._kinds if kind != "cpu"}
 
     def begin(self) -> None:
-        """See ``Profiling``."""
+        """The scenario begins."""
         if "cpu" not in self._kinds:
             return
         try:
-            self._socket = self._connection.open(CLIENT_PORT, timeout_s=_ANSWER_S)
+            self._socket = self._connection.open(self._port, timeout_s=_ANSWER_S)
             request = f"GET {_PATH}/profile?seconds={LONGEST_CPU_S} HTTP/1.1\r\nHost: localhost\r\n"
             self._socket.sendall(f"{request}Connection: close\r\n\r\n".encode())
         except (RunError, OSError) as error:
@@ -50,7 +70,10 @@ class EtcdProfiling:
             self.close()
 
     def end(self) -> None:
-        """See ``Profiling``: Go ends a profile early, and sends it, where who asked for it says no more."""
+        """The scenario has ended; returns at once.
+
+        Go ends a profile early, and sends it, once the client has closed its side of the connection.
+        """
         if self._socket is not None:
             try:
                 # Not its own: that of a socket with TLS would have it read no TLS any more.
@@ -60,8 +83,8 @@ class EtcdProfiling:
                 self.close()
 
     def profiles(self) -> list[Profile]:
-        """See ``Profiling``."""
-        return [self._cpu() if kind == "cpu" else self._grown(kind) for kind in self._kinds]
+        """One of each kind, fetched from the member."""
+        return [self._cpu() if kind == "cpu" else self._cumulative(kind) for kind in self._kinds]
 
     def _cpu(self) -> Profile:
         measured = _MEASURED["cpu"]
@@ -79,7 +102,7 @@ class EtcdProfiling:
         finally:
             self.close()
 
-    def _grown(self, kind: ProfileKind) -> Profile:
+    def _cumulative(self, kind: ProfileKind) -> Profile:
         before, after = self._before[kind], self._fetch(kind)
         if isinstance(after, str) or isinstance(before, str):
             return Profile(kind, _MEASURED[kind], problem=after if isinstance(after, str) else str(before))
@@ -89,7 +112,7 @@ class EtcdProfiling:
         """The profile, or why there is none."""
 
         def fetch() -> bytes:
-            return self._connection.request_bytes(CLIENT_PORT, f"{_PATH}/{kind}", timeout_s=_ANSWER_S)
+            return self._connection.request_bytes(self._port, f"{_PATH}/{kind}", timeout_s=_ANSWER_S)
 
         try:
             return persistently(fetch, _ANSWER_S)
@@ -97,7 +120,7 @@ class EtcdProfiling:
             return str(error)
 
     def close(self) -> None:
-        """See ``Profiling``."""
+        """Take no profile any more. Idempotent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -1,0 +1,725 @@
+"""Consul as a store: version and flags, timing, floor, members, and external clusters."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+from urllib.parse import quote
+
+from containernet_env.base import assets
+from containernet_env.base.assets import GoModule
+from containernet_env.base.errors import RunError
+from containernet_env.base.http import HttpError, NoAnswerError
+from containernet_env.base.programs import crash_line, one_line
+from containernet_env.base.work import persistently
+from containernet_env.model.config import Config, Node
+from containernet_env.model.scenario import ALPHABET, Keys, Scenario
+from containernet_env.model.topology import RttExpectation
+from containernet_env.model.usage import Durations, MemberActivity
+from containernet_env.stores import cluster
+from containernet_env.stores.cluster import (
+    ASK_S,
+    PATIENCE_S,
+    Cluster,
+    Connection,
+    Counters,
+    LogForm,
+    LogPart,
+    MemberPlace,
+    MemberStatus,
+    Written,
+    grown,
+    prometheus_samples,
+)
+from containernet_env.stores.external import (
+    REQUEST_S,
+    ClusterLook,
+    ExternalCluster,
+    ExternalConnection,
+    Login,
+    MemberLook,
+    MemberView,
+    OwnKeys,
+    WithHeaders,
+    first_line,
+    places,
+)
+from containernet_env.stores.floor import CriticalPath, Deployment, key_bytes
+from containernet_env.stores.store import (
+    NO_LEADER,
+    Endpoints,
+    Flag,
+    Heartbeat,
+    ImageParts,
+    Lacking,
+    LoadTerms,
+    MemberStart,
+    Store,
+    Timing,
+    go_environment,
+    largest_rtt_words,
+    one_of,
+    path_problem,
+    version_from,
+    whole,
+)
+
+MODULE = GoModule(
+    "consul",
+    assets.ROOT / "consul_image",
+    {"consul": "github.com/hashicorp/consul"},
+    only=("go.mod", "go.sum"),
+    ours=False,
+    unsummed="github.com/hashicorp/consul/*,github.com/hashicorp/hcp-sdk-go",
+    disk_bytes=2500 * 10**6,
+)
+DATA_DIR = "/var/lib/consul"
+HTTP_PORT = 8500
+SERVER_PORT = 8300
+"""Where servers reach each other; a leader is identified by its address with this port."""
+
+MULTIPLIER_MAX = 10
+"""Consul's own bound of ``raft_multiplier`` (agent/consul/config.go)."""
+FLAGS: Mapping[str, Flag] = {
+    "raft_multiplier": whole(1, MULTIPLIER_MAX),
+    "raft_snapshot_threshold": whole(1, 10**9),
+    "raft_trailing_logs": whole(1, 10**9),
+    "raft_logstore": one_of("boltdb", "wal"),
+}
+"""Names are those of Consul's configuration files; ``raft_logstore`` is ``raft_logstore.backend`` there."""
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+# How many bytes Consul's messages are in a TCP stream, at least. Requests are those of
+# benchmark_image/internal/store/consul, answers as Consul 1.16.1 gave them. Of messages between servers (MessagePack in
+# yamux or Raft connections) only keys and values are counted.
+
+SMALL = 1
+"""A message between servers that carries no value: heartbeats, answers, requests for reads."""
+
+_LINE_END = len("\r\n")
+_REQUEST = len(" HTTP/1.1\r\nHost: 1.1.1.1:8500\r\n\r\n")
+_LENGTH = len("Content-Length: 1\r\n")
+_PUT, _GET, _TXN = len("PUT /v1/kv/"), len("GET /v1/kv/?raw"), len("PUT /v1/txn")
+_OPTIONS = {"l": len("&consistent"), "s": len("&stale"), "default": 0}
+# The parts of a transaction around its two keys and its value (transaction.go there).
+_TXN_PARTS = len('[{"KV":{"Verb":"get","Key":""}},{"KV":{"Verb":"set","Key":"","Value":""}}]')
+_ANSWER = (
+    len("HTTP/1.1 200 OK\r\nContent-Type: \r\nVary: Accept-Encoding\r\nX-Consul-Default-Acl-Policy: allow\r\n")
+    + len("Date: Mon, 23 Nov 2026 03:05:16 GMT\r\n")
+    + _LENGTH
+    + _LINE_END
+)
+_WRITTEN = len("application/json") + len("true")
+_READ = len(
+    "text/plainContent-Security-Policy: sandbox\r\nX-Consul-Index: 1\r\nX-Consul-Knownleader: true\r\n"
+    "X-Consul-Lastcontact: 0\r\nX-Content-Type-Options: nosniff\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """From the client and back, from the agent that gets it to the leader and back, and from leader to followers."""
+
+    request: int
+    answer: int
+    forwarded: int
+    forwarded_answer: int
+    append: int
+
+    @classmethod
+    def of_write(cls, scenario: Scenario) -> Sizes:
+        """Those of the writes of a scenario."""
+        key, value = key_bytes(scenario), scenario.val_size
+        if scenario.type == "txn":
+            coded = 4 * -(-value // 3)
+            request = _TXN + _REQUEST + _LENGTH + _TXN_PARTS + 2 * key + coded
+        else:
+            request = _PUT + key + _REQUEST + _LENGTH + value
+        return cls(request, _ANSWER + _WRITTEN, key + value, SMALL, key + value)
+
+    @classmethod
+    def of_read(cls, scenario: Scenario) -> Sizes:
+        """Those of the reads of a scenario, of one key."""
+        key, value = key_bytes(scenario), scenario.val_size
+        assert scenario.consistency is not None
+        request = _GET + key + _OPTIONS[scenario.consistency] + _REQUEST
+        return cls(request, _ANSWER + _READ + value, key, value, SMALL)
+
+
+# --- timing -----------------------------------------------------------------------------------------------------------
+
+# hashicorp/raft's DefaultConfig, which Consul multiplies (agent/config/builder.go): heartbeat and election timeouts,
+# and how long a leader goes on without its followers. It sends a heartbeat after a tenth of the first at the earliest,
+# and after a fifth at the latest (raft/replication.go, heartbeat).
+_TIMEOUT_MS, _LEASE_MS, _HEARTBEATS = 1000, 500, 10
+# Consul's requirements of servers ask for that with a multiplier of 1: 99 % of RTTs below 100 ms, the average below 50.
+_RTT_MS, _AVERAGE_RTT_MS = 100, 50
+# How long servers take to find each other before they elect: they look for each other once a second.
+_JOIN_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsulTiming(Timing):
+    """The one number by which Consul scales Raft's timeouts, ``raft_multiplier``."""
+
+    multiplier: int
+    multiplier_from: Literal["rtt", "config"]
+
+    @property
+    def settle_s(self) -> float:
+        # Servers find each other, then two election timeouts.
+        return _JOIN_S + 2 * self.election_ms / 1000
+
+    @property
+    def member_timeout_s(self) -> float:
+        # Followers wait for the heartbeat timeout at least.
+        return self.election_ms / 1000
+
+    @property
+    def election_ms(self) -> int:
+        """Heartbeat and election timeouts, which are equal."""
+        return _TIMEOUT_MS * self.multiplier
+
+    @property
+    def short(self) -> str:
+        return f"raft_multiplier {self.multiplier}, election {self.election_ms} ms"
+
+    @property
+    def long(self) -> str:
+        origin = "from the largest RTT" if self.multiplier_from == "rtt" else "from the config"
+        lease = f"a leader steps down after {_LEASE_MS * self.multiplier} ms without a quorum"
+        return (
+            f"raft_multiplier {self.multiplier} ({origin}): heartbeat and election timeouts {self.election_ms} ms,"
+            f" {lease}"
+        )
+
+    def values(self) -> dict[str, int | str]:
+        return {
+            "raft_multiplier": self.multiplier,
+            "heartbeat_ms": self.heartbeat.interval_ms,
+            "election_ms": self.election_ms,
+            "raft_multiplier_from": self.multiplier_from,
+        }
+
+    def notes(self, largest: RttExpectation) -> Iterator[str]:
+        rtt = largest_rtt_words(largest)
+        longest_ms = _RTT_MS * self.multiplier
+        if largest.expected_ns > longest_ms * 10**6:
+            none = "; no larger one exists" if self.multiplier == MULTIPLIER_MAX else ""
+            yield (
+                f"Consul's raft_multiplier of {self.multiplier} is made for RTTs up to {longest_ms} ms{none}: {rtt},"
+                f" is above that, and leaders may change under load"
+            )
+        if largest.expected_ns > self.election_ms * 10**6:
+            yield f"the election timeout of {self.election_ms} ms is below {rtt}: {NO_LEADER}"
+        if largest.expected_ns > _AVERAGE_RTT_MS * 10**6:
+            yield f"Consul requires an average RTT below {_AVERAGE_RTT_MS} ms between servers; {rtt}, is above that"
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(self.election_ms // _HEARTBEATS, SMALL, SMALL)
+
+
+def consul_timing(config: Config, largest: RttExpectation | None) -> ConsulTiming:
+    """As small as the largest RTT allows, 100 ms of it for each 1, from 1 to 10; or what the config says."""
+    flags = dict(config.store.flags)
+    if "raft_multiplier" in flags:
+        return ConsulTiming(int(flags["raft_multiplier"]), "config")
+    rtt_ns = largest.expected_ns if largest else 0
+    multiplier = min(max(1, -(-rtt_ns // (_RTT_MS * 10**6))), MULTIPLIER_MAX)
+    return ConsulTiming(multiplier, "rtt")
+
+
+# --- floor ------------------------------------------------------------------------------------------------------------
+
+
+class ConsulPath(CriticalPath):
+    """The critical path of a request in Consul; docs/stores.md derives it, with the places in its source and in Raft's.
+
+    ``sync_ns`` of the deployment is for a write of the log.
+    """
+
+    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
+        # The leader writes its log first, and sends the entry to its followers only then.
+        assert leader is not None
+        sizes, log_ns = Sizes.of_write(scenario), self._deployment.sync_ns
+        quorum = len(self._deployment.members) // 2
+        copied_ns = self._deployment.answered_ns(leader, quorum, sizes.append, SMALL, log_ns)
+        return self._served_ns(receiver, leader, sizes) + log_ns[leader] + copied_ns
+
+    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
+        # A consistent read waits until a quorum has answered heartbeats; those that were sent before it count, so at
+        # best it need not wait.
+        return self._served_ns(receiver, None if scenario.consistency == "s" else leader, Sizes.of_read(scenario))
+
+    def _served_ns(self, receiver: str, leader: str | None, sizes: Sizes) -> float:
+        """The client's own way, and that to the leader and back for an agent that forwards the request to it."""
+        client_ns = self._deployment.client_ns(receiver, sizes.request, sizes.answer)
+        if leader is None:
+            return client_ns
+        forwarded_ns = self._deployment.there_and_back_ns(receiver, leader, sizes.forwarded, sizes.forwarded_answer)
+        return client_ns + forwarded_ns
+
+
+# --- log and counters -------------------------------------------------------------------------------------------------
+
+# hclog's text form: time, level, logger, message, and perhaps fields ("key=value") after a colon.
+LINE = re.compile(
+    r"^(?P<at>[0-9-]{10}T[0-9:.]+(?:Z|[+-][0-9:]{4,5})) \[(?P<level>[A-Z]+)\] +(?P<logger>[\w.-]+): "
+    r"(?P<message>[^\n]*?)(?P<fields>: [\w-]+=[^\n]*)?$",
+    re.MULTILINE,
+)
+LOG = LogForm(
+    LINE,
+    ("WARN", "ERROR"),
+    # Numbers and addresses.
+    varying=re.compile(
+        r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\[::\]:[0-9]+|\b[0-9]+(?:\.[0-9]+)*(?::[0-9]+)?\b"
+    ),
+    notable=re.compile(r"creating new snapshot|starting snapshot|Installed remote snapshot|[Ee]lection won"),
+)
+_ELECTED = "New leader elected"
+# Its message when SIGTERM or SIGINT came, the errors that follow are of its own closing; and the last line of all.
+_SIGNALLED = "Caught"
+# Before the agent is up it warns in every run, of its own settings.
+_READY = "Consul agent running!"
+
+
+def last_words(log: str, killed: bool) -> str:
+    """See ``base.endings.LastWords``: a Go crash, else the last error, or warning once it was up; no information.
+
+    Of a log that has no line in Consul's form (an unknown flag, a setting that it refuses), its first line.
+    """
+    lines = list(LINE.finditer(log))
+    if (crash := crash_line(log)) is not None:
+        return crash
+    if not lines:
+        return "" if killed else one_line(log.strip().partition("\n")[0].removeprefix("==> "))
+    last, ready = None, False
+    for line in lines:
+        if line["message"] == _SIGNALLED:
+            return _said("shut down by a signal", line)
+        ready = ready or line["message"] == _READY
+        if line["level"] == "ERROR" or (ready and line["level"] == "WARN"):
+            last = line
+    if last is None:
+        return ""
+    level = "error" if last["level"] == "ERROR" else "warning"
+    return _said(f"last {level}: {last['message']}" if killed else last["message"], last)
+
+
+def _said(text: str, line: re.Match[str]) -> str:
+    """A message, and its fields, which name the cause."""
+    return one_line(text + (line["fields"] or ""))
+
+
+# Batches of log entries that raft-boltdb wrote, in ms: each ends with the two fdatasyncs of a transaction of bbolt.
+# Summaries have a count and a sum since the agent's start; their quantiles are those of the last seconds.
+_LOG_WRITES = "consul_raft_boltdb_storeLogs"
+_COUNT, _SUM = f"{_LOG_WRITES}_count", f"{_LOG_WRITES}_sum"
+
+
+def metrics_of(text: str) -> Counters:
+    """The samples that are kept of an answer at /v1/agent/metrics."""
+    return prometheus_samples(text, (_COUNT, _SUM))
+
+
+def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
+    """What a member counted between two looks; what one of both lacks is unknown, as after a restart."""
+    count, log_syncs = grown(before, after, _COUNT), None
+    if count is not None and count >= 0 and _SUM in before and _SUM in after:
+        log_syncs = Durations(count, (after[_SUM] - before[_SUM]) / 1000 / count if count else None, None)
+    if log is None:
+        return MemberActivity(log_syncs=log_syncs)
+    elections = sum(line["message"] == _ELECTED for line in log.lines)
+    return MemberActivity(leader_changes=elections, log_syncs=log_syncs, warnings=log.warnings)
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
+
+SELF = "/v1/agent/self"
+"""The agent's own state, from its memory (agent/agent_endpoint.go): it queries no other for that."""
+# The addresses of all servers that its Raft has; empty before they have found each other.
+_PEERS = "/v1/status/peers"
+# The consistent read that proves that a quorum answers.
+_PROBE = "/v1/kv/{}?consistent"
+# All keys with one prefix, and what they hold. Consul looks at no values of parameters, and cetcd wants some.
+_KEYS = "/v1/kv/{}?recurse=true&consistent=true"
+# The revision and value of a key that is not there.
+_NONE = (0, None)
+_MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
+# Answered by the agent from memory: no quorum, no disk.
+_PING = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def status_of(answer: Any) -> MemberStatus:
+    """The status in a server's own answer; its id is the address that other servers have of it.
+
+    Raises KeyError, TypeError or ValueError where it says something else, as a client agent does.
+    """
+    consul, raft = answer["Stats"]["consul"], answer["Stats"]["raft"]
+    host, port = answer["Member"]["Addr"], answer["Member"]["Tags"]["port"]
+    return MemberStatus(
+        member_id=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        leader_id=consul["leader_addr"] or None,
+        raft_term=int(raft["term"]),
+        version=str(answer["Config"]["Version"]),
+    )
+
+
+def values(connection: Connection, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+    """See ``Member.values``: all keys with the prefix in one answer, of at most 16 MiB."""
+    path = _KEYS.format(quote(prefix))
+    try:
+        answer = connection.request_json(HTTP_PORT, "GET", path, timeout_s=max(timeout_s, 0.1)) or ()
+        held = {
+            entry["Key"]: (int(entry["ModifyIndex"]), base64.b64decode(entry["Value"] or "", validate=True))
+            for entry in answer
+        }
+    except RunError as error:
+        if getattr(error, "status", None) != 404:
+            raise
+        held = {}
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError("its answer does not have what keys hold: is it a server of Consul?") from error
+    return [Written.of(index, key, value) for key in keys for index, value in [held.get(key, _NONE)]]
+
+
+class ConsulMember(cluster.Member):
+    """One server agent and the host it runs on."""
+
+    client_port = HTTP_PORT
+    ping_request = _PING
+    last_words, activity = staticmethod(last_words), staticmethod(activity)
+    log_form: ClassVar[LogForm] = LOG
+    probe_key = "containernet-env/probe"
+    """A key that no load writes."""
+
+    def __init__(self, place: MemberPlace) -> None:
+        super().__init__(place)
+        self.node_id = ""
+
+    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
+        answer = self.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
+        try:
+            self.node_id = str(answer["Config"]["NodeID"])
+            return status_of(answer)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{self.name} does not say who leads: is it a server of Consul?") from error
+
+    def peers(self) -> list[str]:
+        """The addresses of the servers that this one knows, itself among them. Raises RunError."""
+        return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=ASK_S) or []
+
+    def read(self, timeout_s: float) -> None:
+        try:
+            path = _PROBE.format(quote(self.probe_key))
+            self.connection.request_json(HTTP_PORT, "GET", path, timeout_s=timeout_s)
+        except RunError as error:
+            # The answer that there is no such key has gone through a quorum.
+            if getattr(error, "status", None) != 404:
+                raise
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        return values(self.connection, prefix, keys, timeout_s)
+
+    def knows_a_leader(self, timeout_s: float) -> bool:
+        # Raft may know a leader that the gossip between servers has not found yet.
+        try:
+            self.read(timeout_s)
+        except RunError:
+            return False
+        return super().knows_a_leader(timeout_s)
+
+    def hand_over(self, member_id: str, timeout_s: float) -> None:
+        # Servers are chosen by the ids of their nodes.
+        self.connection.request_json(HTTP_PORT, "POST", _MOVE_LEADER + member_id, timeout_s=max(timeout_s, 0.1))
+
+    def counters(self, timeout_s: float) -> Counters:
+        path = "/v1/agent/metrics?format=prometheus"
+        return metrics_of(self.connection.request_bytes(HTTP_PORT, path, timeout_s=timeout_s).decode(errors="replace"))
+
+
+class ConsulCluster(Cluster[ConsulMember]):
+    """The members of one run, in config order."""
+
+    def _is_ready(self, statuses: Mapping[ConsulMember, MemberStatus | None]) -> bool:
+        # Every server knows all of them, and answers consistent reads.
+        try:
+            known = list(self._pool.map(ConsulMember.peers, self.members))
+        except RunError:
+            return False
+        return all(len(servers) == len(self.members) for servers in known) and self.answers(self.ask_s)
+
+    @staticmethod
+    def _id_of(member: ConsulMember, statuses: Mapping[ConsulMember, MemberStatus | None]) -> str:
+        Cluster._id_of(member, statuses)
+        return member.node_id
+
+
+# --- external clusters ------------------------------------------------------------------------------------------------
+
+# Of the names of keys that are listed at once: answers have a bound of 16 MiB.
+_MOST_LISTED_BYTES = 12 << 20
+# So many all versions take in one transaction (agent/txn_endpoint.go, maxTxnOps): one entry of the log.
+_BATCH_KEYS = 64
+_WANTS_TOKEN = 'requires a token (ACLs): name its file with "token_file"'
+
+
+class _ExternalMember(ConsulMember):
+    """A server agent at an endpoint that a file names; its reads are within ``prefix``."""
+
+    def __init__(self, place: MemberPlace, prefix: str) -> None:
+        super().__init__(place)
+        self.probe_key = prefix
+
+
+class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
+    """An external Consul cluster; see ``ExternalCluster``.
+
+    Consul has no name for a cluster; servers of one name the same servers.
+    """
+
+    def __init__(
+        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
+    ) -> None:
+        token = {} if login is None else {"X-Consul-Token": login.password}
+        self._refusal = _WANTS_TOKEN if login is None else "refuses the token, or what it may do"
+        self._known = [WithHeaders(connection, token) for connection in connections]
+        super().__init__(config, connections, login, own)
+
+    def _members(self) -> list[ConsulMember]:
+        return [_ExternalMember(place, self._own.prefix) for place in places("consul", self._external, self._known)]
+
+    def _look_at(
+        self, member: ConsulMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
+    ) -> MemberLook:
+        try:
+            answer = member.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
+            status = status_of(answer)
+            view = MemberView(status.member_id, frozenset(member.peers()), status.leader_id, status.raft_term)
+            name = str(answer["Config"]["NodeName"])
+        except HttpError as error:
+            refused = self._refused(error) if error.status == 403 else f"is no Consul: {first_line(error, 80)}"
+            return replace(look, problem=self._foreign(connection, refused, timeout_s))
+        except NoAnswerError as error:
+            return replace(look, problem=self._silence(connection, error, timeout_s))
+        except (RunError, KeyError, TypeError, ValueError):
+            # A client agent has no Raft.
+            return replace(look, problem="is no server of Consul: GET /v1/agent/self answers something else")
+        return replace(look, version=status.version, member_name=name, leads=view.leader == view.member, view=view)
+
+    def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
+        if not found.views:
+            return found
+        found = replace(found, problem=found.conflict())
+        if found.problems:
+            return found
+        if (problem := self._unreadable(timeout_s)) is not None:
+            return replace(found, problem=problem)
+        return replace(found, size=len(found.views[0].cluster), leadership=found.led())
+
+    def _unreadable(self, timeout_s: float) -> str | None:
+        """Why consistent reads fail at a member; ``None`` where none does."""
+        try:
+            for member in self.members:
+                member.read(timeout_s)
+        except RunError as error:
+            if isinstance(error, HttpError) and error.status == 403:
+                return f"the cluster {self._refused(error)}"
+            return f"the cluster has no quorum: a consistent read was not answered ({first_line(error)})"
+        return None
+
+    def _refused(self, error: HttpError) -> str:
+        """What a 403 means."""
+        return f"{self._refusal} ({first_line(error, 160)})"
+
+    def try_write(self) -> str | None:
+        # The first key is put, which all members have then, and deleted again.
+        if not self._own.generated:
+            return None
+        path, lacking = f"/v1/kv/{quote(self._own.generated[0].name(0))}", None
+        for method in ("PUT", "DELETE"):
+            try:
+                done = self._ask(method, path)
+            except HttpError as error:
+                if error.status == 403:
+                    return f"it {self._refused(error)}"
+                return f"{method} {path}: {first_line(error)}"
+            if done is not True:
+                return f"{method} {path} answers {str(done)[:40]}, and not true"
+            if method == "PUT":
+                lacking = self._lacking(f"{path}?consistent")
+        return lacking
+
+    def _lacking(self, path: str) -> str | None:
+        """Why a key that is there is not there at a member, or cannot be read; ``None`` where all have it."""
+        for member in self.members:
+            try:
+                member.connection.request_json(HTTP_PORT, "GET", path, timeout_s=REQUEST_S)
+            except HttpError as error:
+                if error.status == 404:
+                    first = self.members[0].endpoint
+                    return f"{member.endpoint} lacks what {first} has: they are of different clusters"
+                return f"{member.endpoint}: {first_line(error)}"
+            except RunError as error:
+                return f"{member.endpoint}: {error}"
+        return None
+
+    def keys(self) -> int:
+        return len(self._listed(self._own.prefix))
+
+    def remove_keys(self, checked: Callable[[int], None] = lambda removed: None) -> int:
+        # A few at once, for a whole prefix would be one entry of the log, however large.
+        removed = 0
+        for part in self._parts():
+            names = self._listed(part)
+            for first in range(0, len(names), _BATCH_KEYS):
+                batch = names[first : first + _BATCH_KEYS]
+                verbs = [{"KV": {"Verb": "delete", "Key": name}} for name in batch]
+                persistently(partial(self._ask, "PUT", "/v1/txn", verbs), PATIENCE_S)
+                removed += len(batch)
+                checked(removed)
+        return removed
+
+    def _parts(self) -> Iterator[str]:
+        """Prefixes that few of the run's keys have in common, and last the one of all: answers have a bound."""
+        for keys in self._own.generated:
+            digits = 0
+            while digits < keys.size and _listed_bytes(keys) * len(ALPHABET) ** (digits + 1) <= _MOST_LISTED_BYTES:
+                digits += 1
+            for first in range(0, keys.count, len(ALPHABET) ** digits):
+                yield keys.name(first)[: -digits or None]
+        yield self._own.prefix
+
+    def _listed(self, prefix: str) -> list[str]:
+        """The names of all keys with a prefix, by a consistent read. Raises RunError."""
+        try:
+            return list(self._ask("GET", f"/v1/kv/{quote(prefix)}?keys&consistent") or ())
+        except HttpError as error:
+            if error.status == 404:
+                return []
+            raise
+
+
+def _listed_bytes(keys: Keys) -> int:
+    """How many bytes the name of each takes in a list, in JSON as Consul has it, or with more escapes."""
+    name = keys.name(0)
+    return len(json.dumps(name)) + len(",") + sum(5 * name.count(escaped) for escaped in "<>&")
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+def arguments(node: Node, config: Config, timing: ConsulTiming) -> tuple[str, ...]:
+    """The arguments of one member's ``consul agent``."""
+    others = [str(member.ip) for member in config.nodes if member is not node and member.name != node.name]
+    return (
+        "agent",
+        "-server",
+        f"-bootstrap-expect={len(config.nodes)}",
+        f"-node={node.name}",
+        f"-bind={node.ip}",
+        f"-advertise={node.ip}",
+        "-client=0.0.0.0",
+        f"-http-port={HTTP_PORT}",
+        f"-server-port={SERVER_PORT}",
+        # Nothing asks for names, for other data centres or for service meshes here.
+        "-dns-port=-1",
+        "-grpc-port=-1",
+        "-grpc-tls-port=-1",
+        "-serf-wan-port=-1",
+        f"-data-dir={DATA_DIR}",
+        "-log-level=info",
+        # The default, 30 s, is a long time for members that start at nearly one moment.
+        "-retry-interval=1s",
+        *(f"-retry-join={other}" for other in others),
+        f"-hcl={json.dumps(_settings(config, timing))}",
+    )
+
+
+def _settings(config: Config, timing: ConsulTiming) -> dict[str, object]:
+    """The settings without a flag, as its configuration files have them."""
+    settings: dict[str, object] = {
+        "performance": {"raft_multiplier": timing.multiplier},
+        # Counted since the start, instead of for 10 s each.
+        "telemetry": {"prometheus_retention_time": "24h", "disable_hostname": True},
+        # The load has all its connections from one address; 200 are allowed otherwise.
+        "limits": {"http_max_conns_per_client": 0},
+        # A member that is dead stays a member: a majority of three is always two.
+        "autopilot": {"cleanup_dead_servers": False},
+        "disable_update_check": True,
+    }
+    for name, value in config.store.flags:
+        if name == "raft_logstore":
+            settings[name] = {"backend": value}
+        elif name != "raft_multiplier":
+            settings[name] = value
+    return settings
+
+
+_NO_RANGES = "answers ranges without an end or a limit"
+_ONE_NUMBER = "scales all its timeouts by one number, the flag raft_multiplier"
+# A transaction of bbolt ends with two fdatasyncs, one of the pages and one of the page that points to them (tx.go);
+# hashicorp/raft-wal appends to its file, and syncs that once.
+_SYNCS = {"boltdb": 2, "wal": 1}
+
+
+class Consul(Store):
+    """Consul, in the version that is pinned or in another one."""
+
+    name: ClassVar[str] = "consul"
+    title: ClassVar[str] = "Consul"
+    program: ClassVar[str] = "consul"
+    members = ConsulMember
+    clusters = ConsulCluster
+    externals = ExternalConsul
+    # The transfer of leadership over HTTP came with 1.15.
+    versions = version_from((1, 15, 0), r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,4})", "1.22.0")
+    flags = FLAGS
+    load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "consul"})
+    # Consul's own bound of a value, which limits.kv_max_value_size may change (docs: limits).
+    largest_value_bytes = 512 << 10
+    keys_are_paths = True
+    consistency: ClassVar[Mapping[str, str]] = {"s": "stale"}
+    lacks: ClassVar[Lacking] = {
+        "heartbeat_interval": _ONE_NUMBER,
+        "election_timeout": _ONE_NUMBER,
+        "tls": "is run without TLS here",
+        "profile": "is not profiled here",
+        "span": _NO_RANGES,
+        "limit": _NO_RANGES,
+        "keysOnly": _NO_RANGES,
+        "countOnly": _NO_RANGES,
+    }
+    setup_note = "Consul is built from its Go modules: 3 to 6 minutes on two cores, a program of 118 MB"
+    endpoints = Endpoints(
+        no_users="Consul knows tokens, which token_file is for", takes_token=True, bad_prefix=path_problem
+    )
+
+    @property
+    def version(self) -> str:
+        return self.choice.version or str(MODULE.pinned)
+
+    @property
+    def image(self) -> ImageParts:
+        # The pinned one, however it is named.
+        other = None if self.version == MODULE.pinned else self.version
+        return ImageParts("consul", module=replace(MODULE, version=other), disk_bytes=145 * 10**6)
+
+    def timing(self, config: Config, largest: RttExpectation | None) -> ConsulTiming:
+        return consul_timing(config, largest)
+
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
+        assert isinstance(timing, ConsulTiming)
+        return MemberStart(arguments(node, config, timing), (DATA_DIR,), environment=go_environment(node.memory_bytes))
+
+    def critical_path(self, deployment: Deployment) -> CriticalPath:
+        syncs = _SYNCS[str(dict(self.choice.flags).get("raft_logstore", "boltdb"))]
+        return ConsulPath(replace(deployment, sync_ns={name: syncs * ns for name, ns in deployment.sync_ns.items()}))

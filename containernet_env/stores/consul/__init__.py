@@ -1,1 +1,0 @@
-"""Consul: everything that only it knows."""

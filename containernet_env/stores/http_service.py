@@ -1,0 +1,419 @@
+"""Any service that keeps values by key over HTTP/1.1, of which only URLs are known, as a store."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+from urllib.parse import quote
+
+from containernet_env.base import clock
+from containernet_env.base.errors import RunError
+from containernet_env.base.http import HttpError, KeptConnection, NoAnswerError
+from containernet_env.base.work import persistently, side_by_side
+from containernet_env.model.config import Config, HttpService, Node
+from containernet_env.model.scenario import Scenario
+from containernet_env.stores import cluster
+from containernet_env.stores.cluster import (
+    ASK_S,
+    LeaderlessCluster,
+    MemberPlace,
+    MemberStatus,
+    Ping,
+    Written,
+    read_each,
+)
+from containernet_env.stores.external import (
+    REQUEST_S,
+    ClusterLook,
+    ExternalCluster,
+    ExternalConnection,
+    Login,
+    MemberLook,
+    OwnKeys,
+    places,
+)
+from containernet_env.stores.floor import CriticalPath, Deployment, key_bytes
+from containernet_env.stores.store import (
+    USER_PROGRAM,
+    Endpoints,
+    ImageParts,
+    Lacking,
+    LoadTerms,
+    MemberStart,
+    Store,
+    Timing,
+    go_environment,
+    no_version,
+)
+
+MOST_KEYS = 1_000_000
+"""So many different keys a run may write that are deleted one by one: minutes."""
+FIRST_KEYS = 10
+"""So many of the keys of each size that would be written are looked for before."""
+_WORKERS, _BATCH_KEYS = 16, 200
+_AGAIN_S = 2.0
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def target(template: str, key: str) -> str:
+    """The target of a request about a key; encoded as in loads (benchmark_image/internal/http1/request.go)."""
+    return template.replace("{key}", quote(key, safe=""))
+
+
+def answers_a_read(service: HttpService, status: int) -> bool:
+    """Whether a get with this status has found its key, or has found that there is none."""
+    return status in service.get_codes or status in service.missing_codes
+
+
+def listed(codes: Iterable[int]) -> str:
+    """As text, such as ``200,204``."""
+    return ",".join(map(str, codes))
+
+
+_REQUEST = len("GET  HTTP/1.1\r\nHost: 1.1.1.1:80\r\n\r\n")
+_ANSWER = len("HTTP/1.1 200 OK\r\n\r\n")
+
+
+class ServicePath(CriticalPath):
+    """The client's own way there and back; members are taken to answer at once, since nothing else is known.
+
+    Sizes are least ones.
+    """
+
+    def __init__(self, deployment: Deployment, service: HttpService) -> None:
+        super().__init__(deployment)
+        self._service = service
+
+    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
+        sent = len(self._service.put) - len("{key}") + key_bytes(scenario) + scenario.val_size
+        return self._deployment.client_ns(receiver, _REQUEST + sent, _ANSWER)
+
+    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
+        sent = len(self._service.get) - len("{key}") + key_bytes(scenario)
+        return self._deployment.client_ns(receiver, _REQUEST + sent, _ANSWER + scenario.val_size)
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
+
+
+class ServiceMember(cluster.Member):
+    """One member at ``port``; its probe is a read of a key with ``prefix`` that no load writes.
+
+    ``version`` is that of its program, where it was started here: it reports none.
+    """
+
+    def __init__(
+        self, place: MemberPlace, service: HttpService, port: int, prefix: str = "", version: str = ""
+    ) -> None:
+        super().__init__(place)
+        self.service = service
+        self.port = port
+        self.version = version
+        self.probe = target(service.get, f"{prefix}containernet-env-probe")
+
+    @property
+    def endpoint(self) -> str:
+        return self.place.endpoint or f"{self.place.ip}:{self.port}"
+
+    @property
+    def ping(self) -> Ping | None:
+        # A read is no probe: it may involve other members, and their silence would be this one's.
+        if (health := self.service.health) is None:
+            return None
+        return Ping(self.connection, self.port, f"GET {health} HTTP/1.1\r\nHost: {self.endpoint}\r\n\r\n".encode())
+
+    def kept(self, timeout_s: float) -> KeptConnection:
+        """A connection for several requests, which is opened by the first one."""
+        return KeptConnection(lambda: self.connection.open(self.port, timeout_s=timeout_s), self.endpoint)
+
+    def status(self, timeout_s: float = ASK_S) -> MemberStatus:
+        # It follows no other. Any answer will do where a request is known that it answers by itself.
+        if (health := self.service.health) is None:
+            self.read(timeout_s)
+        else:
+            with self.kept(timeout_s) as connection:
+                connection.status("GET", health)
+        return MemberStatus(self.name, self.name, 0, self.version)
+
+    def read(self, timeout_s: float) -> None:
+        # The URL decides what that costs it, and which others it queries.
+        with self.kept(timeout_s) as connection:
+            self._get(connection, self.probe)
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        # By the reads of loads.
+        opened: list[socket.socket] = []
+        left_s = timeout_s
+
+        def connect() -> socket.socket:
+            opened[:] = [self.connection.open(self.port, timeout_s=left_s)]
+            return opened[0]
+
+        with KeptConnection(connect, self.endpoint) as connection:
+
+            def read(key: str, key_left_s: float) -> bytes | None:
+                nonlocal left_s
+                left_s = key_left_s
+                for kept in opened:
+                    if kept.fileno() >= 0:
+                        kept.settimeout(left_s)
+                return self._get(connection, target(self.service.get, key))
+
+            return read_each(keys, timeout_s, read)
+
+    def _get(self, connection: KeptConnection, request: str) -> bytes | None:
+        """The value; ``None`` where there is no such key. Raises RunError."""
+        status, data = connection.answer("GET", request)
+        if not answers_a_read(self.service, status):
+            found, missing = listed(self.service.get_codes), listed(self.service.missing_codes)
+            text = f"neither of a get that finds its key ({found}) nor of one that finds none ({missing})"
+            raise HttpError(status, None, f"GET {request} answers with a status {text}")
+        return data if status in self.service.get_codes else None
+
+
+# --- external services ------------------------------------------------------------------------------------------------
+
+
+class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceMember]):
+    """An external service. Keys are known by their numbers alone: a service does not list them."""
+
+    def __init__(
+        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
+    ) -> None:
+        assert config.store.service is not None
+        self._service = config.store.service
+        super().__init__(config, connections, login, own)
+
+    def _members(self) -> list[ServiceMember]:
+        found = zip(places("http", self._external, self._plain), self._external.endpoints, strict=True)
+        return [ServiceMember(place, self._service, endpoint.port, self._own.prefix) for place, endpoint in found]
+
+    def _look_at(
+        self, member: ServiceMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
+    ) -> MemberLook:
+        try:
+            member.read(timeout_s)
+        except NoAnswerError as error:
+            return replace(look, problem=self._silence(connection, error, timeout_s))
+        except HttpError as error:
+            return replace(look, problem=self._foreign(connection, f"is no such service: {error}", timeout_s))
+        return look
+
+    def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
+        return found if found.problems else replace(found, leadership=self.leadership())
+
+    def try_write(self) -> str | None:
+        # The first key is put, and deleted again.
+        if not self._own.generated:
+            return None
+        name, member, missing = self._own.generated[0].name(0), self.members[0], self._service.missing_codes
+        steps = [("PUT", self._service.put, self._service.put_codes)]
+        if self._service.delete is not None:
+            steps.append(("DELETE", self._service.delete, self._service.delete_codes))
+        for method, template, codes in steps:
+            request = f"{method} {target(template, name)} at {member.endpoint}"
+            try:
+                with member.kept(REQUEST_S) as connection:
+                    status = connection.status(method, target(template, name), b"-" if method == "PUT" else None)
+                    # A path that the service does not know is answered as a key that it does not hold.
+                    stays = method == "DELETE" and status in missing and self._is_there(connection, name)
+            except NoAnswerError as error:
+                return f"{request}: it {error}"
+            if status not in codes:
+                return f"{request} answers with the status {status}, and not {listed(codes)}"
+            if stays:
+                return f"{request} answers with the status {status}, and the key that was put is still there"
+        return None
+
+    def keys(self) -> int | None:
+        # Of the first ones that the run would write.
+        names = [keys.name(number) for keys in self._own.generated for number in range(min(keys.count, FIRST_KEYS))]
+        if not names:
+            return None
+        with self.members[0].kept(REQUEST_S) as connection:
+            return sum(self._is_there(connection, name) for name in names)
+
+    def _is_there(self, connection: KeptConnection, name: str) -> bool:
+        request = target(self._service.get, name)
+        status = connection.status("GET", request)
+        if not answers_a_read(self._service, status):
+            raise HttpError(status, None, f"GET {request} at {self.members[0].endpoint}")
+        return status in self._service.get_codes
+
+    def remove_keys(self, checked: Callable[[int], None] = lambda removed: None) -> int:
+        # Every key that the run can have written, whether it is there or not. Those count of which the service did not
+        # say that they were missing.
+        if not self._own.generated:
+            return 0
+        if (template := self._service.delete) is None:
+            raise RunError('no request deletes them: "delete" in the store')
+        todo = deque(
+            (keys, range(first, min(first + _BATCH_KEYS, keys.count)))
+            for keys in self._own.generated
+            for first in range(0, keys.count, _BATCH_KEYS)
+        )
+        lock, removed = clock.Lock(), 0
+
+        def work(member: ServiceMember) -> NoAnswerError | None:
+            """Delete until nothing is left; the error of a member that fell silent. Raises HttpError."""
+            nonlocal removed
+            with member.kept(REQUEST_S) as connection:
+                while True:
+                    try:
+                        keys, left = todo.popleft()
+                    except IndexError:
+                        return None
+                    found = 0
+                    try:
+                        for number in left:
+                            found += self._delete(connection, target(template, keys.name(number)))
+                            left = left[1:]
+                    except NoAnswerError as error:
+                        return NoAnswerError(f"{member.endpoint} {error}")
+                    except HttpError as error:
+                        todo.clear()
+                        left = range(0)
+                        raise HttpError(error.status, None, f"DELETE at {member.endpoint}") from error
+                    finally:
+                        with lock:
+                            if left:
+                                todo.append((keys, left))
+                            removed += found
+                            checked(removed)
+
+        workers, problems = [self.members[number % self.size] for number in range(_WORKERS)], list[NoAnswerError]()
+        while todo and workers:  # the keys of members that fell silent are deleted by the others
+            ended = side_by_side(work, workers, len(workers))
+            problems += filter(None, ended)
+            workers = [member for member, problem in zip(workers, ended, strict=True) if problem is None]
+        if todo:
+            raise problems[0]
+        return removed
+
+    def _delete(self, connection: KeptConnection, request: str) -> bool:
+        """Whether the service did not say that the key was missing. Raises HttpError where it is refused."""
+
+        def delete() -> bool:
+            status = connection.status("DELETE", request)
+            if status not in self._service.delete_codes:
+                raise HttpError(status, None, request)
+            return status not in self._service.missing_codes
+
+        return persistently(delete, _AGAIN_S)
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+DATA_DIR = "/var/lib/http"
+_BRACES = {"{{": "{", "}}": "}"}
+_PLACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[{}]")
+PLACES: Mapping[str, str] = {
+    "{index}": "its number in the topology, from 0",
+    "{name}": "its name",
+    "{ip}": "its address",
+    "{port}": "the port",
+    "{peers}": "IP:PORT of all members, itself too, separated by commas",
+    "{data}": "the directory for its data",
+}
+"""The placeholders in the arguments, and the properties of a member that they stand for."""
+
+
+def filled_in(argument: str, places: Mapping[str, str]) -> str:
+    """The argument with all placeholders filled in, and single braces for double ones.
+
+    Raises ``KeyError`` for other braces, with what is in them.
+    """
+    meanings = {**places, **_BRACES}
+    return _PLACE.sub(lambda found: meanings[found[0]], argument)
+
+
+def arguments(node: Node, config: Config, service: HttpService) -> tuple[str, ...]:
+    """The arguments of one member's program."""
+    names = [member.name for member in config.nodes]
+    places = {
+        "{index}": str(names.index(node.name)),
+        "{name}": node.name,
+        "{ip}": str(node.ip),
+        "{port}": str(service.port),
+        "{peers}": ",".join(f"{member.ip}:{service.port}" for member in config.nodes),
+        "{data}": DATA_DIR,
+    }
+    return tuple(filled_in(argument, places) for argument in service.arguments)
+
+
+_NO_ELECTIONS = "is known by its URLs alone, and they show neither heartbeats nor elections"
+_ONE_CONSISTENCY = "has no consistency but that of its URLs"
+_ONE_KEY = "is known by the URLs of single keys alone"
+
+
+class HttpStore(Store):
+    """A service by its URLs. Its members are started from a program of the user's, or are external.
+
+    Its settings in topology files are in ``config.service_schema``.
+    """
+
+    name: ClassVar[str] = "http"
+    title: ClassVar[str] = "the service"
+    program: ClassVar[str] = USER_PROGRAM
+    members = ServiceMember
+    needs_binary = True
+    externals = ExternalService
+    versions = no_version("the program is yours")
+    consistency: ClassVar[Mapping[str, str]] = {"l": "by URL"}
+    lacks: ClassVar[Lacking] = {
+        "heartbeat_interval": _NO_ELECTIONS,
+        "election_timeout": _NO_ELECTIONS,
+        "leader": "has no leader that is known",
+        "tls": "speaks plain HTTP in hosts of ours",
+        "profile": "is not profiled",
+        "txn": "is known by its URLs alone, and they have no transactions",
+        "serializable": _ONE_CONSISTENCY,
+        "default": _ONE_CONSISTENCY,
+        "span": _ONE_KEY,
+        "limit": _ONE_KEY,
+        "keysOnly": _ONE_KEY,
+        "countOnly": _ONE_KEY,
+    }
+    endpoints = Endpoints(no_users="of the service only URLs are known")
+
+    @property
+    def service(self) -> HttpService:
+        """Its requests and status codes."""
+        assert self.choice.service is not None
+        return self.choice.service
+
+    @property
+    def version(self) -> str:
+        # A hash of the program; empty for an external one.
+        return "" if self.choice.binary is None else self.choice.binary.short
+
+    @property
+    def client_port(self) -> int:
+        return self.service.port
+
+    @property
+    def load_terms(self) -> LoadTerms:
+        service = self.service
+        puts = {"putPath": service.put, "putCodes": listed(service.put_codes)}
+        codes = {"getCodes": listed(service.get_codes), "absentCodes": listed(service.missing_codes)}
+        return LoadTerms({"store": "http"}, puts, {"getPath": service.get, **codes}, leaderless=True)
+
+    @property
+    def image(self) -> ImageParts:
+        return ImageParts("http", binary=self.choice.binary, disk_bytes=10**6)
+
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
+        environment = go_environment(node.memory_bytes)
+        return MemberStart(arguments(node, config, self.service), (DATA_DIR,), environment=environment)
+
+    def critical_path(self, deployment: Deployment) -> CriticalPath:
+        return ServicePath(deployment, self.service)
+
+    def cluster(self, places: Sequence[MemberPlace]) -> LeaderlessCluster[ServiceMember]:
+        members = [ServiceMember(place, self.service, self.client_port, version=self.version) for place in places]
+        return LeaderlessCluster(members)

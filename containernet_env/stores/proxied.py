@@ -1,0 +1,233 @@
+"""etcd behind a proxy of the user's that serves clients of ZooKeeper or Consul, as stores.
+
+Numbers and habits of the proxies are those of their sources (etcd-io/zetcd, etcd-io/cetcd).
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.programs import UserProgram, crash_line, how_ended, one_line
+from containernet_env.model.config import Config, Node
+from containernet_env.model.scenario import Scenario
+from containernet_env.stores import consul
+from containernet_env.stores.cluster import Cluster, MemberPlace, MemberStatus, OwnHistory, Written
+from containernet_env.stores.etcd import cluster as etcd
+from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
+from containernet_env.stores.etcd.store import Etcd, EtcdPath, ReadSizes, WriteSizes
+from containernet_env.stores.floor import CriticalPath, Deployment
+from containernet_env.stores.store import ImageParts, Lacking, LoadTerms, MemberStart, Timing
+from containernet_env.stores.zookeeper import cluster as zookeeper
+from containernet_env.stores.zookeeper.store import ReadSizes as ZooKeeperReads
+from containernet_env.stores.zookeeper.store import WriteSizes as ZooKeeperWrites
+from containernet_env.stores.zookeeper.store import ZooKeeper
+
+# proxy_image/start-etcd-and-proxy.
+_ENDED = re.compile(r"^the proxy ended with status ([0-9]+)$", re.MULTILINE)
+# cetcd takes a parameter without a value for one that was not given (kv.go, gorilla/schema): so this one has a value.
+# For a key that is not there it gives an empty list.
+_CETCD_PROBE = "/v1/kv/containernet-env/probe?consistent=true"
+_CETCD_ANSWER = len("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue")
+_READS = "answers reads without X-Consul-Index, and takes ?consistent and ?stale, as loads have them, for neither"
+_NO_RANGES = "takes single keys alone"
+
+
+def last_words(log: str, killed: bool) -> str:
+    """Why a member ended, from the log of etcd and the proxy; see ``base.endings.LastWords``.
+
+    That the proxy ended, and its own words, where that came first; else etcd's.
+    """
+    if (ended := _ENDED.search(log)) is None:
+        return etcd.last_words(log, killed)
+    before = log[: ended.start()]
+    if any(line["message"] == etcd.SIGNALLED for line in etcd.LINE.finditer(before)):
+        return etcd.last_words(log, killed)
+    status = int(ended[1])
+    own = [line for line in etcd.LINE.sub("", before).splitlines() if line.strip()]
+    words = crash_line(before) or (own[-1] if own and status <= 128 else "")
+    return one_line(f"the proxy ended: {': '.join(filter(None, (how_ended(status), words)))}")
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
+
+
+class ProxiedMember(EtcdMember):
+    """One host with etcd and the proxy beside it, which serves clients: ``client_port``, ping and reads are its own."""
+
+    last_words = staticmethod(last_words)
+
+    def knows_a_leader(self, timeout_s: float) -> bool:
+        # A member whose proxy does not serve has not rejoined.
+        try:
+            self.read(timeout_s)
+        except RunError:
+            return False
+        return super().knows_a_leader(timeout_s)
+
+
+class ZetcdMember(ProxiedMember):
+    """A member with zetcd."""
+
+    client_port = zookeeper.CLIENT_PORT
+    ping_request = zookeeper.PING
+
+    def read(self, timeout_s: float) -> None:
+        zookeeper.consistent_read(self.connection, timeout_s)
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        return zookeeper.values(self.connection, keys, timeout_s)
+
+
+class CetcdMember(ProxiedMember):
+    """A member with cetcd."""
+
+    client_port = consul.HTTP_PORT
+    # There is no such page: it says so itself.
+    ping_request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    def read(self, timeout_s: float) -> None:
+        self.connection.request_json(consul.HTTP_PORT, "GET", _CETCD_PROBE, timeout_s=timeout_s)
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        return consul.values(self.connection, prefix, keys, timeout_s)
+
+
+class ProxiedCluster(EtcdCluster):
+    """A cluster of etcd behind proxies; ``binary`` is the proxy's program."""
+
+    def __init__(self, members: Sequence[EtcdMember], binary: UserProgram | None) -> None:
+        super().__init__(members)
+        self._binary = binary
+
+    def _is_ready(self, statuses: Mapping[EtcdMember, MemberStatus | None]) -> bool:
+        # Every proxy carries out a consistent read.
+        return self.answers(self.ask_s)
+
+    def version(self) -> str:
+        return version_of(super().version(), self._binary)
+
+    def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
+        # Only the proxy knows the names of keys in etcd, so it reads them.
+        return Cluster.written(self, prefix, since, keys, timeout_s)
+
+
+def version_of(etcd_version: str, binary: UserProgram | None) -> str:
+    """The version in rows: etcd's, and the first digits of the program's SHA-256, where there is one yet."""
+    return f"etcd {etcd_version}" if binary is None else f"etcd {etcd_version}, binary {binary.short}"
+
+
+# --- the stores -------------------------------------------------------------------------------------------------------
+
+
+class ProxiedEtcd(Etcd):
+    """etcd behind a proxy. All that is not the proxy's is etcd's."""
+
+    program: ClassVar[str] = "start-etcd-and-proxy"
+    needs_binary = True
+    externals = None
+    arguments: ClassVar[tuple[str, str]]
+    """The two arguments with which the proxy is started."""
+
+    @staticmethod
+    @abstractmethod
+    def client_sizes(scenario: Scenario, writes: bool) -> tuple[int, int]:
+        """How many bytes a request and its answer are in a TCP stream between client and proxy, at least."""
+
+    @property
+    def version(self) -> str:
+        return version_of(self._etcd_version, self.choice.binary)
+
+    @property
+    def image(self) -> ImageParts:
+        scripts, binary = (self.program,), self.choice.binary
+        return replace(super().image, name=self.name, scripts=scripts, folder="proxy_image", binary=binary)
+
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
+        # The arguments of the proxy, then those of etcd. Each has half of the memory.
+        half = replace(node, memory_bytes=node.memory_bytes and node.memory_bytes // 2)
+        start = super().start(half, config, timing, run_id, profiled=profiled)
+        return replace(start, command=(*self.arguments, *start.command))
+
+    def critical_path(self, deployment: Deployment) -> CriticalPath:
+        return ProxiedPath(deployment, self)
+
+    def cluster(self, places: Sequence[MemberPlace]) -> ProxiedCluster:
+        return ProxiedCluster([self.members(place) for place in places], self.choice.binary)
+
+
+class ProxiedPath(EtcdPath):
+    """What any proxy has to wait for, however it carries out requests.
+
+    A write is at least one of etcd's with the key and value, a read that is not serializable one linearizable read of
+    etcd's; between proxy and etcd is no link. A proxy that takes more of them for a request is above this floor.
+    """
+
+    def __init__(self, deployment: Deployment, store: ProxiedEtcd) -> None:
+        super().__init__(deployment)
+        self._store = store
+
+    def write_sizes(self, scenario: Scenario) -> WriteSizes:
+        request, answer = self._store.client_sizes(scenario, True)
+        return replace(super().write_sizes(scenario), request=request, answer=answer)
+
+    def read_sizes(self, scenario: Scenario) -> ReadSizes:
+        return ReadSizes(*self._store.client_sizes(scenario, False))
+
+
+class Zetcd(ProxiedEtcd):
+    """zetcd: ZooKeeper's protocol in front of etcd."""
+
+    name: ClassVar[str] = "zetcd"
+    section = "etcd"
+    title: ClassVar[str] = "zetcd"
+    members = ZetcdMember
+    # cmd/zetcd/zetcd.go.
+    arguments = (f"--zkaddr=0.0.0.0:{zookeeper.CLIENT_PORT}", f"--endpoints=127.0.0.1:{etcd.CLIENT_PORT}")
+    # It knows no four-letter word but ruok, and takes others for the length of a message.
+    load_terms = LoadTerms({"store": "zookeeper", "leaderless": True}, leaderless=True, second_tries=True)
+    largest_value_bytes = 1_000_000
+    consistency = ZooKeeper.consistency
+    lacks: ClassVar[Lacking] = {
+        "tls": "is run without TLS here",
+        **{name: ZooKeeper.lacks[name] for name in ("default", "span", "limit", "keysOnly", "countOnly")},
+    }
+
+    @staticmethod
+    def client_sizes(scenario: Scenario, writes: bool) -> tuple[int, int]:
+        sizes = ZooKeeperWrites.of(scenario) if writes else ZooKeeperReads.of(scenario)
+        return sizes.request, sizes.answer
+
+
+class Cetcd(ProxiedEtcd):
+    """cetcd: Consul's key-value API in front of etcd."""
+
+    name: ClassVar[str] = "cetcd"
+    section = "etcd"
+    title: ClassVar[str] = "cetcd"
+    members = CetcdMember
+    # cmd/cetcd/main.go.
+    arguments = (f"--consuladdr=0.0.0.0:{consul.HTTP_PORT}", f"--etcd=127.0.0.1:{etcd.CLIENT_PORT}")
+    load_terms = LoadTerms({"store": "consul", "leaderless": True}, leaderless=True)
+    largest_value_bytes = 512 << 10
+    keys_are_paths = True
+    lacks: ClassVar[Lacking] = {
+        "tls": "is run without TLS here",
+        "txn": "has no transactions (/v1/txn is a stub)",
+        "linearizable": _READS,
+        "serializable": _READS,
+        "default": _READS,
+        "span": _NO_RANGES,
+        "limit": _NO_RANGES,
+        "keysOnly": _NO_RANGES,
+        "countOnly": _NO_RANGES,
+    }
+
+    @staticmethod
+    def client_sizes(scenario: Scenario, writes: bool) -> tuple[int, int]:
+        sizes = consul.Sizes.of_write(scenario) if writes else consul.Sizes.of_read(scenario)
+        return sizes.request, _CETCD_ANSWER

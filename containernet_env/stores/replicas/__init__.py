@@ -1,1 +1,0 @@
-"""The small replicated store that is there to be measured (replicas_image): everything that only it knows."""

@@ -1,0 +1,526 @@
+"""A kind of store as topologies, plans and set-ups see it: versions, flags, images, timing, and what it cannot do.
+
+``Store`` is the base class of all kinds. Nothing here is running; ``stores.cluster`` is about members that run.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from containernet_env.base.assets import GoModule
+from containernet_env.base.programs import UserProgram
+from containernet_env.base.units import (
+    describe_size,
+    format_duration,
+    format_ms,
+    format_size,
+    parse_duration,
+    parse_size,
+)
+from containernet_env.model.config import Config, Node, StoreChoice
+from containernet_env.model.scenario import Consistency, Scenario, is_path
+from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.floor import CriticalPath, Deployment
+
+if TYPE_CHECKING:
+    from containernet_env.stores.cluster import Cluster, Member, MemberPlace
+    from containernet_env.stores.external import ExternalCluster, ExternalConnection, Login, OwnKeys
+
+NO_LEADER = "no leader can be elected, or stays one"
+"""What follows from a timing that the network does not allow."""
+CLIENT_SECRETS = "/run/credentials"
+"""The client's directory, in memory, for its files of a ``Trust``."""
+USER_PROGRAM = "user-program"
+"""The user's program in images."""
+GATE_SCRIPT = "wait-at-gate"
+"""The first process of members' images, which becomes the program after it once the gate opens."""
+
+# How long a cluster may take on a busy machine, whatever its network.
+_START_S = 60.0
+# Leaves Go's runtime a tenth for what its collector does not count: stacks, the binary, kernel buffers.
+_GO_SHARE = (9, 10)
+
+# --- flags ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag that a topology may give a store: ``allowed`` describes its values, ``parse`` reads one.
+
+    ``parse`` returns the value in a form that it reads again, equal for values that mean the same; it raises
+    ``ValueError`` with what is wrong ("is out of range"). ``argument`` converts that to the program's argument.
+    """
+
+    allowed: str
+    parse: Callable[[object], int | str]
+    argument: Callable[[int | str], str] = str
+
+
+def whole(low: int, high: int) -> Flag:
+    """A whole number."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError("is not a whole number")
+        return _within(value, low, high)
+
+    return Flag(f"a whole number from {low} to {high}", parse)
+
+
+def size(low: int, high: int) -> Flag:
+    """An amount of memory such as ``"4g"``; the program takes a number of bytes."""
+
+    def parse(value: object) -> str:
+        try:
+            found = parse_size(value)
+        except ValueError as error:
+            raise ValueError("is not an amount of bytes") from error
+        return format_size(_within(found, low, high))
+
+    form = f'a number with b, k, m or g such as "4g", from {describe_size(low)} to {describe_size(high)}'
+    return Flag(form, parse, lambda value: str(parse_size(value)))
+
+
+def milliseconds(low_ms: int, high_ms: int) -> Flag:
+    """A duration in whole milliseconds, such as ``"100ms"``; as text with its unit."""
+
+    def parse(value: object) -> str:
+        try:
+            found_ns = parse_duration(value)
+        except ValueError as error:
+            raise ValueError("is not a duration") from error
+        if found_ns % 10**6:
+            raise ValueError("is not a whole number of milliseconds")
+        return f"{_within(found_ns // 10**6, low_ms, high_ms)}ms"
+
+    low, high = (format_duration(bound_ms * 10**6) for bound_ms in (low_ms, high_ms))
+    return Flag(f'whole milliseconds such as "100ms", from {low} to {high}', parse)
+
+
+def one_of(*choices: str) -> Flag:
+    """A text that is one of a few."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError("is not one of the choices")
+        return value
+
+    return Flag(" or ".join(f'"{text}"' for text in choices), parse)
+
+
+def no_version(reason: str) -> Flag:
+    """The version of a store that has only one."""
+
+    def parse(value: object) -> str:
+        raise ValueError("cannot be chosen")
+
+    return Flag(f"none: {reason}", parse)
+
+
+def version_from(oldest: tuple[int, int, int], pattern: str, example: str) -> Flag:
+    """A version that matches ``pattern``, whose first three groups are its numbers, and is not below ``oldest``."""
+    form = re.compile(pattern, re.ASCII)
+
+    def parse(value: object) -> str:
+        found = form.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            raise ValueError("is not a version")
+        if tuple(map(int, found.groups()[:3])) < oldest:
+            raise ValueError("is too old")
+        return found[0]
+
+    return Flag(f'a version of at least {".".join(map(str, oldest))} such as "{example}"', parse)
+
+
+def _within(value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise ValueError("is out of range")
+    return value
+
+
+# --- features ---------------------------------------------------------------------------------------------------------
+
+Feature = Literal[
+    "heartbeat_interval",
+    "election_timeout",
+    "data",
+    "leader",
+    "tls",
+    "profile",
+    "txn",
+    "linearizable",
+    "serializable",
+    "default",
+    "span",
+    "limit",
+    "keysOnly",
+    "countOnly",
+    "history",
+    "valSize",
+]
+"""What topologies and scenarios can request of a store, by the key or value that requests it; ``profile`` is the
+option."""
+Lacking = Mapping[str, str]
+"""The features that a kind of store lacks, and why: the end of a sentence such as "has no range reads"."""
+_CONSISTENCIES: Mapping[Consistency, Feature] = {"l": "linearizable", "s": "serializable", "default": "default"}
+
+
+def of_scenario(scenario: Scenario) -> Iterator[tuple[Feature, str]]:
+    """The features that a scenario needs, each with the key of its block that requests it."""
+    if scenario.type == "txn":
+        yield "txn", "type"
+    if scenario.consistency is not None:
+        yield _CONSISTENCIES[scenario.consistency], "consistency"
+    span = scenario.span
+    if span.keys:
+        yield "span", "spanKeys"
+    if span.prefix is not None:
+        yield "span", "prefix"
+    if span.start is not None:
+        yield "span", "span"
+    if span.limit is not None:
+        yield "limit", "limit"
+    if span.answer == "keys":
+        yield "keysOnly", "keysOnly"
+    if span.answer == "count":
+        yield "countOnly", "countOnly"
+    if scenario.history:
+        yield "history", "history"
+
+
+# --- images and hosts -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file to fetch; ``name`` is its name in an image, ``sha256`` in hex."""
+
+    name: str
+    url: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageParts:
+    """The parts of an image besides the base image, and ``Dockerfile`` and ``scripts`` of ``folder``.
+
+    ``folder`` is one of the project's, that of the ``module`` or ``NAME_image`` unless it is given. ``module``: its
+    programs are copied. ``packages``: packages of the distribution, installed on the base image. ``files`` are put
+    beside the scripts, and so is the user's ``binary``, as ``USER_PROGRAM``. ``version`` is that of parts that are not
+    pinned. ``gated``: it is for members, and contains the script with which they wait at their gates. ``disk_bytes``:
+    the space that it takes in the engine without the user's program, by default that of ZooKeeper of the distribution,
+    of which Java is the half.
+    """
+
+    name: str
+    scripts: tuple[str, ...] = ()
+    module: GoModule | None = None
+    packages: tuple[str, ...] = ()
+    files: tuple[Download, ...] = ()
+    version: str | None = None
+    folder: str | None = None
+    binary: UserProgram | None = None
+    gated: bool = True
+    disk_bytes: int = 480 * 10**6
+
+    @property
+    def label(self) -> str:
+        """Its name; images of versions that are not pinned, and of the user's programs, stay beside the others."""
+        version = self.version or (self.module.version if self.module is not None else None)
+        return "-".join(filter(None, (self.name, version, self.binary.short if self.binary is not None else None)))
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStart:
+    """How a member is started: the arguments after its image's entry point, and the directories that hold its data.
+
+    ``secrets`` is the directory, in memory, for its files of a ``Trust``.
+    """
+
+    command: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    secrets: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def go_environment(memory_bytes: int | None) -> dict[str, str]:
+    """The environment of a Go program below a memory limit; ``None`` is no limit."""
+    share, all_of_it = _GO_SHARE
+    return {"GOMEMLIMIT": f"{memory_bytes * share // all_of_it}B"} if memory_bytes else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The certificates of one run. Private keys exist only here and in the memory of the hosts.
+
+    ``context`` is the driver's own. ``files`` belong into each host: by its name, contents by path. ``request`` are the
+    fields that a request to the benchmark server needs so that members accept the load.
+    """
+
+    context: ssl.SSLContext
+    files: Mapping[str, Mapping[str, bytes]] = field(repr=False)
+    request: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTerms:
+    """How loads use a store: fields of requests to the benchmark server (benchmark_image/README.md).
+
+    ``always`` is in each, ``puts`` in those that write and ``gets`` in those that read. ``leaderless``: loads cannot
+    query who leads, so that requests for the leader go to the member that led when the scenario began, and stay there.
+    ``second_tries``: a put may take two requests, one after the other, since the store has none that writes a key
+    whether or not it exists.
+    """
+
+    always: Mapping[str, Any] = field(default_factory=dict)
+    puts: Mapping[str, Any] = field(default_factory=dict)
+    gets: Mapping[str, Any] = field(default_factory=dict)
+    leaderless: bool = False
+    second_tries: bool = False
+
+
+# --- timing -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A message that a leader repeats, and its answer: bytes in a TCP stream, at least."""
+
+    interval_ms: int
+    message_bytes: int
+    answer_bytes: int
+
+
+class Timing:
+    """A store's timing, derived from the network: heartbeats, elections, and the like. By default it is unknown."""
+
+    @property
+    def settle_s(self) -> float:
+        """Seconds that a new cluster may take to agree on a leader, for estimates."""
+        return 0.0
+
+    @property
+    def member_timeout_s(self) -> float:
+        """The shortest silence, in seconds, after which other members consider one gone.
+
+        Where it is unknown, the longest silence of a member that lives (``model.findings.SILENCE_MAX_S``).
+        """
+        return 2.0
+
+    @property
+    def short(self) -> str:
+        """Its values in a few words."""
+        return "timing not known"
+
+    @property
+    def long(self) -> str:
+        """Its values, and what decided each."""
+        return "its timing is not known"
+
+    @property
+    def heartbeat(self) -> Heartbeat | None:
+        """What an idle leader sends to each other member; ``None`` without heartbeats, or where they are unknown."""
+        return None
+
+    def values(self) -> Mapping[str, int | str]:
+        """As JSON values, units in the names."""
+        return {}
+
+    def notes(self, largest: RttExpectation) -> Iterator[str]:
+        """Sentences about values that do not suit the largest RTT between two members."""
+        yield from ()
+
+
+def rtt_ms(largest: RttExpectation | None) -> int:
+    """The largest RTT between members in whole milliseconds, rounded up; 0 for a single member."""
+    return -(-largest.expected_ns // 10**6) if largest else 0
+
+
+def largest_rtt_words(largest: RttExpectation) -> str:
+    """How notes on a timing refer to the largest RTT."""
+    return f"the largest expected RTT between members, {format_ms(largest.expected_ns)} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Deadlines of the driver for what crosses the network: longer where round trips are long or leaders come late.
+
+    ``rtt_s`` is the longest round trip between two hosts; ``start_s`` is how long a cluster may take to be ready, and a
+    member to rejoin it.
+    """
+
+    rtt_s: float = 0.0
+    start_s: float = _START_S
+
+    @classmethod
+    def of(cls, timing: Timing, rtt_ns: int) -> Waits:
+        """Beyond a minute as long as five times what the store's timing explains, and 20 round trips."""
+        rtt_s = rtt_ns / 1e9
+        return cls(rtt_s, max(_START_S, float(round(5 * timing.settle_s + 20 * rtt_s))))
+
+    @property
+    def request_s(self) -> float:
+        """By how much the deadline of one request grows, whole seconds: eight round trips.
+
+        A connection and its TLS take three, a proxy or a session one more, a consistent read at a follower two.
+        """
+        return float(round(8 * self.rtt_s))
+
+
+NEAR = Waits()
+"""Those of a network whose round trips are short."""
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+def path_problem(prefix: str) -> tuple[str, str] | None:
+    """What is wrong with a prefix of keys that has to be a path, and what is allowed, if anything."""
+    if not is_path(prefix):
+        return "has parts that are no names", "names with a slash after each, none of them '.' or '..'"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """What a file may contain that names the endpoints of an external cluster of this store.
+
+    ``urls``: endpoints are URLs, and may use TLS. ``no_users`` is why no user can log in, ``None`` where one can.
+    ``takes_token``: a token can be given. ``bad_prefix`` returns what is wrong with a prefix of keys and what is
+    allowed, if anything.
+    """
+
+    urls: bool = True
+    no_users: str | None = None
+    takes_token: bool = False
+    bad_prefix: Callable[[str], tuple[str, str] | None] = lambda prefix: None
+
+
+@dataclass(frozen=True, slots=True)
+class Store(ABC):
+    """One kind of store in one version; everything that only it knows (flags, ports, API) is in its subclass.
+
+    The class describes the kind, for topology files; an instance is the store that a topology chooses of it.
+    """
+
+    choice: StoreChoice
+
+    name: ClassVar[str]
+    """Its kind, as in topologies and rows."""
+    title: ClassVar[str]
+    """The name that its makers use, for sentences."""
+    section: ClassVar[str]
+    """The key of its settings in topology files; its name unless another one is given."""
+    node: ClassVar[str]
+    """The name of nodes without one, before their number; its own name unless another one is given."""
+    program: ClassVar[str]
+    """The program that a host's first process becomes; it waits at a gate until the network has been proved."""
+    members: ClassVar[type[Member]]
+    """The class of its members."""
+    clusters: ClassVar[type[Cluster[Any]]]
+    """The class of its clusters."""
+    externals: ClassVar[type[ExternalCluster[Any]] | None] = None
+    """The class of its external clusters; ``None`` where it cannot be measured as one."""
+    endpoints: ClassVar[Endpoints] = Endpoints()
+    """What files with endpoints of an external cluster may contain."""
+    needs_binary: ClassVar[bool] = False
+    """Whether a topology has to name a program for its members; no other kind takes one."""
+    versions: ClassVar[Flag]
+    """How a version is chosen."""
+    flags: ClassVar[Mapping[str, Flag]] = {}
+    """The flags that a topology may set."""
+    lacks: ClassVar[Lacking] = {}
+    """The features that it does not have, and why."""
+    largest_value_bytes: ClassVar[int | None] = None
+    """The largest value that it takes as it is set up here; ``None`` where no scenario can have a larger one."""
+    keys_are_paths: ClassVar[bool] = False
+    """Whether it takes no keys with an empty part, '.' or '..' between slashes."""
+    setup_note: ClassVar[str | None] = None
+    """A remark for users while its programs are built."""
+
+    def __init_subclass__(cls) -> None:
+        for attribute in ("section", "node"):
+            if attribute not in vars(cls):
+                setattr(cls, attribute, cls.name)
+
+    @classmethod
+    def default(cls) -> Self:
+        """The store of a topology that names only the kind."""
+        return cls(StoreChoice(cls.name))
+
+    @classmethod
+    def node_name(cls, index: int) -> str:
+        """The name of the node at ``index`` (from 0) of a file that gives it none: etcd1, etcd2, ..."""
+        return f"{cls.node}{index + 1}"
+
+    @classmethod
+    def clash(cls, flags: Mapping[str, int | str]) -> tuple[str, str, str] | None:
+        """What is wrong with several flags together, if anything: the flag, what is wrong with it, what is allowed."""
+        return None
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """The version that is going to run. Raises ``MissingRequirementError`` where the program is not complete."""
+
+    @property
+    @abstractmethod
+    def image(self) -> ImageParts:
+        """The parts of its members' image."""
+
+    @property
+    @abstractmethod
+    def load_terms(self) -> LoadTerms:
+        """How loads use it."""
+
+    @property
+    def client_port(self) -> int:
+        """The port at which its members serve clients."""
+        return self.members.client_port
+
+    @property
+    def consistency(self) -> Mapping[str, str]:
+        """Names of its reads in rows, by a scenario's consistency, where they differ from the usual ones."""
+        return {}
+
+    def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
+        """The timing for the largest RTT between members; values in the config take precedence.
+
+        Raises ``ConfigError``.
+        """
+        return Timing()
+
+    @abstractmethod
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
+        """How the member of ``node`` is started; ``profiled``: so that profiles of it can be taken.
+
+        ``node.memory_bytes`` is the limit as the kernel keeps it.
+        """
+
+    @abstractmethod
+    def critical_path(self, deployment: Deployment) -> CriticalPath:
+        """The steps that its protocol makes a request wait for."""
+
+    def trust(self, config: Config) -> Trust | None:
+        """New certificates for one run; ``None`` where its hosts need none."""
+        return None
+
+    def cluster(self, places: Sequence[MemberPlace]) -> Cluster[Any]:
+        """The cluster of these members, not yet started."""
+        return self.clusters([self.members(place) for place in places])
+
+    def place(self, prefix: str) -> tuple[LoadTerms, str]:
+        """How loads use an external cluster so that all their keys are under ``prefix``, and how each key begins."""
+        return self.load_terms, prefix
+
+    def external(
+        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
+    ) -> ExternalCluster[Any]:
+        """The external cluster of ``config``, each endpoint with its connection, in their order; sends nothing yet."""
+        assert self.externals is not None
+        return self.externals(config, connections, login, own)
