@@ -30,6 +30,7 @@ from containernet_env.config.store_schema import (
     store_model,
 )
 from containernet_env.config.topology_schema import (
+    CONFIG,
     LIST_FORM,
     MAX_NODES,
     NODE,
@@ -67,7 +68,7 @@ def config_of(document: Document) -> Config:
         findings = listed.findings
         if listed.value is not None:
             nodes = [RawNamedNode.model_construct(**dict(node)) for node in listed.value]
-            raw = RawConfig.model_construct(nodes=nodes)
+            raw = CONFIG.model_construct(nodes=nodes)
     elif isinstance(value, dict):
         validated = validate(OBJECT_FORM, document, lambda location: _model_in_object(value, location))
         raw, findings = validated.value, validated.findings
@@ -123,7 +124,7 @@ def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
         after = location.index("link") + 1
         return model_in_link(value_at(value, location[:after]), location[after:])
     if not location:
-        return RawConfig
+        return CONFIG
     if location[0] == "store":
         return RawSuccess if "success" in location else store_model(value)
     models: dict[str | int, type[StrictModel]] = {"nodes": RawNamedNode, "client": RawClient}

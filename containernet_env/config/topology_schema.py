@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter, create_model
 
 from containernet_env.config.endpoints import RawEndpoints
 from containernet_env.config.fields import (
@@ -31,6 +31,7 @@ from containernet_env.config.store_schema import StoreValue, kind_named
 from containernet_env.config.validation import Length, StrictModel, rule
 from containernet_env.stores.etcd.store import ELECTION_PER_HEARTBEAT
 from containernet_env.stores.kinds import KINDS
+from containernet_env.stores.store import Store
 
 MAX_NODES = 100
 
@@ -82,14 +83,17 @@ class RawClient(StrictModel):
     link: RawLink = LEFT_OUT
 
 
+_DATA = "where members keep their data, on disk or in memory"
+
+
 class RawEtcd(StrictModel):
-    """What is asked of etcd instead of its defaults."""
+    """Settings of etcd instead of the defaults."""
 
     model_config = ConfigDict(title="etcd")
 
     heartbeat_interval: OptionalHeartbeatMs = None
     election_timeout: OptionalElectionMs = None
-    data: DataChoice = "disk"
+    data: DataChoice = Field(default="disk", json_schema_extra={"meaning": _DATA})
     leader: OptionalMember = None
     tls: Boolean = False
 
@@ -107,52 +111,33 @@ NodeList = Annotated[list[RawNamedNode], Length(1, MAX_NODES)]
 PlainNodeList = Annotated[list[RawNode], Length(1, MAX_NODES)]
 
 
-def _without_lacking(kind: str) -> Callable[[dict[str, Any]], None]:
-    """JSON Schema: the settings without those that a store lacks. They are keys, so that it can be said why."""
-    lacks = KINDS[kind].lacks
+def _settings_of(store: type[Store]) -> type[RawEtcd]:
+    """The settings of a store other than etcd.
+
+    JSON Schema leaves out those that it lacks; they are keys nevertheless, so that an error can give the reason.
+    """
 
     def leave_out(schema: dict[str, Any]) -> None:
-        schema["properties"] = {key: value for key, value in schema["properties"].items() if key not in lacks}
+        properties = schema["properties"].items()
+        schema["properties"] = {key: value for key, value in properties if key not in store.lacks}
 
-    return leave_out
-
-
-class RawZooKeeper(RawEtcd):
-    """What is asked of ZooKeeper instead of its defaults."""
-
-    model_config = ConfigDict(title="ZooKeeper", json_schema_extra=_without_lacking("zookeeper"))
-
-
-class RawConsul(RawEtcd):
-    """What is asked of Consul instead of its defaults."""
-
-    model_config = ConfigDict(title="Consul", json_schema_extra=_without_lacking("consul"))
+    namespace = {
+        "__module__": __name__,
+        "__doc__": f"Settings of {store.title} instead of the defaults.",
+        "model_config": ConfigDict(title=store.__name__, json_schema_extra=leave_out),
+    }
+    return type(f"Raw{store.__name__}", (RawEtcd,), namespace)
 
 
-class RawReplicas(RawEtcd):
-    """What is asked of the replicas instead of their defaults."""
-
-    model_config = ConfigDict(title="Replicas", json_schema_extra=_without_lacking("replicas"))
-
-
-class RawHttp(RawEtcd):
-    """What is asked of a service's members instead of its defaults."""
-
-    model_config = ConfigDict(title="Http", json_schema_extra=_without_lacking("http"))
-
-
-SECTIONS: Mapping[str, type[StrictModel]] = {
-    "etcd": RawEtcd,
-    "zookeeper": RawZooKeeper,
-    "consul": RawConsul,
-    "replicas": RawReplicas,
-    "http": RawHttp,
+SECTIONS: Mapping[str, type[RawEtcd]] = {
+    section: RawEtcd if section == RawEtcd.model_config["title"] else _settings_of(KINDS[section])
+    for section in dict.fromkeys(store.section for store in KINDS.values())
 }
-"""The key with the settings of each kind of store: its name."""
+"""The models of the settings of each kind of store, by their keys."""
 
 
 class RawConfig(StrictModel):
-    """The object form."""
+    """The object form, without the settings of stores: ``CONFIG`` has them."""
 
     model_config = ConfigDict(title="Config")
 
@@ -160,11 +145,6 @@ class RawConfig(StrictModel):
     nodes: NodeList
     client: RawClient = RawClient()
     store: StoreValue = LEFT_OUT
-    etcd: RawEtcd = RawEtcd()
-    zookeeper: RawZooKeeper = RawZooKeeper()
-    consul: RawConsul = RawConsul()
-    replicas: RawReplicas = RawReplicas()
-    http: RawHttp = RawHttp()
     scenarios: FilePath = None
 
     @rule
@@ -175,7 +155,13 @@ class RawConfig(StrictModel):
                 refuse("is about another store than the one that is measured", f'"{wanted}": ...', key=section)
 
 
+_FIELDS: dict[str, Any] = {
+    section: (model, Field(model(), json_schema_extra={"meaning": f"settings of {KINDS[section].title}"}))
+    for section, model in SECTIONS.items()
+}
+CONFIG: type[RawConfig] = create_model("RawConfig", __base__=RawConfig, __doc__="The object form.", **_FIELDS)
 NODE: TypeAdapter[RawNamedNode] = TypeAdapter(RawNamedNode)
 LIST_FORM: TypeAdapter[list[RawNode]] = TypeAdapter(PlainNodeList)
-OBJECT_FORM: TypeAdapter[RawConfig] = TypeAdapter(RawConfig)
-EITHER_FORM: TypeAdapter[Any] = TypeAdapter(PlainNodeList | RawConfig | RawEndpoints)
+OBJECT_FORM: TypeAdapter[RawConfig] = TypeAdapter(CONFIG)
+_EITHER: Any = PlainNodeList | CONFIG | RawEndpoints
+EITHER_FORM: TypeAdapter[Any] = TypeAdapter(_EITHER)

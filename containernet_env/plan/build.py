@@ -29,7 +29,7 @@ from containernet_env.plan.plan import (
     select,
 )
 from containernet_env.stores.http_service import MOST_KEYS
-from containernet_env.stores.kinds import KINDS, store_of
+from containernet_env.stores.kinds import store_of
 from containernet_env.stores.store import CLIENT_SECRETS, MemberStart, Store, Timing, go_environment, of_scenario
 
 
@@ -227,8 +227,6 @@ def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
         yield "profile", "members give profiles only where they are started for that (--enable-pprof)"
 
 
-# Above this etcd's documentation advises against adding members: every write waits for more of them.
-_MEMBERS_ADVISED = 7
 _HEARTBEATS_SHARE = 0.5
 """Of a link's bandwidth: members send more than heartbeats when they are idle, and those in bursts."""
 
@@ -268,8 +266,9 @@ def _host_notes(config: Config, options: PlanOptions, title: str) -> Iterator[st
         yield f"{machine}, the cpu limits add up to {format_number(total_cpus)}: the hosts compete for cpu"
     if config.etcd.data == "tmpfs" and any(node.memory_bytes is not None for node in config.nodes):
         yield f"{title}'s data is on tmpfs: it counts against each member's memory limit"
-    if KINDS[config.store.kind].section == "etcd" and len(config.nodes) > _MEMBERS_ADVISED:
-        yield f"{len(config.nodes)} members: etcd advises at most {_MEMBERS_ADVISED}"
+    advised = store_of(config).most_members
+    if advised is not None and len(config.nodes) > advised:
+        yield f"{len(config.nodes)} members: etcd advises at most {advised}"
 
 
 def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:

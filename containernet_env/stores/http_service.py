@@ -351,7 +351,7 @@ _ONE_CONSISTENCY = "has no consistency but that of its URLs"
 _ONE_KEY = "is known by the URLs of single keys alone"
 
 
-class HttpStore(Store):
+class Http(Store):
     """A service by its URLs. Its members are started from a program of the user's, or are external.
 
     Its settings in topology files are in ``config.service_schema``.

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from containernet_env.model.config import Config
 from containernet_env.stores.consul import Consul
 from containernet_env.stores.etcd.store import Etcd
-from containernet_env.stores.http_service import HttpStore
+from containernet_env.stores.http_service import Http
 from containernet_env.stores.proxied import Cetcd, Zetcd
 from containernet_env.stores.replicas import Replicas
 from containernet_env.stores.store import Store
 from containernet_env.stores.zookeeper.store import ZooKeeper
 
 KINDS: Mapping[str, type[Store]] = {
-    store.name: store for store in (Etcd, ZooKeeper, Consul, Replicas, Zetcd, Cetcd, HttpStore)
+    store.name: store for store in (Etcd, ZooKeeper, Consul, Replicas, Zetcd, Cetcd, Http)
 }
 """By the name that topologies have for them; the first one is the default."""
 

@@ -440,6 +440,8 @@ class Store(ABC):
     """The largest value that it takes as it is set up here; ``None`` where no scenario can have a larger one."""
     keys_are_paths: ClassVar[bool] = False
     """Whether it takes no keys with an empty part, '.' or '..' between slashes."""
+    most_members: ClassVar[int | None] = None
+    """The number of members above which its documentation advises against adding any; ``None`` without such advice."""
     setup_note: ClassVar[str | None] = None
     """A remark for users while its programs are built."""
 

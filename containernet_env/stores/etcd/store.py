@@ -390,6 +390,8 @@ class Etcd(Store):
         (3, 6, 0), r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,4})(-(?:alpha|beta|rc)\.[0-9]{1,3})?", "3.6.8"
     )
     flags = FLAGS
+    # Every write waits for more of them.
+    most_members = 7
     lacks: ClassVar[Lacking] = {"default": 'has no third consistency beside "l" and "s"'}
     load_terms: ClassVar[LoadTerms] = LoadTerms()
 
