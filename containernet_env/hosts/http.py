@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -177,26 +177,21 @@ class TcpConnection:
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of each request, which may be secret."""
 
-    def request_json(
-        self,
-        port: int,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        timeout_s: float,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
+    def with_headers(self, headers: Mapping[str, str]) -> TcpConnection:
+        """The same with these headers."""
+        return replace(self, headers=headers)
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         """One request and its decoded answer; ``timeout_s`` bounds each wait. Raises HttpError and NoAnswerError."""
-        status, data = self._request(method, path, body, timeout_s, headers)
+        status, data = self._request(method, path, body, timeout_s)
         return decoded(status, data, f"{method} {path}")
 
-    def request_bytes(
-        self, port: int, path: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> bytes:
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
         """GET, and the answer as it is; raises as ``request_json`` does."""
-        status, data = self._request("GET", path, None, timeout_s, headers)
+        status, data = self._request("GET", path, None, timeout_s)
         if not 200 <= status < 300:
             raise HttpError(status, None, data[:200].decode(errors="replace").strip())
         return data
@@ -217,7 +212,7 @@ class TcpConnection:
                 return clock.monotonic_ns() - began_ns
 
     def speaks_tls(self, timeout_s: float) -> bool:
-        """Whether TLS is spoken there, whoever that is; nothing is sent over it."""
+        """Whether that port uses TLS, whatever program it is; nothing is sent over it."""
         anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
         try:
@@ -242,11 +237,9 @@ class TcpConnection:
             made.close()
             raise
 
-    def _request(
-        self, method: str, path: str, body: Any, timeout_s: float, headers: Mapping[str, str] | None
-    ) -> tuple[int, bytes]:
+    def _request(self, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
         with worded():
-            status, data = exchange(self._open(timeout_s), method, path, body, self.host, headers)
+            status, data = exchange(self._open(timeout_s), method, path, body, self.host, self.headers)
         if len(data) > MAX_ANSWER_BYTES:
             raise NoAnswerError(f"{method} {path}: answer of more than {MAX_ANSWER_BYTES} bytes")
         return status, data

@@ -45,7 +45,6 @@ from containernet_env.stores.external import (
     MemberLook,
     MemberView,
     OwnKeys,
-    WithHeaders,
     first_line,
     places,
 )
@@ -491,7 +490,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
     ) -> None:
         token = {} if login is None else {"X-Consul-Token": login.password}
         self._refusal = _WANTS_TOKEN if login is None else "refuses the token, or what it may do"
-        self._known = [WithHeaders(connection, token) for connection in connections]
+        self._known = [connection.with_headers(token) for connection in connections]
         super().__init__(config, connections, login, own)
 
     def _members(self) -> list[ConsulMember]:

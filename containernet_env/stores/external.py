@@ -5,7 +5,6 @@ Members are reached at their endpoints alone, over the same network as the load.
 
 from __future__ import annotations
 
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,51 +28,14 @@ REQUEST_S = 10.0
 class ExternalConnection(Connection, Protocol):
     """A connection to one endpoint; there is one port, whichever a caller names.
 
-    Errors say what is wrong in a few words that can follow the endpoint. ``headers`` are sent besides.
+    Errors say what is wrong in a few words that can follow the endpoint.
     """
 
-    def request_json(
-        self,
-        port: int,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        timeout_s: float,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any: ...
-
-    def request_bytes(
-        self, port: int, path: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
-    ) -> bytes: ...
+    def with_headers(self, headers: Mapping[str, str]) -> ExternalConnection:
+        """The same, whose requests all have these headers, which may be secret."""
 
     def speaks_tls(self, timeout_s: float) -> bool:
         """Whether that endpoint uses TLS, whatever program it is; nothing is sent over it."""
-
-
-class WithHeaders:
-    """A connection to an endpoint whose requests all carry the same headers, which may be secret."""
-
-    def __init__(self, connection: ExternalConnection, headers: Mapping[str, str]) -> None:
-        self._connection = connection
-        self._headers = headers
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of each request."""
-        return self._headers
-
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """See ``Connection``."""
-        return self._connection.request_json(port, method, path, body, timeout_s=timeout_s, headers=self.headers)
-
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        """See ``Connection``."""
-        return self._connection.request_bytes(port, path, timeout_s=timeout_s, headers=self.headers)
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        """See ``Connection``."""
-        return self._connection.open(port, timeout_s=timeout_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,10 +99,9 @@ class WithAcls(Service):
         return [*super()._arguments(i), "-hcl", acls]
 
     def _ready(self) -> bool:
-        asked = TcpConnection("127.0.62.1", 8500)
+        agent = TcpConnection("127.0.62.1", 8500, headers={"X-Consul-Token": self.token})
         try:
-            headers = {"X-Consul-Token": self.token}
-            return asked.request_json(0, "PUT", "/v1/kv/ready", "", timeout_s=HANG_S, headers=headers) is True
+            return agent.request_json(0, "PUT", "/v1/kv/ready", "", timeout_s=HANG_S) is True
         except RunError:
             return False
 

@@ -211,7 +211,7 @@ def test_an_endpoint_of_a_learner_is_named(tmp_path: Path, refused: bool) -> Non
             raise REFUSES_LEARNER
         return {"header": {"cluster_id": "1", "member_id": "2"}, "leader": "1", "version": "3.6.8", "isLearner": True}
 
-    connection = SimpleNamespace(request_json=request_json)
+    connection = SimpleNamespace(request_json=request_json, with_headers=lambda headers: connection)
     config = config_of(tmp_path, "etcd", ["http://10.0.0.9:2379"])
     look = ExternalEtcd(config, [connection], None, OwnKeys("p/")).look(1.0)  # type: ignore[list-item]
     (problem,) = look.problems

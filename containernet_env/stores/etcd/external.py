@@ -6,6 +6,7 @@ All requests go to the JSON gateway of the client port. Nothing here writes but 
 from __future__ import annotations
 
 import base64
+import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,7 +29,6 @@ from containernet_env.stores.external import (
     MemberLook,
     MemberView,
     OwnKeys,
-    WithHeaders,
     first_line,
     places,
 )
@@ -56,13 +56,20 @@ _COMMON_NAME = (
 )
 
 
-class LoggedIn(WithHeaders):
+class LoggedIn:
     """A connection whose requests carry a user's token; a new one where etcd has forgotten it. From any thread."""
 
     def __init__(self, connection: ExternalConnection, login: Login | None) -> None:
-        super().__init__(connection, {})
+        self._connection = connection
         self._login = login
         self._lock = clock.Lock()
+        self._headers: dict[str, str] = {}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of each request."""
+        with self._lock:
+            return self._headers
 
     def log_in(self, timeout_s: float = REQUEST_S) -> None:
         """Get a new token, where there is a user. Raises RunError."""
@@ -79,15 +86,28 @@ class LoggedIn(WithHeaders):
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         """See ``Connection``."""
+
+        def request() -> Any:
+            connection = self._connection.with_headers(self.headers)
+            return connection.request_json(port, method, path, body, timeout_s=timeout_s)
+
         if self._login is not None and not self.headers:
             self.log_in(timeout_s)
         try:
-            return super().request_json(port, method, path, body, timeout_s=timeout_s)
+            return request()
         except HttpError as error:
             if self._login is None or not any(words in str(error) for words in _OLD_TOKENS):
                 raise
         self.log_in(timeout_s)
-        return super().request_json(port, method, path, body, timeout_s=timeout_s)
+        return request()
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        """See ``Connection``."""
+        return self._connection.with_headers(self.headers).request_bytes(port, path, timeout_s=timeout_s)
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        """See ``Connection``."""
+        return self._connection.open(port, timeout_s=timeout_s)
 
 
 class _ExternalMember(EtcdMember):
