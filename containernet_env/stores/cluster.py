@@ -180,10 +180,10 @@ class Member(ABC):
         """A liveness probe whose answer involves no other member; ``None`` where none is known."""
         return Ping(self.connection, self.client_port, self.ping_request)
 
-    @staticmethod
-    def last_words(log: str, killed: bool) -> str:
+    @classmethod
+    def last_words(cls, log: str, killed: bool) -> str:
         """Why it ended, from its log; see ``base.programs.LastWords``."""
-        return programs.last_words(log, killed)
+        return programs.last_words(log, killed) if cls.log_form is None else cls.log_form.last_words(log, killed)
 
     @abstractmethod
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
@@ -300,15 +300,49 @@ class LogPart:
 class LogForm:
     """How a store writes its log: ``line`` matches one with its time (``at``), ``level`` and ``message``.
 
-    Lines of the levels in ``warns`` are counted, and messages that ``notable`` finds, whose group is their kind if it
-    has one. What ``varying`` matches in messages of one kind (numbers, addresses) is replaced by ``placeholder``.
+    Lines of the levels ``errors`` and ``warning`` are counted, and messages that ``notable`` finds; its group, if it
+    has one, is their kind. What ``varying`` matches in messages of one kind (numbers, addresses) is replaced by
+    ``placeholder``. After a line of the levels ``ends`` there is none.
+
+    ``signalled`` is the message on SIGTERM or SIGINT; the errors that follow are of the store's own closing. Before the
+    message ``ready`` it warns in every run, of its settings. ``detail`` is the cause that a line names besides.
     """
 
     line: re.Pattern[str]
-    warns: Collection[str]
+    errors: Collection[str]
+    warning: str
     varying: re.Pattern[str]
     placeholder: str = "N"
     notable: re.Pattern[str] | None = None
+    ends: Collection[str] = ()
+    signalled: str | None = None
+    ready: str | None = None
+    detail: Callable[[re.Match[str]], str] = lambda line: ""
+
+    def last_words(self, log: str, killed: bool) -> str:
+        """Why a member ended (``LastWords``): a Go crash, a signal, else its last error or warning; no information.
+
+        Of a log that has no line in this form (an unknown flag, a shell's error), its first line.
+        """
+        lines, crash = list(self.line.finditer(log)), programs.crash_line(log)
+        if not lines:
+            return crash or ("" if killed else one_line(log.strip().partition("\n")[0].removeprefix("==> ")))
+        last, is_ready = None, False
+        for line in lines:
+            if line["message"] == self.signalled:
+                last = line
+                break
+            is_ready = is_ready or line["message"] == self.ready
+            if line["level"] in self.errors or (is_ready and line["level"] == self.warning):
+                last = line
+        if last is None or (crash is not None and last["level"] not in self.ends):
+            return crash or ""
+        detail = self.detail(last)
+        if last["message"] == self.signalled:
+            return one_line(f"shut down by a signal{detail}")
+        level = "warning" if last["level"] == self.warning else last["level"].lower()
+        before = f"last {level}: " if killed else ""
+        return one_line(f"{before}{last['message'].rstrip('.') if detail else last['message']}{detail}")
 
     def between(self, log: str, began: str, ended: str) -> LogPart:
         """The part of a log between two moments, both included, which are ISO 8601 in UTC, to the millisecond."""
@@ -323,7 +357,7 @@ class LogForm:
     def _kind(self, line: re.Match[str]) -> str | None:
         """The kind of a line that is counted."""
         found = None if self.notable is None else self.notable.search(line["message"])
-        if found is None and line["level"] not in self.warns:
+        if found is None and line["level"] not in (*self.errors, self.warning):
             return None
         if found is not None and found.groups():
             return found[1]

@@ -15,7 +15,6 @@ from containernet_env.base import assets
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import HttpError, NoAnswerError
-from containernet_env.base.programs import crash_line, one_line
 from containernet_env.base.work import persistently
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import ALPHABET, Keys, Scenario
@@ -276,48 +275,18 @@ LINE = re.compile(
 )
 LOG = LogForm(
     LINE,
-    ("WARN", "ERROR"),
+    ("ERROR",),
+    "WARN",
     # Numbers and addresses.
     varying=re.compile(
         r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\[::\]:[0-9]+|\b[0-9]+(?:\.[0-9]+)*(?::[0-9]+)?\b"
     ),
     notable=re.compile(r"creating new snapshot|starting snapshot|Installed remote snapshot|[Ee]lection won"),
+    signalled="Caught",
+    ready="Consul agent running!",
+    detail=lambda line: line["fields"] or "",
 )
 _ELECTED = "New leader elected"
-# Its message when SIGTERM or SIGINT came, the errors that follow are of its own closing; and the last line of all.
-_SIGNALLED = "Caught"
-# Before the agent is up it warns in every run, of its own settings.
-_READY = "Consul agent running!"
-
-
-def last_words(log: str, killed: bool) -> str:
-    """See ``base.endings.LastWords``: a Go crash, else the last error, or warning once it was up; no information.
-
-    Of a log that has no line in Consul's form (an unknown flag, a setting that it refuses), its first line.
-    """
-    lines = list(LINE.finditer(log))
-    if (crash := crash_line(log)) is not None:
-        return crash
-    if not lines:
-        return "" if killed else one_line(log.strip().partition("\n")[0].removeprefix("==> "))
-    last, ready = None, False
-    for line in lines:
-        if line["message"] == _SIGNALLED:
-            return _said("shut down by a signal", line)
-        ready = ready or line["message"] == _READY
-        if line["level"] == "ERROR" or (ready and line["level"] == "WARN"):
-            last = line
-    if last is None:
-        return ""
-    level = "error" if last["level"] == "ERROR" else "warning"
-    return _said(f"last {level}: {last['message']}" if killed else last["message"], last)
-
-
-def _said(text: str, line: re.Match[str]) -> str:
-    """A message, and its fields, which name the cause."""
-    return one_line(text + (line["fields"] or ""))
-
-
 # Batches of log entries that raft-boltdb wrote, in ms: each ends with the two fdatasyncs of a transaction of bbolt.
 # Summaries have a count and a sum since the agent's start; their quantiles are those of the last seconds.
 _LOG_WRITES = "consul_raft_boltdb_storeLogs"
@@ -395,7 +364,7 @@ class ConsulMember(cluster.Member):
 
     client_port = HTTP_PORT
     ping_request = _PING
-    last_words, activity = staticmethod(last_words), staticmethod(activity)
+    activity = staticmethod(activity)
     log_form: ClassVar[LogForm] = LOG
     probe_key = "containernet-env/probe"
     """A key that no load writes."""

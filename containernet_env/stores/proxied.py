@@ -43,12 +43,12 @@ def last_words(log: str, killed: bool) -> str:
     That the proxy ended, and its own words, where that came first; else etcd's.
     """
     if (ended := _ENDED.search(log)) is None:
-        return etcd.last_words(log, killed)
+        return etcd.LOG.last_words(log, killed)
     before = log[: ended.start()]
-    if any(line["message"] == etcd.SIGNALLED for line in etcd.LINE.finditer(before)):
-        return etcd.last_words(log, killed)
+    if any(line["message"] == etcd.SIGNALLED for line in etcd.LOG.line.finditer(before)):
+        return etcd.LOG.last_words(log, killed)
     status = int(ended[1])
-    own = [line for line in etcd.LINE.sub("", before).splitlines() if line.strip()]
+    own = [line for line in etcd.LOG.line.sub("", before).splitlines() if line.strip()]
     words = crash_line(before) or (own[-1] if own and status <= 128 else "")
     return one_line(f"the proxy ended: {': '.join(filter(None, (how_ended(status), words)))}")
 

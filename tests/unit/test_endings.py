@@ -88,17 +88,17 @@ def test_statuses_above_128_are_signals() -> None:
     ],
 )
 def test_why_an_etcd_member_ended_is_told_by_its_log(log: str, killed: bool, told: str) -> None:
-    assert etcd.last_words((RECORDED / "etcd" / f"{log}.log").read_text(), killed) == told
+    assert etcd.LOG.last_words((RECORDED / "etcd" / f"{log}.log").read_text(), killed) == told
 
 
 def test_a_warning_after_the_start_is_told_of_a_member_that_was_killed() -> None:
     log = (RECORDED / "etcd" / "sigkill.log").read_text()
     slow = '2026-11-22T02:18:20.1Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "302ms"}\n'
-    assert etcd.last_words(log + slow, killed=True) == "last warning: apply request took too long"
-    assert etcd.last_words(slow + log, killed=True) == ""
+    assert etcd.LOG.last_words(log + slow, killed=True) == "last warning: apply request took too long"
+    assert etcd.LOG.last_words(slow + log, killed=True) == ""
 
 
 def test_a_shell_that_finds_no_etcd_is_told_by_its_error() -> None:
     said = "/usr/local/bin/wait-at-gate: 24: exec: etcd: not found\n"
-    assert etcd.last_words(said, killed=False) == said.strip()
-    assert etcd.last_words("", killed=False) == ""
+    assert etcd.LOG.last_words(said, killed=False) == said.strip()
+    assert etcd.LOG.last_words("", killed=False) == ""

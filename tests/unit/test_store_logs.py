@@ -134,7 +134,7 @@ def test_recorded_logs_of_etcd_are_read() -> None:
     assert not any(kind.startswith("Running:") for kind in found), "that is information"
 
 
-OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = consul.last_words, zookeeper.last_words, last_words_of_proxy
+OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = consul.LOG.last_words, zookeeper.last_words, last_words_of_proxy
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import streamed
-from containernet_env.base.programs import crash_line, one_line
 from containernet_env.base.work import persistently
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Durations, MemberActivity
@@ -46,50 +45,33 @@ LINE = re.compile(
     r"\t(?P<message>[^\t\n]*)(?:\t(?P<fields>\{.*\}))?$",
     re.MULTILINE,
 )
-# Levels of a line after which there is none.
 _ENDS = ("dpanic", "panic", "fatal")
-_ERRORS = ("error", *_ENDS)
-# Ids of members, as raft's own messages have them: "8e9e05c52164694d stepped down to follower ...".
-LOG = LogForm(LINE, ("warn", *_ERRORS), re.compile(r"\b[0-9a-f]{13,16}\b"), "ID")
-# Before this one etcd warns in every run, of settings that are unfit for production.
-_READY = "ready to serve client requests"
-# Its message, at level info, when SIGTERM or SIGINT came; the errors that follow are of its own closing.
 SIGNALLED = "received signal; shutting down"
 
 
-def last_words(log: str, killed: bool) -> str:
-    """See ``base.endings.LastWords``: why it gave up, a Go crash, else its last warning or error; no information.
-
-    Of a log that has no line in etcd's form (an unknown flag, a shell's error), its first line.
-    """
-    lines = list(LINE.finditer(log))
-    if not lines:
-        return crash_line(log) or ("" if killed else one_line(log.strip().partition("\n")[0]))
-    last, ready = None, False
-    for line in lines:
-        if line["message"] == SIGNALLED:
-            last = line
-            break
-        ready = ready or line["message"] == _READY
-        if line["level"] in _ERRORS or (ready and line["level"] == "warn"):
-            last = line
-    crash = crash_line(log)
-    if last is None or (crash is not None and last["level"] not in _ENDS):
-        return crash or ""
-    level = "warning" if last["level"] == "warn" else last["level"]
-    return f"last {level}: {_said(last)}" if killed else _said(last)
-
-
-def _said(line: re.Match[str]) -> str:
-    """A line's message, and the cause that its fields name."""
+def _detail(line: re.Match[str]) -> str:
+    """The cause that a line's fields name."""
     try:
         fields = json.loads(line["fields"] or "{}")
     except ValueError:
         fields = {}
     if line["message"] == SIGNALLED:
-        return f"shut down by a signal ({fields.get('signal')})"
-    cause = fields.get("error")
-    return one_line(f"{line['message'].rstrip('.')}: {cause}" if cause else line["message"])
+        return f" ({fields.get('signal')})"
+    return f": {fields['error']}" if fields.get("error") else ""
+
+
+LOG = LogForm(
+    LINE,
+    ("error", *_ENDS),
+    "warn",
+    # Ids of members, as raft's own messages have them: "8e9e05c52164694d stepped down to follower ...".
+    varying=re.compile(r"\b[0-9a-f]{13,16}\b"),
+    placeholder="ID",
+    ends=_ENDS,
+    signalled=SIGNALLED,
+    ready="ready to serve client requests",
+    detail=_detail,
+)
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
@@ -240,7 +222,7 @@ class EtcdMember(cluster.Member):
 
     client_port = CLIENT_PORT
     ping_request = _PING
-    last_words, activity = staticmethod(last_words), staticmethod(activity)
+    activity = staticmethod(activity)
     log_form: ClassVar[LogForm] = LOG
     probe_key = PROBE_KEY
 

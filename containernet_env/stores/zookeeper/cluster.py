@@ -370,10 +370,10 @@ def synced(connection: Connection, timeout_s: float) -> Iterator[Session]:
 LINE = re.compile(
     r"^(?P<at>[0-9-]{10}T[0-9:.]+Z) (?P<level>[A-Z]+) +(?P<logger>[^ \n]+) - (?P<message>[^\n]*)$", re.MULTILINE
 )
-_WARNINGS = ("WARN", "ERROR")
 LOG = LogForm(
     LINE,
-    _WARNINGS,
+    ("ERROR",),
+    "WARN",
     # Numbers, addresses, names of files and sessions.
     varying=re.compile(r"0x[0-9a-f]+|/[^ ,]*|\b[0-9]+(?:\.[0-9]+)*(?:ms)?\b"),
     notable=re.compile(r"^(Snapshotting|LEADING - LEADER ELECTION TOOK|FOLLOWING - LEADER ELECTION TOOK)"),
@@ -386,7 +386,7 @@ def last_words(log: str, killed: bool) -> str:
     """See ``base.endings.LastWords``: out of memory, else the last error or warning."""
     if (memory := _OUT_OF_MEMORY.search(log)) is not None:
         return one_line(memory[1])
-    warned = [line for line in LINE.finditer(log) if line["level"] in _WARNINGS]
+    warned = [line for line in LINE.finditer(log) if line["level"] in ("WARN", "ERROR")]
     errors = [line for line in warned if line["level"] == "ERROR"]
     if errors or warned:
         # Errors tell more than the warnings of connections that end with the member.
