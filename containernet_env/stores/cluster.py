@@ -157,7 +157,7 @@ class Member(ABC):
     bytes, whatever other members do. ``log_form``: the lines of its log, ``None`` where it counts and warns of nothing.
     """
 
-    client_port: ClassVar[int]
+    client_port: int
     ping_request: ClassVar[bytes]
     log_form: ClassVar[LogForm | None] = None
 

@@ -360,17 +360,16 @@ def values(connection: Connection, prefix: str, keys: Collection[str], timeout_s
 
 
 class ConsulMember(cluster.Member):
-    """One server agent and the host it runs on."""
+    """One server agent and the host it runs on; ``probe_key`` is a key that no load writes."""
 
     client_port = HTTP_PORT
     ping_request = _PING
     activity = staticmethod(activity)
     log_form: ClassVar[LogForm] = LOG
-    probe_key = "containernet-env/probe"
-    """A key that no load writes."""
 
-    def __init__(self, place: MemberPlace) -> None:
+    def __init__(self, place: MemberPlace, probe_key: str = "containernet-env/probe") -> None:
         super().__init__(place)
+        self.probe_key = probe_key
         self.node_id = ""
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
@@ -440,14 +439,6 @@ _BATCH_KEYS = 64
 _WANTS_TOKEN = 'requires a token (ACLs): name its file with "token_file"'
 
 
-class _ExternalMember(ConsulMember):
-    """A server agent at an endpoint that a file names; its reads are within ``prefix``."""
-
-    def __init__(self, place: MemberPlace, prefix: str) -> None:
-        super().__init__(place)
-        self.probe_key = prefix
-
-
 class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
     """An external Consul cluster; see ``ExternalCluster``.
 
@@ -463,7 +454,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
         super().__init__(config, connections, login, own)
 
     def _members(self) -> list[ConsulMember]:
-        return [_ExternalMember(place, self._own.prefix) for place in places("consul", self._external, self._known)]
+        return [ConsulMember(place, self._own.prefix) for place in places("consul", self._external, self._known)]
 
     def _look_at(
         self, member: ConsulMember, look: MemberLook, connection: ExternalConnection, timeout_s: float

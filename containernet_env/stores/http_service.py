@@ -112,24 +112,22 @@ class ServiceMember(cluster.Member):
     ) -> None:
         super().__init__(place)
         self.service = service
-        self.port = port
+        self.client_port = port
         self.version = version
         self.probe = target(service.get, f"{prefix}containernet-env-probe")
-
-    @property
-    def endpoint(self) -> str:
-        return self.place.endpoint or f"{self.place.ip}:{self.port}"
 
     @property
     def ping(self) -> Ping | None:
         # A read is no probe: it may involve other members, and their silence would be this one's.
         if (health := self.service.health) is None:
             return None
-        return Ping(self.connection, self.port, f"GET {health} HTTP/1.1\r\nHost: {self.endpoint}\r\n\r\n".encode())
+        return Ping(
+            self.connection, self.client_port, f"GET {health} HTTP/1.1\r\nHost: {self.endpoint}\r\n\r\n".encode()
+        )
 
     def kept(self, timeout_s: float) -> KeptConnection:
         """A connection for several requests, which is opened by the first one."""
-        return KeptConnection(lambda: self.connection.open(self.port, timeout_s=timeout_s), self.endpoint)
+        return KeptConnection(lambda: self.connection.open(self.client_port, timeout_s=timeout_s), self.endpoint)
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         # It follows no other. Any answer will do where a request is known that it answers by itself.
@@ -151,7 +149,7 @@ class ServiceMember(cluster.Member):
         left_s = timeout_s
 
         def connect() -> socket.socket:
-            opened[:] = [self.connection.open(self.port, timeout_s=left_s)]
+            opened[:] = [self.connection.open(self.client_port, timeout_s=left_s)]
             return opened[0]
 
         with KeptConnection(connect, self.endpoint) as connection:

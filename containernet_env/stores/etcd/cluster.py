@@ -218,16 +218,16 @@ _PING = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class EtcdMember(cluster.Member):
-    """One etcd member and the host it runs on."""
+    """One etcd member and the host it runs on; ``probe_key``, in base64, is one that no load writes."""
 
     client_port = CLIENT_PORT
     ping_request = _PING
     activity = staticmethod(activity)
     log_form: ClassVar[LogForm] = LOG
-    probe_key = PROBE_KEY
 
-    def __init__(self, place: MemberPlace) -> None:
+    def __init__(self, place: MemberPlace, probe_key: str = PROBE_KEY) -> None:
         super().__init__(place)
+        self.probe_key = probe_key
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:

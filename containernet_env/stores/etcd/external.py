@@ -17,7 +17,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.base.work import persistently
 from containernet_env.model.config import Config
-from containernet_env.stores.cluster import PATIENCE_S, MemberPlace, OwnHistory
+from containernet_env.stores.cluster import PATIENCE_S, OwnHistory
 from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import CLIENT_PORT, EtcdCluster, EtcdMember, span
 from containernet_env.stores.external import (
@@ -110,14 +110,6 @@ class LoggedIn:
         return self._connection.open(port, timeout_s=timeout_s)
 
 
-class _ExternalMember(EtcdMember):
-    """A member at an endpoint that a file names; its reads are within ``prefix``."""
-
-    def __init__(self, place: MemberPlace, prefix: str) -> None:
-        super().__init__(place)
-        self.probe_key = _text64(prefix)
-
-
 class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
     """An external etcd cluster; see ``ExternalCluster``."""
 
@@ -129,7 +121,7 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
         super().__init__(config, connections, login, own)
 
     def _members(self) -> list[EtcdMember]:
-        return [_ExternalMember(place, self._own.prefix) for place in places("etcd", self._external, self._known)]
+        return [EtcdMember(place, _text64(self._own.prefix)) for place in places("etcd", self._external, self._known)]
 
     def _look_at(
         self, member: EtcdMember, look: MemberLook, connection: ExternalConnection, timeout_s: float

@@ -27,6 +27,7 @@ from containernet_env.stores.cluster import (
     LogForm,
     LogPart,
     Member,
+    MemberPlace,
     MemberStatus,
     Written,
     grown,
@@ -425,14 +426,16 @@ _FOLLOWS = ""
 
 
 class ZooKeeperMember(Member):
-    """One ZooKeeper member and the host it runs on."""
+    """One ZooKeeper member and the host it runs on; keys are below the znode ``chroot``."""
 
     client_port = CLIENT_PORT
     ping_request = PING
     last_words, activity = staticmethod(last_words), staticmethod(activity)
     log_form: ClassVar[LogForm] = LOG
-    chroot = ""
-    """The znode below which keys are."""
+
+    def __init__(self, place: MemberPlace, chroot: str = "") -> None:
+        super().__init__(place)
+        self.chroot = chroot
 
     def state(self, timeout_s: float = ASK_S) -> MemberState:
         """Its own state. Raises RunError where it does not answer, or has found no quorum."""

@@ -13,7 +13,6 @@ from typing import TypeVar
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
 from containernet_env.model.usage import Leadership
-from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.external import (
     REQUEST_S,
     ClusterLook,
@@ -70,14 +69,6 @@ def _above(chroot: str) -> list[str]:
     return ["/".join(names[:end]) for end in range(2, len(names) + 1)]
 
 
-class _ExternalMember(ZooKeeperMember):
-    """A member at an endpoint that a file names; keys are below ``chroot``."""
-
-    def __init__(self, place: MemberPlace, chroot: str) -> None:
-        super().__init__(place)
-        self.chroot = chroot
-
-
 class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
     """An external ZooKeeper cluster; see ``ExternalCluster``.
 
@@ -89,7 +80,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
         return chroot_of(self._own.prefix)
 
     def _members(self) -> list[ZooKeeperMember]:
-        return [_ExternalMember(place, self._chroot) for place in places("zookeeper", self._external, self._plain)]
+        return [ZooKeeperMember(place, self._chroot) for place in places("zookeeper", self._external, self._plain)]
 
     def _look_at(
         self, member: ZooKeeperMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
