@@ -218,7 +218,7 @@ class Session:
         return Written.of(0, key, None) if found is None else Written.of(found[1], key, found[0])
 
     def data(self, path: str) -> bytes | None:
-        """What a znode holds; ``None`` where there is none."""
+        """The content of a znode; ``None`` where there is none."""
         found = self._read(path)
         return None if found is None else found[0]
 
@@ -231,28 +231,19 @@ class Session:
 
     def exists(self, path: str) -> bool:
         """Whether there is such a znode."""
-        code, _ = self.ask(_EXISTS, _text(path) + b"\0")
-        if code not in (0, NO_NODE):
-            raise ZnodeError("look for", path, code)
-        return code == 0
+        return self._do("look for", path, _EXISTS, b"\0", NO_NODE)[0] == 0
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
-        """Make a znode for everybody, which stays or ends with this session. Raises ``ZnodeError``."""
-        code, _ = self.ask(_CREATE, _text(path) + _buffer(data) + _FOR_ALL + (_EPHEMERAL if ephemeral else _STAYS))
-        if code != 0:
-            raise ZnodeError("create", path, code)
+        """Make a znode for all clients, which stays or ends with this session. Raises ``ZnodeError``."""
+        self._do("create", path, _CREATE, _buffer(data) + _FOR_ALL + (_EPHEMERAL if ephemeral else _STAYS))
 
     def delete(self, path: str) -> None:
         """Delete a znode. Raises ``ZnodeError``."""
-        if not self.delete_all([path], max(self._deadline - clock.monotonic(), 0.0)):
-            raise ZnodeError("delete", path, NO_NODE)
+        self._do("delete", path, _DELETE, _ANY_VERSION)
 
     def delete_empty(self, path: str) -> bool:
         """Delete a znode unless it has children; whether it is gone."""
-        code, _ = self.ask(_DELETE, _text(path) + _ANY_VERSION)
-        if code not in (0, NO_NODE, NOT_EMPTY):
-            raise ZnodeError("delete", path, code)
-        return code != NOT_EMPTY
+        return self._do("delete", path, _DELETE, _ANY_VERSION, NO_NODE, NOT_EMPTY)[0] != NOT_EMPTY
 
     def delete_all(self, paths: Sequence[str], timeout_s: float) -> int:
         """Delete znodes, all requests ahead of the first answer; how many were there. Raises ``ZnodeError``."""
@@ -268,12 +259,9 @@ class Session:
     def children(self, path: str) -> list[str]:
         """The names of a znode's children; none where there is no such znode."""
         self._deadline = clock.monotonic() + _LIST_S
-        self._request(_CHILDREN, _text(path) + b"\0")
-        code, body = self._answer(_MOST_BYTES_OF_NAMES)
+        code, body = self._do("list", path, _CHILDREN, b"\0", NO_NODE, most_bytes=_MOST_BYTES_OF_NAMES)
         if code == NO_NODE:
             return []
-        if code != 0:
-            raise ZnodeError("list", path, code)
         names, at = list[str](), 4
         try:
             for _ in range(*struct.unpack(">i", body[:4])):
@@ -286,25 +274,31 @@ class Session:
 
     def descendants(self, path: str) -> int:
         """How many znodes are below one, at any depth; of a member older than 3.6 its children alone."""
-        code, body = self.ask(_DESCENDANTS, _text(path))
-        if code == NO_NODE:
-            return 0
+        code, body = self._do("count what is below", path, _DESCENDANTS, b"", NO_NODE, _UNIMPLEMENTED)
         if code == _UNIMPLEMENTED:
             return len(self.children(path))
-        if code != 0 or len(body) != 4:
-            raise ZnodeError("count what is below", path, code)
-        return int(struct.unpack(">i", body)[0])
+        if code == 0 and len(body) != 4:
+            raise RunError(f"the count of what is below {path} failed: {len(body)} bytes")
+        return int(struct.unpack(">i", body)[0]) if code == 0 else 0
 
     def _read(self, path: str) -> tuple[bytes, int] | None:
-        """What a znode holds, and the transaction that wrote it."""
-        error, body = self.ask(_GET, _text(path) + b"\0")
-        if error == NO_NODE:
+        """The content of a znode, and the transaction that wrote it."""
+        code, body = self._do("read", path, _GET, b"\0", NO_NODE)
+        if code == NO_NODE:
             return None
-        if error != 0:
-            raise ZnodeError("read", path, error)
         if len(body) < 4 + _STAT_BYTES:
             raise RunError(f"the read of {path} failed: {len(body)} bytes")
         return body[4:-_STAT_BYTES], int(struct.unpack(">q", body[-_STAT_BYTES:][8:16])[0])
+
+    def _do(
+        self, what: str, path: str, operation: int, body: bytes, *allowed: int, most_bytes: int = _MOST_BYTES
+    ) -> tuple[int, bytes]:
+        """The error, 0 or one of those that are ``allowed``, and the answer to an operation. Raises ``ZnodeError``."""
+        self._request(operation, _text(path) + body)
+        code, answer = self._answer(most_bytes)
+        if code not in (0, *allowed):
+            raise ZnodeError(what, path, code)
+        return code, answer
 
     def _request(self, operation: int, body: bytes) -> None:
         self._requests += 1
