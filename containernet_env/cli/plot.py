@@ -52,8 +52,7 @@ def plot_command(
     from containernet_env.cli.arguments import check_output, write_output
     from containernet_env.cli.output import plain
     from containernet_env.report import paper
-    from containernet_env.report.cells import shared
-    from containernet_env.report.rows import read_rows
+    from containernet_env.report.rows import read_rows, shared
     from containernet_env.setup import packages
 
     def note(text: str) -> None:

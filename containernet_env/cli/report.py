@@ -34,7 +34,7 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
     from containernet_env.cli.arguments import check_output, write_output
     from containernet_env.cli.output import plain
     from containernet_env.report.document import document_of
-    from containernet_env.report.page import BEGINNING, page
+    from containernet_env.report.page import BEGINNING, report_page
     from containernet_env.report.rows import read_rows
     from containernet_env.report.runs import read_runs
     from containernet_env.setup import packages
@@ -47,7 +47,7 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
     for module in ("plotly", "scipy"):
         packages.require(module, note)
     document = document_of(rows, read_runs(rows, note), title, x_scale)
-    size = write_output(output, page(document).encode())
+    size = write_output(output, report_page(document).encode())
     counts = document.counts
     click.echo(f"{output}: {counts['rows']:,} rows, {counts['count']:,} count, {size / 1e6:.1f} MB")
     return 0

@@ -14,8 +14,7 @@ import click
 from containernet_env.cli.output import plain
 
 if TYPE_CHECKING:
-    from containernet_env.report.clients import ClientsTable
-    from containernet_env.report.dbtester import AggregatedTable
+    from containernet_env.report.tables import AggregatedTable, ClientsTable
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -39,17 +38,17 @@ def table_command(form: str, files: tuple[Path, ...], every: bool, output: str |
     if every and (more := sum(bool(why) and not why.startswith("failed") for why in rows.why)):
         note(f"rows that are not certainly valid count, too: {more:,}")
     if form == "dbtester":
-        from containernet_env.report.dbtester import aggregated
+        from containernet_env.report.tables import aggregated
 
         _aggregated(aggregated(rows, every), output)
     else:
-        from containernet_env.report.clients import clients_tables
+        from containernet_env.report.tables import clients_tables
 
         _clients(list(clients_tables(rows, every)), output)
 
 
 def _aggregated(table: AggregatedTable, output: str | None) -> None:
-    from containernet_env.report.dbtester import MEASURES
+    from containernet_env.report.tables import MEASURES
 
     if output == "json":
         systems = [
@@ -88,34 +87,30 @@ def _aggregated(table: AggregatedTable, output: str | None) -> None:
 
 def _clients(tables: list[ClientsTable], output: str | None) -> None:
     if output == "json":
-        _json([{"name": table.name, "steps": [row.values for row in table.rows]} for table in tables])
+        _json([{"name": table.name, "steps": table.steps} for table in tables])
         return
     if output == "csv":
-        values = [(table.name, row.values) for table in tables for row in table.rows]
-        _csv(["name", *values[0][1]], ([name, *row.values()] for name, row in values))
+        _csv(["name", *tables[0].steps[0]], ([table.name, *step.values()] for table in tables for step in table.steps))
         return
     for number, table in enumerate(tables):
         if number:
             click.echo()
-        repeated = any(row.rows > 1 for row in table.rows)
-        heads = ["clients", "requests/sec", *(["least", "largest", "repetitions"] if repeated else [])]
-        lines = [heads]
-        for row in table.rows:
-            figures = ["-"] * 3 if row.per_s is None else [f"{value:.4f}" for value in row.per_s]
-            more = [*figures[1:], str(row.rows)] if repeated else []
-            lines.append(["-" if row.clients is None else str(row.clients), figures[0], *more])
+        repeated = any(step["rows"] > 1 for step in table.steps)
+        shown = 5 if repeated else 2
+        lines = [["clients", "requests/sec", "least", "largest", "repetitions"][:shown]]
+        for step in table.steps:
+            clients, *figures, count = step.values()
+            texts = ["-" if value is None else f"{value:.4f}" for value in figures]
+            lines.append(["-" if clients is None else str(clients), *texts, str(count)][:shown])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        lines.insert(1, ["-" * width for width in widths])
         click.echo(plain(f"{table.name}\n"))
-        for place, line in enumerate(lines):
-            cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
-            click.echo(f"| {' | '.join(cells)} |")
-            if not place:
-                click.echo(f"| {' | '.join('-' * width for width in widths)} |")
-        for row in table.rows:
-            if row.per_s is None:
-                click.echo(
-                    plain(f"{table.name}, {'-' if row.clients is None else row.clients} clients: {row.why}"), err=True
-                )
+        for line in lines:
+            click.echo(f"| {' | '.join(map(str.ljust, line, widths))} |")
+        for step, why in zip(table.steps, table.why, strict=True):
+            if step["requests_per_s"] is None:
+                clients = "-" if step["clients"] is None else step["clients"]
+                click.echo(plain(f"{table.name}, {clients} clients: {why}"), err=True)
 
 
 def _json(value: Any) -> None:

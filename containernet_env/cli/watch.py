@@ -27,7 +27,7 @@ def watch_command(out: Path, port: int) -> int:
     from containernet_env.cli.output import plain
     from containernet_env.runs.lock import Holder, holder
     from containernet_env.sweep.ledger import journal_of
-    from containernet_env.watch.server import Server, State
+    from containernet_env.watch.server import Server, State, view
     from containernet_env.watch.state import Follower
 
     def measurer() -> Holder | None:
@@ -48,13 +48,13 @@ def watch_command(out: Path, port: int) -> int:
             f"  To see what was measured: containernet-env report {out}"
         )
     state = State()
-    state.publish(found)
+    state.publish(view(found))
     with Server(out, state, port) as server:
         click.echo(plain(f"watching {out}: {server.url} (Ctrl-C ends this page, not what is measured)"))
         while found["course"] == "on":
             clock.sleep(_LOOK_S)
             found = follower.look()
-            state.publish(found, ended=found["course"] != "on")
+            state.publish(view(found), ended=found["course"] != "on")
         server.drain()
     click.echo(plain(found["told"]))
     return 0 if found["course"] == "ended" else 1

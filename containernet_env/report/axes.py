@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from containernet_env.report.cells import Cell, label_of, tells
-from containernet_env.report.names import label, level, number, phrase, text
+from containernet_env.report.rows import Cell, label, label_of, level, number, phrase, tells, text
 from containernet_env.results.repetitions import TIMING
 
 _FIRST = (
@@ -66,6 +65,12 @@ class Axis:
     ticks: tuple[str, ...]
     numbers: tuple[float, ...] | None
     positive: bool
+
+    @property
+    def exact_ticks(self) -> bool:
+        """Whether the axis needs a tick at each value: there are few, or these have units, ``64k``."""
+        numbers = self.numbers or ()
+        return len(numbers) <= 12 or any(text(at) != tick for at, tick in zip(numbers, self.ticks, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

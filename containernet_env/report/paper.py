@@ -16,9 +16,22 @@ from typing import TYPE_CHECKING, Any
 from containernet_env.base.errors import UsageError
 from containernet_env.model.names import column_of
 from containernet_env.report.axes import Axis, Line, Table, XScale
-from containernet_env.report.cells import CONFIDENCE, RANGE, Cell, Spread, cells_of, figures_of
-from containernet_env.report.names import Figure, figure_of, label, text
-from containernet_env.report.rows import FILE, HASHES, VARIANT, Rows
+from containernet_env.report.rows import (
+    CONFIDENCE,
+    FILE,
+    HASHES,
+    RANGE,
+    VARIANT,
+    Cell,
+    Figure,
+    Rows,
+    Spread,
+    cells_of,
+    figure_of,
+    figures_of,
+    label,
+    text,
+)
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import inert
 
@@ -281,7 +294,7 @@ def _panel(axes: matplotlib.axes.Axes, drawing: Drawing, place: int, figure: Fig
         axes.plot([], [], "x", color="#555555", markersize=5, label="does not count")
     if drawing.x_scale == "log":
         axes.set_xscale("log")
-    if axis.numbers is None or len(at) <= _MOST_TICKS:
+    if axis.exact_ticks:
         axes.set_xticks(list(at), axis.ticks)
     else:
         axes.xaxis.set_major_formatter(lambda value, _: text(value))

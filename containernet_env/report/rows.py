@@ -1,26 +1,34 @@
-"""The rows of one or several results files, and which of them count.
+"""The rows of results files, which of them count, and the cells that they are repetitions of.
 
 A row counts where it did not fail and is certainly valid; the seed's form does not say, and all its rows count. No
-other row is in a median or an interval.
+other row is in a median or an interval. A cell is all rows that agree in everything configured, and in machine, kernel
+and commit. Those of them that share a cluster are one repetition, their median: docs/statistics.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from containernet_env.base.errors import UsageError
+from containernet_env.base.units import parse_duration, parse_size
 from containernet_env.model.findings import counts, reasons_text
-from containernet_env.report.names import text
+from containernet_env.model.names import find
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load
 from containernet_env.results.repetitions import MEASURED_WITH, following
+from containernet_env.results.statistics import LEVEL, least_number, median, median_interval
+from containernet_env.sweep.ledger import journal_of, read_journal
 
 if TYPE_CHECKING:
     import pandas
 
+RATE = "Requests/sec"
 FILE = "file"
 """The column that says which file a row is of, where there are several."""
 VARIANT = "variant"
@@ -29,8 +37,158 @@ SENT = "sent"
 """The column `RequestCount` as the file has it, where some of its values were not configured: keys lack these."""
 _INFINITE = (float("inf"), float("-inf"))
 HASHES = ("ConfigHash", "ScenarioHash")
+Settings = dict[tuple[str, str], dict[str, str]]
+"""The values of a sweep's axes by the hashes of topology and scenario."""
 # LoadSeed: it differs between repetitions.
 _NO_KEYS = {*HASHES, "LoadSeed", "Scenario"}
+_LARGEST, _LONGEST = 1e300, 1000
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
+_QUANTITY = re.compile(r"(?:uniform |normal )?\d")
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Something measured: ``scale`` makes ``unit`` of what the column holds."""
+
+    column: str
+    short: str
+    label: str
+    unit: str
+    scale: float
+
+    @property
+    def title(self) -> str:
+        """The label with its unit, for axes of a picture."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+def _percentile(p: str) -> Figure:
+    return Figure(f"{p}%", f"p{p}", f"latency, p{p}", "ms", 1000)
+
+
+FIGURES = (
+    Figure(RATE, "requests/s", "requests/s", "", 1),
+    *(_percentile(p) for p in ("50", "95", "99", "99.9")),
+)
+"""What the page shows of every configuration."""
+
+_AXES = {
+    "LinkDelay_ms": ("link delay, one way (ms)", "{} ms"),
+    "Bandwidth_mbps": ("bandwidth (Mbit/s)", "{} Mbit/s"),
+    "LinkJitter_ms": ("jitter (ms)", "jitter {} ms"),
+    "LinkLoss_ratio": ("loss (share of frames)", "loss {}"),
+    "Cpus": ("CPU limit of a member (cores)", "{} cores"),
+    "Memory_bytes": ("memory limit of a member (bytes)", "{} bytes of memory"),
+    "ClusterSize": ("members", "{} members"),
+    "ClientCount": ("clients", "{} clients"),
+    "ConnectionCount": ("connections", "{} connections"),
+    "RequestCount": ("requests", "{} requests"),
+    "OfferedRate_per_s": ("offered rate (requests/s)", "{}/s"),
+    "KeySize": ("key size (bytes)", "keys of {} B"),
+    "ValueSize": ("value size (bytes)", "values of {} B"),
+    "Consistency": ("consistency", ""),
+    "Target": ("target", "{}"),
+    "TestType": ("type of request", ""),
+    "Heartbeat_ms": ("heartbeat (ms)", "heartbeat {} ms"),
+    "ElectionTimeout_ms": ("election timeout (ms)", "election {} ms"),
+    "RttExpected_ms": ("expected RTT (ms)", "RTT {} ms"),
+    "CpuModel": ("machine", ""),
+    "Commit": ("commit", "commit {}"),
+    "Kernel": ("kernel", "kernel {}"),
+    "Config": ("topology file", ""),
+    "Scenario": ("scenario", ""),
+    "variant": ("scenario", ""),
+    "file": ("file", ""),
+    "Cores": ("", "{} cores of the machine"),
+    "Realtime": ("", "real-time {}"),
+    "LinkStamps": ("", "stamps {}"),
+    "Events": ("", "{}"),
+    "SearchObjective": ("", "search {}"),
+    "ReadAnswer": ("", "answers {}"),
+    "ReadLimit": ("", "at most {}"),
+}
+"""By column: what an axis is called, with its unit, and a value of it that stands without its axis; "" for neither."""
+_WORDS = {
+    ("Consistency", "l"): "linearizable",
+    ("Consistency", "s"): "serializable",
+    ("Consistency", "default"): "default consistency",
+}
+_ONE = re.compile(r"^1 (clients|connections|members|cores|requests)\b")
+
+
+def label(column: str) -> str:
+    """What an axis is called in a picture, with its unit."""
+    if known := _AXES.get(column, ("", ""))[0]:
+        return known
+    unit = BY_NAME[column].unit if column in BY_NAME else ""
+    return f"{column} ({unit})" if unit and not column.endswith(f"_{unit}") else column
+
+
+def scaled(value: float | None, scale: float) -> float | None:
+    """A measured value in another unit; ``None`` for one so large that sums of it are no numbers."""
+    found = None if value is None else value * scale
+    return found if found is not None and abs(found) < _LARGEST else None
+
+
+def text(value: object) -> str:
+    """A value as people write it: 3 and not 3.0; a missing one is a dash."""
+    if value is None or value != value:
+        return "-"
+    if isinstance(value, float):
+        return f"{int(value)}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+    return str(value)
+
+
+def phrase(column: str, value: object) -> str:
+    """A value of an axis so that it can stand without its axis: "3 ms", "100 clients", "linearizable"."""
+    known = _WORDS.get((column, str(value)))
+    if known is not None or value is None or value != value:
+        return known or ""
+    shown = text(value)
+    if column in ("Bandwidth_mbps", "Cpus", "Memory_bytes") and shown == "unlimited":
+        return f"unlimited {_AXES[column][0].partition(' (')[0]}"
+    form = _AXES.get(column, ("", ""))[1]
+    if not form:
+        alone = not BY_NAME[column].number if column in BY_NAME else column in ("file", "variant")
+        return shown if alone else f"{column} {shown}"
+    return _ONE.sub(lambda match: match[0][:-1], form.format(shown))
+
+
+def number(value: object) -> float | None:
+    """The number of a value of an axis: 3.0, "3", "64k" (bytes) or "3ms" (ms); ``None`` for words ("unlimited")."""
+    words = str(value)
+    for read, scale in ((float, 1.0), (parse_duration, 1e-6), (parse_size, 1.0)):
+        with suppress(ValueError):
+            found = read(words) * scale
+            return found if found == found and abs(found) != float("inf") else None
+    return None
+
+
+def level(value: object) -> float | None:
+    """The number that a value is, or the mean of those in "1;25;1" or "uniform 1"; ``None`` for other words."""
+    found = number(value)
+    if found is not None or not _QUANTITY.match(str(value)):
+        return found
+    parts = [float(part) for part in _NUMBER.findall(str(value)[:_LONGEST])]
+    return sum(parts) / len(parts)
+
+
+def figure_of(column: str) -> Figure:
+    """How a measured column is drawn: latencies in ms."""
+    for known in FIGURES:
+        if known.column == column:
+            return known
+    if re.fullmatch(r"[\d.]+%", column):
+        return _percentile(column[:-1])
+    unit = BY_NAME[column].unit
+    name = column.removesuffix(f"_{unit}") if unit else column
+    return Figure(column, name, name, "ms", 1000) if unit == "s" else Figure(column, name, name, unit, 1)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -39,6 +197,9 @@ class Rows:
 
     ``keys``: the columns in which rows have to agree to be repetitions. ``following``: columns that follow from these,
     and tell no further rows apart. ``notes``: what was left out while reading.
+
+    Axes of sweeps that the CSV has no column for, such as ``queue``, are columns of texts by their names, read from the
+    journal, where they alone tell rows apart.
     """
 
     frame: pandas.DataFrame
@@ -133,7 +294,8 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
             left_out(f"rows that are in several files word for word count once: {int(again.sum()):,}")
             frame = frame[~again].reset_index(drop=True)
     seed_only = tuple(name for name in columns if name != FILE) == SEED_COLUMNS
-    frame, keys = _identified(frame)
+    settings = {name: _settings(path, left_out) for name, path in zip(names, paths, strict=True)}
+    frame, keys = _identified(frame, settings)
     return Rows(frame, tuple(_why(frame)), keys, following(frame), tuple(paths), tuple(notes), seed_only)
 
 
@@ -143,7 +305,15 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
 
 
-def _identified(frame: pandas.DataFrame) -> tuple[pandas.DataFrame, tuple[str, ...]]:
+def _settings(path: Path, note: Callable[[str], object]) -> Settings:
+    try:
+        return read_journal(journal_of(path)).settings
+    except UsageError as error:
+        note(f"settings that no column has are left out: {error}".replace("\n ", "."))
+        return {}
+
+
+def _identified(frame: pandas.DataFrame, settings: Mapping[str, Settings]) -> tuple[pandas.DataFrame, tuple[str, ...]]:
     """The table with `VARIANT`, and the columns whose values make rows different experiments."""
     names = list(frame.columns)
     less = {*_NO_KEYS, *following(frame)}
@@ -160,6 +330,12 @@ def _identified(frame: pandas.DataFrame) -> tuple[pandas.DataFrame, tuple[str, .
         keys.append("RequestCount")
         sent = frame["RequestCount"]
         frame = frame.assign(**{"RequestCount": sent.where(counted), SENT: sent})
+    hashes = zip(*(frame[name] for name in (FILE, *HASHES)), strict=True)
+    found = [settings[file].get((config, scenario), {}) for file, config, scenario in hashes]
+    more = [name for name in dict.fromkeys(name for one in found for name in one) if find(name, names) is None]
+    frame = frame.assign(**{name: [one.get(name) for one in found] for name in more})
+    groups = frame.groupby(keys, dropna=False, sort=False)
+    keys += [name for name in more if (groups[name].nunique(dropna=False) > 1).any()]
     return frame.assign(**{VARIANT: _variants(frame, keys)}), (*keys, VARIANT)
 
 
@@ -210,3 +386,136 @@ def _reason(error: Any, valid: Any, reasons: Any, advice: Any, of_seed: bool) ->
     parts += [advice] if isinstance(advice, str) else []
     why = f": {'; '.join(parts)}" if parts else ""
     return f"not valid{why}" if valid == "no" else f"not known to be valid{why}"
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+CONFIDENCE, RANGE = f"{100 * LEVEL:g} %", "range"
+"""What a bar is: the confidence interval of the median, or from the least to the largest of too few for one."""
+INTERVAL = (
+    f"are the {100 * LEVEL:g} % confidence interval of the median from {least_number()} repetitions on; of fewer, "
+    "which tell none, they reach from the least to the largest"
+)
+"""What bars are, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of ``n`` repetitions that count, in the figure's unit; ``low`` and ``high`` are ``None`` for too few.
+
+    ``rows``: how many rows these repetitions have. ``bar``: `CONFIDENCE` or `RANGE`, ``None`` without one.
+    """
+
+    n: int
+    rows: int
+    median: float
+    low: float | None
+    high: float | None
+    bar: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``key``: the value of each of the keys that vary, also by name. ``good`` and ``bad``: numbers of its rows.
+
+    ``repetitions``: those that count, by the cluster that they share.
+    """
+
+    key: tuple[Any, ...]
+    good: tuple[int, ...]
+    bad: tuple[int, ...]
+    repetitions: tuple[tuple[int, ...], ...]
+    label: str
+    values: Mapping[str, Any]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """All its rows, in their order."""
+        return tuple(sorted((*self.good, *self.bad)))
+
+    def spread(self, values: Sequence[float | None]) -> Spread | None:
+        """Over its repetitions; ``values`` of all rows, by their numbers."""
+        return spread_of(values, self.repetitions)
+
+
+def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
+    """The cells, in the order of their first rows; their keys are of ``names``, by default of ``rows.varied``.
+
+    What follows from these is in the keys, too, and in no label.
+    """
+    names = (*(rows.varied if names is None else names), *rows.varied_with)
+    told = [name for name in names if name not in rows.following and tells(name, rows.values(name))]
+    columns = [rows.values(name) for name in names]
+    found: dict[tuple[Any, ...], tuple[list[int], list[int]]] = {}
+    for number, key in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows)):
+        good, bad = found.setdefault(key, ([], []))
+        (bad if rows.why[number] else good).append(number)
+    places = [names.index(name) for name in told]
+    return [
+        Cell(
+            key,
+            tuple(good),
+            tuple(bad),
+            repetitions_of(rows, good),
+            label_of(told, [key[place] for place in places]),
+            dict(zip(names, key, strict=True)),
+        )
+        for key, (good, bad) in found.items()
+    ]
+
+
+_OF_TYPE = {"KeySize", "ValueSize", "Consistency", "ReadSpan", "ReadLimit", "ReadAnswer"}
+"""Where these are missing, the type of the request says why: they tell only values of their own apart."""
+
+
+def tells(name: str, values: Iterable[Any]) -> bool:
+    """Whether these values of a column tell cells apart in a label."""
+    known = set(values)
+    return len(known - {None} if name in _OF_TYPE else known) > 1
+
+
+def label_of(names: Sequence[str], key: Sequence[Any]) -> str:
+    """A cell, or a line of cells, in a few words: "write, leader, 3 ms"."""
+    return ", ".join(filter(None, (phrase(name, value) for name, value in zip(names, key, strict=True))))
+
+
+def figures_of(rows: Rows, figures: Sequence[Figure] = FIGURES) -> dict[str, list[float | None]]:
+    """What each row has of each figure, by its column, in its unit."""
+    return {figure.column: [scaled(value, figure.scale) for value in rows.values(figure.column)] for figure in figures}
+
+
+def repetitions_of(rows: Rows, numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Some rows, by their numbers, those together that share a cluster."""
+    groups: dict[object, list[int]] = {}
+    for number in numbers:
+        groups.setdefault(rows.clusters[number], []).append(number)
+    return tuple(map(tuple, groups.values()))
+
+
+def shared(cells: Sequence[Cell]) -> str:
+    """What is said where rows share clusters; "" where each has its own."""
+    rows = sum(len(cell.good) for cell in cells)
+    repetitions = sum(len(cell.repetitions) for cell in cells)
+    if rows == repetitions:
+        return ""
+    told = f"{rows:,} rows count as {repetitions:,} repetition{'s' if repetitions > 1 else ''}"
+    why = "those of a configuration that share a cluster are one, their median"
+    return f"{told}: {why}; `run --fresh` makes a cluster for each"
+
+
+def spread_of(
+    values: Sequence[float | None] | Mapping[int, float | None], repetitions: Sequence[Sequence[int]]
+) -> Spread | None:
+    """The median of what repetitions measured, and the ends of its bar (`INTERVAL`); ``None`` where none did.
+
+    ``repetitions``: for each of them the numbers of its rows, of which ``values`` has a value each.
+    """
+    known = [[value for number in numbers if (value := values[number]) is not None] for numbers in repetitions]
+    medians = sorted(median(own) for own in known if own)
+    if not medians:
+        return None
+    low, high, bar = (medians[0], medians[-1], RANGE) if len(medians) > 1 else (None, None, None)
+    if len(medians) >= least_number():
+        interval = median_interval(medians)
+        low, high, bar = interval.low, interval.high, CONFIDENCE
+    return Spread(len(medians), sum(map(len, known)), median(medians), low, high, bar)

@@ -12,8 +12,7 @@ from typing import Any
 
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import describe_size
-from containernet_env.report.names import scaled
-from containernet_env.report.rows import FILE, Rows
+from containernet_env.report.rows import FILE, Rows, scaled
 from containernet_env.results.run_directory import ReadRun, read_run, runs_folder
 from containernet_env.results.statistics import decode
 

@@ -105,7 +105,7 @@ _REQUEST = len(" HTTP/1.1\r\nHost: 1.1.1.1:8500\r\n\r\n")
 _LENGTH = len("Content-Length: 1\r\n")
 _PUT, _GET, _TXN = len("PUT /v1/kv/"), len("GET /v1/kv/?raw"), len("PUT /v1/txn")
 _OPTIONS = {"l": len("&consistent"), "s": len("&stale"), "default": 0}
-# The parts of a transaction around its two keys and its value (transaction.go there).
+# The parts of a transaction around its two keys and its value (consul.go there).
 _TXN_PARTS = len('[{"KV":{"Verb":"get","Key":""}},{"KV":{"Verb":"set","Key":"","Value":""}}]')
 _ANSWER = (
     len("HTTP/1.1 200 OK\r\nContent-Type: \r\nVary: Accept-Encoding\r\nX-Consul-Default-Acl-Policy: allow\r\n")

@@ -61,7 +61,7 @@ _AGAIN_S = 2.0
 
 
 def target(template: str, key: str) -> str:
-    """The target of a request about a key; encoded as in loads (benchmark_image/internal/http1/request.go)."""
+    """The target of a request about a key; encoded as in loads (benchmark_image/internal/http1/conn.go)."""
     return template.replace("{key}", quote(key, safe=""))
 
 

@@ -1,4 +1,4 @@
-"""The page, served to this machine alone: HTTP on 127.0.0.1 with server-sent events.
+"""The page, made of the same parts as a report, and served to this machine alone: HTTP on 127.0.0.1 with events.
 
 Other machines do not reach it, and pages of other sites are refused, also those whose name leads here (DNS rebinding):
 only requests to its own name are answered, only from its own page, and only GET. The number of clients is bounded, each
@@ -8,9 +8,10 @@ has a thread, and one that is slow holds nobody up and is given up.
 from __future__ import annotations
 
 import json
+import math
 import socket
 import socketserver
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, Self
 
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
-from containernet_env.watch.page import page
+from containernet_env.report.page import live, render
 
 MOST_CLIENTS = 32
 """Connections at once; a browser takes up to six for a page, mostly one."""
@@ -38,6 +39,97 @@ _SAFE = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 600, 220, 62, 20, 10
+_MOST_MARKS = 60
+_SHAPES = {"first": "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "second": "m0-5l5 9h-10z", "cross": "m-4-4l8 8m0-8l-8 8"}
+"""Marks as SVG paths: a disc, a triangle and a cross."""
+_CHARTS = (
+    ("Requests/s", "/s", (("", "requests_per_s", "first"),)),
+    ("Latency: p50 \u25cf and p99 \u25b3 (ms)", "ms", (("p50", "p50_ms", "first"), ("p99", "p99_ms", "second"))),
+)
+_COLUMNS = {"requests_per_s": "requests/s", "p50_ms": "p50 (ms)", "p99_ms": "p99 (ms)"}
+
+
+def page(name: str) -> tuple[bytes, str]:
+    """The page about a results file of this name, and its Content-Security-Policy."""
+    policy = ["connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"]
+    text, allowed = render("watch.html", ["watch.js"], policy, title=name)
+    return text.encode(), allowed
+
+
+def view(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of a look: its course and problem, and the rest as HTML."""
+    rows, noun = found["rows"], "measurements" if found["what"] == "sweep" else "scenarios"
+    step, now = found["step"], found["now"]
+    whole = "" if found["all"] is None else f" of {found['all']}"
+    over = {"ended": "ended", "killed": "\u00d7 killed"}.get(found["course"])
+    shown, count = len(rows), found["row_count"]
+    html = live(
+        found=found,
+        now=over or now or step or "-",
+        standing=f"{found['done']}{whole} {noun} done",
+        step="" if found["run"] is None else f"run {found['run']}{f': {step}' if now is not None else ''}",
+        charts=[_chart(title, unit, series, rows[-_MOST_MARKS:]) for title, unit, series in _CHARTS],
+        columns=["row", "scenario", "repetition", *_COLUMNS.values(), "errors", "valid", "why"],
+        rows=[_cells(row) for row in reversed(rows)],
+        bad=[not _counts(row) for row in reversed(rows)],
+        caption=f"The last {shown} of {count} rows" if shown < count else f"All {count} rows",
+    )
+    return {"course": found["course"], "told": found["told"], "problem": found["problem"], "html": html}
+
+
+def _counts(row: Mapping[str, Any]) -> bool:
+    return row["valid"] == "yes" and not row["error"]
+
+
+def _cells(row: Mapping[str, Any]) -> list[object]:
+    why = "; ".join(filter(None, (row["error"], row["reasons"], row["advice"])))
+    figures = [_number(row[name]) for name in _COLUMNS]
+    return [row["number"], row["name"], row["repetition"], *figures, row["errors"], row["valid"], why or "-"]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 3
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _chart(
+    title: str, unit: str, series: Sequence[tuple[str, str, str]], rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A logarithmic chart with a mark for each row: where its lines, marks and texts are."""
+    values = [value for _, key, _ in series for row in rows if (value := row[key] or 0) > 0]
+    low = math.floor(math.log10(min(values))) if values else 0
+    high = max(low + 1, math.ceil(math.log10(max(values)) + 1e-9) if values else 1)
+
+    def y(value: float) -> float:
+        return round(_TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - (math.log10(value) - low) / (high - low)), 1)
+
+    def x(place: int) -> float:
+        return round(_LEFT + 10 + (_WIDTH - _LEFT - 20) * (place / (len(rows) - 1) if len(rows) > 1 else 0.5), 1)
+
+    def marks() -> Iterator[tuple[str, str, str]]:
+        for place, row in enumerate(rows):
+            for name, key, kind in series:
+                if (row[key] or 0) <= 0:
+                    continue
+                words = f"{row['number']}: {row['name']}\n{name} {_number(row[key])} {unit}"
+                for one in [kind] if _counts(row) else ["second", "cross"] if kind == "second" else ["cross"]:
+                    yield one, f"M{x(place)} {y(row[key])}{_SHAPES[one]}", words
+
+    ends = [(x(0), "middle", f"row {rows[0]['number']}")] if rows else []
+    ends += [(_WIDTH, "end", f"row {rows[-1]['number']}")] if len(rows) > 1 else []
+    decades = [(y(10.0**decade), _number(10.0**decade)) for decade in range(low, high + 1)]
+    return {"title": title, "decades": decades, "marks": list(marks()), "ends": ends}
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
 
 
 class State:

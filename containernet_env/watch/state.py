@@ -23,7 +23,6 @@ from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
 from containernet_env.runs.lock import Holder
 from containernet_env.sweep.ledger import Tried, journal_of, tried_of
-from containernet_env.watch.tail import Tail
 
 Course = Literal["nothing", "on", "ended", "killed"]
 """``nothing``: none of OUT is measured now; ``killed``: what measured is gone without an end of its run or sweep."""
@@ -32,6 +31,39 @@ MOST_ROWS = 100
 # Clocks are read one after the other, and the kernel counts the start of a process in hundredths of a second.
 _CLOCKS_S = 2.0
 _MS = {"p50_ms": "50%", "p99_ms": "99%"}
+
+
+class Tail:
+    """What was added to a file since the last look. A file that was replaced or cut is read from its beginning."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode: tuple[int, int] | None = None
+        self._offset = 0
+
+    def more(self) -> tuple[list[bytes], bool]:
+        """Lines that have their end, without it, and whether they are the file's first ones: forget what was before.
+
+        A file that does not exist has none. Raises ``OSError`` where it cannot be read.
+        """
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            began = self._inode is not None
+            self._inode, self._offset = None, 0
+            return [], began
+        with open(fd, "rb") as file:
+            found = os.fstat(file.fileno())
+            inode = (found.st_dev, found.st_ino)
+            anew = inode != self._inode or found.st_size < self._offset
+            if anew:
+                self._inode, self._offset = inode, 0
+            if found.st_size == self._offset:
+                return [], anew
+            file.seek(self._offset)
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._offset += len(whole) + len(end)
+        return (whole.split(b"\n") if end else []), anew
 
 
 @dataclass(slots=True)

@@ -127,7 +127,7 @@ def test_wheel_has_what_travels_and_nothing_else(installed: Path) -> None:
         {path.name: path.read_bytes() for path in folder.glob("*/templates/*")}
         for folder in (installed / "containernet_env", assets.PACKAGE)
     )
-    assert pages == expected and {"page.css", "watch.css", "watch.js"} <= set(pages)
+    assert pages == expected and {"base.html", "page.css", "report.js", "watch.js"} <= set(pages)
 
 
 def test_installed_package_knows_its_commit_and_configs_away_from_the_clone(installed: Path, tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from containernet_env.report.document import document_of
-from containernet_env.report.page import page
+from containernet_env.report.page import report_page
 from containernet_env.report.rows import read_rows
 from containernet_env.report.runs import read_runs
 from containernet_env.results.run_directory import RunDirectory
@@ -30,7 +31,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def made(path: Path) -> Path:
     rows = read_rows([path])
     written = path.with_suffix(".html")
-    written.write_text(page(document_of(rows, read_runs(rows))), encoding="utf-8")
+    written.write_text(report_page(document_of(rows, read_runs(rows))), encoding="utf-8")
     return written
 
 
@@ -44,9 +45,9 @@ def pictures(browser: Browser) -> list[int]:
 
 def column(browser: Browser, title: str) -> list[str]:
     """What the table shows in a column."""
-    find = f"[...document.querySelectorAll('#table th')].findIndex((th) => th.textContent === '{title}')"
+    find = f"[...document.querySelectorAll('#rows th')].findIndex((th) => th.textContent === '{title}')"
     texts: list[str] = browser.js(
-        f"(() => {{ const at = {find}; return [...document.querySelectorAll('#table tbody tr')]"
+        f"(() => {{ const at = {find}; return [...document.querySelectorAll('#rows tbody tr')]"
         ".map((line) => line.children[at].textContent); })()"
     )
     return texts
@@ -54,14 +55,14 @@ def column(browser: Browser, title: str) -> list[str]:
 
 def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path: Path) -> None:
     browser.open(made(write(tmp_path / "out.csv", sweep())))
-    kinds = browser.js("[...document.querySelectorAll('[data-figure]')].map((one) => one.dataset.figure)")
-    assert sorted(set(kinds)) == ["curves", "floors", "grid", "lines", "pairs"]
+    kinds = browser.js("[...document.querySelectorAll('figure')].map((one) => one.parentElement.id)")
+    assert list(dict.fromkeys(kinds)) == ["axes", "grids", "curves", "pairs", "floors"]
     assert len(pictures(browser)) == len(kinds) and all(paths > 5 for paths in pictures(browser))
     assert browser.js("scrollY") == 0, "screenshots of the whole page show figures that were never scrolled to"
-    assert browser.js("document.querySelectorAll('[data-figure=grid] .annotation-text').length") == 9
+    assert browser.js("document.querySelectorAll('#grids .heatmap-label text').length") == 9
 
     assert len(column(browser, "p50 (ms)")) == 36
-    click = "[...document.querySelectorAll('#table th button')].find((one) => one.textContent === 'p50 (ms)').click()"
+    click = "[...document.querySelectorAll('#rows th button')].find((one) => one.textContent === 'p50 (ms)').click()"
     for sign, state in ((1, "ascending"), (-1, "descending")):
         browser.js(click)
         values = [float(text) for text in column(browser, "p50 (ms)")]
@@ -76,11 +77,9 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
         assert set(column(browser, "link delay, one way (ms)")) == {"3"}, name
     browser.js("filter.value = ''; only.checked = true; only.dispatchEvent(new Event('input'))")
     assert len(column(browser, "counts")) == 35
-    assert browser.js("Table.csv(['a', 'b'], [['x, \"y\"', null], [1, 2]])") == 'a,b\n"x, ""y""",-\n1,2\n'
-    fields = "['=1+1', '-2', '+1e5', '-', '-x', '+x', '@x', '\\tx', 'a=b', -3, null]"
-    inert = "'=1+1,-2,+1e5,-,'-x,'+x,'@x,'\tx,a=b,-3,-\n"
-    assert browser.js(f"Table.csv([], [{fields}])") == f"\n{inert}"
-    assert browser.js("document.querySelector('figure').numbers.rows.length") == 18
+    rows = browser.js("document.querySelector('figure').numbers()")
+    assert len(rows) == 38 and [1, "linearizable, 1 Mbit/s", "latency, p50 (ms)", 4.15, 4.1, 4.2, 2, 2, "yes"] in rows
+    assert [3, "serializable, 100 Mbit/s", "latency, p50 (ms)", 6.2, None, None, None, 1, "no"] in rows
 
     title = "document.querySelector('.plot').layout.xaxis.title.text"
     assert browser.js(title) == "link delay, one way (ms)"
@@ -91,17 +90,31 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
 
     browser.js("theme.value = 'dark'; theme.dispatchEvent(new Event('input'))")
     assert browser.js("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
-    assert browser.js("document.querySelector('.plot').layout.paper_bgcolor") == "#16191d"
+    assert browser.js("document.querySelector('.plot')._fullLayout.paper_bgcolor") == "#16191d"
     assert browser.told == []
     assert [url for url in browser.requested if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_tables_are_saved_as_csv_without_formulas(browser: Browser, tmp_path: Path) -> None:
+    names = ["=1+1", "-2", "+1e5", "-", "-x", "+x", "@x", "a=b", 'x, "y"']
+    rows = [row(Target=name, LinkDelay_ms=str(place)) for place, name in enumerate(names)]
+    browser.open(made(write(tmp_path / "out.csv", rows)))
+    browser.js("URL.createObjectURL = (blob) => { window.saved = blob.text(); return 'data:,'; }")
+    browser.js("document.getElementById('save').click()")
+    found = list(csv.DictReader(browser.js("saved").splitlines()))
+    assert [line["target"] for line in found] == ["'=1+1", "-2", "+1e5", "-", "'-x", "'+x", "'@x", "a=b", 'x, "y"']
+    browser.js("document.querySelector('#floors figure > button').click()")
+    assert browser.js("saved").startswith(
+        'configuration,series,figure,value,low,high,repetitions,rows,counts\n"\'-2, 1 ms",'
+    )
+    assert browser.told == []
 
 
 def test_a_timeline_is_drawn_with_what_was_done(browser: Browser, made_run: RunDirectory) -> None:
     add_load(made_run.path)
     browser.open(made(write(made_run.path.parent.with_suffix(".csv"), [row()])))
-    shown = browser.js("document.querySelector('[data-figure=timelines]').textContent")
-    assert f"0.15 s: kill {EVIL}" in shown
-    assert browser.js("document.querySelector('[data-figure=timelines] .plot').layout.shapes.length") == 1
+    assert f"0.15 s: kill {EVIL}" in browser.js("document.querySelector('#timelines .note').textContent")
+    assert browser.js("document.querySelector('#timelines .plot').layout.shapes.length") == 1
     assert browser.told == []
 
 
@@ -130,20 +143,22 @@ def test_ticks_of_axes_and_heat_maps_are_text(browser: Browser, tmp_path: Path) 
         for clients in ("1", "10")
     ]
     browser.open(made(write(tmp_path / "out.csv", rows)))
-    for kind in ("lines", "grid"):
+    for section in ("axes", "grids"):
         ticks = browser.js(
-            f"[...document.querySelectorAll('[data-figure={kind}] [class$=tick] text')].map((one) => one.textContent)"
+            f"[...document.querySelectorAll('#{section} [class$=tick] text')].map((one) => one.textContent)"
         )
-        assert [text for text in ticks if "<b>" in text and "</a>" in text], (kind, ticks)
+        assert [text for text in ticks if "<b>" in text and "</a>" in text], (section, ticks)
     assert browser.js("document.querySelectorAll('.plot a[href], .plot [href*=example]').length") == 0
-    assert browser.js("document.querySelectorAll('[data-figure=grid] .annotation-text').length") == 6
+    assert browser.js("document.querySelectorAll('#grids .heatmap-label text').length") == 6
     assert browser.told == []
 
 
 def test_the_page_prints_whole_figures_in_light_whatever_is_chosen(browser: Browser, tmp_path: Path) -> None:
     """Figures as wide as the window lost their right half on paper."""
     browser.open(made(write(tmp_path / "out.csv", sweep(delays=2, bandwidths=2))), dark=True)
-    layouts = "[...document.querySelectorAll('.plot')].map((one) => [one.layout.paper_bgcolor, one._fullLayout.width])"
+    layouts = (
+        "[...document.querySelectorAll('.plot')].map((one) => [one._fullLayout.paper_bgcolor, one._fullLayout.width])"
+    )
     before = browser.js(layouts)
     assert {colour for colour, _ in before} == {"#16191d"} and all(width > 1000 for _, width in before)
     browser.js(f"addEventListener('beforeprint', () => {{ window.printed = {layouts}; }})")

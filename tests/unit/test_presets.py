@@ -19,7 +19,7 @@ from containernet_env.cli.arguments import CONFIG, SCENARIOS, SWEEP
 from containernet_env.config.export import schema_of
 from containernet_env.config.reader import read_document
 from containernet_env.config.sweep_axes import axis_of
-from containernet_env.report.dbtester import MEASURES
+from containernet_env.report.tables import MEASURES
 from containernet_env.sweep.design import Bed, Design, design
 from tests.unit.commands import check_block
 
@@ -135,4 +135,4 @@ def test_the_page_of_dbtester_says_where_each_row_comes_from(snapshot: SnapshotA
     lines = ["| row | unit | from |", "| --- | --- | --- |"]
     lines += [f"| {measure.label} | {measure.unit} | {measure.source} |" for measure in MEASURES]
     text = "\n".join(["", *lines, "", ""])
-    check_block(PAGES / "dbtester-writes.md", "rows", "containernet_env/report/dbtester.py", text, snapshot)
+    check_block(PAGES / "dbtester-writes.md", "rows", "containernet_env/report/tables.py", text, snapshot)

@@ -16,18 +16,19 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import UsageError
 from containernet_env.report import document as documents
-from containernet_env.report.axes import Table
-from containernet_env.report.cells import cells_of
+from containernet_env.report import page as pages
+from containernet_env.report.axes import Table, rank
 from containernet_env.report.document import Document, document_of
-from containernet_env.report.html import element, joined, json_block, trusted
-from containernet_env.report.page import page
+from containernet_env.report.figures import FLOOR, Figure
+from containernet_env.report.page import render, report_page
 from containernet_env.report.paper import FORMATS, plan
-from containernet_env.report.rows import read_rows
+from containernet_env.report.rows import cells_of, read_rows
 from containernet_env.report.runs import PERCENTS, Details, Runs, Timeline, read_runs
 from containernet_env.results.csv_file import load
 from containernet_env.results.repetitions import TIMING, kept_apart
 from containernet_env.results.run_directory import DISRUPTIONS, SCENARIOS, RunDirectory
 from containernet_env.stores.kinds import KINDS
+from containernet_env.sweep.ledger import journal_of
 from tests.unit.answers import closed_loop
 from tests.unit.commands import answer
 from tests.unit.report_rows import EVIL, EVIL_NAMES, numbers, row, shown, sweep, write
@@ -46,9 +47,30 @@ def document(*files: Path) -> Document:
     return document_of(rows, read_runs(rows))
 
 
-def detailed(path: Path, rows: list[dict[str, str]], details: dict[int, Details]) -> dict[str, Any]:
-    """The data of a page of these rows, some of which, by their numbers, have details in run directories."""
-    return document_of(read_rows([write(path, rows)]), Runs(details, (), 0, ())).data
+def detailed(path: Path, rows: list[dict[str, str]], details: dict[int, Details]) -> Document:
+    """The page of these rows, some of which, by their numbers, have details in run directories."""
+    return document_of(read_rows([write(path, rows)]), Runs(details, (), 0, ()))
+
+
+def figures(made: Document, section: str) -> list[Figure]:
+    """The figures in a section of a page."""
+    return [figure for figure in made.figures if figure.section == section]
+
+
+def traces(made: Document, section: str, place: int = 0) -> list[dict[str, Any]]:
+    """The traces of a figure."""
+    return list(figures(made, section)[place].drawing["traces"])
+
+
+def lines(made: Document, place: int = 0) -> dict[str, list[Any]]:
+    """The lines of a figure over an axis: positions of their points by label."""
+    found = traces(made, "axes", place)
+    return {one["name"]: one["at"] for one in found if one.get("showlegend") and one["mode"] == "lines+markers"}
+
+
+def titles(made: Document) -> list[str]:
+    """The axes over which there are figures."""
+    return [figure.drawing["layout"]["xaxis"]["title"]["text"] for figure in figures(made, "axes")]
 
 
 def table(path: Path, rows: Any) -> Table:
@@ -80,22 +102,22 @@ def huge(value: str) -> list[dict[str, str]]:
 
 
 CELLS: dict[str, tuple[list[dict[str, str]], dict[str, Any]]] = {
-    "seeds of their own are one cell, and machines are kept apart": (OTHER_SEEDS, {"n": [2, 1]}),
+    "seeds of their own are one cell, and machines are kept apart": (OTHER_SEEDS, {"repetitions": [2, 1]}),
     "5 have a range": (repetitions(*SIX[:5]), {"median": [3], "low": [1], "high": [6]}),
-    "6 have an interval": (repetitions(*SIX), {"n": [6], "low": [1], "high": [7]}),
+    "6 have an interval": (repetitions(*SIX), {"repetitions": [6], "low": [1], "high": [7]}),
     # Of 9 values the second and the second largest: ranks 2 and 8 (Conover 1999, table A3).
     "9 have a narrower one": (repetitions(*(f"0.00{n}" for n in range(1, 10))), {"low": [2], "high": [8]}),
-    "one cluster is one repetition": (repetitions(*SIX, clusters="111111"), {"n": [1], "rows": [6], **RANGE}),
+    "one cluster is one repetition": (repetitions(*SIX, clusters="111111"), {"repetitions": [1], "rows": [6], **RANGE}),
     "a cluster with many rows weighs as much as one with one": (
         UNEVEN,
-        {"median": [7], "low": [1], "high": [9], "floors": [[0, 7]], "curve": 7},
+        {"median": [7], "low": [1], "high": [9], "floors": [7], "curve": 7},
     ),
-    "cluster 1 of another run is another": ([row(), row(RunId="run-2")], {"n": [2]}),
-    "what a load of some duration came to keeps its repetitions together": (OF_A_DURATION, {"n": [3]}),
+    "cluster 1 of another run is another": ([row(), row(RunId="run-2")], {"repetitions": [2]}),
+    "what a load of some duration came to keeps its repetitions together": (OF_A_DURATION, {"repetitions": [3]}),
     "numbers that are none are missing": (NO_NUMBERS, {"median": [20]}),
     # As ms they were infinite, and so were their sums: no JSON has that.
     **{
-        f"no measurement is {value}": (huge(value), {"median": [20], "floors": [[0, 9]]})
+        f"no measurement is {value}": (huge(value), {"median": [20], "floors": [9]})
         for value in ("1e306", "1e308", "1.7e308", "-1.7e308")
     },
 }
@@ -105,14 +127,15 @@ CELLS: dict[str, tuple[list[dict[str, str]], dict[str, Any]]] = {
 def test_medians_are_of_repetitions(tmp_path: Path, case: str) -> None:
     rows, cells = CELLS[case]
     made = document(write(tmp_path / "out.csv", rows))
-    found = {name: made.data["cells"][name] for name in ("n", "rows")}
-    found |= {name: made.data["cells"][name][1] for name in ("median", "low", "high")}
-    found |= {"floors": made.data["floors"], "curve": made.data["curves"][0]["ms"][2]}
+    columns = made.points.columns
+    found = {name: columns[name] for name in ("repetitions", "rows")}
+    found |= {name: columns[name][1] for name in ("median", "low", "high")}
+    found |= {"floors": columns["median"][FLOOR], "curve": traces(made, "curves")[0]["y"][2]}
     assert {name: found[name] for name in cells} == cells
     told = [text for text in made.lacks if "share a cluster" in text]
-    assert bool(told) == (found["n"] != found["rows"])
+    assert bool(told) == (found["repetitions"] != found["rows"])
     assert ("6 rows count as 1 repetition:" in str(told)) == (case == "one cluster is one repetition")
-    json.dumps(made.data, allow_nan=False)
+    json.dumps([columns, *(figure.drawing for figure in made.figures)], allow_nan=False)
 
 
 def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(tmp_path: Path) -> None:
@@ -124,21 +147,23 @@ def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(t
         FAILED,
     ]
     found = document(write(tmp_path / "out.csv", rows))
-    cells = found.data["cells"]
-    assert (cells["n"], cells["median"][1], cells["low"][1], cells["high"][1]) == ([2], [20.0], [10.0], [30.0])
+    points = found.points.columns
+    # The singles of the two that are not valid follow; the one that failed measured nothing.
+    assert (points["median"][1], points["low"][1]) == ([20.0, 900.0, 800.0], [10.0, None, None])
+    assert (points["repetitions"], points["high"][1]) == ([2, None, None], [30.0, None, None])
+    assert found.points.singles == {0: [1, 2]}
     assert [why for *_, why, _ in found.bad] == [
         "not valid: the link emulator was paused, there are too few answers; it fits with about 5 clients",
         "not known to be valid",
         "failed: no leader",
     ]
-    assert [values[1] for _, values, _ in found.data["bad"]] == [900.0, 800.0]  # what failed measured nothing
     assert found.counts == {"rows": 5, "count": 2, "failed": 1, "not valid": 2, "configurations": 1}
 
 
 def test_what_no_column_tells_apart_is_told_apart_by_its_name_or_hash(tmp_path: Path) -> None:
     """`sweep --set valSize=256,4096 --only 'read-*'`: a read has no value size, so only its hash differs."""
     rows = [row(), row(Scenario="w-zipf", ScenarioHash="t"), row(Config="b.json", ConfigHash="d")]
-    labels = document(write(tmp_path / "named.csv", rows)).data["cells"]["label"]
+    labels = document(write(tmp_path / "named.csv", rows)).points.columns["label"]
     assert len(labels) == 3 and any("w-zipf" in label for label in labels)
     assert any("b.json (d)" in label for label in labels)
     reads = [
@@ -147,8 +172,8 @@ def test_what_no_column_tells_apart_is_told_apart_by_its_name_or_hash(tmp_path: 
         for place in "12"
     ]
     path = write(tmp_path / "out.csv", reads)
-    cells = document(path).data["cells"]
-    assert (cells["n"], cells["median"][1]) == ([2, 2], [1.0, 9.0])
+    cells = document(path).points.columns
+    assert (cells["repetitions"], cells["median"][1]) == ([2, 2], [1.0, 9.0])
     assert [label.count(name) for label, name in zip(cells["label"], ("aaa", "bbb"), strict=True)] == [1, 1]
     with pytest.raises(UsageError, match="differ in ConfigHash or ScenarioHash"):
         plan(read_rows([path]), "link_delay", ["p50"], ["scenario"])
@@ -170,27 +195,26 @@ def test_a_file_that_is_named_twice_and_rows_that_two_files_have_count_once(tmp_
 def test_the_seeds_columns_alone_make_a_report_that_says_what_it_lacks(tmp_path: Path) -> None:
     found = document(write(tmp_path / "alone.csv", [row(ClientCount=str(n)) for n in (1, 10, 100)], seed=True))
     assert found.counts["count"] == 3 and "seed's 20 columns alone" in found.lacks[0]
-    (lines,) = found.data["lines"]
-    assert lines["axis"]["numbers"] == (1.0, 10.0, 100.0) and found.data["x_scale"] == "linear"
-    assert found.data["curves"][0]["ms"][2:6] == [10.0, None, None, 12.0]
+    assert lines(found) == {"all": [1.0, 10.0, 100.0]}
+    assert [one.value for one in figures(found, "axes")[0].choices if one.name == "x"] == ["linear"]
+    assert traces(found, "curves")[0]["y"][2:6] == [10.0, None, None, 12.0]
     # Rows that do not name their run are repetitions each; ours are whatever their number of requests.
     seed = write(tmp_path / "seed.csv", [row(), row(), row(), row(RequestCount="7")], seed=True)
     both = document(write(tmp_path / "out.csv", [row(), row(RequestCount="999", Repetition="2")]), seed)
-    assert sorted(both.data["cells"]["n"]) == [1, 2, 3]
+    assert sorted(both.points.columns["repetitions"]) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("seed", [False, True])
 def test_no_rows_make_a_page_that_says_so(tmp_path: Path, seed: bool) -> None:
     found = document(write(tmp_path / "out.csv", [], seed=seed))
-    assert found.lacks == ("There are no rows yet.",) and "There are no rows yet." in page(found)
+    assert found.lacks == ("There are no rows yet.",) and "There are no rows yet." in report_page(found)
 
 
 def test_the_table_has_figures_beside_names_and_what_a_row_found_on_its_cluster(tmp_path: Path) -> None:
     rows = [row(LinkDelay_ms=delay, ConfigHash=delay, Reused=f"r{delay}") for delay in "12"]
-    made = document(write(tmp_path / "out.csv", rows)).data["rows"]
-    titles = [column["title"] for column in made["columns"]]
-    assert titles[:4] == ["scenario", "Repetition", "counts", "requests/s"] and "link delay, one way (ms)" in titles
-    assert made["values"][titles.index("Reused")] == ["r1", "r2"]
+    table = {column.title: column.values for column in document(write(tmp_path / "out.csv", rows)).table}
+    assert [*table][:4] == ["scenario", "Repetition", "counts", "requests/s"] and "link delay, one way (ms)" in table
+    assert table["Reused"] == ("r1", "r2")
 
 
 def test_the_requests_of_a_duration_are_no_configuration(tmp_path: Path) -> None:
@@ -274,29 +298,29 @@ BASE = [row(LinkDelay_ms=delay, Bandwidth_mbps=rate) for delay, rate in (("1", "
 
 
 @pytest.mark.parametrize(
-    ("rows", "titles", "lines", "alone"),
+    ("rows", "axes", "points", "alone"),
     [
         # From an RTT of 100 ms the heartbeat follows from it: the page took these cells for another experiment.
-        (timed(*DERIVED), ["link delay"], {"": 3}, 0),
+        (timed(*DERIVED), ["link delay"], {"all": 3}, 0),
         (timed(*CHOSEN), ["link delay", "heartbeat"], {"heartbeat 100 ms": 3, "heartbeat 500 ms": 3}, 0),
         # A configured one, beside derived ones.
         (timed(*DERIVED, (5, 250)), ["link delay", "heartbeat"], {"heartbeat 100 ms to heartbeat 101 ms": 3}, 1),
         (timed(*DERIVED, *((at, 500) for at in (1, 5, 25))), ["link delay", "heartbeat"],
          {"heartbeat 100 ms to heartbeat 101 ms": 3, "heartbeat 500 ms": 3}, 0),
         # A tenth of 5 clients is 1 connection, as is that of 10: the line ended at 10.
-        (TENTHS_OF_FEW, ["clients"], {"": 4}, 0),
-        (BASE, ["link delay", "bandwidth"], {"": 2}, 1),
+        (TENTHS_OF_FEW, ["clients"], {"all": 4}, 0),
+        (BASE, ["link delay", "bandwidth"], {"all": 2}, 1),
     ],
 )  # fmt: skip
 def test_no_line_leaves_a_point_out_that_is_of_it_and_what_is_left_out_is_counted(
-    tmp_path: Path, rows: Any, titles: list[str], lines: dict[str, int], alone: int
+    tmp_path: Path, rows: Any, axes: list[str], points: dict[str, int], alone: int
 ) -> None:
     made = document(write(tmp_path / "out.csv", rows))
-    assert [re.split(r"[,(]", one["axis"]["title"])[0].strip() for one in made.data["lines"]] == titles
-    assert {line["label"]: len(line["points"]) for line in made.data["lines"][0]["lines"]} == lines
+    assert [re.split(r"[,(]", title)[0].strip() for title in titles(made)] == axes
+    assert {label: len(at) for label, at in lines(made).items()} == points
     words = f"{alone} configuration without another one that differs in this axis alone"
-    assert made.left_out["lines", 0] == ([words] if alone else [])
-    assert (f"Not shown: {words}." in page(made)) == bool(alone)
+    assert figures(made, "axes")[0].left_out == ([words] if alone else [])
+    assert (f"Not shown: {words}." in report_page(made)) == bool(alone)
 
 
 @pytest.mark.parametrize("store", sorted({*KINDS} - {"http", "zetcd", "cetcd"}))
@@ -309,10 +333,10 @@ def test_settings_that_follow_from_the_network_are_no_axis(tmp_path: Path, store
         timing = {name: str(plan.timing.values().get(key, "-")) for name, key in keys}
         rows.append(row(LinkDelay_ms=delay, Bandwidth_mbps=rate, Store=store, **timing))
     path = write(tmp_path / "out.csv", rows)
-    data = document(path).data
-    assert [one["axis"]["title"] for one in data["lines"]] == ["link delay, one way (ms)", "bandwidth (Mbit/s)"]
-    assert [[len(line["points"]) for line in one["lines"]] for one in data["lines"]] == [[4, 4], [2, 2, 2, 2]]
-    assert [len(grid["panels"]) for grid in data["grids"]] == [1]
+    made = document(path)
+    assert titles(made) == ["link delay, one way (ms)", "bandwidth (Mbit/s)"]
+    assert [[len(at) for at in lines(made, place).values()] for place in (0, 1)] == [[4, 4], [2, 2, 2, 2]]
+    assert len(traces(made, "grids")) == 1
     assert not set(TIMING) & set(kept_apart(load(path, print)))
 
 
@@ -331,8 +355,8 @@ def test_values_that_a_figure_lacks_are_counted_below_it(tmp_path: Path) -> None
     found = document(write(tmp_path / "out.csv", [short, row(LinkDelay_ms="2"), FAILED | {"LinkDelay_ms": "3"}]))
     values = {"requests/s": 1, "p50": 1, "p95": 1, "p99": 1, "p99.9": 2}
     told = [f"{n} configuration{'s' * (n > 1)} without a value of {name}" for name, n in values.items()]
-    assert found.left_out["lines", 0] == told
-    assert found.left_out["curves", 0] == ["1 configuration with fewer than two percentiles"]
+    assert figures(found, "axes")[0].left_out == told
+    assert figures(found, "curves")[0].left_out == ["1 configuration with fewer than two percentiles"]
 
 
 def test_grids_have_each_cell_in_its_place_and_holes(tmp_path: Path) -> None:
@@ -362,9 +386,8 @@ def test_pairs_are_equal_but_for_linearizable_and_serializable(tmp_path: Path) -
     assert [cell.label for cell in others.cells] == ["linearizable", "stale", "default consistency"]
     assert not others.pairs()
     lone = [row(TestType="read", Consistency="l", LinkDelay_ms="9"), *sweep(delays=1, bandwidths=1)]
-    assert document(write(tmp_path / "lone.csv", lone)).left_out["pairs", 0] == [
-        "1 configuration of reads without its counterpart"
-    ]
+    (figure,) = figures(document(write(tmp_path / "lone.csv", lone)), "pairs")
+    assert figure.left_out == ["1 configuration of reads without its counterpart"]
 
 
 def test_loads_of_other_lengths_are_on_other_lines_and_in_the_order_of_their_values(tmp_path: Path) -> None:
@@ -374,10 +397,41 @@ def test_loads_of_other_lengths_are_on_other_lines_and_in_the_order_of_their_val
         row(RequestCount=total, ClientCount=n, Scenario=f"write-{total}x{n}x1-8B", ScenarioHash=f"s{total}-{n}")
         for total, n in loads
     ]
-    data = document(write(tmp_path / "out.csv", rows)).data
-    assert [line["label"] for line in data["lines"][0]["lines"]] == ["1000 requests", "20000 requests"]
+    made = document(write(tmp_path / "out.csv", rows))
+    assert [*lines(made)] == ["1000 requests", "20000 requests"]
     told = ["1 client, 1000 requests", "100 clients, 1000 requests", "100 clients, 20000 requests"]
-    assert data["cells"]["label"] == [*told, "3000 clients, 20000 requests"]
+    assert made.points.columns["label"] == [*told, "3000 clients, 20000 requests"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "at"),
+    [
+        ("queue", ("1m", "64k", "512b"), [512, 65536, 1048576]),
+        ("client.overhead", ("40", "0", "100"), [0, 40, 100]),
+        ("tick", ("1s", "100ms"), [100, 1000]),
+        ("queue", ("unlimited", "64k", "1k"), ["1k", "64k", "unlimited"]),
+    ],
+)
+def test_axes_of_a_sweep_that_no_column_has_are_read_from_its_journal(
+    tmp_path: Path, name: str, values: tuple[str, ...], at: list[object]
+) -> None:
+    """The page said that no axis varies."""
+    path = write(tmp_path / "out.csv", [row(ConfigHash=value) for value in values])
+    lacks = [text for text in document(path).lacks if "on no axis" in text]
+    assert [text.partition(" ")[0] for text in lacks] == [str(len(values))]
+    cells = [
+        {"schema": 1, "kind": "cell", "cell": value, "text": "", "config_hash": value, "scenario_hash": "s"}
+        | {"coordinates": {"link_delay": "3ms", name: value}}
+        for value in values
+    ]
+    journal_of(path).write_text("".join(f"{json.dumps(cell)}\n" for cell in cells))
+    made = document(path)
+    assert titles(made) == [name] and lines(made) == {"all": at} and not any("on no axis" in one for one in made.lacks)
+    assert dict(made.varied)[name] == ", ".join(sorted(values, key=rank))
+    if not isinstance(at[0], str):
+        assert plan(read_rows([path]), name, ["p50"], []).axis.numbers == tuple(at)
+    journal_of(path).write_text('{"schema": 7}\n')
+    assert any("settings that no column has are left out" in note for note in document(path).notes)
 
 
 # --- percentile curves and timelines ----------------------------------------------------------------------------------
@@ -386,22 +440,23 @@ def test_loads_of_other_lengths_are_on_other_lines_and_in_the_order_of_their_val
 def test_a_curve_is_of_histograms_where_all_rows_have_one_and_each_point_of_the_same_rows(tmp_path: Path) -> None:
     """The slowest percentage was the median of the one long row, beside others of all rows."""
 
-    def curve(rows: list[dict[str, str]], *histograms_ms: tuple[float | None, ...]) -> dict[str, Any]:
+    def curve(rows: list[dict[str, str]], *histograms_ms: tuple[float | None, ...]) -> tuple[list[Any], list[Any]]:
+        """Its values in ms; repetitions, rows, whether they count, and the source."""
         details = {number: Details((), ms, None) for number, ms in enumerate(histograms_ms)}
-        (found,) = detailed(tmp_path / f"{len(list(tmp_path.iterdir()))}.csv", rows, details)["curves"]
-        return dict(found)
+        made = detailed(tmp_path / f"{len(list(tmp_path.iterdir()))}.csv", rows, details)
+        (found,) = traces(made, "curves")
+        return found["y"], found["each"]
 
     full = tuple(100.0 + place for place in range(len(PERCENTS)))
     three = repetitions("0.001", "0.003", "0.005")
-    some = curve(three, full)
-    assert (some["source"], some["ms"][2], some["repetitions"], some["rows"]) == ("columns", 3.0, 3, 3)
-    each = curve(three, full, full, full)
-    assert (each["source"], tuple(each["ms"])) == ("histograms", full)
+    ms, each = curve(three, full)
+    assert (ms[2], each) == (3.0, [3, 3, "yes", "columns"])
+    assert curve(three, full, full, full) == ([*full], [3, 3, "yes", "histograms"])
     short = (*map(float, range(10)), None, None, None)
-    assert curve(repetitions("0.001", "0.001"), tuple(map(float, range(13))), short)["ms"] == list(short)
-    assert curve([row(), row(Repetition="2") | {"99.9%": "-"}])["ms"][PERCENTS.index(99.9)] is None
-    bad = curve([row(Valid="no"), FAILED])  # of those that measured
-    assert (bad["valid"], bad["rows"], bad["ms"][2]) == (False, 1, 10.0)
+    assert curve(repetitions("0.001", "0.001"), tuple(map(float, range(13))), short)[0] == list(short)
+    assert curve([row(), row(Repetition="2") | {"99.9%": "-"}])[0][PERCENTS.index(99.9)] is None
+    ms, each = curve([row(Valid="no"), FAILED])  # of those that measured
+    assert (ms[2], each) == (10.0, [1, 1, "no", "columns"])
 
 
 def test_the_first_timeline_shows_a_course_and_is_of_a_row_that_counts(tmp_path: Path) -> None:
@@ -410,8 +465,8 @@ def test_the_first_timeline_shows_a_course_and_is_of_a_row_that_counts(tmp_path:
         number: Details((), None, Timeline(1.0, ok, (0,) * len(ok), p50, p50, ()))
         for number, (ok, p50) in enumerate(steps)
     }
-    found = detailed(tmp_path / "out.csv", [row(), row(Valid="no"), row()], details)["timelines"]
-    assert [one["ok"] for one in found] == [(5, 6, 7), (5, 6), (5,)]
+    found = traces(detailed(tmp_path / "out.csv", [row(), row(Valid="no"), row()], details), "timelines")
+    assert [one["y"] for one in found if one["name"] == "succeeded"] == [[5, 6, 7], [5, 6], [5]]
 
 
 # --- run directories --------------------------------------------------------------------------------------------------
@@ -448,12 +503,14 @@ def test_a_run_directory_adds_machine_proof_findings_curve_and_timeline(made_run
     assert run.run_id == "run-1" and run.proof.startswith("before: passed, 2 of 3 properties proved, RTTs within 20 us")
     assert "after: FAILED: rate of etcd1>s1" in run.proof
     assert found.bad[0][-1] == "frames were late"
-    (timeline,) = found.data["timelines"]
-    assert (timeline["ok"], timeline["bad"], timeline["p50"], timeline["p99"]) == ((5, 6), (3, 3), [10.0, 10.0], [])
-    assert timeline["events"] == [[0.15, f"kill {EVIL}", "struck"]] and timeline["why"].startswith("not valid")
-    assert found.data["curves"][0]["source"] == (
-        "histograms" if "histogram" in json.dumps(closed_loop()) else "columns"
-    )
+    (timeline,) = figures(found, "timelines")
+    values = {trace["name"]: trace["y"] for trace in timeline.drawing["traces"]}
+    assert values == {"succeeded": [50, 60], "failed or unknown": [30, 30], "p50": [10.0, 10.0]}
+    (event,) = timeline.drawing["layout"]["annotations"]
+    assert (event["x"], event["text"]) == (0.15, f"kill {EVIL}")
+    assert timeline.drawing["notes"][0]["text"].startswith("This row does not count: not valid")
+    source = "histograms" if "histogram" in json.dumps(closed_loop()) else "columns"
+    assert traces(found, "curves")[0]["each"][-1] == source
 
 
 @pytest.mark.parametrize(
@@ -478,14 +535,14 @@ def test_a_histogram_that_is_none_costs_its_curve_alone(made_run: RunDirectory) 
         add_load(made_run.path, response_time={"percentiles_s": {}, "histogram": histogram})
         found = of_run(made_run)
         assert any("the histogram of w is left out" in note for note in found.notes)
-        assert found.data["curves"][0]["source"] == "columns" and found.data["timelines"]
+        assert traces(found, "curves")[0]["each"][-1] == "columns" and figures(found, "timelines")
 
 
 def test_a_timeline_of_no_time_is_a_page_all_the_same(made_run: RunDirectory) -> None:
     step = {"second": 0, "ok": 5, "failed": 0, "unknown": 0, "p50_s": 1e306, "p99_s": 1.7e308}
     add_load(made_run.path, timeline=[step])
     found = of_run(made_run)
-    assert found.data["timelines"][0]["p50"] == [None] and '"timelines"' in page(found)
+    assert traces(found, "timelines")[1]["y"] == [None] and "A load, step by step" in report_page(found)
 
 
 @pytest.mark.parametrize("run_id", ["../out.runs/run-1", "/etc", "..", ".", "a/b", "run-1/"])
@@ -548,7 +605,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Parsed]:
         names = ("Scenario", "ScenarioHash", "Error", "Leader", "CpuModel", "Target", "Config", "Events", "Kernel")
         values = dict.fromkeys((*names, "StoreVersion", "Commit"), name)
         rows += [row(**values, LinkDelay_ms=str(number)), row(**values | {"Error": "-"}, LinkDelay_ms=name)]
-    text = page(document(write(tmp_path_factory.mktemp("evil") / "<img src=x>.csv", rows)))
+    text = report_page(document(write(tmp_path_factory.mktemp("evil") / "<img src=x>.csv", rows)))
     return text, Parsed(text)
 
 
@@ -558,10 +615,9 @@ def test_nothing_from_a_file_becomes_html_or_ends_the_data(evil: tuple[str, Pars
     assert not [name for _, attributes in parsed.elements for name in attributes if name.startswith("on")]
     (data,) = [content for _, attributes, content in parsed.inline if attributes.get("id") == "data"]
     loaded = json.loads(data)
-    names = [column["title"] for column in loaded["rows"]["columns"]]
-    assert EVIL in loaded["rows"]["values"][names.index("scenario")]
+    assert any(EVIL in text for text in loaded["points"]["label"])
     assert not set("<>&\u2028") & set(data)
-    assert EVIL in " ".join(parsed.texts)  # the table of rows that do not count shows it, as text
+    assert EVIL in parsed.texts  # the tables show it, as text
     assert text.count("<script") - len(re.findall(r'"[^"\n]*<script', text)) <= len(parsed.inline) + 1
 
 
@@ -587,27 +643,28 @@ def test_the_policy_allows_what_is_in_the_page_and_nothing_else(evil: tuple[str,
 
 
 def test_no_html_is_made_past_the_escape() -> None:
-    """`Html` and `trusted` could: only html.py makes the one, only page.py uses the other, on our own files."""
+    """Markup is made of files of this package and of Plotly alone, and no template or script undoes escaping."""
     for path in sorted(ROOM.rglob("*.py")):
+        found = re.findall(r"\bMarkup\((\S+?)\(", path.read_text(encoding="utf-8"))
+        assert found == (["_file", "script.replace"] if path.name == "page.py" else []), path
+    for path in (ROOM / "templates").iterdir():
         text = path.read_text(encoding="utf-8")
-        assert path.name == "html.py" or not re.search(r"\bHtml\(", text), path
-        assert path.name in ("html.py", "page.py") or "trusted" not in text, path
-    found = re.findall(r"\btrusted\((\w+)\)", (ROOM / "page.py").read_text(encoding="utf-8"))
-    assert sorted(found) == ["script", "style"]
-    for path in (ROOM / "templates").glob("*.js"):
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", path.read_text()), path
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), path
+        assert not re.search(r"\|\s*safe\b|autoescape", text), path
 
 
-def test_elements_escape_texts_and_attributes() -> None:
-    assert str(element("p", EVIL, title='"<&', hidden=True, id=None)) == (
-        '<p title="&quot;&lt;&amp;" hidden>&lt;script&gt;alert(1)&lt;/script&gt;</p>'
-    )
-    assert str(joined(["a<b", trusted("<br>"), None, 3])) == "a&lt;b<br>3"
-    assert str(element("p", "a\x00\x1b\ud800b\n")) == "<p>a\ufffd\ufffd\ufffdb\n</p>"
-    block = str(json_block("x", {"a": "</script><!--\u2028"}))
-    assert block.startswith('<script type="application/json" id="x">') and block.count("<") == 2
-    with pytest.raises(ValueError, match="JSON"):
-        json_block("x", float("nan"))
+def test_templates_escape_texts_and_replace_what_no_html_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = '<p title="{{ value }}">{{ value }}</p>{{ value|tojson }}'
+    monkeypatch.setattr(pages, "_file", lambda name: source)
+    pages._environment.cache_clear()
+    try:
+        found, _ = render("any.html", [], [], value='"<&\x00\x1b\ud800')
+        escaped = "&#34;&lt;&amp;\ufffd\ufffd\ufffd"
+        assert found == f'<p title="{escaped}">{escaped}</p>"\\"\\u003c\\u0026\\u0000\\u001b\\ud800"\n'
+        with pytest.raises(ValueError, match="JSON"):
+            render("any.html", [], [], value=float("nan"))
+    finally:
+        pages._environment.cache_clear()
 
 
 def test_a_thousand_rows_with_timelines_are_under_6_megabytes(tmp_path: Path) -> None:
@@ -618,8 +675,8 @@ def test_a_thousand_rows_with_timelines_are_under_6_megabytes(tmp_path: Path) ->
     timeline = Timeline(1.0, steps, steps, floats, floats, ())
     details = {number: Details(("a finding",), floats[: len(PERCENTS)], timeline) for number in range(len(rows))}
     found = document_of(rows, Runs(details, (), 0, ()))
-    assert len(rows) == 1000 and len(page(found).encode()) < 6_000_000
-    assert re.fullmatch(r"\d+ more timelines: see scenarios.jsonl", found.left_out["timelines", 0][0])
+    assert len(rows) == 1000 and len(report_page(found).encode()) < 6_000_000
+    assert re.fullmatch(r"\d+ more timelines: see scenarios.jsonl", figures(found, "timelines")[0].left_out[0])
 
 
 def test_far_too_many_rows_make_a_page_of_all_of_them_that_says_what_it_shows(
@@ -629,8 +686,8 @@ def test_far_too_many_rows_make_a_page_of_all_of_them_that_says_what_it_shows(
         monkeypatch.setattr(documents, name, most)
     rows = [*sweep(repeat=3), *(row(Valid="no", Repetition=str(number), ClientCount="7") for number in range(30))]
     found = document(write(tmp_path / "out.csv", rows))
-    assert found.counts["rows"] == 84 and len(found.data["rows"]["values"][0]) == 20 and len(found.bad) == 3
-    assert found.data["cells"]["n"] == [3] * 10  # their medians are over all rows
+    assert found.counts["rows"] == 84 and len(found.table[0].values) == 20 and len(found.bad) == 3
+    assert found.points.columns["repetitions"] == [3] * 10  # their medians are over all rows
     for words in ("first 10 of 19 configurations", "first 20 of 84 rows", "3 of 31 rows that do not count"):
         assert any(words in note for note in found.notes), words
 

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "containernet_env"
 # From left to right; rooms in one entry are neighbours, which do not import each other.
 ORDER = (
     "base", "model", "stores", "config plan", "results", "hosts", "network", "containernet", "setup", "runs",
-    "sweep report", "watch", "cli",
+    "sweep", "report", "watch", "cli",
 )  # fmt: skip
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms.split()}
 ONLY = {
@@ -29,6 +29,7 @@ ONLY = {
     "scipy": {"results", "report"},
     "matplotlib": {"report"},
     "plotly": {"report"},
+    "jinja2": {"report"},
     "subprocess": set(RANK) - {"base", "model", "config", "plan", "results"},
 }
 FACE = "runs"

@@ -14,9 +14,8 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage
-from containernet_env.report.dbtester import MEASURES, aggregated, size_text
 from containernet_env.report.rows import read_rows
-from containernet_env.report.series import series_of
+from containernet_env.report.tables import MEASURES, aggregated, series_of, size_text
 from containernet_env.results.run_directory import SCENARIOS, USAGE, RunDirectory
 from tests.unit.answers import closed_loop
 from tests.unit.commands import answer

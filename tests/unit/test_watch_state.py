@@ -12,10 +12,8 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.runs.lock import Holder
-from containernet_env.watch.page import page
-from containernet_env.watch.server import State
-from containernet_env.watch.state import Follower
-from containernet_env.watch.tail import Tail
+from containernet_env.watch.server import State, page
+from containernet_env.watch.state import Follower, Tail
 from tests.simulated_time import World
 from tests.unit.watch_files import RUN, Machine, add, add_row, begin_sweep, event, moment
 

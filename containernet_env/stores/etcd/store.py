@@ -77,7 +77,7 @@ _FRAME, _DATA_MAX = 9, 16_384
 # gRPC's prefix of a message: compressed or not, and its length (gRPC's doc/PROTOCOL-HTTP2.md).
 _PREFIX = 5
 # Header fields are in HPACK's tables (RFC 7541) from the second request on, and take a byte each: the seven of
-# benchmark_image/internal/h2/headers.go; status and content type of an answer; and the status in its trailers.
+# benchmark_image/internal/h2/frame.go; status and content type of an answer; and the status in its trailers.
 _REQUEST_FIELDS, _ANSWER_FIELDS, _TRAILER_FIELDS = 7, 2, 1
 
 # server/etcdserver/api/rafthttp: msgappv2_codec.go (type, number of entries, each with its length, commit index), and

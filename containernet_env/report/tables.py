@@ -1,0 +1,585 @@
+"""Results as tables in the form of others: dbtester's aggregated one, and requests/s by clients.
+
+A series is the same load by more and more clients, on the same testbed: a column of dbtester's table, or a table by
+clients. The rows of dbtester's table follow its own programs (stress.go and analyze/command.go of etcd-io/dbtester),
+but for what `MEASURES` says of its source. Of several repetitions each figure is worked out by itself, and the median
+is shown. In what is worked out, ``nan`` stands for what is not known.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from containernet_env.base.errors import UsageError
+from containernet_env.model.usage import Consumption
+from containernet_env.report.rows import RATE, VARIANT, Rows, label_of, scaled, tells, text
+from containernet_env.report.runs import lines_of, run_paths
+from containernet_env.results.comparison import LOAD
+from containernet_env.results.run_directory import read_run, read_usage
+from containernet_env.results.run_files import ScenarioLine, UsageLine
+from containernet_env.results.statistics import Histogram, decode, median, merged
+
+T = TypeVar("T")
+
+_OF_STEPS = {"ClientCount", "ConnectionCount", "RequestCount", VARIANT}
+_SYSTEM = ("Store", "StoreVersion")
+_NUMBER = re.compile(r"(\d{1,300})")
+# The names of scenarios have these already.
+_SAID = {*LOAD} - {*_OF_STEPS, "Scenario"}
+SECTOR_BYTES = 512
+"""A sector in the kernel's counters of disks, whatever the disk's own are (Documentation/block/stat)."""
+LEAST_INTERVAL_NS = 500_000_000
+"""Looks at the edges of a load are as close to the others as they happen to be: CPU time over less says nothing."""
+_NAN = math.nan
+_PERCENTS = ("10", "25", "50", "75", "90", "95", "99", "99.9")
+_COLUMNS = (
+    *("Total", "Drain_s", RATE, "RequestCount", "Excluded", "Errors", "Fastest", "Average", "Slowest"),
+    *(f"{p}%" for p in _PERCENTS),
+)
+
+
+# --- series -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One number of clients. ``rows``: the numbers of the rows that count, a repetition each; ``why`` others do not."""
+
+    clients: int | None
+    scenario: str
+    rows: tuple[int, ...]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Rows that agree in everything configured but the number of clients and connections; by clients, rising.
+
+    Of a scenario that differs in what no column and no name tells there is a series for each of its hashes.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+def series_of(rows: Rows, every: bool = False) -> list[Series]:
+    """The series by their names, numbers in these by size; steps without a row that counts have none.
+
+    ``every``: rows that did not fail count even if they are not certainly valid. Raises ``UsageError`` where none does.
+    """
+    names = [name for name in rows.keys if name not in _OF_STEPS]
+    shapes = _shapes(rows)
+    keys = list(zip(*(rows.values(name) for name in names), rows.values("ConfigHash"), shapes, strict=True))
+    clients, scenarios, hashes = (rows.values(name) for name in ("ClientCount", "Scenario", "ScenarioHash"))
+    places = list(zip(keys, clients, scenarios, strict=True))
+    known: dict[Any, set[Any]] = {}
+    for place, own in zip(places, hashes, strict=True):
+        known.setdefault(place, set()).update(() if own is None else (own,))
+    groups: dict[Any, dict[Any, list[int]]] = {}
+    for number, (key, *at) in enumerate(places):
+        # No column tells what data is read, and neither does the name.
+        other = text(hashes[number]) if len(known[places[number]]) > 1 else ""
+        groups.setdefault((*key, other), {}).setdefault(tuple(at), []).append(number)
+    why = [_why(reason, every) for reason in rows.why]
+    if not any(not reason for reason in why):
+        hint = "" if every else ": --all takes those that did not fail"
+        raise UsageError(f"{', '.join(map(str, rows.files))}: no row is certainly valid, so none counts{hint}")
+    told = [name for name in rows.varied if name in names and name not in (*_SYSTEM, *_SAID)]
+    told = [name for name in told if tells(name, rows.values(name))]
+    found = []
+    for key, steps in groups.items():
+        *own, other = key
+        values = dict(zip((*names, "ConfigHash", VARIANT), own, strict=True))
+        shape = f"{values[VARIANT]} ({other})" if other else values[VARIANT]
+        system = " ".join(text(values[name]) for name in _SYSTEM if values.get(name) is not None)
+        label = label_of(told, [values[name] for name in told])
+        found.append(
+            Series(
+                ", ".join(filter(None, (system, label, shape))),
+                tuple(
+                    _step(at, numbers, why) for at, numbers in sorted(steps.items(), key=lambda item: _order(item[0]))
+                ),
+            )
+        )
+    apart = _apart(found, [key[len(names)] for key in groups])
+    return sorted(
+        apart, key=lambda item: [int(part) if part.isdecimal() else part for part in _NUMBER.split(item.name)]
+    )
+
+
+def _order(at: tuple[Any, Any]) -> tuple[float, str]:
+    return (-1.0 if at[0] is None else at[0], str(at[1]))
+
+
+def _step(at: tuple[Any, Any], numbers: Sequence[int], why: Sequence[str]) -> Step:
+    clients, scenario = at
+    count = None if clients is None else int(clients)
+    name = f"{text(clients)} clients" if scenario is None else str(scenario)
+    good = tuple(number for number in numbers if not why[number])
+    return Step(count, name, good, tuple(dict.fromkeys(why[number] for number in numbers if why[number])))
+
+
+def _why(reason: str, every: bool) -> str:
+    return "" if every and not reason.startswith("failed") else reason
+
+
+def _shapes(rows: Rows) -> Iterator[str]:
+    """For each row the scenario's name without its clients: ``write-leader-1000xN-8B-64B``."""
+    columns = (rows.values(name) for name in ("Scenario", "ClientCount", "ConnectionCount", "TestType"))
+    for scenario, clients, conns, kind, requests in zip(*columns, rows.requests, strict=True):
+        if scenario is None:
+            yield f"{text(kind)}, {text(requests)} requests"
+            continue
+        pair = re.escape(f"{text(clients)}x{text(conns)}")
+        yield re.sub(rf"{pair}(?=-|$)", "N", str(scenario), count=1)
+
+
+def _apart(series: Sequence[Series], hashes: Sequence[Any]) -> list[Series]:
+    """With the hash of what is configured where nothing else tells two of them apart."""
+    names = Counter(item.name for item in series)
+    return [
+        item if names[item.name] == 1 else Series(f"{item.name} ({text(configured)})", item.steps)
+        for item, configured in zip(series, hashes, strict=True)
+    ]
+
+
+# --- requests/s by clients --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsTable:
+    """A series: for each number of clients the median, least and largest requests/s over ``rows`` repetitions.
+
+    ``why``: for each of these why its other rows do not count.
+    """
+
+    name: str
+    steps: tuple[dict[str, Any], ...]
+    why: tuple[str, ...]
+
+
+def clients_tables(rows: Rows, every: bool = False) -> Iterator[ClientsTable]:
+    """A table for each series. Raises ``UsageError`` where no row counts."""
+    rates = rows.values(RATE)
+    for series in series_of(rows, every):
+        steps = []
+        for step in series.steps:
+            known = [value for number in step.rows if (value := scaled(rates[number], 1)) is not None]
+            figures = (median(known), min(known), max(known)) if known else (None, None, None)
+            names = ("clients", "requests_per_s", "least_per_s", "largest_per_s", "rows")
+            steps.append(dict(zip(names, (step.clients, *figures, len(known)), strict=True)))
+        yield ClientsTable(series.name, tuple(steps), tuple("; ".join(step.why) for step in series.steps))
+
+
+# --- dbtester ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One row: its ``columns``, and what its run directory adds: ``None`` and empty where there is none.
+
+    ``usage``: what the consumers have used since they exist, from the start of the load to its end.
+    """
+
+    columns: Mapping[str, Any]
+    line: ScenarioLine | None = None
+    histogram: Histogram | None = None
+    usage: Sequence[UsageLine] = ()
+
+    def number(self, column: str, missing: float = _NAN) -> float:
+        """The value of a column."""
+        value = scaled(self.columns[column], 1)
+        return missing if value is None else value
+
+    @property
+    def load(self) -> Mapping[str, Any]:
+        """The benchmark server's result; empty where it is not known."""
+        return (self.line.load if self.line is not None else None) or {}
+
+    def whole_seconds(self) -> list[float]:
+        """Requests/s that succeeded in each whole second of the load; in all of it, where it was shorter than one.
+
+        A load with a duration is over when that is: answers that come later are in no second.
+        """
+        steps, step_s, total_s = self.load.get("timeline"), self.load.get("timeline_interval_s"), self.number("Total")
+        if not steps or not step_s or not total_s > 0:
+            return []
+        size = max(1, round(1 / step_s))
+        whole = int((total_s - self.number("Drain_s", 0) + 1e-6) / step_s)
+        counts = [step["ok"] for step in steps[:whole]]
+        ends = range(size, len(counts) + 1, size)
+        if not ends:
+            return [sum(step["ok"] for step in steps) / total_s]
+        return [sum(counts[end - size : end]) / (size * step_s) for end in ends]
+
+
+Repetition = Sequence[Measured]
+"""The steps of a series, each measured once, by clients."""
+Get = Callable[[Repetition], float]
+Consumers = Callable[[Any], Mapping[str, Consumption]]
+"""Members or the client, of a look at what all have used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A row of the table: its label and unit, where it comes from, and what works it out."""
+
+    label: str
+    unit: str
+    source: str
+    of: Get
+
+    def shown(self, value: float) -> str:
+        """The value as dbtester writes it."""
+        if self.unit == "bytes":
+            return size_text(value)
+        forms = {"s": "{:.4f} sec", "1/s": "{:,d} req/sec", "ms": "{:.4f} ms", "%": "{:.2f} %", "": "{:,.0f}"}
+        form = "{:.6f} ms" if self.label.startswith("Latency p") else forms[self.unit]
+        return form.format(int(value) if self.unit == "1/s" else value)
+
+
+def size_text(value: float) -> str:
+    """Bytes as dbtester writes them: decimal units, one decimal below 10."""
+    units = ["B", "kB", "MB", "GB", "TB", "PB"]
+    while len(units) > 1 and value >= 999.5:
+        value, units = value / 1000, units[1:]
+    return f"{value:.1f} {units[0]}" if value < 9.95 and units[0] != "B" else f"{value:.0f} {units[0]}"
+
+
+def _over(over: Callable[[list[float]], float], values: Iterable[float | None]) -> float:
+    """Not known where there are no values, or one is not known."""
+    found = [_NAN if value is None else value for value in values]
+    return over(found) if found and not any(map(math.isnan, found)) else _NAN
+
+
+def _column(name: str, over: Callable[[list[float]], float], scale: float = 1) -> Get:
+    return lambda steps: _over(over, (step.number(name) for step in steps)) * scale
+
+
+def _mean_throughput(steps: Repetition) -> float:
+    # The rate of a load with a duration is that of the duration: what follows is left out of its time.
+    times = [step.number("Total") - step.number("Drain_s", 0) for step in steps]
+    whole = sum(times)
+    done = sum(time * step.number(RATE) for time, step in zip(times, steps, strict=True))
+    return done / whole if whole > 0 else _NAN
+
+
+def _mean_latency_ms(steps: Repetition) -> float:
+    if len(steps) == 1:
+        return steps[0].number("Average") * 1000
+    counts = [step.number("RequestCount") - step.number("Excluded") for step in steps]
+    whole = sum(count * step.number("Average") for count, step in zip(counts, steps, strict=True))
+    return whole / sum(counts) * 1000 if sum(counts) else _NAN
+
+
+def _of_seconds(over: Callable[[list[float]], float]) -> Get:
+    def get(steps: Repetition) -> float:
+        known = all(step.load.get("timeline") for step in steps)
+        return _over(over, (count for step in steps for count in step.whole_seconds()) if known else ())
+
+    return get
+
+
+def _percentile_ms(p: str) -> Get:
+    def get(steps: Repetition) -> float:
+        if len(steps) == 1:
+            return steps[0].number(f"{p}%") * 1000
+        histograms = [step.histogram for step in steps if step.histogram is not None]
+        if len(histograms) != len(steps):
+            return _NAN
+        (value_ns,) = merged(histograms).percentiles_ns([float(p)])
+        return _NAN if value_ns is None else value_ns / 1e6
+
+    return get
+
+
+def _members(of: Any) -> Mapping[str, Consumption]:
+    found: Mapping[str, Consumption] = of.members
+    return found
+
+
+def _client(of: Any) -> Mapping[str, Consumption]:
+    return {} if of.client is None else {"client": of.client}
+
+
+def _used(consumers: Consumers, name: str, scale: float = 1) -> Get:
+    """The sum over the consumers and all steps."""
+
+    def of_step(step: Measured) -> float:
+        machine = step.line.machine if step.line is not None else None
+        if machine is None:
+            return _NAN
+        return _over(sum, (getattr(one, name) for one in consumers(machine.used).values()))
+
+    return lambda steps: _over(sum, map(of_step, steps)) * scale
+
+
+def _largest(of: Callable[[Measured], Iterator[float]], scale: float = 1) -> Get:
+    """The largest value of any step."""
+    return lambda steps: _over(max, (max(of(step), default=None) for step in steps)) * scale
+
+
+def _levels(consumers: Consumers, name: str) -> Get:
+    """The mean over the consumers at each look, where it is largest."""
+
+    def of_step(step: Measured) -> Iterator[float]:
+        for look in step.usage:
+            known = [value for one in consumers(look).values() if (value := getattr(one, name)) is not None]
+            if known:
+                yield sum(known) / len(known)
+
+    return _largest(of_step)
+
+
+def _cores(consumers: Consumers) -> Get:
+    """The mean over the consumers of the cores that they used between two looks, where it is largest; in percent."""
+
+    def of_step(step: Measured) -> Iterator[float]:
+        looks = list(step.usage[:1])
+        for look in step.usage[1:]:
+            if look.at_ns - looks[-1].at_ns >= LEAST_INTERVAL_NS:
+                looks.append(look)
+        if len(looks) == 1 and len(step.usage) > 1:
+            looks.append(step.usage[-1])
+        for before, after in pairwise(looks):
+            took_ns, old, new = after.at_ns - before.at_ns, consumers(before), consumers(after)
+            shares = [
+                (now - then) / took_ns
+                for name in old.keys() & new.keys()
+                if (then := old[name].cpu_ns) is not None and (now := new[name].cpu_ns) is not None
+            ]
+            if shares and took_ns > 0:
+                yield sum(shares) / len(shares)
+
+    return _largest(of_step, 100)
+
+
+def _data_bytes(steps: Repetition) -> float:
+    known = [step.line for step in steps if step.line is not None]
+    if len(known) != len(steps):
+        return _NAN
+    last = max(known, key=lambda line: line.began_ns)
+    sizes = [member.data_bytes for member in last.store.members.values()] if last.store is not None else []
+    return _over(sum, sizes) / max(1, len(sizes))
+
+
+_USED = "`machine.used` in scenarios.jsonl"
+_LOOKS = "usage.jsonl, once a second"
+_PERCENTILES = [
+    Measure(f"Latency p{p}", "ms", f"column `{p}%`; of several steps from their histograms together", _percentile_ms(p))
+    for p in _PERCENTS
+]
+_MOST = "`timeline` in scenarios.jsonl: the whole second with the most requests that succeeded"
+_READS = f"{_USED}: `reads` of all members together, as in dbtester in spite of the label; cgroup v2 alone tells"
+_SECTORS = f"{_USED}: `read_bytes` / 512; dbtester looks for a name that it does not have, and always prints 0"
+_DISK = "`store` in scenarios.jsonl: the mean over the members of `data_bytes` at the end of the last step"
+MEASURES = (
+    Measure("TOTAL-SECONDS", "s", "column `Total`, the sum over steps", _column("Total", sum)),
+    Measure("TOTAL-REQUEST-NUMBER", "", "column `RequestCount`, the sum", _column("RequestCount", sum)),
+    Measure("MAX-THROUGHPUT", "1/s", f"{_MOST}; a step that is shorter counts by its rate", _of_seconds(max)),
+    Measure("AVG-THROUGHPUT", "1/s", "column `Requests/sec`, each step by its time", _mean_throughput),
+    Measure("MIN-THROUGHPUT", "1/s", "`timeline`: the whole second with the fewest", _of_seconds(min)),
+    Measure("FASTEST-LATENCY", "ms", "column `Fastest`, the least", _column("Fastest", min, 1000)),
+    Measure("AVG-LATENCY", "ms", "column `Average`, each step by its answered requests", _mean_latency_ms),
+    Measure("SLOWEST-LATENCY", "ms", "column `Slowest`, the largest", _column("Slowest", max, 1000)),
+    *_PERCENTILES,
+    *(
+        Measure(f"{label}-SUM", "bytes", f"{_USED}: {source}", _used(consumers, name))
+        for label, source, consumers, name in (
+            ("SERVER-TOTAL-NETWORK-RX-DATA", "`received_bytes` of all members together", _members, "received_bytes"),
+            ("SERVER-TOTAL-NETWORK-TX-DATA", "`sent_bytes`, likewise", _members, "sent_bytes"),
+            ("CLIENT-TOTAL-NETWORK-RX", "`received_bytes` of the client", _client, "received_bytes"),
+            ("CLIENT-TOTAL-NETWORK-TX", "`sent_bytes`, likewise", _client, "sent_bytes"),
+        )
+    ),
+    Measure(
+        "SERVER-MAX-CPU-USAGE",
+        "%",
+        f"{_LOOKS}: the mean over the members, where it is largest; 100 % is one core",
+        _cores(_members),
+    ),
+    Measure(
+        "SERVER-MAX-MEMORY-USAGE",
+        "bytes",
+        f"{_LOOKS}: the mean over the members of `rss_bytes`, where it is largest",
+        _levels(_members, "rss_bytes"),
+    ),
+    Measure("CLIENT-MAX-CPU-USAGE", "%", f"{_LOOKS}: of the client's host", _cores(_client)),
+    Measure(
+        "CLIENT-MAX-MEMORY-USAGE",
+        "bytes",
+        f"{_LOOKS}: `rss_bytes` of the client's host",
+        _levels(_client, "rss_bytes"),
+    ),
+    Measure("CLIENT-ERROR-COUNT", "", "column `Errors`, the sum", _column("Errors", sum)),
+    *(
+        Measure(f"SERVER-AVG-{label}-DELTA-SUM", "", source, _used(_members, name, scale))
+        for label, source, name, scale in (
+            ("READS-COMPLETED", _READS, "reads", 1),
+            ("SECTORS-READS", _SECTORS, "read_bytes", 1 / SECTOR_BYTES),
+            ("WRITES-COMPLETED", f"{_USED}: `writes`, as for reads", "writes", 1),
+            ("SECTORS-WRITTEN", f"{_USED}: `written_bytes` / 512", "written_bytes", 1 / SECTOR_BYTES),
+        )
+    ),
+    Measure(
+        "SERVER-AVG-DISK-SPACE-USAGE", "bytes", f"{_DISK}; without the log, which dbtester counts too", _data_bytes
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A column of the table. ``values``: by measure, the median over ``repetitions``; ``errors``: of all, by text."""
+
+    name: str
+    clients: tuple[int | None, ...]
+    repetitions: int
+    values: tuple[float | None, ...]
+    errors: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class AggregatedTable:
+    """``notes``: what is in no figure, and why."""
+
+    systems: tuple[System, ...]
+    notes: tuple[str, ...]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """A row for each measure, for programs: numbers in its unit, in the order of the systems."""
+        for number, measure in enumerate(MEASURES):
+            values = [system.values[number] for system in self.systems]
+            yield {"label": measure.label, "unit": measure.unit, "source": measure.source, "values": values}
+
+    def texts(self) -> Iterator[list[str]]:
+        """Label and values of each row, as dbtester writes them."""
+        for measure, record in zip(MEASURES, self.records(), strict=True):
+            yield [measure.label, *("-" if value is None else measure.shown(value) for value in record["values"])]
+
+
+def aggregated(rows: Rows, every: bool = False) -> AggregatedTable:
+    """The table of results files, a column for each series.
+
+    ``every``: rows that did not fail count even if they are not certainly valid. Raises ``UsageError`` where no row
+    counts.
+    """
+    notes: list[str] = []
+    found = series_of(rows, every)
+    used = {number for series in found for step in series.steps for number in step.rows}
+    measured = _measured(rows, used, notes)
+    again = rows.values("Repetition")
+    # Steps of a sweep that were tried again have clusters of their own.
+    ways = (lambda number: (rows.clusters[number], again[number]), lambda number: again[number], lambda number: None)
+    systems = [system for series in found if (system := _system(series, measured, ways, notes)) is not None]
+    return AggregatedTable(tuple(systems), tuple(notes))
+
+
+def _figure(measure: Measure, steps: Repetition) -> float | None:
+    """``None`` for what is no number: a file may hold such that sums of them are none."""
+    try:
+        value = measure.of(steps)
+        return value if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _together(steps: Sequence[Sequence[int]], ways: Sequence[Callable[[int], Hashable]]) -> list[tuple[int, ...]]:
+    """Rows of each step that make up one repetition, as many as all steps have: those that agree go first."""
+    left, found = [list(numbers) for numbers in steps], []
+    for way in ways:
+        groups: list[dict[Hashable, list[int]]] = [{} for _ in left]
+        for numbers, group in zip(left, groups, strict=True):
+            for number in numbers:
+                group.setdefault(way(number), []).append(number)
+        for at in groups[0]:
+            found += list(zip(*(group.get(at, ()) for group in groups), strict=False))
+        gone = {number for numbers in found for number in numbers}
+        left = [[number for number in numbers if number not in gone] for numbers in left]
+    return found
+
+
+def _system(
+    series: Series,
+    measured: Mapping[int, Measured],
+    ways: Sequence[Callable[[int], Hashable]],
+    notes: list[str],
+) -> System | None:
+    """The column of a series: as many repetitions as all of its steps have."""
+    steps = [step for step in series.steps if step.rows]
+    for step in series.steps:
+        if not step.rows:
+            notes.append(f"{series.name}: without {step.scenario}: {'; '.join(step.why)}")
+    if not steps:
+        return None
+    together = _together([step.rows for step in steps], ways)
+    count = len(together)
+    if more := sum(len(step.rows) - count for step in steps):
+        notes.append(f"{series.name}: {more} rows are left out: not every step was measured as often")
+    repetitions = [[measured[number] for number in numbers] for numbers in together]
+    values = []
+    for measure in MEASURES:
+        known = [value for steps_ in repetitions if (value := _figure(measure, steps_)) is not None]
+        values.append(median(known) if len(known) == count else None)
+    errors: dict[str, int] = {}
+    for repetition in repetitions:
+        for one in repetition:
+            told = one.load.get("errors")
+            for words, times in told.items() if isinstance(told, dict) else ():
+                if isinstance(times, int):
+                    errors[str(words)] = errors.get(str(words), 0) + times
+    return System(series.name, tuple(step.clients for step in steps), count, tuple(values), errors)
+
+
+def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measured]:
+    columns = {name: rows.requests if name == "RequestCount" else rows.values(name) for name in _COLUMNS}
+    found = {number: Measured({name: columns[name][number] for name in _COLUMNS}) for number in used}
+    missing = 0
+    for path, numbers in run_paths(rows).items():
+        wanted = [number for number in numbers if number in used]
+        if not path.is_dir():
+            missing += len(wanted)
+            continue
+        run = _read(path, read_run, notes) if wanted else None
+        if run is None:
+            continue
+        usage = _read(path, read_usage, notes) or ()
+        for number, values in lines_of(rows, run, wanted):
+            line = ScenarioLine.model_validate(dict(values))
+            text = ((line.load or {}).get("response_time") or {}).get("histogram")
+            try:
+                histogram = None if text is None else decode(text)
+            except ValueError as error:
+                histogram = None
+                notes.append(f"{path}: the histogram of {line.scenario} is left out: {error}")
+            found[number] = Measured(found[number].columns, line, histogram, _within(usage, line))
+    if missing:
+        notes.append(f"{missing} rows have no run directory: what only that tells is not known")
+    return found
+
+
+def _read(path: Path, read: Callable[[Path], T], notes: list[str]) -> T | None:
+    """What a run directory holds; ``None`` where it cannot be read, which is noted."""
+    try:
+        return read(path)
+    except UsageError as error:
+        notes.append(f"what cannot be read is left out: {error}".replace("\n ", "."))
+        return None
+
+
+def _within(usage: Sequence[UsageLine], line: ScenarioLine) -> Sequence[UsageLine]:
+    """The looks from the begin of a load to its end."""
+    began_ns = (line.load or {}).get("began_ns")
+    if began_ns is None:
+        return ()
+    begins = [place for place, look in enumerate(usage) if look.edge == "begin" and look.at_ns <= began_ns]
+    if not begins:
+        return ()
+    ends = (place for place in range(begins[-1], len(usage)) if usage[place].edge == "end")
+    return usage[begins[-1] : next(ends, len(usage) - 1) + 1]
