@@ -55,6 +55,7 @@ MODULES = {
     **dict.fromkeys(("rerun", "check"), "run"),
     **dict.fromkeys(("worker", "certs"), "sweep"),
     **dict.fromkeys(("compare", "show", "verify", "export"), "results"),
+    **dict.fromkeys(("plot", "table"), "report"),
     **dict.fromkeys(("setup", "clean", "shell", "schema"), "machine"),
 }
 # Commands whose work is what they print.

@@ -1,53 +1,243 @@
-"""`containernet-env report`: results files as one page."""
+"""`containernet-env report`, `plot` and `table`: results files as a page, a figure and tables."""
 
 from __future__ import annotations
 
+import csv
+import json
+import re
+import sys
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from containernet_env.cli.plot import x_scale_option
+from containernet_env.base.errors import UsageError
+from containernet_env.cli.output import plain
 
 if TYPE_CHECKING:
     from containernet_env.report.axes import XScale
+    from containernet_env.report.tables import AggregatedTable, ClientsTable
+
+_path = click.Path(dir_okay=False, path_type=Path)
+_files = click.argument("files", metavar="OUT...", nargs=-1, required=True, type=_path)
+_x_scale = click.option(
+    "--x-scale",
+    type=click.Choice(["linear", "log"]),
+    default="linear",
+    show_default=True,
+    help="How numbers are spread along the horizontal axis, whose label names the latter.",
+)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.argument("files", metavar="OUT...", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+def _note(text: str) -> None:
+    click.echo(plain(text), err=True)
+
+
+# --- report -----------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@_files
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=_path,
     default=Path("report.html"),
     show_default=True,
     metavar="PAGE",
     help="The page that is written.",
 )
 @click.option("--title", help="What the page is called; the names of the files by default.")
-@x_scale_option
+@_x_scale
 def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_scale: XScale) -> int:
     """Write the rows of results files, and what their run directories add, as one page that needs no network.
 
     Run directories are looked for where a run leaves them, beside each OUT.
     """
     from containernet_env.cli.arguments import check_output, write_output
-    from containernet_env.cli.output import plain
     from containernet_env.report.document import document_of
     from containernet_env.report.page import BEGINNING, report_page
     from containernet_env.report.rows import read_rows
     from containernet_env.report.runs import read_runs
     from containernet_env.setup import packages
 
-    def note(text: str) -> None:
-        click.echo(plain(text), err=True)
-
     check_output(output, BEGINNING, files)
-    rows = read_rows(files, note)
+    rows = read_rows(files, _note)
     for module in ("plotly", "scipy"):
-        packages.require(module, note)
-    document = document_of(rows, read_runs(rows, note), title, x_scale)
+        packages.require(module, _note)
+    document = document_of(rows, read_runs(rows, _note), title, x_scale)
     size = write_output(output, report_page(document).encode())
     counts = document.counts
     click.echo(f"{output}: {counts['rows']:,} rows, {counts['count']:,} count, {size / 1e6:.1f} MB")
     return 0
+
+
+# --- plot -------------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@_files
+@click.option(
+    "--x", required=True, metavar="AXIS", help="What was configured: link_delay, clients, or any column's name."
+)
+@click.option(
+    "--y", "ys", required=True, metavar="FIGURES", help="What was measured, a panel each: p50,p99,throughput."
+)
+@click.option(
+    "--by", default="", metavar="AXES", help="A line for each combination of values of these: bandwidth,type."
+)
+@click.option("--where", multiple=True, metavar="AXIS=VALUE", help="Only rows that have this value; repeatable.")
+@_x_scale
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=_path,
+    metavar="FIGURE",
+    help="A name that ends in .pdf, .svg or .png.",
+)
+def plot_command(
+    files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str, ...], x_scale: XScale, output: Path
+) -> int:
+    """Draw medians over repetitions, with their intervals, of results files against one axis.
+
+    FIGURE.csv gets the numbers behind it. Rows that are not certainly valid are crosses, and in no median.
+    """
+    from containernet_env.cli.arguments import check_output, write_output
+    from containernet_env.report import paper
+    from containernet_env.report.rows import read_rows, shared
+    from containernet_env.setup import packages
+
+    form = output.suffix.lower().removeprefix(".")
+    if form not in paper.FORMATS:
+        raise UsageError(
+            f"-o {output}: allowed are names that end in {', '.join(f'.{name}' for name in paper.FORMATS)}"
+        )
+    numbers = output.with_name(f"{output.name}.csv")
+    check_output(output, re.compile(paper.FORMATS[form]), files)
+    check_output(numbers, re.compile(paper.NUMBERS), files)
+    every = read_rows(files, _note)
+    rows = paper.chosen(every, where)
+    drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [], x_scale)
+    for module in ("matplotlib", "scipy"):
+        packages.require(module, _note)
+    picture = paper.draw(drawing, form)
+    write_output(numbers, drawing.numbers().encode(errors="replace"))
+    write_output(output, picture)
+    if words := shared(drawing.cells):
+        _note(words)
+    if len(rows) < len(every):
+        _note(f"--where leaves out {len(every) - len(rows):,} of {len(every):,} rows")
+    if drawing.left_out:
+        _note(drawing.left_out)
+    click.echo(f"{output}: {len(drawing.lines)} lines of {len(rows):,} rows; the numbers are in {numbers}")
+    return 0
+
+
+def _words(option: str, text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise UsageError(f"{option} {text}: write names with commas between them")
+    return words
+
+
+# --- table ------------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("form", type=click.Choice(["dbtester", "clients"]))
+@_files
+@click.option("--all", "every", is_flag=True, help="Take rows whose figures are not certainly valid, too.")
+@click.option("--json", "output", flag_value="json", help="Print JSON.")
+@click.option("--csv", "output", flag_value="csv", help="Print CSV.")
+def table_command(form: str, files: tuple[Path, ...], every: bool, output: str | None) -> None:
+    """Print results files as a table: dbtester's aggregated one, or requests/s by clients.
+
+    Rows that agree in everything but the number of clients are the steps of one run: `dbtester` has a column for each
+    such run, `clients` a table. What is not known is a dash.
+    """
+    from containernet_env.report.rows import read_rows
+
+    rows = read_rows(files, _note)
+    if every and (more := sum(bool(why) and not why.startswith("failed") for why in rows.why)):
+        _note(f"rows that are not certainly valid count, too: {more:,}")
+    if form == "dbtester":
+        from containernet_env.report.tables import aggregated
+
+        _aggregated(aggregated(rows, every), output)
+    else:
+        from containernet_env.report.tables import clients_tables
+
+        _clients(list(clients_tables(rows, every)), output)
+
+
+def _aggregated(table: AggregatedTable, output: str | None) -> None:
+    from containernet_env.report.tables import MEASURES
+
+    if output == "json":
+        names = ("name", "clients", "repetitions", "errors")
+        systems = [{name: getattr(system, name) for name in names} for system in table.systems]
+        _json({"systems": systems, "rows": list(table.records()), "notes": table.notes})
+        return
+    for text in table.notes:
+        _note(text)
+    heads = [system.name for system in table.systems]
+    if output == "csv":
+        records = ([record["label"], record["unit"], *record["values"]] for record in table.records())
+        _csv(["", "unit", *heads], records)
+        return
+    columns = [[""], *(plain(name).split(", ") for name in heads)]
+    lines = [*zip_longest(*columns, fillvalue=""), *table.texts()]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    border = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
+    drawn = [f"| {' | '.join(map(str.rjust, line, widths))} |" for line in lines]
+    above = len(lines) - len(MEASURES)
+    click.echo("\n".join([border, *drawn[:above], border, *drawn[above:], border]))
+    for system in table.systems:
+        steps = ", ".join("-" if clients is None else f"{clients:,}" for clients in system.clients)
+        repeated = "" if system.repetitions == 1 else f"; medians of {system.repetitions} repetitions"
+        click.echo(plain(f"{system.name}: clients {steps}{repeated}"))
+        whose = "" if system.repetitions == 1 else f" in {system.repetitions} repetitions"
+        for words, times in system.errors.items():
+            click.echo(f"  {json.dumps(words)} (count {times:,}{whose})")
+
+
+def _clients(tables: list[ClientsTable], output: str | None) -> None:
+    if output == "json":
+        _json([{"name": table.name, "steps": table.steps} for table in tables])
+        return
+    if output == "csv":
+        _csv(["name", *tables[0].steps[0]], ([table.name, *step.values()] for table in tables for step in table.steps))
+        return
+    for number, table in enumerate(tables):
+        if number:
+            click.echo()
+        repeated = any(step["rows"] > 1 for step in table.steps)
+        shown = 5 if repeated else 2
+        lines = [["clients", "requests/sec", "least", "largest", "repetitions"][:shown]]
+        for step in table.steps:
+            clients, *figures, count = step.values()
+            texts = ["-" if value is None else f"{value:.4f}" for value in figures]
+            lines.append(["-" if clients is None else str(clients), *texts, str(count)][:shown])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        lines.insert(1, ["-" * width for width in widths])
+        click.echo(plain(f"{table.name}\n"))
+        for line in lines:
+            click.echo(f"| {' | '.join(map(str.ljust, line, widths))} |")
+        for step, why in zip(table.steps, table.why, strict=True):
+            if step["requests_per_s"] is None:
+                clients = "-" if step["clients"] is None else step["clients"]
+                _note(f"{table.name}, {clients} clients: {why}")
+
+
+def _json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=1))
+
+
+def _csv(head: list[str], lines: Any) -> None:
+    from containernet_env.results.csv_file import inert
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for line in (head, *lines):
+        writer.writerow(["-" if value is None else inert(value) if isinstance(value, str) else value for value in line])
