@@ -155,7 +155,7 @@ def table_command(form: str, files: tuple[Path, ...], every: bool, output: str |
     """Print results files as a table: dbtester's aggregated one, or requests/s by clients.
 
     Rows that agree in everything but the number of clients are the steps of one run: `dbtester` has a column for each
-    such run, `clients` a table. What is not known is a dash.
+    such run, `clients` a table. Unknown values are dashes.
     """
     from containernet_env.report.rows import read_rows
 

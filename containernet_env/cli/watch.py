@@ -21,7 +21,7 @@ _BEGIN_S = 15.0
 def watch_command(out: Path, port: int) -> int:
     """Follow the run or sweep that measures into OUT, on a page that this machine alone can open.
 
-    It ends when that ends; Ctrl-C ends it before, and what is measured goes on. Needs no root.
+    It ends with that; Ctrl-C ends it before, and the measurement goes on. Needs no root.
     """
     from containernet_env.base.errors import UsageError
     from containernet_env.cli.output import plain
@@ -41,20 +41,20 @@ def watch_command(out: Path, port: int) -> int:
         found = follower.look()
     if found["course"] == "nothing":
         other = measurer()
-        busy = "" if other is None else f"; process {other.pid} measures something else"
+        busy = "" if other is None else f"; process {other.pid} measures into another file"
         raise UsageError(
             f"nothing is measured on {out} now{busy}\n"
             f"  Begin it (containernet-env run CONFIG {out}, or sweep SWEEP {out}), and watch it beside that.\n"
-            f"  To see what was measured: containernet-env report {out}"
+            f"  For a report of the rows: containernet-env report {out}"
         )
     state = State()
     state.publish(view(found))
     with Server(out, state, port) as server:
-        click.echo(plain(f"watching {out}: {server.url} (Ctrl-C ends this page, not what is measured)"))
+        click.echo(plain(f"watching {out}: {server.url} (Ctrl-C ends this page, not the measurement)"))
         while found["course"] == "on":
             clock.sleep(_LOOK_S)
             found = follower.look()
             state.publish(view(found), ended=found["course"] != "on")
         server.drain()
-    click.echo(plain(found["told"]))
+    click.echo(plain(found["summary"]))
     return 0 if found["course"] == "ended" else 1

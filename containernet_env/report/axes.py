@@ -1,7 +1,8 @@
 """The axes that a set of cells has: what varies, and which cells lie on one line or in one grid along it.
 
-On a line, nothing varies but the axis, and what was configured together with it: a sweep that opens a connection for
-every ten clients has one axis, not two. Settings that follow from the network are no axis and split no line.
+On a line, nothing varies but the axis, and columns that were configured together with it: a sweep that opens a
+connection for every ten clients has one axis, not two. Settings that follow from the network are no axis and split no
+line.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from containernet_env.report.rows import Cell, label, label_of, level, number, phrase, tells, text
+from containernet_env.report.rows import Cell, distinguishes, label, label_of, level, number, phrase, text
 from containernet_env.results.repetitions import TIMING
 
 _FIRST = (
@@ -38,7 +39,7 @@ _FIRST = (
 _FOLLOWING = ("RequestCount", "ConnectionCount", "KeySize", "ClientCount")
 """What may be configured together with an axis, the likeliest first; any other numeric axis may be, too."""
 _RATIOS = {"ClientCount": ("ConnectionCount", "RequestCount"), "OfferedRate_per_s": ("RequestCount",)}
-"""By axis: what is often a ratio of it, and need not differ at each of its values (a tenth of 5 clients is 1, too)."""
+"""By axis: columns that are often a ratio of it, and may be equal at several values (a tenth of 5 clients is 1)."""
 _IN_WORDS = (
     *("LinkDelay_ms", "Bandwidth_mbps", "LinkLoss_ratio", "LinkJitter_ms", "Cpus", "Memory_bytes"),
     *("ClientLink", "ClientCpus", "ClientMemory_bytes"),
@@ -164,9 +165,9 @@ class Table:
         """Whether some cells differ in a column."""
         return len({self.key(index, (name,)) for index in among}) > 1
 
-    def told(self, names: Sequence[str], among: Sequence[int]) -> list[str]:
-        """Those of the columns that tell some cells apart in a label."""
-        return [name for name in names if tells(name, (self.key(index, (name,))[0] for index in among))]
+    def distinguishing(self, names: Sequence[str], among: Sequence[int]) -> list[str]:
+        """Those of the columns that distinguish some cells in a label."""
+        return [name for name in names if distinguishes(name, (self.key(index, (name,))[0] for index in among))]
 
     def axes(self) -> list[str]:
         """The axes whose values are quantities but for one, such as "unlimited", in the order in which they are shown.
@@ -215,20 +216,20 @@ class Table:
         ratios = [other for other in _RATIOS.get(name, ()) if other in self.names and other not in together]
         for more in (*combinations(ratios, 1), *combinations(ratios, 2)):
             fuller = self._groups_along(name, (*together, *more), has)
-            if sum(map(len, fuller)) > sum(map(len, found)) and self._tells_apart((name,), fuller):
+            if sum(map(len, fuller)) > sum(map(len, found)) and self._distinguishes((name,), fuller):
                 found = fuller
         used = [index for group in found for index in group]
         varying = [other for other in (*self.names, *self.following) if other != name]
         along = [other for other in varying if any(self.varies(other, group) for group in found)]
-        told = sorted(along, key=_FIRST.index)
+        ordered = sorted(along, key=_FIRST.index)
         columns = next(
             (name, *more)
-            for count in range(len(told) + 1)
-            for more in combinations(told, count)
-            if count == len(told) or self._tells_apart((name, *more), found)
+            for count in range(len(ordered) + 1)
+            for more in combinations(ordered, count)
+            if count == len(ordered) or self._distinguishes((name, *more), found)
         )
         axis = self.axis(columns, used)
-        saying = self.told([other for other in self.names if other != name and other not in along], used)
+        saying = self.distinguishing([other for other in self.names if other != name and other not in along], used)
         split = [other for other in TIMING if other in along and other in self.names]
         shown = sorted(
             (self._line(saying, columns, axis, group, split) for group in found), key=lambda line: -len(line.points)
@@ -237,7 +238,7 @@ class Table:
             axis,
             tuple(shown[:_MOST_LINES]),
             max(0, len(shown) - _MOST_LINES),
-            tuple(other for other in told if other not in columns),
+            tuple(other for other in ordered if other not in columns),
             len(has) - len(used),
             len(self.everything) - len(has),
         )
@@ -267,7 +268,7 @@ class Table:
     def _ms(self, group: Sequence[int], timing: Sequence[str]) -> float:
         return sum(number(value) or 0.0 for value in self.key(group[0], timing))
 
-    def _tells_apart(self, names: Sequence[str], lines: Iterable[Sequence[int]]) -> bool:
+    def _distinguishes(self, names: Sequence[str], lines: Iterable[Sequence[int]]) -> bool:
         """Whether the cells of each line differ in these columns; where they do not, ticks have to name more."""
         return all(len({self.key(index, names) for index in group}) == len(group) for group in lines)
 
@@ -318,13 +319,13 @@ class Table:
                 if len(group) > 3
                 and self.varies(x, group)
                 and self.varies(y, group)
-                and self._tells_apart((x, y), [group])
+                and self._distinguishes((x, y), [group])
             ]
             if not full:
                 continue
             used = [index for group in full for index in group]
             x_axis, y_axis = self.axis((x,), used), self.axis((y,), used)
-            told = self.told([name for name in rest if name not in TIMING], used)
+            names_in_label = self.distinguishing([name for name in rest if name not in TIMING], used)
             others = [name for name in TIMING if name in self.names and name not in (x, y, *together)]
             split = [name for name in others if self.varies(name, used)]
             panels = []
@@ -332,7 +333,7 @@ class Table:
             for group in full[:_MOST_PANELS]:
                 at = {self.key(index, (x, y)): index for index in group}
                 table = tuple(tuple(at.get((*a, *b), -1) for a in x_axis.values) for b in y_axis.values)
-                panels.append(Panel(self._line(told, (x,), x_axis, group, split).label, table))
+                panels.append(Panel(self._line(names_in_label, (x,), x_axis, group, split).label, table))
             more = (*together, *split, *self.following)
             names = tuple(name for name in more if any(self.varies(name, group) for group in full))
             counts = (max(0, len(full) - _MOST_PANELS), len(self.everything) - len(used))
@@ -351,13 +352,13 @@ class Table:
         for group in self.groups(rest, self.reads()).values():
             by_value = {self.key(index, ("Consistency",))[0]: index for index in group}
             if {"l", "s"} <= set(by_value):
-                told = self.told(rest, self.reads())
-                words = label_of(told, self.key(group[0], told))
+                names = self.distinguishing(rest, self.reads())
+                words = label_of(names, self.key(group[0], names))
                 pairs.append(Pair(words or "reads", by_value["l"], by_value["s"]))
         return pairs
 
 
 def rank(value: Any) -> tuple[int, float, str]:
-    """What values of an axis are sorted by: numbers by size, also those in words, then words, then what is missing."""
+    """The sort key of a value of an axis: numbers by size, also those in words, then words, then missing values."""
     found = level(value)
     return (2 if value is None else 1, 0.0, text(value)) if found is None else (0, found, text(value))

@@ -29,7 +29,7 @@ from containernet_env.report.rows import (
     shared,
     text,
 )
-from containernet_env.report.runs import Runs, RunTold
+from containernet_env.report.runs import Runs, RunSummary
 
 MOST_CELLS, MOST_ROWS, MOST_BAD = 2000, 2000, 200
 _MOST_RUNS, _MOST_VALUES = 50, 20
@@ -79,7 +79,7 @@ class Document:
     measured: tuple[tuple[str, tuple[str, ...]], ...]
     constant: tuple[tuple[str, str], ...]
     varied: tuple[tuple[str, str], ...]
-    runs: tuple[RunTold, ...]
+    runs: tuple[RunSummary, ...]
     bad: tuple[tuple[str, ...], ...]
     points: Points
     figures: tuple[Figure, ...]
@@ -104,8 +104,8 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScal
     notes += of_all
     if len(bad) > MOST_BAD:
         notes.append(f"{MOST_BAD} of {len(bad):,} rows that do not count are listed with their reasons")
-    if len(runs.told) > _MOST_RUNS:
-        notes.append(f"{_MOST_RUNS} of {len(runs.told):,} runs are listed")
+    if len(runs.summaries) > _MOST_RUNS:
+        notes.append(f"{_MOST_RUNS} of {len(runs.summaries):,} runs are listed")
     return Document(
         title=title or ", ".join(path.name for path in rows.files),
         files=tuple(map(str, rows.files)),
@@ -123,7 +123,7 @@ def document_of(rows: Rows, runs: Runs, title: str | None = None, x_scale: XScal
         measured=tuple(_measured(rows, runs)),
         constant=tuple((label(name), _value(name, value)) for name, value in rows.constant.items()),
         varied=tuple(_varied(rows)),
-        runs=tuple(runs.told[:_MOST_RUNS]),
+        runs=tuple(runs.summaries[:_MOST_RUNS]),
         bad=tuple(_bad(rows, runs, bad[:MOST_BAD])),
         points=points,
         figures=tuple(drawn),
@@ -165,16 +165,16 @@ def _table(rows: Rows) -> Iterator[Column]:
 
 
 def _measured(rows: Rows, runs: Runs) -> list[tuple[str, tuple[str, ...]]]:
-    """What was measured on what: each fact with its values, and of how many rows or runs each is."""
+    """Machines and configuration: each fact with its values, and how many rows or runs have each."""
     found = [("Rows of", _counted([text(value) for value in rows.values(FILE)], len(rows), "row"))]
-    told = {name for run in runs.told for name in run.facts}
+    of_runs = {name for run in runs.summaries for name in run.facts}
     for column, name in _MEASURED_ON:
         values = [text(value) for value in rows.values(column) if value is not None]
-        if values and not (name in told and runs.missing == 0):
+        if values and not (name in of_runs and runs.missing == 0):
             found.append((name, _counted(values, len(rows), "row")))
-    for name in dict.fromkeys(name for run in runs.told for name in run.facts):
-        values = [run.facts[name] for run in runs.told if name in run.facts]
-        found.append((name, _counted(values, len(runs.told), "run")))
+    for name in dict.fromkeys(name for run in runs.summaries for name in run.facts):
+        values = [run.facts[name] for run in runs.summaries if name in run.facts]
+        found.append((name, _counted(values, len(runs.summaries), "run")))
     return found
 
 
@@ -211,14 +211,14 @@ def _bad(rows: Rows, runs: Runs, numbers: Sequence[int]) -> list[tuple[str, ...]
 
 
 def _lacks(rows: Rows, runs: Runs, cells: Sequence[Cell], sections: Set[str]) -> list[str]:
-    """What is not in the page, and why."""
+    """The parts that the page lacks, and why."""
     if not len(rows):
         return ["There are no rows yet."]
     found = []
     if rows.seed_only:
         found.append(
             "The file has the seed's 20 columns alone. It does not say which rows failed or are not valid, so all of "
-            "them count; nor which member was asked, what links and limits were like, or what machine and program "
+            "them count; nor which member served, what links and limits were like, or what machine and program "
             "measured. Rows that agree in its columns are taken for repetitions of each other. There are no p99 and "
             "p99.9, no floors and no timelines."
         )
@@ -227,12 +227,12 @@ def _lacks(rows: Rows, runs: Runs, cells: Sequence[Cell], sections: Set[str]) ->
             f"For {runs.missing:,} of the runs no run directory lies beside the results file: of these there are no "
             "timelines, no findings in words, and percentile curves from the columns alone."
         )
-    if told := shared(cells):
-        found.append(f"{told}.")
+    if words := shared(cells):
+        found.append(f"{words}.")
     if all(len(cell.repetitions) < 2 for cell in cells):
         found.append("No configuration has two repetitions that count: there are no intervals.")
     if not any(cell.good for cell in cells):
-        found.append("No row counts: there are no medians. The figures show what was measured all the same, marked.")
+        found.append("No row counts: there are no medians. The figures show the measured values all the same, marked.")
     if VARIANT in rows.varied:
         variants = len({value for value in rows.values(VARIANT) if value})
         found.append(

@@ -1,7 +1,7 @@
 """The figures of the report page: Plotly's traces and layouts as plain data, which page.js completes and draws.
 
-Medians and intervals are stored once, in the `points` of the page: traces refer to them by number (``of``), and what is
-chosen above a figure decides which column of them is drawn. Colours depend on the theme: page.js adds them.
+Medians and intervals are stored once, in the `points` of the page: traces refer to them by number (``of``), and the
+choices above a figure decide which column of them is drawn. Colours depend on the theme: page.js adds them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Points:
-    """What is drawn: a point for each cell, then one for each row that does not count.
+    """The data of the figures: a point for each cell, then one for each row that does not count.
 
     ``columns``: label, repetitions and rows of each point; title, median, low and high for each of `TITLES`.
     ``singles``: the points of rows that do not count, by cell.
@@ -153,7 +153,7 @@ def rounded(value: float | None, digits: int = 4) -> float | None:
 
 
 def _style(order: int) -> dict[str, Any]:
-    """How a line looks that is the one of this number; with its colour, each of these alone tells lines apart."""
+    """The look of a line by its number: colour, dash and marker alone each distinguish lines."""
     line = {"dash": _DASHES[order % len(_DASHES)], "width": 2}
     return {"order": order, "line": line, "marker": {"symbol": _SYMBOLS[order % len(_SYMBOLS)], "size": 8}}
 
@@ -191,7 +191,7 @@ def _figure_choice(points: Points, word: str, first: int) -> Choice:
 
 def _together(names: Sequence[str]) -> str:
     words = ", ".join(label(name) for name in names)
-    return f" but what is configured together with its axes or follows from them: {words}" if names else ""
+    return f" but columns that are configured together with its axes or follow from them: {words}" if names else ""
 
 
 def _medians(points: Points) -> str:
@@ -390,7 +390,7 @@ def _floors(points: Points, cells: int) -> Iterator[Figure]:
             "floors",
             "Median latency beside its floor",
             "The floor is the least median latency that links, disks and the store's protocol allow in an unloaded "
-            f"system; what is above it is CPU time, waiting, windows and losses. {_MEDIANS}",
+            f"system; the rest is CPU time, waiting, windows and losses. {_MEDIANS}",
             [],
             [
                 count(cells - len(found), "configuration", " without a floor"),

@@ -69,12 +69,12 @@ STYLE: dict[Any, Any] = {
 _HEIGHT, _LINE = 2.6, 0.17
 """Of a picture with a legend of up to two lines, and of each further one, in inches."""
 _MOST_LINES, _MOST_FIGURES, _MOST_WORDS, _MOST_TICKS = 24, 4, 40, 12
-"""What can be told apart: lines, panels, values of an axis that are no numbers, and numbers that are written each."""
+"""Limits of legibility: lines, panels, values of an axis that are no numbers, and numbers that are written each."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is to be drawn: a panel for each figure, with a line for each combination of values of ``by``.
+    """A figure before it is drawn: a panel for each figure, with a line for each combination of values of ``by``.
 
     ``values``: for each figure those of all rows, in their order; ``None`` where a row has none. ``left_out``: how many
     rows have no point and what they lack, in words; "" for none.
@@ -151,7 +151,7 @@ def chosen(rows: Rows, where: Sequence[str]) -> Rows:
 
 
 def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str], x_scale: XScale = "linear") -> Drawing:
-    """What the options ask for. Needs no scipy, so that a mistake is told before anything is installed.
+    """The figure by the options. Needs no scipy, so that mistakes are reported before anything is installed.
 
     Raises ``UsageError`` for an axis or a figure that there is none of, and where rows of different experiments would
     come to lie on one point: their median would be one of neither.
@@ -174,7 +174,7 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str], x_scale: XSca
     _refuse_mixtures(table, names, (axis_name, *lines_by), lines)
     if len(lines) > _MOST_LINES:
         raise UsageError(
-            f"--by {', '.join(by)}: {len(lines)} lines are too many to be told apart; at most {_MOST_LINES}"
+            f"--by {', '.join(by)}: {len(lines)} lines are too many to be distinguished; at most {_MOST_LINES}"
         )
     if axis.numbers is None and len(axis.values) > _MOST_WORDS:
         raise UsageError(
@@ -198,12 +198,12 @@ def _left_out(rows: Rows, axis: str, figures: Sequence[Figure], values: Sequence
     lacks = {label(axis): on_axis.count(False)}
     for figure, of in zip(figures, values, strict=True):
         lacks[figure.short] = sum(value is None for value, there in zip(of, on_axis, strict=True) if there)
-    told = [f"{count:,} row{'s' if count > 1 else ''} without {name}" for name, count in lacks.items() if count]
-    return f"not shown: {'; '.join(told)}" if told else ""
+    lacking = [f"{count:,} row{'s' if count > 1 else ''} without {name}" for name, count in lacks.items() if count]
+    return f"not shown: {'; '.join(lacking)}" if lacking else ""
 
 
 def _configured(rows: Rows) -> list[str]:
-    """The columns that may be an axis: what was configured, and what rows of several files differ in."""
+    """The columns that may be an axis: configured ones, and those that rows of several files differ in."""
     keys = (name for name in (*rows.keys, *rows.following) if name != VARIANT)
     more = {FILE, "Scenario", "RequestCount", *HASHES, *keys}
     return [name for name in rows.frame.columns if name in more]
@@ -213,13 +213,13 @@ def _is_figure(name: str) -> bool:
     return name in BY_NAME and BY_NAME[name].role == "measured" and BY_NAME[name].number
 
 
-def _refuse_mixtures(table: Table, names: Sequence[str], told: Sequence[str], lines: Sequence[Line]) -> None:
+def _refuse_mixtures(table: Table, names: Sequence[str], drawn: Sequence[str], lines: Sequence[Line]) -> None:
     for line in lines:
         places = [place for place, _ in line.points]
         if len(set(places)) == len(places):
             continue
         used = [index for line in lines for _, index in line.points]
-        by_point = table.groups(told, used).values()
+        by_point = table.groups(drawn, used).values()
         mixed = [name for name in names if any(table.varies(name, group) for group in by_point)]
         words = ", ".join(" or ".join(HASHES) if name == VARIANT else name for name in mixed)
         raise UsageError(

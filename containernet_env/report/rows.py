@@ -32,7 +32,7 @@ RATE = "Requests/sec"
 FILE = "file"
 """The column that says which file a row is of, where there are several."""
 VARIANT = "variant"
-"""The column that tells rows apart whose other axes are equal, by name and hash of scenario or topology file."""
+"""The column that distinguishes rows whose other axes are equal, by name and hash of scenario or topology file."""
 SENT = "sent"
 """The column `RequestCount` as the file has it, where some of its values were not configured: keys lack these."""
 _INFINITE = (float("inf"), float("-inf"))
@@ -196,10 +196,10 @@ class Rows:
     """``frame``: every row, with `FILE` and `VARIANT`. ``why``: for each row why it does not count, "" where it does.
 
     ``keys``: the columns in which rows have to agree to be repetitions. ``following``: columns that follow from these,
-    and tell no further rows apart. ``notes``: what was left out while reading.
+    and distinguish no further rows. ``notes``: what was left out while reading.
 
     Axes of sweeps that the CSV has no column for, such as ``queue``, are columns of texts by their names, read from the
-    journal, where they alone tell rows apart.
+    journal, where they alone distinguish rows.
     """
 
     frame: pandas.DataFrame
@@ -262,7 +262,7 @@ class Rows:
 def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text: None) -> Rows:
     """The rows of results files of either form.
 
-    What is left out of them is said in the result and told to ``note``: rows that were torn, a file that is named
+    The result has notes on rows that are left out, and ``note`` gets each: rows that were torn, a file that is named
     twice, and rows that an earlier file has word for word, which would count twice. Raises ``UsageError`` for a file
     that cannot be read or has another header.
     """
@@ -270,9 +270,9 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
 
     notes: list[str] = []
 
-    def left_out(told: str) -> None:
-        notes.append(told)
-        note(told)
+    def left_out(words: str) -> None:
+        notes.append(words)
+        note(words)
 
     paths: list[Path] = []
     for path in files:
@@ -288,7 +288,7 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
     frame = frame.reindex(columns=columns)
     if len(frames) > 1 and len(frame):
         measured = [name for name in columns if name != FILE]
-        # The same row within a file is left as it is: nobody can say that it was not measured twice.
+        # The same row within a file is left as it is: it may have been measured twice.
         again = frame.duplicated(measured, keep="first") & ~frame.duplicated([*measured, FILE], keep=False)
         if again.any():
             left_out(f"rows that are in several files word for word count once: {int(again.sum()):,}")
@@ -323,7 +323,7 @@ def _identified(frame: pandas.DataFrame, settings: Mapping[str, Settings]) -> tu
         # A row that failed may lack it; within a run it is the same.
         frame = frame.assign(LinkStamps=frame.groupby("RunId", dropna=False)["LinkStamps"].transform("first"))
     if "Scenario" not in names:
-        # Nothing else there tells rows of other lengths apart.
+        # Nothing else there distinguishes rows of other lengths.
         return frame.assign(**{VARIANT: ""}), (*keys, "RequestCount")
     counted = _counted(frame)
     if any(counted):
@@ -355,7 +355,7 @@ def _counted(frame: pandas.DataFrame) -> list[bool]:
 
 
 def _variants(frame: pandas.DataFrame, keys: Sequence[str]) -> list[str]:
-    """For each row what tells it from rows that are configured otherwise and agree in ``keys``; "" where none do."""
+    """For each row the name and hash that distinguish it from rows that agree in ``keys``; "" where none do."""
     groups = frame.groupby(list(keys), dropna=False, sort=False)
     configs, scenarios = (groups[name].transform("nunique") > 1 for name in HASHES)
     variants = []
@@ -444,20 +444,20 @@ def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
     What follows from these is in the keys, too, and in no label.
     """
     names = (*(rows.varied if names is None else names), *rows.varied_with)
-    told = [name for name in names if name not in rows.following and tells(name, rows.values(name))]
+    shown = [name for name in names if name not in rows.following and distinguishes(name, rows.values(name))]
     columns = [rows.values(name) for name in names]
     found: dict[tuple[Any, ...], tuple[list[int], list[int]]] = {}
     for number, key in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows)):
         good, bad = found.setdefault(key, ([], []))
         (bad if rows.why[number] else good).append(number)
-    places = [names.index(name) for name in told]
+    places = [names.index(name) for name in shown]
     return [
         Cell(
             key,
             tuple(good),
             tuple(bad),
             repetitions_of(rows, good),
-            label_of(told, [key[place] for place in places]),
+            label_of(shown, [key[place] for place in places]),
             dict(zip(names, key, strict=True)),
         )
         for key, (good, bad) in found.items()
@@ -465,11 +465,11 @@ def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
 
 
 _OF_TYPE = {"KeySize", "ValueSize", "Consistency", "ReadSpan", "ReadLimit", "ReadAnswer"}
-"""Where these are missing, the type of the request says why: they tell only values of their own apart."""
+"""Where these are missing, the type of the request says why: they distinguish only their own values."""
 
 
-def tells(name: str, values: Iterable[Any]) -> bool:
-    """Whether these values of a column tell cells apart in a label."""
+def distinguishes(name: str, values: Iterable[Any]) -> bool:
+    """Whether these values of a column distinguish cells in a label."""
     known = set(values)
     return len(known - {None} if name in _OF_TYPE else known) > 1
 
@@ -493,14 +493,14 @@ def repetitions_of(rows: Rows, numbers: Sequence[int]) -> tuple[tuple[int, ...],
 
 
 def shared(cells: Sequence[Cell]) -> str:
-    """What is said where rows share clusters; "" where each has its own."""
+    """A note where rows share clusters; "" where each has its own."""
     rows = sum(len(cell.good) for cell in cells)
     repetitions = sum(len(cell.repetitions) for cell in cells)
     if rows == repetitions:
         return ""
-    told = f"{rows:,} rows count as {repetitions:,} repetition{'s' if repetitions > 1 else ''}"
+    words = f"{rows:,} rows count as {repetitions:,} repetition{'s' if repetitions > 1 else ''}"
     why = "those of a configuration that share a cluster are one, their median"
-    return f"{told}: {why}; `run --fresh` makes a cluster for each"
+    return f"{words}: {why}; `run --fresh` makes a cluster for each"
 
 
 def spread_of(

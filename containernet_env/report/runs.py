@@ -19,7 +19,7 @@ from containernet_env.results.statistics import decode
 PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
 """Of a curve, rising; those that a row has too few requests for are left out of it."""
 NOTICED = {"member_died": "a member died", "leader_changed": "another leader", "emulator_died": "the links died"}
-"""Kinds of events that nobody configured, as a timeline shows them."""
+"""Kinds of events that were not configured, in the words of a timeline."""
 _UNDOING = ("restart", "thaw", "heal", "link_up", "reset")
 _RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
 _MOST_TOLD = 20
@@ -56,8 +56,8 @@ class Details:
 
 
 @dataclass(frozen=True, slots=True)
-class RunTold:
-    """One run: its facts, name -> value, equal in runs that were made alike, and what is its own."""
+class RunSummary:
+    """One run: its facts, name -> value, which are equal in runs on the same system, and its own data."""
 
     run_id: str
     facts: Mapping[str, str]
@@ -72,7 +72,7 @@ class Runs:
     """``details`` by the number of the row. ``missing``: how many runs of the rows have no directory."""
 
     details: Mapping[int, Details]
-    told: Sequence[RunTold]
+    summaries: Sequence[RunSummary]
     missing: int
     notes: Sequence[str]
 
@@ -100,9 +100,9 @@ def lines_of(rows: Rows, run: ReadRun, numbers: Sequence[int]) -> Iterator[tuple
 
 
 def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> Runs:
-    """Everything that is there; a directory that cannot be read is left out, which is told to ``note``."""
+    """All run directories that exist; ``note`` gets a line about each that cannot be read and is left out."""
     details: dict[int, Details] = {}
-    told: list[RunTold] = []
+    summaries: list[RunSummary] = []
     notes: list[str] = []
     missing = 0
     for path, numbers in run_paths(rows).items():
@@ -116,14 +116,14 @@ def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> 
             continue
         if problems := _problems(run):
             notes.append(f"{path}: {problems}")
-        told.append(_told(run, path.name))
+        summaries.append(_summary_of(run, path.name))
         for number, line in lines_of(rows, run, numbers):
             details[number] = _details(run, line, notes, path)
     if len(notes) > _MOST_TOLD:
         notes[_MOST_TOLD:] = [f"{len(notes) - _MOST_TOLD} more run directories have such problems"]
     for text in notes:
         note(text)
-    return Runs(details, told, missing, notes)
+    return Runs(details, summaries, missing, notes)
 
 
 def _problems(run: ReadRun) -> str:
@@ -174,12 +174,12 @@ def _events(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any], leng
             yield Event((event["at_ns"] - began_ns) / 1e9, text, "noticed")
 
 
-def _told(run: ReadRun, run_id: str) -> RunTold:
+def _summary_of(run: ReadRun, run_id: str) -> RunSummary:
     manifest = run.manifest or {}
     clusters = manifest.get("clusters") or []
     syncs_ns = [sync["median_ns"] for cluster in clusters for sync in cluster["sync"].values()]
     sync = f"{min(syncs_ns) / 1e6:.3f} to {max(syncs_ns) / 1e6:.3f}" if syncs_ns else ""
-    return RunTold(
+    return RunSummary(
         run_id=run_id,
         facts={name: value for name, value in _facts(manifest) if value},
         began=str(manifest.get("began", "")),

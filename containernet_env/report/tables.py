@@ -3,7 +3,7 @@
 A series is the same load by more and more clients, on the same testbed: a column of dbtester's table, or a table by
 clients. The rows of dbtester's table follow its own programs (stress.go and analyze/command.go of etcd-io/dbtester),
 but for what `MEASURES` says of its source. Of several repetitions each figure is worked out by itself, and the median
-is shown. In what is worked out, ``nan`` stands for what is not known.
+is shown. In calculations, ``nan`` stands for an unknown value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from containernet_env.base.errors import UsageError
 from containernet_env.model.usage import Consumption
-from containernet_env.report.rows import RATE, VARIANT, Rows, label_of, scaled, tells, text
+from containernet_env.report.rows import RATE, VARIANT, Rows, distinguishes, label_of, scaled, text
 from containernet_env.report.runs import lines_of, run_paths
 from containernet_env.results.comparison import LOAD
 from containernet_env.results.run_directory import read_run, read_usage
@@ -62,7 +62,7 @@ class Step:
 class Series:
     """Rows that agree in everything configured but the number of clients and connections; by clients, rising.
 
-    Of a scenario that differs in what no column and no name tells there is a series for each of its hashes.
+    A scenario that differs in something without a column or name has a series for each of its hashes.
     """
 
     name: str
@@ -84,22 +84,22 @@ def series_of(rows: Rows, every: bool = False) -> list[Series]:
         known.setdefault(place, set()).update(() if own is None else (own,))
     groups: dict[Any, dict[Any, list[int]]] = {}
     for number, (key, *at) in enumerate(places):
-        # No column tells what data is read, and neither does the name.
+        # Neither a column nor the name says which data is read.
         other = text(hashes[number]) if len(known[places[number]]) > 1 else ""
         groups.setdefault((*key, other), {}).setdefault(tuple(at), []).append(number)
     why = [_why(reason, every) for reason in rows.why]
     if not any(not reason for reason in why):
         hint = "" if every else ": --all takes those that did not fail"
         raise UsageError(f"{', '.join(map(str, rows.files))}: no row is certainly valid, so none counts{hint}")
-    told = [name for name in rows.varied if name in names and name not in (*_SYSTEM, *_SAID)]
-    told = [name for name in told if tells(name, rows.values(name))]
+    shown = [name for name in rows.varied if name in names and name not in (*_SYSTEM, *_SAID)]
+    shown = [name for name in shown if distinguishes(name, rows.values(name))]
     found = []
     for key, steps in groups.items():
         *own, other = key
         values = dict(zip((*names, "ConfigHash", VARIANT), own, strict=True))
         shape = f"{values[VARIANT]} ({other})" if other else values[VARIANT]
         system = " ".join(text(values[name]) for name in _SYSTEM if values.get(name) is not None)
-        label = label_of(told, [values[name] for name in told])
+        label = label_of(shown, [values[name] for name in shown])
         found.append(
             Series(
                 ", ".join(filter(None, (system, label, shape))),
@@ -142,7 +142,7 @@ def _shapes(rows: Rows) -> Iterator[str]:
 
 
 def _apart(series: Sequence[Series], hashes: Sequence[Any]) -> list[Series]:
-    """With the hash of what is configured where nothing else tells two of them apart."""
+    """With the hash of the topology where nothing else distinguishes two of them."""
     names = Counter(item.name for item in series)
     return [
         item if names[item.name] == 1 else Series(f"{item.name} ({text(configured)})", item.steps)
@@ -183,7 +183,7 @@ def clients_tables(rows: Rows, every: bool = False) -> Iterator[ClientsTable]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One row: its ``columns``, and what its run directory adds: ``None`` and empty where there is none.
+    """One row: its ``columns``, and the data of its run directory: ``None`` and empty where there is none.
 
     ``usage``: what the consumers have used since they exist, from the start of the load to its end.
     """
@@ -447,7 +447,7 @@ class System:
 
 @dataclass(frozen=True)
 class AggregatedTable:
-    """``notes``: what is in no figure, and why."""
+    """``notes``: rows and files that are in no figure, and why."""
 
     systems: tuple[System, ...]
     notes: tuple[str, ...]
@@ -482,7 +482,7 @@ def aggregated(rows: Rows, every: bool = False) -> AggregatedTable:
 
 
 def _figure(measure: Measure, steps: Repetition) -> float | None:
-    """``None`` for what is no number: a file may hold such that sums of them are none."""
+    """``None`` where it is unknown, or a sum of huge numbers in a file is none."""
     try:
         value = measure.of(steps)
         return value if math.isfinite(value) else None
@@ -530,8 +530,8 @@ def _system(
     errors: dict[str, int] = {}
     for repetition in repetitions:
         for one in repetition:
-            told = one.load.get("errors")
-            for words, times in told.items() if isinstance(told, dict) else ():
+            of_one = one.load.get("errors")
+            for words, times in of_one.items() if isinstance(of_one, dict) else ():
                 if isinstance(times, int):
                     errors[str(words)] = errors.get(str(words), 0) + times
     return System(series.name, tuple(step.clients for step in steps), count, tuple(values), errors)
@@ -560,7 +560,7 @@ def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measure
                 notes.append(f"{path}: the histogram of {line.scenario} is left out: {error}")
             found[number] = Measured(found[number].columns, line, histogram, _within(usage, line))
     if missing:
-        notes.append(f"{missing} rows have no run directory: what only that tells is not known")
+        notes.append(f"{missing} rows have no run directory: the figures that need one are unknown")
     return found
 
 
@@ -569,7 +569,7 @@ def _read(path: Path, read: Callable[[Path], T], notes: list[str]) -> T | None:
     try:
         return read(path)
     except UsageError as error:
-        notes.append(f"what cannot be read is left out: {error}".replace("\n ", "."))
+        notes.append(f"a file of a run directory is left out: {error}".replace("\n ", "."))
         return None
 
 

@@ -2,7 +2,7 @@
 
 Other machines do not reach it, and pages of other sites are refused, also those whose name leads here (DNS rebinding):
 only requests to its own name are answered, only from its own page, and only GET. The number of clients is bounded, each
-has a thread, and one that is slow holds nobody up and is given up.
+has a thread, and a slow one delays no other and is closed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def view(found: Mapping[str, Any]) -> dict[str, Any]:
         bad=[not _counts(row) for row in reversed(rows)],
         caption=f"The last {shown} of {count} rows" if shown < count else f"All {count} rows",
     )
-    return {"course": found["course"], "told": found["told"], "problem": found["problem"], "html": html}
+    return {"course": found["course"], "summary": found["summary"], "problem": found["problem"], "html": html}
 
 
 def _counts(row: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
-"""What a run or sweep is at, from what it leaves on disk: rows, events of the run directory, the sweep's journal.
+"""The progress of a run or sweep, from its files: rows, events of the run directory, the sweep's journal.
 
-Nothing is asked of the process that measures, and nothing is written.
+The process that measures is not involved, and nothing is written.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Follower:
     def look(self) -> dict[str, Any]:
         """The state as plain data. Raises ``UsageError`` where OUT is not of this version's form."""
         try:
-            # Who measures is looked up first: what it wrote before it ended is then read below.
+            # The holder is looked up first: everything it wrote before it ended is then read below.
             holder = self._holder()
             self._read_journal()
             self._read_run()
@@ -156,7 +156,7 @@ class Follower:
             "out": self.out.name,
             "what": "sweep" if self._is_sweep else "run",
             "course": course,
-            "told": self._told(course, done, whole),
+            "summary": self._summary(course, done, whole),
             "now": self._now() if course == "on" else None,
             "now_began_s": run.now_s if run is not None and run.now is not None and course == "on" else None,
             "step": run.last if run is not None else "",
@@ -182,7 +182,7 @@ class Follower:
         return "killed" if self._run is not None and not self._run.over else "ended"
 
     def _is_of(self, holder: Holder) -> bool:
-        """Whether what was last begun here was begun by this process: the lock does not say what it is held for."""
+        """Whether this process began the last run or sweep here: the lock does not say what it is held for."""
         return self._is_sweep_of(holder) or (self._run is not None and self._began(holder, self._run))
 
     @staticmethod
@@ -334,14 +334,14 @@ class Follower:
         )
         return f"{known[0] if len(known) == 1 else self._run.now}{repetition}"
 
-    def _told(self, course: Course, done: int, whole: int | None) -> str:
+    def _summary(self, course: Course, done: int, whole: int | None) -> str:
         """The course in a sentence."""
         what = "the sweep" if self._is_sweep else "the run"
         if course == "nothing":
             return f"nothing is measured on {self.out} now"
         if course == "on":
             spoiled = len(self._tried) - done if self._is_sweep else 0
-            again = f"; {spoiled} not done, since the machine spoiled what was measured" if spoiled else ""
+            again = f"; {spoiled} not done, since the machine spoiled its measurement" if spoiled else ""
             return f"{what} on {self.out} goes on{again}"
         if course == "killed":
             remedy = "the same command goes on where it was" if self._is_sweep else "its rows are kept; run it again"

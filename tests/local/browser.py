@@ -27,11 +27,11 @@ def _pipe() -> tuple[int, int]:
 
 
 class Browser:
-    """One tab. ``told`` are errors and warnings of its console, exceptions and what its policy refused."""
+    """One tab. ``messages`` are errors and warnings of its console, exceptions and what its policy refused."""
 
     def __init__(self, profile: Path) -> None:
         assert CHROMIUM is not None
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self.requested: list[str] = []
         self._number = 0
         self._rest = b""
@@ -105,11 +105,11 @@ class Browser:
     def _note(self, event: str | None, what: dict[str, Any]) -> None:
         if event == "Runtime.exceptionThrown":
             details = what["exceptionDetails"]
-            self.told.append(details.get("exception", {}).get("description", details["text"]))
+            self.messages.append(details.get("exception", {}).get("description", details["text"]))
         elif event == "Runtime.consoleAPICalled" and what["type"] in ("error", "warning", "assert"):
-            self.told.append(" ".join(str(item.get("value", item.get("description"))) for item in what["args"]))
+            self.messages.append(" ".join(str(item.get("value", item.get("description"))) for item in what["args"]))
         elif event == "Log.entryAdded" and what["entry"]["level"] in ("error", "warning"):
-            self.told.append(what["entry"]["text"])
+            self.messages.append(what["entry"]["text"])
         elif event == "Network.requestWillBeSent":
             self.requested.append(what["request"]["url"])
 

@@ -91,7 +91,7 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
     browser.js("theme.value = 'dark'; theme.dispatchEvent(new Event('input'))")
     assert browser.js("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
     assert browser.js("document.querySelector('.plot')._fullLayout.paper_bgcolor") == "#16191d"
-    assert browser.told == []
+    assert browser.messages == []
     assert [url for url in browser.requested if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
@@ -107,7 +107,7 @@ def test_tables_are_saved_as_csv_without_formulas(browser: Browser, tmp_path: Pa
     assert browser.js("saved").startswith(
         'configuration,series,figure,value,low,high,repetitions,rows,counts\n"\'-2, 1 ms",'
     )
-    assert browser.told == []
+    assert browser.messages == []
 
 
 def test_a_timeline_is_drawn_with_what_was_done(browser: Browser, made_run: RunDirectory) -> None:
@@ -115,7 +115,7 @@ def test_a_timeline_is_drawn_with_what_was_done(browser: Browser, made_run: RunD
     browser.open(made(write(made_run.path.parent.with_suffix(".csv"), [row()])))
     assert f"0.15 s: kill {EVIL}" in browser.js("document.querySelector('#timelines .note').textContent")
     assert browser.js("document.querySelector('#timelines .plot').layout.shapes.length") == 1
-    assert browser.told == []
+    assert browser.messages == []
 
 
 def test_names_from_files_are_shown_and_never_run_also_where_it_is_narrow(browser: Browser, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_names_from_files_are_shown_and_never_run_also_where_it_is_narrow(browse
     legend = browser.js("[...document.querySelectorAll('.legendtext')].map((one) => one.textContent).join()")
     assert EVIL in legend and "<b>" in legend
     assert browser.js("document.documentElement.scrollWidth") <= 360
-    assert browser.told == []
+    assert browser.messages == []
 
 
 def test_ticks_of_axes_and_heat_maps_are_text(browser: Browser, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_ticks_of_axes_and_heat_maps_are_text(browser: Browser, tmp_path: Path) 
         assert [text for text in ticks if "<b>" in text and "</a>" in text], (section, ticks)
     assert browser.js("document.querySelectorAll('.plot a[href], .plot [href*=example]').length") == 0
     assert browser.js("document.querySelectorAll('#grids .heatmap-label text').length") == 6
-    assert browser.told == []
+    assert browser.messages == []
 
 
 def test_the_page_prints_whole_figures_in_light_whatever_is_chosen(browser: Browser, tmp_path: Path) -> None:
@@ -165,4 +165,4 @@ def test_the_page_prints_whole_figures_in_light_whatever_is_chosen(browser: Brow
     browser.pdf(tmp_path / "page.pdf")
     assert browser.js("window.printed") == [["#ffffff", 680]] * len(before)
     assert browser.js(layouts) == before and all(pictures(browser))
-    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF") and browser.told == []
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF") and browser.messages == []

@@ -271,4 +271,4 @@ def test_the_page_shows_rows_as_text_draws_them_ends_and_is_silent(out: Path, tm
         assert found["course"] == "killed"
         assert eventually(lambda: "killed" in browser.js("document.getElementById('now').textContent"), "it is shown")
         server.drain()
-        assert browser.told == []
+        assert browser.messages == []

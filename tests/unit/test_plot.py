@@ -132,7 +132,7 @@ def test_more_than_can_be_told_apart_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "out.csv", [row(Target=f"etcd{n}") for n in range(41)])
     with pytest.raises(UsageError, match="41 values, not all of them numbers, are too many"):
         drawing(path, x="target", by=[])
-    with pytest.raises(UsageError, match="41 lines are too many to be told apart"):
+    with pytest.raises(UsageError, match="41 lines are too many to be distinguished"):
         drawing(path, by=["target"])
     with pytest.raises(UsageError, match="5 figures are too many for one picture; at most 4"):
         drawing(path, ys=("p50", "p95", "p99", "p99.9", "throughput"), by=["target"])

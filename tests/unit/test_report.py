@@ -160,7 +160,7 @@ def test_rows_that_failed_or_are_not_certainly_valid_are_in_no_median_and_said(t
     assert found.counts == {"rows": 5, "count": 2, "failed": 1, "not valid": 2, "configurations": 1}
 
 
-def test_what_no_column_tells_apart_is_told_apart_by_its_name_or_hash(tmp_path: Path) -> None:
+def test_what_no_column_distinguishes_is_told_apart_by_its_name_or_hash(tmp_path: Path) -> None:
     """`sweep --set valSize=256,4096 --only 'read-*'`: a read has no value size, so only its hash differs."""
     rows = [row(), row(Scenario="w-zipf", ScenarioHash="t"), row(Config="b.json", ConfigHash="d")]
     labels = document(write(tmp_path / "named.csv", rows)).points.columns["label"]

@@ -330,6 +330,6 @@ def test_what_cannot_be_read_of_a_run_directory_costs_what_it_adds(out: Path, na
     (out.with_suffix(".runs") / "run-1" / name).write_text('{"schema": 7}\n')
     table = aggregated(read_rows([out]))
     found = dict(table.texts())
-    assert any("what cannot be read is left out" in note and name in note for note in table.notes)
+    assert any("a file of a run directory is left out" in note and name in note for note in table.notes)
     assert (found["TOTAL-SECONDS"], found["MAX-THROUGHPUT"]) == ("5.2500 sec", throughput)
     assert found["SERVER-MAX-CPU-USAGE"] == "-"

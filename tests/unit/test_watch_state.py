@@ -52,7 +52,7 @@ def test_a_run_is_followed_to_its_end(out: Path) -> None:
     event(out, "run_ended", "2 of 2 scenarios, 1 failed")
     assert follower.look()["course"] == "on", "it still holds the machine"
     machine.holder = None
-    assert follower.look()["told"].endswith("out.csv ended: 2 of 2 scenarios, 1 failed")
+    assert follower.look()["summary"].endswith("out.csv ended: 2 of 2 scenarios, 1 failed")
 
 
 def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
     event(out, "run_ended", "1 of 1 scenarios, 0 failed")
     found = follower.look()
     assert (
-        found["told"].endswith("goes on; 1 not done, since the machine spoiled what was measured")
+        found["summary"].endswith("goes on; 1 not done, since the machine spoiled its measurement")
         and found["end_s"] is not None
     )
     assert (found["done"], found["course"], found["rows"][0]["name"]) == (1, "on", "w (clients=0)")
@@ -80,7 +80,7 @@ def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
     found = follower.look()
     assert found["course"] == "ended"
     have = "2 of 4 measurements have a row: 1 valid, 1 not valid; the same command measures the 3 that are left"
-    assert found["told"].endswith(have)
+    assert found["summary"].endswith(have)
 
 
 def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
@@ -116,8 +116,8 @@ def test_a_process_that_is_gone_without_an_end_was_killed(
     assert follower.look()["course"] == "on"
     machine.holder = Holder(2, clock.time()) if other else None
     found = follower.look()
-    assert found["course"] == "killed" and "was killed" in found["told"] and found["now"] is None
-    assert ("the same command goes on" in found["told"]) == sweep
+    assert found["course"] == "killed" and "was killed" in found["summary"] and found["now"] is None
+    assert ("the same command goes on" in found["summary"]) == sweep
 
 
 def test_what_an_earlier_process_left_is_none_of_the_one_that_measures_now(out: Path) -> None:

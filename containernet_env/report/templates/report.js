@@ -130,7 +130,7 @@
 
   const isOf = (chosen) => (item) => Object.entries(item.when ?? {}).every(([name, value]) => chosen[name] === value);
 
-  // Every value that is drawn, with what it is of: a row for each.
+  // A row for each value that is drawn.
   function* numbersOf(drawing, traces, chosen) {
     const { label, median, low, high, repetitions, rows } = data.points;
     const { yaxis, yaxis2 } = drawing.layout;
@@ -203,7 +203,7 @@
 
   function csv(columns, rows) {
     const field = (value) => {
-      // What a spreadsheet would take for a formula is text; numbers and what is missing stay.
+      // Texts that a spreadsheet would take for a formula become inert; numbers and dashes stay.
       const text = shown(value);
       const inert = text === "-" || isNumber(text) || !/^[=+\-@\t\r]/.test(text) ? text : `'${text}`;
       return /[",\r\n]/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;

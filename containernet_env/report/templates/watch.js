@@ -18,13 +18,13 @@
   }
 
   source.addEventListener("message", (event) => {
-    const { course, told, problem, html } = JSON.parse(event.data);
+    const { course, summary, problem, html } = JSON.parse(event.data);
     const table = () => document.querySelector("#rows .wide");
     const [focused, place] = [table() !== null && document.activeElement === table(), table()?.scrollTop ?? 0];
     at("live").replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
     table().scrollTop = place;
     if (focused) table().focus();
-    at("course").textContent = told;
+    at("course").textContent = summary;
     at("problem").hidden = problem === null;
     at("problem").textContent = problem ?? "";
     over = course !== "on";
