@@ -307,7 +307,8 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def _settings(path: Path, note: Callable[[str], object]) -> Settings:
     try:
-        return read_journal(journal_of(path)).settings
+        kept = read_journal(journal_of(path))
+        return {hashes: kept.settings[cell] for hashes, cell in kept.hashes.items()}
     except UsageError as error:
         note(f"settings that no column has are left out: {error}".replace("\n ", "."))
         return {}

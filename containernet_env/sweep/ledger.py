@@ -34,7 +34,7 @@ def journal_of(out: Path) -> Path:
 class Kept:
     """What a journal says: the first seed, texts of cells by identity, runs in their order, testbeds that failed.
 
-    ``settings`` has the values of the axes of each cell, by the hashes of its topology and scenario.
+    ``settings`` has the values of the axes of each cell, ``hashes`` its identity by those of topology and scenario.
     ``made_by`` has for each run what it was measured by (see ``versions``), ``ended`` the runs that were not killed.
     ``failures`` has (cell, repetition, run) of what was lost to the machine, with the reason; ``torn`` counts lines
     that cannot be read.
@@ -42,7 +42,8 @@ class Kept:
 
     seed: int | None = None
     cells: dict[str, str] = field(default_factory=dict)
-    settings: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    hashes: dict[tuple[str, str], str] = field(default_factory=dict)
     runs: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)
     made_by: dict[str, dict[str, str]] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
@@ -67,13 +68,14 @@ def read_journal(path: Path) -> Kept:
                     f"{path} is of another version of this program: schema {line['schema']}, {SCHEMA} is read here\n"
                     "  Go on with the version that wrote it, or choose another results file."
                 )
-            _take(kept, line)
+            take(kept, line)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             kept.torn += 1
     return kept
 
 
-def _take(kept: Kept, line: Mapping[str, Any]) -> None:
+def take(kept: Kept, line: Mapping[str, Any]) -> None:
+    """Add a line of a journal. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for one that is of no journal."""
     if line["schema"] != SCHEMA:
         raise ValueError(line["schema"])
     kind = line["kind"]
@@ -81,9 +83,10 @@ def _take(kept: Kept, line: Mapping[str, Any]) -> None:
         seed = int(line["seed"])
         kept.seed = seed if kept.seed is None else kept.seed
     elif kind == "cell":
-        kept.cells[str(line["cell"])] = str(line["text"])
-        hashes = (str(line.get("config_hash")), str(line.get("scenario_hash")))
-        kept.settings[hashes] = {str(name): str(value) for name, value in line.get("coordinates", {}).items()}
+        cell = str(line["cell"])
+        kept.cells[cell] = str(line["text"])
+        kept.hashes[str(line.get("config_hash")), str(line.get("scenario_hash"))] = cell
+        kept.settings[cell] = {str(name): str(value) for name, value in line.get("coordinates", {}).items()}
     elif kind == "run":
         kept.runs.append((str(line["run"]), int(line["repetition"]), tuple(map(str, line["cells"]))))
         kept.made_by[str(line["run"])] = {str(name): str(value) for name, value in line.get("made_by", {}).items()}

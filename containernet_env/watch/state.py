@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
 from containernet_env.runs.lock import Holder
-from containernet_env.sweep.ledger import Tried, journal_of, tried_of
+from containernet_env.sweep.ledger import Kept, Tried, journal_of, take, tried_of
 
 Course = Literal["nothing", "on", "ended", "killed"]
 """``nothing``: none of OUT is measured now; ``killed``: what measured is gone without an end of its run or sweep."""
@@ -100,23 +100,6 @@ class _Run:
         self.last = f"{kind.replace('_', ' ')}: {text}"
 
 
-@dataclass(slots=True)
-class _Journal:
-    """The last sweep of a journal, and its cells: text by hashes, and what belongs to which run."""
-
-    began_s: float = 0.0
-    over: bool = False
-    cells: int = 0
-    repeat: int = 1
-    texts: dict[tuple[str, str], str] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    hashes: dict[str, tuple[str, str]] = field(default_factory=dict)
-    run_cells: tuple[str, ...] = ()
-    repetition: int = 1
-    failed: set[tuple[tuple[str, str, str], str]] = field(default_factory=set)
-    """Measurements, by hashes and repetition, and the runs whose testbed failed them."""
-
-
 class Follower:
     """Follows OUT. ``look`` is what the page shows; call it from one thread, about once a second."""
 
@@ -125,14 +108,17 @@ class Follower:
         self._holder = holder
         self._rows = Tail(out)
         self._journal_tail = Tail(journal_of(out))
-        self._journal = _Journal()
+        self._kept = Kept()
+        self._sweep: tuple[float, int, int] | None = None
+        """When the last sweep of the journal began, its cells and its repetitions."""
+        self._over = False
         self._run: _Run | None = None
         self._listed_ns: int | None = None
         self._shown: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
         self._count = 0
         self._header: list[str] | None = None
-        self._tried: dict[tuple[str, str, str], dict[str, Tried]] = {}
-        self._new: set[tuple[str, str, str]] = set()
+        self._tried: dict[tuple[str, int], dict[str, Tried]] = {}
+        self._new: set[tuple[str, int]] = set()
         self._pace: tuple[float, int, int, int] | None = None
         self._end_s = 0.0
         self._mine: Holder | None = None
@@ -178,7 +164,7 @@ class Follower:
         if self._mine is None:
             return "nothing"
         if self._is_sweep:
-            return "ended" if self._journal.over else "killed"
+            return "ended" if self._over else "killed"
         return "killed" if self._run is not None and not self._run.over else "ended"
 
     def _is_of(self, holder: Holder) -> bool:
@@ -190,13 +176,13 @@ class Follower:
         return run.began_s >= holder.began_s - _CLOCKS_S
 
     def _is_sweep_of(self, holder: Holder) -> bool:
-        return self._journal.began_s >= holder.began_s - _CLOCKS_S
+        return self._sweep is not None and self._sweep[0] >= holder.began_s - _CLOCKS_S
 
     @property
     def _is_sweep(self) -> bool:
         if self._mine is not None:
             return self._is_sweep_of(self._mine)
-        return bool(self._journal.began_s)
+        return self._sweep is not None
 
     # --- files --------------------------------------------------------------------------------------------------------
 
@@ -204,23 +190,12 @@ class Follower:
         _read(self._journal_tail, self._take_journal)
 
     def _take_journal(self, line: Mapping[str, Any]) -> None:
-        kind, journal = line["kind"], self._journal
-        if kind == "sweep":
-            began_s, cells, repeat = _seconds(line["at"]), int(line["cells"]), int(line["repeat"])
-            journal.began_s, journal.cells, journal.repeat, journal.over = began_s, cells, repeat, False
+        if line["kind"] == "sweep":
+            self._sweep = _seconds(line["at"]), int(line["cells"]), int(line["repeat"])
+            self._over = False
             self._rows = Tail(self.out)  # rows of before may be of cells that this sweep names
-        elif kind == "sweep_ended":
-            journal.over = True
-        elif kind == "cell":
-            text = str(line["text"])
-            hashes = (str(line["config_hash"]), str(line["scenario_hash"]))
-            journal.names[str(line["cell"])] = journal.texts[hashes] = text
-            journal.hashes[str(line["cell"])] = hashes
-        elif kind == "run":
-            journal.run_cells, journal.repetition = tuple(map(str, line["cells"])), int(line["repetition"])
-        elif kind == "failed":
-            hashes = journal.hashes[str(line["cell"])]
-            journal.failed.add(((*hashes, str(line["repetition"])), str(line["run"])))
+        self._over |= line["kind"] == "sweep_ended"
+        take(self._kept, line)
 
     def _read_run(self) -> None:
         folder = runs_folder(self.out)
@@ -262,17 +237,17 @@ class Follower:
 
     def _add(self, row: Mapping[str, str]) -> None:
         self._count += 1
-        key = (row["ConfigHash"], row["ScenarioHash"])
-        if key in self._journal.texts:
-            measured = (*key, row["Repetition"])
+        cell = self._kept.hashes.get((row["ConfigHash"], row["ScenarioHash"]), "")
+        if self._sweep is not None and cell and row["Repetition"].isdecimal():
+            measured = (cell, int(row["Repetition"]))
             self._tried.setdefault(measured, {})[row["RunId"].rpartition("-")[2]] = tried_of(row)
             with suppress(ValueError):
-                if _seconds(row["Timestamp"]) >= self._journal.began_s:
+                if _seconds(row["Timestamp"]) >= self._sweep[0]:
                     self._new.add(measured)
         self._shown.append(
             {
                 "number": self._count,
-                "name": self._journal.texts.get(key, row["Scenario"]),
+                "name": self._kept.cells.get(cell, row["Scenario"]),
                 "repetition": row["Repetition"],
                 "requests_per_s": _number(row["Requests/sec"]),
                 **{name: None if (s := _number(row[column])) is None else s * 1000 for name, column in _MS.items()},
@@ -290,13 +265,13 @@ class Follower:
         """What the row that decides of each measurement counts as, as for the sweep itself."""
         return [_last(list(tried.values())).state for tried in self._tried.values()]
 
-    def _settled(self) -> set[tuple[str, str, str]]:
+    def _settled(self) -> set[tuple[str, int]]:
         """The measurements that are not tried again: the machine has not spoiled all that was measured of them."""
-        failed = self._journal.failed
+        failed = self._kept.failures
         return {
             measured
             for measured, tried in self._tried.items()
-            if any(one.result != "machine" and (measured, run) not in failed for run, one in tried.items())
+            if any(one.result != "machine" and (*measured, run) not in failed for run, one in tried.items())
         }
 
     def _standing(self) -> tuple[int, int | None, float | None]:
@@ -305,11 +280,11 @@ class Follower:
         What the machine spoiled is not done. That stays until one more is done: nothing new is sent and drawn each
         second beside what is measured.
         """
-        if self._is_sweep:
-            journal = self._journal
-            whole: int | None = max(journal.cells * journal.repeat, len(self._tried))
+        if self._is_sweep and self._sweep is not None:
+            began_s, cells, repeat = self._sweep
+            whole: int | None = max(cells * repeat, len(self._tried))
             settled = self._settled()
-            done, new, began_s = len(settled), len(settled & self._new), journal.began_s
+            done, new = len(settled), len(settled & self._new)
         elif self._run is not None:
             whole, new, began_s = self._run.scenarios or None, self._run.counted, self._run.began_s
             done = new
@@ -325,13 +300,12 @@ class Follower:
     def _now(self) -> str | None:
         if self._run is None or self._run.now is None:
             return None
-        if not self._is_sweep:
+        if not self._is_sweep or self._sweep is None or not self._kept.runs:
             return self._run.now
-        texts = [self._journal.names.get(cell, "") for cell in self._journal.run_cells]
+        (_, number, cells), (_, _, repeat) = self._kept.runs[-1], self._sweep
+        texts = [self._kept.cells.get(cell, "") for cell in cells]
         known = [text for text in texts if text == self._run.now or text.startswith(f"{self._run.now} (")]
-        repetition = (
-            f", repetition {self._journal.repetition} of {self._journal.repeat}" if self._journal.repeat > 1 else ""
-        )
+        repetition = f", repetition {number} of {repeat}" if repeat > 1 else ""
         return f"{known[0] if len(known) == 1 else self._run.now}{repetition}"
 
     def _summary(self, course: Course, done: int, whole: int | None) -> str:
