@@ -40,13 +40,7 @@ def _note(text: str) -> None:
 @click.command()
 @_files
 @click.option(
-    "-o",
-    "--output",
-    type=_path,
-    default=Path("report.html"),
-    show_default=True,
-    metavar="PAGE",
-    help="The page that is written.",
+    *("-o", "--output"), type=_path, default=Path("report.html"), show_default=True, metavar="PAGE", help="The page."
 )
 @click.option("--title", help="What the page is called; the names of the files by default.")
 @_x_scale
@@ -90,12 +84,7 @@ def report_command(files: tuple[Path, ...], output: Path, title: str | None, x_s
 @click.option("--where", multiple=True, metavar="AXIS=VALUE", help="Only rows that have this value; repeatable.")
 @_x_scale
 @click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=_path,
-    metavar="FIGURE",
-    help="A name that ends in .pdf, .svg or .png.",
+    *("-o", "--output"), required=True, type=_path, metavar="FIGURE", help="A name that ends in .pdf, .svg or .png."
 )
 def plot_command(
     files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str, ...], x_scale: XScale, output: Path

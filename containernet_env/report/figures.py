@@ -103,13 +103,15 @@ def points_of(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> Points:
     spreads = [[cell.spread(values) for cell in cells] for values in measured]
     for name in ("median", "low", "high"):
         columns[name] = [[spread and rounded(getattr(spread, name)) for spread in of] for of in spreads]
+    for name in ("low", "high"):
+        columns[name][FLOOR] = [None] * len(cells)
     singles: dict[int, list[int]] = {}
     more = 0
     for cell, number in ((place, number) for place, one in enumerate(cells) for number in one.bad):
         values = [*(rounded(of[number]) for of in measured[:FLOOR]), None]
         if all(value is None for value in values):
             continue
-        if sum(map(len, singles.values())) == MOST_SINGLES:
+        if len(columns["label"]) - len(cells) == MOST_SINGLES:
             more += 1
             continue
         singles.setdefault(cell, []).append(len(columns["label"]))
