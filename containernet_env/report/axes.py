@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from containernet_env.report.rows import Cell, distinguishes, label, label_of, level, number, phrase, text
+from containernet_env.report.rows import Cell, distinguishes, is_setting, label, label_of, level, number, phrase, text
 from containernet_env.results.repetitions import TIMING
 
 _FIRST = (
@@ -36,6 +36,7 @@ _FIRST = (
     "ClientMemory_bytes",
 )
 """Axes in the order in which they are shown, and in which they are chosen where two vary together."""
+_ORDER = {name: number for number, name in enumerate(_FIRST)}
 _FOLLOWING = ("RequestCount", "ConnectionCount", "KeySize", "ClientCount")
 """What may be configured together with an axis, the likeliest first; any other numeric axis may be, too."""
 _RATIOS = {"ClientCount": ("ConnectionCount", "RequestCount"), "OfferedRate_per_s": ("RequestCount",)}
@@ -175,8 +176,7 @@ class Table:
         Of two that follow from each other, one is an axis, and a ratio that follows from another one is none.
         """
         found: list[str] = []
-        order = {name: number for number, name in enumerate(_FIRST)}
-        for name in sorted(self.names, key=lambda name: (self._in_words(name), order.get(name, len(order)), name)):
+        for name in sorted(self.names, key=lambda name: (self._in_words(name), _ORDER.get(name, len(_ORDER)), name)):
             values = {self.key(index, (name,))[0] for index in self.has(name)}
             numbers = [value for value in values if (level(value) if name in _IN_WORDS else number(value)) is not None]
             if len(values) < 2 or len(numbers) < max(1, len(values) - 1):
@@ -221,7 +221,7 @@ class Table:
         used = [index for group in found for index in group]
         varying = [other for other in (*self.names, *self.following) if other != name]
         along = [other for other in varying if any(self.varies(other, group) for group in found)]
-        ordered = sorted(along, key=_FIRST.index)
+        ordered = sorted(along, key=lambda other: _ORDER.get(other, len(_ORDER)))
         columns = next(
             (name, *more)
             for count in range(len(ordered) + 1)
@@ -289,7 +289,7 @@ class Table:
         yield ()
         rank = {other: index for index, other in enumerate(_FOLLOWING)}
         others = sorted(
-            (other for other in self.names if other != name and other in _FIRST and other not in TIMING),
+            (o for o in self.names if o != name and (o in _ORDER or is_setting(o)) and o not in TIMING),
             key=lambda other: rank.get(other, len(rank)),
         )
         for count in (1, 2, 3):

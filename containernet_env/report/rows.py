@@ -119,6 +119,11 @@ _WORDS = {
 _ONE = re.compile(r"^1 (clients|connections|members|cores|requests)\b")
 
 
+def is_setting(column: str) -> bool:
+    """Whether it is an axis of a sweep that the CSV has no column for."""
+    return column not in BY_NAME and column not in (FILE, VARIANT, SENT)
+
+
 def label(column: str) -> str:
     """What an axis is called in a picture, with its unit."""
     if known := _AXES.get(column, ("", ""))[0]:
@@ -152,7 +157,7 @@ def phrase(column: str, value: object) -> str:
         return f"unlimited {_AXES[column][0].partition(' (')[0]}"
     form = _AXES.get(column, ("", ""))[1]
     if not form:
-        alone = not BY_NAME[column].number if column in BY_NAME else column in ("file", "variant")
+        alone = not is_setting(column) if column not in BY_NAME else not BY_NAME[column].number
         return shown if alone else f"{column} {shown}"
     return _ONE.sub(lambda match: match[0][:-1], form.format(shown))
 
@@ -199,7 +204,7 @@ class Rows:
     and distinguish no further rows. ``notes``: what was left out while reading.
 
     Axes of sweeps that the CSV has no column for, such as ``queue``, are columns of texts by their names, read from the
-    journal, where they alone distinguish rows.
+    journal.
     """
 
     frame: pandas.DataFrame
@@ -294,7 +299,7 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
             left_out(f"rows that are in several files word for word count once: {int(again.sum()):,}")
             frame = frame[~again].reset_index(drop=True)
     seed_only = tuple(name for name in columns if name != FILE) == SEED_COLUMNS
-    settings = {name: _settings(path, left_out) for name, path in zip(names, paths, strict=True)}
+    settings = {hashes: values for path in paths for hashes, values in _settings(path, left_out).items()}
     frame, keys = _identified(frame, settings)
     return Rows(frame, tuple(_why(frame)), keys, following(frame), tuple(paths), tuple(notes), seed_only)
 
@@ -314,7 +319,7 @@ def _settings(path: Path, note: Callable[[str], object]) -> Settings:
         return {}
 
 
-def _identified(frame: pandas.DataFrame, settings: Mapping[str, Settings]) -> tuple[pandas.DataFrame, tuple[str, ...]]:
+def _identified(frame: pandas.DataFrame, settings: Settings) -> tuple[pandas.DataFrame, tuple[str, ...]]:
     """The table with `VARIANT`, and the columns whose values make rows different experiments."""
     names = list(frame.columns)
     less = {*_NO_KEYS, *following(frame)}
@@ -331,12 +336,10 @@ def _identified(frame: pandas.DataFrame, settings: Mapping[str, Settings]) -> tu
         keys.append("RequestCount")
         sent = frame["RequestCount"]
         frame = frame.assign(**{"RequestCount": sent.where(counted), SENT: sent})
-    hashes = zip(*(frame[name] for name in (FILE, *HASHES)), strict=True)
-    found = [settings[file].get((config, scenario), {}) for file, config, scenario in hashes]
+    found = [settings.get(hashes, {}) for hashes in zip(*(frame[name] for name in HASHES), strict=True)]
     more = [name for name in dict.fromkeys(name for one in found for name in one) if find(name, names) is None]
     frame = frame.assign(**{name: [one.get(name) for one in found] for name in more})
-    groups = frame.groupby(keys, dropna=False, sort=False)
-    keys += [name for name in more if (groups[name].nunique(dropna=False) > 1).any()]
+    keys += [name for name in more if frame[name].nunique(dropna=False) > 1]
     return frame.assign(**{VARIANT: _variants(frame, keys)}), (*keys, VARIANT)
 
 

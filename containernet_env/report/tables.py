@@ -12,8 +12,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 _OF_STEPS = {"ClientCount", "ConnectionCount", "RequestCount", VARIANT}
 _SYSTEM = ("Store", "StoreVersion")
-_NUMBER = re.compile(r"(\d{1,300})")
+_DIGITS = re.compile(r"(\d{1,300})")
 # The names of scenarios have these already.
 _SAID = {*LOAD} - {*_OF_STEPS, "Scenario"}
 SECTOR_BYTES = 512
@@ -87,7 +87,7 @@ def series_of(rows: Rows, every: bool = False) -> list[Series]:
         # Neither a column nor the name says which data is read.
         other = text(hashes[number]) if len(known[places[number]]) > 1 else ""
         groups.setdefault((*key, other), {}).setdefault(tuple(at), []).append(number)
-    why = [_why(reason, every) for reason in rows.why]
+    why = ["" if every and not reason.startswith("failed") else reason for reason in rows.why]
     if not any(not reason for reason in why):
         hint = "" if every else ": --all takes those that did not fail"
         raise UsageError(f"{', '.join(map(str, rows.files))}: no row is certainly valid, so none counts{hint}")
@@ -100,22 +100,15 @@ def series_of(rows: Rows, every: bool = False) -> list[Series]:
         shape = f"{values[VARIANT]} ({other})" if other else values[VARIANT]
         system = " ".join(text(values[name]) for name in _SYSTEM if values.get(name) is not None)
         label = label_of(shown, [values[name] for name in shown])
-        found.append(
-            Series(
-                ", ".join(filter(None, (system, label, shape))),
-                tuple(
-                    _step(at, numbers, why) for at, numbers in sorted(steps.items(), key=lambda item: _order(item[0]))
-                ),
-            )
-        )
-    apart = _apart(found, [key[len(names)] for key in groups])
-    return sorted(
-        apart, key=lambda item: [int(part) if part.isdecimal() else part for part in _NUMBER.split(item.name)]
-    )
-
-
-def _order(at: tuple[Any, Any]) -> tuple[float, str]:
-    return (-1.0 if at[0] is None else at[0], str(at[1]))
+        ordered = sorted(steps.items(), key=lambda item: (-1.0 if item[0][0] is None else item[0][0], str(item[0][1])))
+        name = ", ".join(filter(None, (system, label, shape)))
+        found.append(Series(name, tuple(_step(at, numbers, why) for at, numbers in ordered)))
+    same = Counter(series.name for series in found)
+    for index, (series, key) in enumerate(zip(found, groups, strict=True)):
+        if same[series.name] > 1:
+            # Nothing but the hash of the topology distinguishes them.
+            found[index] = replace(series, name=f"{series.name} ({text(key[len(names)])})")
+    return sorted(found, key=lambda one: [int(part) if part.isdecimal() else part for part in _DIGITS.split(one.name)])
 
 
 def _step(at: tuple[Any, Any], numbers: Sequence[int], why: Sequence[str]) -> Step:
@@ -124,10 +117,6 @@ def _step(at: tuple[Any, Any], numbers: Sequence[int], why: Sequence[str]) -> St
     name = f"{text(clients)} clients" if scenario is None else str(scenario)
     good = tuple(number for number in numbers if not why[number])
     return Step(count, name, good, tuple(dict.fromkeys(why[number] for number in numbers if why[number])))
-
-
-def _why(reason: str, every: bool) -> str:
-    return "" if every and not reason.startswith("failed") else reason
 
 
 def _shapes(rows: Rows) -> Iterator[str]:
@@ -139,15 +128,6 @@ def _shapes(rows: Rows) -> Iterator[str]:
             continue
         pair = re.escape(f"{text(clients)}x{text(conns)}")
         yield re.sub(rf"{pair}(?=-|$)", "N", str(scenario), count=1)
-
-
-def _apart(series: Sequence[Series], hashes: Sequence[Any]) -> list[Series]:
-    """With the hash of the topology where nothing else distinguishes two of them."""
-    names = Counter(item.name for item in series)
-    return [
-        item if names[item.name] == 1 else Series(f"{item.name} ({text(configured)})", item.steps)
-        for item, configured in zip(series, hashes, strict=True)
-    ]
 
 
 # --- requests/s by clients --------------------------------------------------------------------------------------------
@@ -477,8 +457,8 @@ def aggregated(rows: Rows, every: bool = False) -> AggregatedTable:
     again = rows.values("Repetition")
     # Steps of a sweep that were tried again have clusters of their own.
     ways = (lambda number: (rows.clusters[number], again[number]), lambda number: again[number], lambda number: None)
-    systems = [system for series in found if (system := _system(series, measured, ways, notes)) is not None]
-    return AggregatedTable(tuple(systems), tuple(notes))
+    systems = (_system(series, measured, ways, notes) for series in found)
+    return AggregatedTable(tuple(filter(None, systems)), tuple(notes))
 
 
 def _figure(measure: Measure, steps: Repetition) -> float | None:
@@ -527,13 +507,11 @@ def _system(
     for measure in MEASURES:
         known = [value for steps_ in repetitions if (value := _figure(measure, steps_)) is not None]
         values.append(median(known) if len(known) == count else None)
-    errors: dict[str, int] = {}
-    for repetition in repetitions:
-        for one in repetition:
-            of_one = one.load.get("errors")
-            for words, times in of_one.items() if isinstance(of_one, dict) else ():
-                if isinstance(times, int):
-                    errors[str(words)] = errors.get(str(words), 0) + times
+    errors: Counter[str] = Counter()
+    for one in chain.from_iterable(repetitions):
+        of_one = one.load.get("errors")
+        if isinstance(of_one, dict):
+            errors.update({str(words): times for words, times in of_one.items() if isinstance(times, int)})
     return System(series.name, tuple(step.clients for step in steps), count, tuple(values), errors)
 
 

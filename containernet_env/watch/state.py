@@ -129,7 +129,7 @@ class Follower:
         try:
             # The holder is looked up first: everything it wrote before it ended is then read below.
             holder = self._holder()
-            self._read_journal()
+            _read(self._journal_tail, self._take_journal)
             self._read_run()
             self._read_rows()
             self._problem = None
@@ -169,11 +169,8 @@ class Follower:
 
     def _is_of(self, holder: Holder) -> bool:
         """Whether this process began the last run or sweep here: the lock does not say what it is held for."""
-        return self._is_sweep_of(holder) or (self._run is not None and self._began(holder, self._run))
-
-    @staticmethod
-    def _began(holder: Holder, run: _Run) -> bool:
-        return run.began_s >= holder.began_s - _CLOCKS_S
+        run = self._run
+        return self._is_sweep_of(holder) or (run is not None and run.began_s >= holder.began_s - _CLOCKS_S)
 
     def _is_sweep_of(self, holder: Holder) -> bool:
         return self._sweep is not None and self._sweep[0] >= holder.began_s - _CLOCKS_S
@@ -185,9 +182,6 @@ class Follower:
         return self._sweep is not None
 
     # --- files --------------------------------------------------------------------------------------------------------
-
-    def _read_journal(self) -> None:
-        _read(self._journal_tail, self._take_journal)
 
     def _take_journal(self, line: Mapping[str, Any]) -> None:
         if line["kind"] == "sweep":
@@ -262,8 +256,9 @@ class Follower:
     # --- words --------------------------------------------------------------------------------------------------------
 
     def _states(self) -> list[State]:
-        """What the row that decides of each measurement counts as, as for the sweep itself."""
-        return [_last(list(tried.values())).state for tried in self._tried.values()]
+        """What each measurement counts as: its first row with figures decides, else the last, as for the sweep."""
+        each = (list(tried.values()) for tried in self._tried.values())
+        return [next((one for one in tried if one.result == "measured"), tried[-1]).state for tried in each]
 
     def _settled(self) -> set[tuple[str, int]]:
         """The measurements that are not tried again: the machine has not spoiled all that was measured of them."""
@@ -334,11 +329,6 @@ def _read(tail: Tail, take: Callable[[Mapping[str, Any]], None]) -> None:
     for text in lines:
         with suppress(ValueError, TypeError, LookupError, OverflowError, RecursionError):
             take(json.loads(text))
-
-
-def _last(tried: list[Tried]) -> Tried:
-    """The one that decides: one with figures that count, else the last."""
-    return next((one for one in tried if one.result == "measured"), tried[-1])
 
 
 def _seconds(at: str) -> float:

@@ -403,6 +403,29 @@ def test_loads_of_other_lengths_are_on_other_lines_and_in_the_order_of_their_val
     assert made.points.columns["label"] == [*told, "3000 clients, 20000 requests"]
 
 
+def write_journal(path: Path, *coordinates: dict[str, str]) -> None:
+    """The journal of a sweep with these cells, whose topologies have the hash of the last value."""
+    cells = []
+    for one in coordinates:
+        *_, name = one.values()
+        line = {"schema": 1, "kind": "cell", "text": "", "scenario_hash": "s", "coordinates": one}
+        cells.append({**line, "cell": name, "config_hash": name})
+    journal_of(path).write_text("".join(f"{json.dumps(cell)}\n" for cell in cells))
+
+
+def test_axes_without_a_column_that_vary_with_another_one_are_named_and_hold_for_other_files(tmp_path: Path) -> None:
+    """The caption said that nothing else varies along the line."""
+    queues = {"1": "8k", "10": "80k", "100": "800k"}
+    swept = write(tmp_path / "out.csv", [row(Bandwidth_mbps=rate, ConfigHash=queues[rate]) for rate in queues])
+    write_journal(swept, *({"bandwidth": rate, "queue": queue} for rate, queue in queues.items()))
+    other = write(tmp_path / "b.csv", [row(Bandwidth_mbps="10", ConfigHash="80k", RunId="run-2")])
+    made = document(swept, other)
+    assert titles(made) == ["bandwidth (Mbit/s)"] and lines(made) == {"all": [1, 10, 100]}
+    assert "Nothing else varies along a line but" in (caption := figures(made, "axes")[0].caption)
+    assert "follow from them: queue." in caption
+    assert made.points.columns["repetitions"] == [1, 2, 1]
+
+
 @pytest.mark.parametrize(
     ("name", "values", "at"),
     [
@@ -419,12 +442,7 @@ def test_axes_of_a_sweep_that_no_column_has_are_read_from_its_journal(
     path = write(tmp_path / "out.csv", [row(ConfigHash=value) for value in values])
     lacks = [text for text in document(path).lacks if "on no axis" in text]
     assert [text.partition(" ")[0] for text in lacks] == [str(len(values))]
-    cells = [
-        {"schema": 1, "kind": "cell", "cell": value, "text": "", "config_hash": value, "scenario_hash": "s"}
-        | {"coordinates": {"link_delay": "3ms", name: value}}
-        for value in values
-    ]
-    journal_of(path).write_text("".join(f"{json.dumps(cell)}\n" for cell in cells))
+    write_journal(path, *({"link_delay": "3ms", name: value} for value in values))
     made = document(path)
     assert titles(made) == [name] and lines(made) == {"all": at} and not any("on no axis" in one for one in made.lacks)
     assert dict(made.varied)[name] == ", ".join(sorted(values, key=rank))
