@@ -404,6 +404,8 @@ def _queue(
     lost = 1 - math.prod(
         1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in plan.paths[train.feed.pairs[0]]
     )
+    if lost == 1:
+        return Check(hop.name, "queue", "unproved", asked, why="every frame behind it is lost as configured")
     correlation = max((h.spec.loss.correlation for h in plan.paths[train.feed.pairs[0]] if h.spec.loss), default=0.0)
     # What is lost before the direction never reaches its queue.
     reach = 1 - _lost(before(plan.paths[train.feed.pairs[0]], hop.name))

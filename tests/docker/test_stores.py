@@ -169,7 +169,7 @@ def test_only_quorums_that_meet_keep_what_a_lost_coordinator_has_acknowledged(tm
     choice = {"kind": "replicas", "flags": {"ack": quorum, "from": quorum}}
     mixed = {"rate": 300, "duration": "7s", "clients": 900, "conns": 90, "timeout": "2s"}
     events = [{"at": "1s", "partition": "leader"}, {"at": "3s", "kill": "leader"}]
-    kept = {**KEPT, "load": mixed, "verify": False, "keys": "uniform", "events": events}
+    kept = {**KEPT, "load": mixed, "keys": "uniform", "events": events}
     config = topology(tmp_path / "replicas.json", store={"store": choice}, mem="64m")
     result = measured(tmp_path, config, WRITE, kept, keys=300)
     alone, lost = result.outcomes

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from containernet_env.config import load_config
@@ -269,7 +269,12 @@ def probers_limits() -> Mapping[str, int]:
     return {name: int(number) for name, number in re.findall(r"^\t(m(?:ax|in)\w+) += ([0-9_]+)", text, re.MULTILINE)}
 
 
+NEARLY_ALL_LOST = DirectionSpec(rate_bps=100 * MBIT, loss=IndependentLoss(1 - 1e-9))
+"""Over two such links the share of frames that arrive is 0 in floating point."""
+
+
 @given(ANY_STAR, st.booleans(), st.booleans())
+@example([LinkSpec(NEARLY_ALL_LOST, NEARLY_ALL_LOST)] * 2, True, True)
 @settings(max_examples=60, deadline=None)
 def test_whatever_is_accepted_has_a_plan_that_the_prober_takes_and_reasons_for_what_is_left_out(
     links: list[LinkSpec], emulated: bool, lossless: bool
