@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // throughGRPC carries a load through grpc-go and etcd's generated API: nothing of it is shared with what the programs use.
@@ -84,5 +85,5 @@ func failureOfGRPC(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &load.CallError{Code: load.Code(status.Code(err)), Unknown: true, Text: err.Error()}
+	return &store.Failure{Code: store.Code(status.Code(err)), Unknown: true, Text: err.Error()}
 }

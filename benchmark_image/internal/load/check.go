@@ -9,6 +9,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // expected is what an answer to a range is compared with: generated keys, known by their numbers, and their values.
@@ -23,21 +24,20 @@ type expected struct {
 	complete    bool   // all of them were written
 }
 
-// WrongAnswerError is an answer that does not hold what was written.
-type WrongAnswerError struct{ Text string }
-
-// Error implements error.
-func (e *WrongAnswerError) Error() string { return e.Text }
+// wrong is the failure of a request whose answer does not hold what was written.
+func wrong(format string, values ...any) *store.Failure {
+	return &store.Failure{Code: CodeCheck, Text: fmt.Sprintf(format, values...)}
+}
 
 // What can be wrong with a key or a value. The texts are the same for all keys.
 var (
-	errOtherKey   = &WrongAnswerError{"an answer held another key than the one that was asked for"}
-	errOutside    = &WrongAnswerError{"an answer held a key outside of the span that was asked for"}
-	errNotWritten = &WrongAnswerError{"an answer held a key that is none of those that were written"}
-	errOrder      = &WrongAnswerError{"an answer held a key twice, or keys out of order"}
-	errLeftOut    = &WrongAnswerError{"an answer left out a key that was written"}
-	errOtherValue = &WrongAnswerError{"an answer held another value than the one that was written"}
-	errAnyValue   = &WrongAnswerError{"an answer held a value, although only keys were asked for"}
+	errOtherKey   = wrong("an answer held another key than the one that was asked for")
+	errOutside    = wrong("an answer held a key outside of the span that was asked for")
+	errNotWritten = wrong("an answer held a key that is none of those that were written")
+	errOrder      = wrong("an answer held a key twice, or keys out of order")
+	errLeftOut    = wrong("an answer left out a key that was written")
+	errOtherValue = wrong("an answer held another value than the one that was written")
+	errAnyValue   = wrong("an answer held a value, although only keys were asked for")
 )
 
 // Checked tells whether keys and values of the answer must be passed to Check.
@@ -45,7 +45,8 @@ func (r *Request) Checked() bool { return r.expected.values != nil }
 
 // CheckCounts checks the numbers of keys in an answer to a range: keys is how many it holds, count how many it says
 // there are in the span, including those that a limit leaves out, and more whether it says that it leaves out some.
-// Where the keys that were written are known, count must be their number. The error is a *WrongAnswerError.
+// Where the keys that were written are known, count must be their number. The error is a *store.Failure of the code
+// Check.
 func (r *Request) CheckCounts(keys, count int64, more bool) error {
 	if r.Kind != Range {
 		return nil
@@ -58,10 +59,10 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 		want = min(count, r.Limit)
 	}
 	if count < 0 || keys != want || len(r.End) == 0 && count > 1 {
-		return &WrongAnswerError{fmt.Sprintf("an answer held %d keys of %d, expected were %d", keys, count, want)}
+		return wrong("an answer held %d keys of %d, expected were %d", keys, count, want)
 	}
 	if more != (!r.CountOnly && count > keys) {
-		return &WrongAnswerError{fmt.Sprintf("an answer with %d keys of %d said of more: %v", keys, count, more)}
+		return wrong("an answer with %d keys of %d said of more: %v", keys, count, more)
 	}
 	if e := &r.expected; e.values != nil {
 		written := int64(e.last - e.first)
@@ -73,7 +74,7 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 		}
 		// Whether an answer without a key is right otherwise, the run decides.
 		if count > written || e.complete && count > 0 && count < written {
-			return &WrongAnswerError{fmt.Sprintf("an answer counted %d keys, written were %d", count, written)}
+			return wrong("an answer counted %d keys, written were %d", count, written)
 		}
 	}
 	return nil
@@ -81,7 +82,7 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 
 // CheckRevision takes the revision that the store tells in an answer, 0 where it tells none, and the member that
 // answered; written tells whether the answer acknowledges a write. A linearizable read must not be answered at a
-// revision below one that was told before it began. The error is a *WrongAnswerError.
+// revision below one that was told before it began. The error is a *store.Failure of the code Check.
 func (r *Run) CheckRevision(request *Request, revision int64, member uint64, written bool) error {
 	request.revision, request.member = revision, member
 	return r.options.Promises.take(request, r.elapsed(), written)
@@ -91,7 +92,7 @@ func (r *Run) CheckRevision(request *Request, revision int64, member uint64, wri
 // writer of the same seed, key size and value size writes: each key lies in the requested span, sorts after the one
 // before, and was written; where all were written, none is left out. A value is that of the data set, or a version of
 // that key: of the same load one that was sent, and in a linearizable read none that is older than what was
-// acknowledged before. The error is a *WrongAnswerError.
+// acknowledged before. The error is a *store.Failure of the code Check.
 func (r *Request) Check(key, value []byte, revision int64) error {
 	e := &r.expected
 	number, known := keys.Number(key, e.prefix, e.keySize)
@@ -125,7 +126,7 @@ func (r *Request) checkValue(number uint64, value []byte, revision int64) error 
 	case !ok:
 		r.found.content = history.Foreign
 		if want := len(e.values.At(number)); len(value) != want {
-			return &WrongAnswerError{fmt.Sprintf("an answer held a value of %d bytes, written were %d", len(value), want)}
+			return wrong("an answer held a value of %d bytes, written were %d", len(value), want)
 		}
 		return errOtherValue
 	case e.promises == nil:
@@ -147,15 +148,15 @@ const maxTracked = 1 << 20
 
 // What can be wrong with an answer when it is held against what the store has acknowledged before.
 var (
-	errBehind = &WrongAnswerError{"a linearizable read was answered at a revision below one that was told " +
-		"before it began"}
-	errSameAgain = &WrongAnswerError{"a write was acknowledged at a revision that was told before it began"}
-	errStale     = &WrongAnswerError{"a linearizable read held an older version than one that was acknowledged " +
-		"before it began"}
-	errLost = &WrongAnswerError{"a linearizable read did not find a key whose write was acknowledged " +
-		"before it began"}
-	errOtherWriter = &WrongAnswerError{"an answer held another version than the one that was acknowledged at its revision"}
-	errNoWriter    = &WrongAnswerError{"an answer held a version that was never written"}
+	errBehind = wrong("a linearizable read was answered at a revision below one that was told " +
+		"before it began")
+	errSameAgain = wrong("a write was acknowledged at a revision that was told before it began")
+	errStale     = wrong("a linearizable read held an older version than one that was acknowledged " +
+		"before it began")
+	errLost = wrong("a linearizable read did not find a key whose write was acknowledged " +
+		"before it began")
+	errOtherWriter = wrong("an answer held another version than the one that was acknowledged at its revision")
+	errNoWriter    = wrong("an answer held a version that was never written")
 )
 
 // Promises is what a store has acknowledged so far. A warm-up and its measurement share it.
@@ -195,7 +196,8 @@ func (p *Promises) begin(r *Request) {
 	p.begun = max(p.begun, r.Number+1)
 }
 
-// take notes the revision that an answer tells, and the write that it acknowledges. The error is a *WrongAnswerError.
+// take notes the revision that an answer tells, and the write that it acknowledges. The error is a *store.Failure of the
+// code Check.
 func (p *Promises) take(r *Request, now time.Duration, written bool) error {
 	for seen := p.seen.Load(); r.revision > seen && !p.seen.CompareAndSwap(seen, r.revision); {
 		seen = p.seen.Load()

@@ -72,9 +72,9 @@ type Targeter interface {
 //
 // An implementation must call Done exactly once for each request that Ask gave it, try each request once, put a
 // deadline on each, return from Drive soon after the context has ended, and report requests that this cuts off as
-// ErrAbandoned, or ErrNotSent, and other failures as a *CallError. For a range with Checked true it must pass each key
-// and value of the answer to Check, in order and once, and then the numbers of keys to CheckCounts; of every answer it
-// must pass what the store tells of its revision to CheckRevision. Done gets the first error of those.
+// ErrAbandoned, or ErrNotSent, and other failures as a *store.Failure. For a range with Checked true it must pass each
+// key and value of the answer to Check, in order and once, and then the numbers of keys to CheckCounts; of every answer
+// it must pass what the store tells of its revision to CheckRevision. Done gets the first error of those.
 type Transport interface {
 	// Drive serves clients 0..clients-1 and returns when Ask has refused each of them, or ctx has ended.
 	Drive(ctx context.Context, clients int, run *Run)

@@ -31,16 +31,6 @@ const (
 	Abandoned                // the run ended while it was in flight; it may have happened
 )
 
-// CallError is a request without a good answer, as a transport reports it.
-type CallError struct {
-	Code    Code
-	Unknown bool // the request may have been carried out all the same
-	Text    string
-}
-
-// Error implements error.
-func (e *CallError) Error() string { return e.Text }
-
 // ErrAbandoned is the outcome of a request that was in flight when the run was ended early.
 var ErrAbandoned = errors.New("abandoned at the end of the run")
 
@@ -49,10 +39,10 @@ var ErrAbandoned = errors.New("abandoned at the end of the run")
 var ErrNotSent = errors.New("not sent before the end of the run")
 
 // ErrNotFound is the outcome of a read that found no key although one was required.
-var ErrNotFound = errors.New("no key found")
+var ErrNotFound = wrong("no key found")
 
 // ErrCompareFailed is the outcome of a transaction that changed nothing, because the key did not exist.
-var ErrCompareFailed = &WrongAnswerError{"a transaction did not find the key that was written, and changed nothing"}
+var ErrCompareFailed = wrong("a transaction did not find the key that was written, and changed nothing")
 
 // classify gives the outcome and the code of a request that ended with err. With an error of an unknown type
 // the outcome is unknown.
@@ -60,16 +50,14 @@ func classify(err error) (Outcome, Code) {
 	if err == nil {
 		return OK, CodeOK
 	}
-	var call *CallError // allocated, as it is passed on
+	var failure *store.Failure
 	switch {
-	case errors.Is(err, ErrNotFound), errors.As(err, new(*WrongAnswerError)):
-		return Failed, CodeCheck
-	case !errors.As(err, &call):
+	case !errors.As(err, &failure):
 		return Unknown, CodeUnknown
-	case call.Unknown:
-		return Unknown, call.Code
+	case failure.Unknown:
+		return Unknown, failure.Code
 	}
-	return Failed, call.Code
+	return Failed, failure.Code
 }
 
 // Record is the outcome of one request with its times, which are packed so that a record takes 24 bytes.
@@ -172,9 +160,6 @@ type tally struct {
 
 func (t *tally) add(err error) {
 	text := err.Error()
-	if errors.Is(err, ErrNotFound) {
-		text = ErrNotFound.Error()
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byText == nil {

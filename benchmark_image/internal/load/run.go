@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -482,12 +481,10 @@ func (r *Run) remember(request *Request, end time.Duration, err error) {
 	if request.Kind == Range {
 		o.Content, o.Value, o.ModRevision = request.found.content, request.found.writer, request.found.revision
 	}
-	switch outcome, _ := classify(err); {
+	switch outcome, code := classify(err); {
 	case err == nil:
 		o.Outcome = history.OK
-	case err == ErrCompareFailed:
-		o.Outcome = history.Failed
-	case errors.Is(err, ErrNotFound), errors.As(err, new(*WrongAnswerError)):
+	case code == CodeCheck && err != ErrCompareFailed:
 		o.Outcome = history.Wrong
 	case outcome == Failed:
 		o.Outcome = history.Failed

@@ -212,16 +212,15 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{nil, OK, 0},
 		{errors.New("says nothing"), Unknown, CodeUnknown},
-		{&CallError{Code: 4, Unknown: true}, Unknown, 4},
-		{&CallError{Code: 4}, Failed, 4},
-		{&CallError{Code: 14, Unknown: true}, Unknown, 14},
-		{&CallError{Code: 14}, Failed, 14},
-		{&CallError{Code: 8, Unknown: true}, Unknown, 8},
-		{&CallError{Code: 3, Unknown: true}, Unknown, 3},
-		{&CallError{Code: 200, Unknown: true}, Unknown, 200},
-		{fmt.Errorf("wrapped: %w", &CallError{Code: 3}), Failed, 3},
+		{&store.Failure{Code: 4, Unknown: true}, Unknown, 4},
+		{&store.Failure{Code: 4}, Failed, 4},
+		{&store.Failure{Code: 14, Unknown: true}, Unknown, 14},
+		{&store.Failure{Code: 14}, Failed, 14},
+		{&store.Failure{Code: 8, Unknown: true}, Unknown, 8},
+		{&store.Failure{Code: 3, Unknown: true}, Unknown, 3},
+		{&store.Failure{Code: 200, Unknown: true}, Unknown, 200},
+		{fmt.Errorf("wrapped: %w", &store.Failure{Code: 3}), Failed, 3},
 		{ErrNotFound, Failed, CodeCheck},
-		{&WrongAnswerError{}, Failed, CodeCheck},
 	} {
 		if outcome, code := classify(c.err); outcome != c.outcome || code != c.code {
 			t.Errorf("%+v: outcome %d, code %v", c.err, outcome, code)

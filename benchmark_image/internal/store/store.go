@@ -101,7 +101,7 @@ func (c Code) String() string {
 	return codeNames[Unknown]
 }
 
-// Failure is how a request ended that did not succeed.
+// Failure is how a request ended that did not succeed; as an error, it is its text.
 type Failure struct {
 	Code Code
 	Text string
@@ -113,3 +113,6 @@ type Failure struct {
 	// LoggedOut tells that the member carries out nothing until there is a new Login: the last one has expired.
 	LoggedOut bool
 }
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Text }

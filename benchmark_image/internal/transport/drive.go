@@ -151,8 +151,7 @@ func (c *client) fail(failure *store.Failure) {
 }
 
 func (c *client) record(failure *store.Failure) {
-	text := describe(c.job.conn.member, failure, c.drive.transport.options.RequestTimeout)
-	c.drive.run.Done(c.current, 0, &load.CallError{Code: failure.Code, Unknown: failure.Unknown, Text: text})
+	c.drive.run.Done(c.current, 0, c.job.conn.describe(failure, c.drive.transport.options.RequestTimeout))
 }
 
 // next sends the client's next request.

@@ -136,30 +136,23 @@ func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duratio
 		failure = &store.Failure{Code: store.Canceled, Text: context.Cause(ctx).Error(), Unknown: true}
 	}
 	if failure != nil {
-		return nil, &askedError{failure.Code, describe(c.member, failure, timeout)}
+		return nil, c.describe(failure, timeout)
 	}
 	return one, nil
 }
 
-// askedError is the outcome of a single request that failed.
-type askedError struct {
-	code store.Code
-	text string
-}
-
-func (e *askedError) Error() string { return e.text }
-
 // maxErrorText bounds the length of one error text in a report, in bytes.
 const maxErrorText = 300
 
-// describe gives a failure in one line that names the member.
-func describe(member string, f *store.Failure, timeout time.Duration) string {
-	text := f.Text
-	if f.Code == store.DeadlineExceeded && text == "" {
-		text = fmt.Sprintf("no answer within %v", timeout)
+// describe gives a failure whose text is one line that names the member.
+func (c *conn) describe(f *store.Failure, timeout time.Duration) *store.Failure {
+	told := *f
+	if f.Code == store.DeadlineExceeded && f.Text == "" {
+		told.Text = fmt.Sprintf("no answer within %v", timeout)
 	}
-	if len(text) > maxErrorText {
-		text = strings.ToValidUTF8(text[:maxErrorText], "")
+	if len(told.Text) > maxErrorText {
+		told.Text = strings.ToValidUTF8(told.Text[:maxErrorText], "")
 	}
-	return fmt.Sprintf("%s: %v: %s", member, f.Code, text)
+	told.Text = fmt.Sprintf("%s: %v: %s", c.member, f.Code, told.Text)
+	return &told
 }

@@ -472,11 +472,11 @@ func login(ctx context.Context, protocol store.Protocol, o *Options) error {
 
 // isPassing tells whether a request that failed so may succeed at another member, or later.
 func isPassing(err error) bool {
-	var asked *askedError
-	if !errors.As(err, &asked) {
+	var failure *store.Failure
+	if !errors.As(err, &failure) {
 		return false
 	}
-	switch asked.code {
+	switch failure.Code {
 	case store.Unavailable, store.DeadlineExceeded, store.Canceled, store.ResourceExhausted, store.Unknown:
 		return true
 	}
@@ -560,8 +560,8 @@ func (t *Transport) checkPermissions(ctx context.Context, samples []store.Reques
 				continue
 			}
 			_, err := c.ask(ctx, sample, t.options.statusTime())
-			var asked *askedError
-			if errors.As(err, &asked) && asked.code == store.PermissionDenied {
+			var failure *store.Failure
+			if errors.As(err, &failure) && failure.Code == store.PermissionDenied {
 				return fmt.Errorf("the user may not %s %q, so nothing of the load was sent: %w", name(sample), sample.Key, err)
 			}
 			if err == nil {
