@@ -106,8 +106,8 @@ func (l *List) Permit(endpoint string, address netip.AddrPort) error {
 	return fmt.Errorf("%s may not be asked: %s", shown, l.remedy(endpoint))
 }
 
-// Check returns why the endpoint, a valid host:port, must not be asked; nil if it may. A name that is not in the list
-// is looked up, unless every address is allowed. One that cannot be looked up passes: Permit decides when the
+// Check returns why the endpoint, a valid host:port, must not be contacted; nil if it may. A name that is not in the
+// list is looked up, unless every address is allowed. One that cannot be looked up passes: Permit decides when the
 // connection is opened.
 func (l *List) Check(ctx context.Context, endpoint string) error {
 	everything := func(n network) bool { return n.prefix.Bits() == 0 && n.port == 0 }

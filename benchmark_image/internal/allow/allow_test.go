@@ -74,7 +74,7 @@ func TestEndpointsThatMayBeAsked(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatMayBeOpened is about names: what Check was told of them need not be where they lead.
+// TestConnectionsThatMayBeOpened is about names: what Check found for them need not be where they lead.
 func TestConnectionsThatMayBeOpened(t *testing.T) {
 	l := parsed(t, "here:2379,nowhere:2379,10.0.0.1:2379")
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ import (
 // ownNameTimeout bounds how long a name is looked up that may be the server's own.
 const ownNameTimeout = time.Second
 
-// Hosts decides which requests the server takes, so that no web page in the browser of somebody who can reach the
+// Hosts decides which requests the server takes, so that no web page in the browser of a user who can reach the
 // server starts or cancels a benchmark, or fetches a result, which removes it. The browser tells the page's origin,
 // which is refused where it is not the server itself. A page can also have its own name point to the server's address
 // after it was loaded (DNS rebinding), and is of the same origin then; but the Host header has its name, which is none
@@ -46,9 +46,9 @@ func (h *Hosts) refuse(r *http.Request) *spec.Problem {
 		}
 	}
 	// A GET of another origin would pass: it is judged as a POST.
-	asked := *r
-	asked.Method = http.MethodPost
-	if err := crossOrigin.Check(&asked); err != nil {
+	posted := *r
+	posted.Method = http.MethodPost
+	if err := crossOrigin.Check(&posted); err != nil {
 		return &spec.Problem{
 			Message: fmt.Sprintf("a web page of another origin sent this request (%v): "+
 				"call the server from a program, such as curl", err),
@@ -78,8 +78,8 @@ func (h *Hosts) own(ctx context.Context, host string) bool {
 }
 
 // leadsHere tells whether a name without a dot has one of this machine's addresses. So do the names of a container in
-// networks of Docker, such as its service's in Docker Compose. Nobody can own such a name on the Internet. The dot at
-// the end keeps the resolver from adding a domain to it, in which somebody might.
+// networks of Docker, such as its service's in Docker Compose. No one can own such a name on the Internet. The dot at
+// the end keeps the resolver from adding a domain to it, in which others might.
 func (h *Hosts) leadsHere(ctx context.Context, name string) bool {
 	resolve := h.resolve
 	if resolve == nil {

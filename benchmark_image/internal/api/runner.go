@@ -88,7 +88,7 @@ type Status struct {
 	Operation *spec.Operation `json:"operation"`
 	report.Progress
 	ElapsedS float64 `json:"elapsed_s"`
-	// ClientSilentS is how long ago the client last told of its progress, which it does every 0.1 s; also 0 if none
+	// ClientSilentS is how long ago the client last reported its progress, which it does every 0.1 s; also 0 if none
 	// runs.
 	ClientSilentS float64 `json:"client_silent_s"`
 
@@ -149,14 +149,14 @@ func (r *Runner) Grace() time.Duration {
 	return r.current.grace()
 }
 
-// Run runs a benchmark to its end and keeps its answer; when ctx ends it is ended early. located is what was asked for,
+// Run runs a benchmark to its end and keeps its answer; when ctx ends it is ended early. located is the request
 // with the paths of the files that it names: the result has their names. It returns errBusy at once while another one
 // runs. An error beside an outcome is why its answer was not kept.
-func (r *Runner) Run(ctx context.Context, asked *spec.Spec, located spec.Spec) (Outcome, error) {
+func (r *Runner) Run(ctx context.Context, request *spec.Spec, located spec.Spec) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, limited := &located, *asked
-	if asked.RunTimeout == 0 {
+	s, limited := &located, *request
+	if request.RunTimeout == 0 {
 		s.RunTimeout, limited.RunTimeout = spec.MaxRunTimeout, spec.MaxRunTimeout
 	}
 	// The client keeps this limit itself; this is for one that fails to.

@@ -1,4 +1,4 @@
-// Package history keeps what each operation of a load did and was told, as compressed JSON lines, and reads it back.
+// Package history keeps each operation of a load and its answer as compressed JSON lines, and reads it back.
 package history
 
 import (

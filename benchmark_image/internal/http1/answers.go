@@ -257,7 +257,7 @@ func (a *answers) headerEnds() error {
 		a.end()
 	case a.chunked:
 		if a.length != noLength {
-			a.lasts = false // somebody between may read it otherwise
+			a.lasts = false // a proxy in between may read it otherwise
 		}
 		a.next = chunkSize
 	case a.length > maxBody:

@@ -19,7 +19,7 @@ const ALPN = "http/1.1"
 const (
 	maxHeader = 64 << 10 // of one answer, with what is said ahead of it
 	maxBody   = 16 << 20
-	maxText   = 512     // kept of a body that nobody wants
+	maxText   = 512     // kept of a body without a reader
 	keptBody  = 2 << 20 // the largest buffer that is kept for the next answer
 )
 
@@ -35,7 +35,7 @@ type Answer struct {
 	Headers [][]byte // those that the connection looks for, in order; empty: it is not there
 }
 
-// Owner is told when a request is over.
+// Owner gets the end of a request.
 type Owner interface {
 	// Answered is called for a request that was started and not cancelled: with the answer, whatever it says, or with the
 	// failure of a connection that was lost. Another one may be started from within, if CanStart allows it.

@@ -40,7 +40,8 @@ func started(keep bool) (*Conn, *outcome) {
 
 const good = "HTTP/1.1 200 OK\r\nX-Index: 7\r\nContent-Length: 5\r\n\r\nhello"
 
-// TestAnswers has each answer come in pieces of every size. FuzzAnswers compares what is made of many more with net/http.
+// TestAnswers has each answer come in pieces of every size. FuzzAnswers compares what is made of many more with
+// net/http.
 func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, want, fault string
@@ -62,10 +63,10 @@ func TestAnswers(t *testing.T) {
 		"of HTTP/1.0": {sent: "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
 		"the last one": {sent: "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 1\r\n\r\na",
 			want: `200 1 "a" [""]`, closes: true},
-		"told ahead": {sent: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Index: 1\r\n\r\n" + good,
+		"informational": {sent: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Index: 1\r\n\r\n" + good,
 			want: `200 5 "hello" ["7"]`},
-		"more than was asked": {sent: good + "more", want: `200 5 "hello" ["7"]`, closes: true},
-		"an error":            {sent: "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", want: `500 2 "no" [""]`},
+		"more than the answer": {sent: good + "more", want: `200 5 "hello" ["7"]`, closes: true},
+		"an error":             {sent: "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", want: `500 2 "no" [""]`},
 		"two lengths": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
 			fault: "length"},
 		"a huge length":    {sent: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na", fault: "length"},
@@ -91,7 +92,7 @@ func TestAnswers(t *testing.T) {
 		"a flood of one header": {sent: "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", 70_000), fault: "of more than"},
 		"a flood of trailers": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" +
 			strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
-		"only told ahead":        {sent: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 9), fault: "informational"},
+		"only informational":     {sent: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 9), fault: "informational"},
 		"another protocol":       {sent: "HTTP/1.1 101 Switching\r\n\r\n", fault: "another protocol"},
 		"a folded header":        {sent: "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", fault: "header"},
 		"a space in a name":      {sent: "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\na", fault: "header"},
@@ -146,7 +147,7 @@ func TestChunksAreNoHeader(t *testing.T) {
 	}
 }
 
-// TestNothingIsTakenForAnAnswer that comes before it was asked for.
+// TestNothingIsTakenForAnAnswer that comes before the request.
 func TestNothingIsTakenForAnAnswer(t *testing.T) {
 	idle := NewConn()
 	if err := idle.Feed([]byte(good)); err == nil || !strings.Contains(err.Error(), "HTTP/1.1 200") {

@@ -82,7 +82,7 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 
 // CheckRevision takes the revision that the store tells in an answer, 0 where it tells none, and the member that
 // answered; written tells whether the answer acknowledges a write. A linearizable read must not be answered at a
-// revision below one that was told before it began. The error is a *store.Failure of the code Check.
+// revision below that of an answer before it began. The error is a *store.Failure of the code Check.
 func (r *Run) CheckRevision(request *Request, revision int64, member uint64, written bool) error {
 	request.revision, request.member = revision, member
 	return r.options.Promises.take(request, r.elapsed(), written)
@@ -161,7 +161,7 @@ var (
 
 // Promises is what a store has acknowledged so far. A warm-up and its measurement share it.
 type Promises struct {
-	seen atomic.Int64 // the highest revision that any answer told
+	seen atomic.Int64 // the highest revision of any answer
 
 	mu      sync.Mutex
 	run     uint64 // whose writes have begun up to number begun
@@ -196,8 +196,8 @@ func (p *Promises) begin(r *Request) {
 	p.begun = max(p.begun, r.Number+1)
 }
 
-// take notes the revision that an answer tells, and the write that it acknowledges. The error is a *store.Failure of the
-// code Check.
+// take notes the revision that an answer tells, and the write that it acknowledges. The error is a *store.Failure of
+// the code Check.
 func (p *Promises) take(r *Request, now time.Duration, written bool) error {
 	for seen := p.seen.Load(); r.revision > seen && !p.seen.CompareAndSwap(seen, r.revision); {
 		seen = p.seen.Load()

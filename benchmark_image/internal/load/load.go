@@ -41,7 +41,7 @@ type Request struct {
 	client    int
 	keyNumber uint64 // of a generated key
 	unique    bool   // its value names the write
-	floor     int64  // the highest revision that was told before it began
+	floor     int64  // the highest revision in an answer before it began
 	revision  int64  // that its answer tells
 	member    uint64 // that answered
 	found     found  // what a read of one key found

@@ -146,7 +146,7 @@ type Poisson struct {
 	mean float64 // interval in ns
 	draw func(number uint64) float64
 
-	current atomic.Pointer[block] // that was asked for last: most starts are in it
+	current atomic.Pointer[block] // the latest one that was used: most starts are in it
 
 	mu     sync.Mutex
 	stride int

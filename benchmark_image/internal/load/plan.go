@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Warmup is the load ahead of the measurement, which it passes into without a gap: requests are numbered on, and nobody
-// waits for the answers to the last ones. They are in no figure of the measurement.
+// Warmup is the load ahead of the measurement, which it passes into without a gap: requests are numbered on, and no
+// client waits for the answers to the last ones. They are in no figure of the measurement.
 type Warmup struct {
 	Pacer Pacer
 

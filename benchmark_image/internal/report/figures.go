@@ -276,7 +276,7 @@ func newDistribution(of latencies, leftOut int) *Distribution {
 	}
 	d.MeanS, d.StddevS = of.moments()
 	values := of.byRank(append(ranks(n, Percentiles), ranks(n+leftOut, Percentiles)...))
-	// A percentile that could not be told from the maximum is not known, nor one among requests without a latency.
+	// A percentile that cannot be distinguished from the maximum is not known, nor one among requests without a latency.
 	known := func(n int, p float64) *float64 {
 		if r := rank(n, p); r < n && r <= d.Count {
 			value := values[r].Seconds()

@@ -114,7 +114,7 @@ func (t *timeline) close() {
 	}
 	row := &t.current
 	if row.ok > 0 {
-		// A percentile that could not be told from the maximum is not known.
+		// A percentile that cannot be distinguished from the maximum is not known.
 		ranks := []int{rank(row.ok, 50), rank(row.ok, 99)}
 		values := t.find.find(latencies{&t.samples}, ranks)
 		for i, place := range []*time.Duration{&row.p50, &row.p99} {

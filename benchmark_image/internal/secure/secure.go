@@ -214,8 +214,8 @@ func (s *secured) note(content int) {
 	}
 }
 
-// Wrote implements store.Conn. The protocol is told of a record when all of it was written: a member can open no part
-// of one, so a request that ends in a record which was cut off did not happen.
+// Wrote implements store.Conn. The protocol gets to know of a record when all of it was written: a member can open no
+// part of one, so a request that ends in a record which was cut off did not happen.
 func (s *secured) Wrote(n int) {
 	s.pipe.out = append(s.pipe.out[:0], s.pipe.out[n:]...)
 	s.known -= n

@@ -24,7 +24,7 @@ const (
 // storeNames are all of them, the default first.
 var storeNames = []string{Etcd, ZooKeeper, Consul, HTTP}
 
-// defaultEndpoints are where a member on this machine serves clients unless it was told otherwise.
+// defaultEndpoints are where a member on this machine serves clients unless it is configured otherwise.
 var defaultEndpoints = map[string]string{
 	Etcd: etcd.DefaultEndpoint, ZooKeeper: zookeeper.DefaultEndpoint, Consul: consul.DefaultEndpoint,
 	HTTP: keyvalue.DefaultEndpoint,
@@ -32,8 +32,8 @@ var defaultEndpoints = map[string]string{
 
 // feature is something that a load may ask for and a store does not have.
 type feature struct {
-	parameter *Parameter // with which it is asked for
-	asked     func(s *Spec) bool
+	parameter *Parameter // that requires it
+	required  func(s *Spec) bool
 	allowed   string // with the reason
 }
 
@@ -119,7 +119,7 @@ func isPath(key string) bool {
 // validateStore refuses what the store cannot do.
 func (s *Spec) validateStore() *Problem {
 	for _, missing := range unsupported[s.Store] {
-		if missing.asked(s) {
+		if missing.required(s) {
 			return s.problem(missing.parameter, missing.allowed)
 		}
 	}

@@ -17,11 +17,11 @@ type Protocol interface {
 	NeedsLogin() bool
 	// NewConn starts a connection to a member, of which host:port is given. Its first output is there at once.
 	NewConn(member string) Conn
-	// NewCall makes room for one request at a time, on any connection of this protocol. owner is told how each ends.
+	// NewCall makes room for one request at a time, on any connection of this protocol. owner gets the end of each.
 	NewCall(owner Owner) Call
 }
 
-// Leaderless is a Protocol of a store in which no member leads: nobody asks it for its Status, or to Locate one.
+// Leaderless is a Protocol of a store in which no member leads: it gets neither Status nor Locate.
 type Leaderless interface{ Leaderless() }
 
 // StatusAsker is a Protocol whose connections cannot tell who leads, which a member tells on a connection of its own.
@@ -64,7 +64,7 @@ type Call interface {
 	Endpoint() (string, error)
 }
 
-// Owner is told when a request is over.
+// Owner gets the end of a request.
 type Owner interface {
 	// Finished is called once for each request that was started and not cancelled: failure is nil when the member
 	// answered well. The Call may be started again at once, from within; the answer is valid until then.
@@ -85,7 +85,7 @@ type Conn interface {
 	// it out all the same. A connection on which nothing else can be started then is Closing from now on.
 	Cancel(call Call) (unknown bool)
 
-	// Feed takes what was read. Owners of requests that end are told before it returns, and may start others from
+	// Feed takes what was read. Owners of requests that end get that before it returns, and may start others from
 	// there. After an error the connection must be given up: Leave, then Lost.
 	Feed(b []byte) error
 	// EOF takes that the member has closed the connection, and says in which way that is an error; nil if it was at

@@ -25,14 +25,14 @@ type Request struct {
 	Key   []byte
 	Head  []byte // of Put and Transaction: the beginning of the value, which Value follows
 	Value []byte // of Put and Transaction
-	End   []byte // of Scan: the first key that is not asked for; one zero byte: there is none
+	End   []byte // of Scan: the first key after the span; one zero byte: there is none
 
 	Limit        int64 // of Scan: the largest number of keys in the answer; 0: no limit
 	Serializable bool  // of Get and Scan: the member may answer from what it has, without asking the others
 	KeysOnly     bool  // of Get and Scan: no values
 	CountOnly    bool  // of Get and Scan: neither keys nor values
 
-	Visitor Visitor // of Get and Scan: sees what is found; nil: nobody does
+	Visitor Visitor // of Get and Scan: sees what is found; may be nil
 
 	Leader uint64 // of Locate: a member, as an Answer to Status names it
 

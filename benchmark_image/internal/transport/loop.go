@@ -22,8 +22,8 @@ const readSize = 64 << 10
 // maxReads is how often one link is read before it is the turn of the others.
 const maxReads = 4
 
-// maxHandshakes is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each take
-// longer than an attempt may.
+// maxHandshakes is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each
+// take longer than an attempt may.
 const maxHandshakes = 64
 
 var errClosing = errors.New("the member closes new connections")
@@ -380,7 +380,7 @@ func (l *loop) await(j *job) {
 	l.deadlines.insert(before, j)
 }
 
-// withdraw takes back a job that is under way; its task is not told. unknown is as in store.Failure.
+// withdraw takes back a job that is under way; its task gets no outcome. unknown is as in store.Failure.
 func (l *loop) withdraw(j *job) (unknown bool) {
 	l.deadlines.remove(j)
 	if j.queued {

@@ -39,7 +39,7 @@ func inquire(protocol store.Protocol, o *Options) (*inquiry, error) {
 func (o *Options) statusTime() time.Duration { return max(statusTimeout, o.attempt()) }
 
 const (
-	// leaderPoll is how often each member is asked while the leader is looked for; an election takes about a second.
+	// leaderPoll is how often each member is queried while the leader is looked for; an election takes about a second.
 	leaderPoll = 50 * time.Millisecond
 	// followPoll is the same while the load follows the leader.
 	followPoll = 200 * time.Millisecond
@@ -53,7 +53,7 @@ const leaderGrace = 500 * time.Millisecond
 // has only lost an election answers them meanwhile, one that hangs does not.
 const deposedGrace = 400 * time.Millisecond
 
-// sighting is what a member said when it was asked who leads.
+// sighting is a member's answer to who leads.
 type sighting struct {
 	from   *conn
 	answer store.Answer
@@ -61,7 +61,7 @@ type sighting struct {
 }
 
 // watchStatus asks each member periodically for its status, until the end of ctx or until stop is called: by itself, so
-// that one that hangs keeps nobody waiting. Members without a connection are left out meanwhile, unless the protocol
+// that one that hangs delays no other. Members without a connection are left out meanwhile, unless the protocol
 // asks over connections of its own.
 func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (seen <-chan sighting, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -122,8 +122,8 @@ func (e *election) take(s sighting, now time.Duration) {
 	}
 }
 
-// seat tells where the leader is; false while nobody has named it, or it may still be one of the members that have not
-// answered yet.
+// seat tells where the leader is; false while no member has named it, or it may still be one of the members that have
+// not answered yet.
 func (e *election) seat(now time.Duration) (seat, bool) {
 	s := seat{e.leader, e.members[e.leader], e.from}
 	return s, e.leader != 0 && (s.itself != nil || len(e.members) == e.probes || now-e.since > leaderGrace)

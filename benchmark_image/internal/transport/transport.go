@@ -18,7 +18,7 @@ type Options struct {
 	Endpoints      []string // the members, in member order
 	Conns          int
 	TargetLeader   bool            // only connections to the member that leads; they follow it when it moves
-	Leaderless     bool            // nobody is asked who leads
+	Leaderless     bool            // there is no search for the leader
 	DialTimeout    time.Duration   // until all connections are ready and the leader is known
 	RequestTimeout time.Duration   // deadline of each request
 	LostTimeout    time.Duration   // a load ends when no connection was ready for so long; 0: never
@@ -49,7 +49,7 @@ type Transport struct {
 
 // Open opens the connections: number j leads to member j mod n, and there is at least one to each. Request k goes to
 // member k mod n. It waits until all are ready, at most for the dial timeout; members that are not by then are listed
-// by Unreachable. It is an error if none is, if the leader is asked for and not found, if a member refuses a connection
+// by Unreachable. It is an error if none is, if the leader is wanted and not found, if a member refuses a connection
 // over TLS or is refused, or if the protocol's user cannot log in or may not do what Rehearsal has.
 func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
 	if options.World == nil {

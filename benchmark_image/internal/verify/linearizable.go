@@ -17,7 +17,7 @@ import (
 
 // What a key holds, as a number: its versions are counted from 1.
 const (
-	untold  = -1 // nobody has read it since the history began
+	untold  = -1 // no read since the history began
 	nothing = 0
 )
 
@@ -68,7 +68,7 @@ func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (f
 	late, unsure := 0, 0
 	for _, key := range a.order {
 		steps := a.steps(key, first, false)
-		result.Judged += a.told(key, steps, result.Compared == OwnHistory)
+		result.Judged += a.judgeable(key, steps, result.Compared == OwnHistory)
 		if result.Verdict == Violated {
 			continue // one is enough
 		}
@@ -104,9 +104,9 @@ func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (f
 	return found
 }
 
-// told counts the operations of a key that say something: writes of which neither a read, the store's own history nor
-// its final state tells are in some order, whatever became of them.
-func (a *all) told(key string, steps []porcupine.Operation, compared bool) int {
+// judgeable counts the operations of a key that say something: writes of which neither a read, the store's own history
+// nor its final state tells are in some order, whatever became of them.
+func (a *all) judgeable(key string, steps []porcupine.Operation, compared bool) int {
 	count, reads := 0, compared || a.found[key]
 	for i := range steps {
 		s := steps[i].Input.(*step)
@@ -130,7 +130,7 @@ type cluster struct {
 // judgeKey judges the operations of a key, two values at a time: where each value is written once, every history that
 // is not linearizable has two that conflict (Gibbons and Korach, 'Testing Shared Memories', SIAM J. Comput. 1997,
 // section 4.2). So the time grows with the number of operations side by side, and not exponentially. Only a transaction
-// that needs the key to exist depends on third ones, where somebody found no key: then all are judged at once. part is
+// that needs the key to exist depends on third ones, where a read found no key: then all are judged at once. part is
 // a part that is illegal by itself.
 func judgeKey(steps []porcupine.Operation, deadline time.Time) (part []porcupine.Operation,
 	verdict porcupine.CheckResult) {
@@ -467,7 +467,7 @@ func (m moments) sort() {
 	}
 }
 
-// reached tells by when the store had got to a revision; math.MaxInt64: nobody knew, or it is 0.
+// reached tells by when the store had got to a revision; math.MaxInt64: that is not known, or it is 0.
 func (m moments) reached(revision int64) int64 {
 	next, _ := slices.BinarySearchFunc(m, revision, func(x moment, revision int64) int {
 		return cmp.Compare(x.revision, revision)

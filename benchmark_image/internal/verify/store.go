@@ -11,7 +11,7 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-// compare holds what clients were told of their writes against the store's own history: what was acknowledged was
+// compare holds the answers to writes against the store's own history: what was acknowledged was
 // carried out once, at that revision, and what failed was not. Of writes without an answer it takes over what became of
 // them. Without such a history those that a read has found took effect, one of the final state too.
 func (a *all) compare(log *history.Log, result *Result) *finding {
@@ -56,7 +56,7 @@ func (a *all) compare(log *history.Log, result *Result) *finding {
 			case rescues && o.Op == history.Put:
 				o.until = math.MaxInt64 // it may have made the key, or have come after everything else
 			default:
-				o.dropped = true // nobody saw it: it may have come after everything else
+				o.dropped = true // no read found it: it may have come after everything else
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (a *all) compare(log *history.Log, result *Result) *finding {
 }
 
 // needsPuts tells whether a key was missing at some time, and a transaction that needs it to exist was acknowledged: a
-// put that nobody saw may lie in between.
+// put that no read found may lie in between.
 func needsPuts(operations []operation) bool {
 	missing, needed := false, false
 	for i := range operations {
@@ -104,7 +104,7 @@ func (a *all) against(o *operation, events []history.Event) *finding {
 	return a.violation(what, o.Key, []*history.Operation{o.Operation}, texts(events))
 }
 
-// revisions finds linearizable operations that were answered at a lower revision than a client had been told before
+// revisions finds linearizable operations that were answered at a lower revision than that of an answer before
 // they began. A write makes a revision of its own, so it is not answered at the same one either.
 func (a *all) revisions() *finding {
 	var ended, began []*history.Operation
@@ -168,13 +168,13 @@ func (a *all) firstReads() map[version]int64 {
 // Serializable is what is known of the reads that a member may answer from what it has.
 type Serializable struct {
 	Reads int `json:"reads"` // with an answer
-	// Dated tells whether all acknowledged writes told their revisions. Otherwise nobody knows which reads were stale.
+	// Dated tells whether all acknowledged writes had revisions. Otherwise it is not known which reads were stale.
 	Dated    bool    `json:"dated"`
 	Stale    int     `json:"stale"`     // that found what an acknowledged write had replaced before they began
 	MedianMs float64 `json:"median_ms"` // for how long it had been replaced, of the stale ones
 	P99Ms    float64 `json:"p99_ms"`
 	MaxMs    float64 `json:"max_ms"`
-	// Switched is how often a client that asked another member than before was answered at a lower revision: each
+	// Switched is how often a client of another member than before was answered at a lower revision: each
 	// member is as far as it is.
 	Switched int `json:"switched_back"`
 }
@@ -228,7 +228,7 @@ func (a *all) serializable(result *Result) (problem *finding) {
 // replacements are the acknowledgements of the writes of each key.
 type replacements map[string]moments
 
-// replacements finds them; dated: there are no others, whose revisions nobody knows.
+// replacements finds them; dated: there are no others, whose revisions are not known.
 func (a *all) replacements() (r replacements, dated bool) {
 	r, dated = make(replacements), true
 	for i := range a.operations {
@@ -246,7 +246,7 @@ func (a *all) replacements() (r replacements, dated bool) {
 	return r, dated
 }
 
-// when tells when the version that a read found was replaced; math.MaxInt64: not that anybody was told.
+// when tells when the version that a read found was replaced; math.MaxInt64: no acknowledgement tells.
 func (r replacements) when(o *history.Operation) int64 {
 	return r[o.Key].reached(o.ModRevision + 1)
 }

@@ -1,5 +1,5 @@
-// Package verify judges the history of a load: whether what clients were told is what one copy of the store, which does
-// one operation after the other, would have told them.
+// Package verify judges the history of a load: whether the answers to clients are those of one copy of the store, which
+// does one operation after the other.
 package verify
 
 import (
@@ -37,12 +37,12 @@ const (
 // Limits bounds what a judgement takes.
 type Limits struct {
 	Time time.Duration
-	// Found, if there is one, is told that the history is violated as soon as that is known, also before the violation
-	// is made small: it then has a key and no operations. It may be told again.
+	// Found, if there is one, gets that the history is violated as soon as that is known, also before the violation
+	// is made small: it then has a key and no operations. It may be called again.
 	Found func(Result)
 }
 
-// tell has a copy of a result, which nobody changes any more, for those who wait for it.
+// tell has a copy of a result, which does not change any more, for those who wait for it.
 func (l Limits) tell(result Result) {
 	if l.Found != nil && result.Violation != nil {
 		violation := *result.Violation
@@ -144,7 +144,7 @@ func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 	if result.Judged == 0 && result.Violation == nil {
 		return nil, ErrNothing
 	}
-	// With the final state, a lost last write of any key is a violation. Writes without an answer that nobody has seen
+	// With the final state, a lost last write of any key is a violation. Writes without an answer that no read found
 	// are left out: a history is linearizable if it is without some operations that never ended (Herlihy and Wing).
 	if left := result.Unknown - result.Resolved; left > 0 && result.Verdict == Holds && result.Compared != FinalState {
 		result.Verdict = Undecided
@@ -192,7 +192,7 @@ func read(o *history.Operation) bool {
 	return (o.Op == history.Get || o.Op == history.SerializableGet) && o.Content != history.Nothing
 }
 
-// strangers finds reads of what nobody can have written.
+// strangers finds reads of what no client can have written.
 func (a *all) strangers() *finding {
 	for i := range a.operations {
 		o := &a.operations[i]

@@ -18,7 +18,7 @@ import (
 // to switch between, and no lock to take.
 type poller struct {
 	epoll int
-	// Nobody reads from these two: for an edge-triggered epoll each expiration and each write is another event.
+	// These two are never read: for an edge-triggered epoll each expiration and each write is another event.
 	timer  int // a timerfd: epoll's own timeout counts whole milliseconds
 	wakeup int // an eventfd
 
@@ -113,8 +113,8 @@ func (p *poller) Wait(block bool) (events []unix.EpollEvent, slept bool, err err
 	return p.events[:p.ready], p.slept, nil
 }
 
-// leastSleep is how long a wait for the timer lasts at least: what becomes due meanwhile is done together. To wake up for
-// each request of 20,000/s or more would take most of the loop's time.
+// leastSleep is how long a wait for the timer lasts at least: what becomes due meanwhile is done together. To wake up
+// for each request of 20,000/s or more would take most of the loop's time.
 const leastSleep = 50 * time.Microsecond
 
 func (p *poller) SetTimer(d time.Duration) error {
@@ -203,8 +203,8 @@ func prepare(fd, silenceMs int) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0))
 }
 
-// BoundSilence ends the connection of a socket of this machine once the other side's kernel has acknowledged nothing for
-// so many milliseconds.
+// BoundSilence ends the connection of a socket of this machine once the other side's kernel has acknowledged nothing
+// for so many milliseconds.
 func BoundSilence(fd, ms int) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms); err != nil {
 		return fmt.Errorf("bound how long a connection may be silent: %w", err)

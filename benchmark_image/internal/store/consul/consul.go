@@ -16,7 +16,7 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// DefaultEndpoint is where an agent on this machine serves clients unless it was told otherwise.
+// DefaultEndpoint is where an agent on this machine serves clients unless it is configured otherwise.
 const DefaultEndpoint = "127.0.0.1:8500"
 
 // Protocol implements store.Protocol.
@@ -62,7 +62,7 @@ const index = "x-consul-index"
 type conn struct {
 	*http1.Conn
 	ending, strict, relaxed string
-	self                    uint64 // the member; 0: it was not asked yet
+	self                    uint64 // the member; 0: it is not known yet
 }
 
 // Start implements store.Conn.
@@ -137,7 +137,7 @@ func (c *call) Answered(a *http1.Answer, failure *store.Failure) {
 	case failure != nil:
 		c.owner.Finished(nil, failure)
 	case c.operation == store.Status && c.answer.Member == 0:
-		// The member has told who it is; who leads is another question.
+		// The member has said who it is; who leads is another request.
 		if c.answer.Member = c.conn.self; !c.conn.CanStart() {
 			c.owner.Finished(nil, &store.Failure{Code: store.Unavailable, Text: "the member closes the connection"})
 			return
@@ -230,7 +230,7 @@ func id(address string) uint64 {
 }
 
 // refusals are the errors after which nothing was changed: there was no leader to ask ('always safe to retry', says
-// canRetry in agent/consul/rpc.go), it could not be reached, or what was asked does not lead (hashicorp/raft's
+// canRetry in agent/consul/rpc.go), it could not be reached, or the contacted one does not lead (hashicorp/raft's
 // ErrNotLeader and ErrLeadershipTransferInProgress, not ErrLeadershipLost).
 var refusals = []string{"No cluster leader", "Raft leader not found in server lookup mapping",
 	"rpc error getting client", "node is not the leader", "leadership transfer in progress"}

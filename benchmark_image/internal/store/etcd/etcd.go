@@ -13,7 +13,7 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd/wire"
 )
 
-// DefaultEndpoint is where a member on this machine serves clients unless it was told otherwise.
+// DefaultEndpoint is where a member on this machine serves clients unless it is configured otherwise.
 const DefaultEndpoint = "127.0.0.1:2379"
 
 // ALPN is what members must agree to speak over TLS: gRPC is spoken over HTTP/2 alone.
@@ -153,7 +153,7 @@ const didNotHappen = 1<<store.InvalidArgument | 1<<store.NotFound | 1<<store.Alr
 	1<<store.FailedPrecondition | 1<<store.OutOfRange | 1<<store.Unimplemented | 1<<store.Unauthenticated
 
 // refused tells whether a member that answers a request with this code and text says that it did not carry it out. It
-// must not be asked about what a client made of the loss of an answer. ResourceExhausted is both: 'too many requests'
+// must not be used for what a client made of the loss of an answer. ResourceExhausted is both: 'too many requests'
 // comes before a request is proposed, and 'database space exceeded' also after it was applied (etcd's
 // server/etcdserver/v3_server.go, and quotaApplierV3 in apply/apply.go).
 func refused(code store.Code, text string) bool {

@@ -88,7 +88,7 @@ type call struct {
 	answer   store.Answer
 }
 
-// Endpoint implements store.Call: nobody asks a store without a leader.
+// Endpoint implements store.Call: a store without a leader gets no Locate.
 func (*call) Endpoint() (string, error) { return "", nil }
 
 // Answered implements http1.Owner.

@@ -62,7 +62,7 @@ func (c *conn) answer(w *waiter, h *jute.Header, code jute.Code) {
 	switch {
 	case w.step == stepSync && (code == jute.OK || code == jute.NoNode):
 		// The read follows. ZooKeeper does not look at the path of a sync. A proxy that carries it out as a read of its own
-		// may have no node for the root: then it has asked, and that was the answer.
+		// may have no node for the root: then it has synced, and that was the answer.
 		return
 	case w.step == stepSync:
 		c.waiter(to.at).call = nil

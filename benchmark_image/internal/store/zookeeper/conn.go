@@ -346,7 +346,7 @@ func sizeOf(b []byte) (int, error) {
 // dataAt is where the data begins in the packet of an answer to a read.
 const dataAt = jute.LengthSize + jute.HeaderSize + jute.LengthSize
 
-// collect keeps the part of a packet that b has, and gives what follows. Of a large value that nobody looks at it keeps
+// collect keeps the part of a packet that b has, and gives what follows. Of a large value without a visitor it keeps
 // nothing.
 func (c *conn) collect(b []byte) ([]byte, error) {
 	if c.size == 0 {

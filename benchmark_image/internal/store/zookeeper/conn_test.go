@@ -152,7 +152,7 @@ func TestAPutIsACreateOrASet(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", step.key, c.owner.answers[before:], c.owner.failures, want)
 		}
 	}
-	// There, and not there: somebody else writes and deletes.
+	// There, and not there: another client writes and deletes.
 	c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("a")})
 	c.refuse(c.requests()[0], noNode)
 	c.refuse(c.requests()[0], nodeHere)

@@ -15,7 +15,7 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// DefaultEndpoint is where a member on this machine serves clients unless it was told otherwise.
+// DefaultEndpoint is where a member on this machine serves clients unless it is configured otherwise.
 const DefaultEndpoint = "127.0.0.1:2181"
 
 // MaxValue is the largest value that fits into a packet with the longest key, in bytes: a member ends the connection on
@@ -69,7 +69,8 @@ func idOf(member string) uint64 {
 const maxStatus = 64 << 10
 
 // Status implements store.StatusAsker: a member says who it is in answer to the word 'srvr', in place of the opening of
-// a session. That word is the only one that members answer unless they were told otherwise (4lw.commands.whitelist).
+// a session. That word is the only one that members answer unless they are configured otherwise
+// (4lw.commands.whitelist).
 func (*Protocol) Status(connection net.Conn, member string) (store.Answer, error) {
 	if _, err := io.WriteString(connection, "srvr"); err != nil {
 		return store.Answer{}, fmt.Errorf("ask for its status: %w", err)

@@ -61,7 +61,7 @@ type Reader struct {
 
 	call  Call
 	begun []byte // a field whose rest has not come yet
-	skip  int    // bytes to come of a field that nobody looks at
+	skip  int    // bytes to come of a field without a use
 }
 
 // Reset starts the answer to a call.
@@ -142,7 +142,7 @@ func consume(b []byte) (f field, size int, err error) {
 	return f, size + n, nil
 }
 
-// pass takes the beginning of a field, and gives what is to be kept of it: nothing of a key that nobody looks at.
+// pass takes the beginning of a field, and gives what is to be kept of it: nothing of a key without a visitor.
 func (r *Reader) pass(b []byte) ([]byte, error) {
 	tag, n := protowire.ConsumeVarint(b)
 	if n < 0 || tag&7 != blob {

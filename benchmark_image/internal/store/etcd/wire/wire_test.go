@@ -253,8 +253,8 @@ func TestTokensAreRead(t *testing.T) {
 			t.Errorf("%q, %v", r.Token, err)
 		}
 	}
-	asked := decode(t, AppendAuthenticate(nil, "root", "p:w"), &etcdserverpb.AuthenticateRequest{})
-	if asked.Name != "root" || asked.Password != "p:w" {
-		t.Errorf("%v", asked)
+	login := decode(t, AppendAuthenticate(nil, "root", "p:w"), &etcdserverpb.AuthenticateRequest{})
+	if login.Name != "root" || login.Password != "p:w" {
+		t.Errorf("%v", login)
 	}
 }

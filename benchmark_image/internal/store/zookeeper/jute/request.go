@@ -26,7 +26,7 @@ const (
 // PingXid is the number of every ping and of its answer.
 const PingXid = -2
 
-// MaxPacket is the most that a member takes as one packet unless it was told otherwise (jute.maxbuffer), in bytes
+// MaxPacket is the most that a member takes as one packet unless it is configured otherwise (jute.maxbuffer), in bytes
 // without its length. One that is longer ends the connection.
 const MaxPacket = 1<<20 - 1
 
