@@ -435,7 +435,7 @@ def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs) -> Iterator[Figure
         why = rows.why[number]
         words = f"{names[number]}, repetition {text(repetitions[number])}, {files[number]}, run {run_ids[number]}"
         options.append((place, ("\u00d7 " if why else "") + words))
-        events = "; ".join(f"{round(event.at_s, 3)} s: {event.text}" for event in timeline.events)
+        events = "; ".join(f"{text(round(event.at_s, 3))} s: {event.text}" for event in timeline.events)
         note = " ".join(filter(None, [f"This row does not count: {why}." if why else "", events]))
         of_row = {"traces": _series(timeline), **_marks(timeline), "notes": [{"text": note}] if note else []}
         for kind, own in of_row.items():
@@ -470,21 +470,16 @@ def _series(timeline: Timeline) -> list[dict[str, Any]]:
     step_s = timeline.step_s
     per_second = [[rounded(steps / step_s, 3) for steps in counts] for counts in (timeline.ok, timeline.bad)]
     latencies = [[rounded(value, 3) for value in values] for values in (timeline.p50_ms, timeline.p99_ms)]
+    names, dashes = ("succeeded", "failed or unknown", "p50", "p99"), ("solid", "dot", "solid", "dash")
     found = []
-    for order, (name, values, dash) in enumerate(
-        zip(
-            ("succeeded", "failed or unknown", "p50", "p99"),
-            (*per_second, *latencies),
-            ("solid", "dot", "solid", "dash"),
-            strict=True,
-        )
-    ):
+    for order, (name, values, dash) in enumerate(zip(names, (*per_second, *latencies), dashes, strict=True)):
         if not any(values) and name in ("failed or unknown", "p99"):
             continue
         latency = order > 1
         mode = "lines+markers" if latency or len(values) == 1 else "lines"
         trace = {"name": name, "mode": mode, "x0": 0, "dx": step_s, "y": values, **_style(order)}
         trace |= {"line": {"dash": dash, "width": 2, "shape": "linear" if latency else "hv"}, "xaxis": "x"}
+        trace["marker"] |= {"size": 3 if len(values) > 100 else 5}
         trace["hover"] = f"%{{x:.1f}} s: %{{y:,.4~r}} {'ms' if latency else 'requests/s'}"
         found.append(trace | {"yaxis": "y2" if latency else "y"})
     return found

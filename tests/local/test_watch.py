@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import signal
 import socket
@@ -60,7 +62,11 @@ def asked(server: Server, path: str = "/", method: str = "GET", **headers: str) 
 def test_the_page_needs_nothing_else_and_may_run_nothing_else(served: Server) -> None:
     status, headers, body = asked(served)
     assert status == 200 and b"out.csv" in body and b"src=" not in body
-    assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'sha256-")
+    script = body.partition(b"<script>")[2].partition(b"</script>")[0]
+    allowed = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith(f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'sha256-")
+    assert script and "connect-src 'self'" in policy and "unsafe" not in policy
     assert headers["Cache-Control"] == "no-store" and headers["X-Content-Type-Options"] == "nosniff"
     assert served.server_address[0] == "127.0.0.1"
 

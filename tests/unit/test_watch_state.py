@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.runs.lock import Holder
-from containernet_env.watch.server import State, page
+from containernet_env.watch.server import State
 from containernet_env.watch.state import Follower, Tail
 from tests.simulated_time import World
 from tests.unit.watch_files import RUN, Machine, add, add_row, begin_sweep, event, moment
@@ -243,11 +241,3 @@ def test_readers_have_each_state_once_and_know_the_last_one() -> None:
     number, data, ended = state.after(0, 15.0)
     assert (number, data, ended) == (1, b'{"told":"a"}', False), "the same again is nothing new"
     assert state.after(number, 15.0) == (2, b'{"told":"b"}', True) and world.now_ns - began_ns == 30 * 10**9
-
-
-def test_the_page_may_run_its_own_script_alone() -> None:
-    body, policy = page("out.csv")
-    script = body.partition(b"<script>")[2].partition(b"</script>")[0]
-    allowed = base64.b64encode(hashlib.sha256(script).digest()).decode()
-    assert policy.startswith(f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'sha256-")
-    assert script and b"out.csv" in body and b"src=" not in body and b"connect-src 'self'" in policy.encode()
