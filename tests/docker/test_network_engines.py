@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mininet.net
 import pytest
@@ -23,7 +23,6 @@ from containernet_env.config import load_config
 from containernet_env.containernet import engines
 from containernet_env.containernet.docker import new_run_id
 from containernet_env.containernet.network import Containernet
-from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import cgroups_of
 from containernet_env.model.backends import EngineChoice, SwitchesChoice
@@ -37,6 +36,9 @@ from tests.docker import runs
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import PROJECT
 from tests.root.network import answers, has_netem, needs_ovs, silent
+
+if TYPE_CHECKING:  # pytest would collect it
+    from containernet_env.containernet.testbed_network import TestbedNetwork
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 

@@ -146,13 +146,13 @@ const maxErrorText = 300
 
 // describe gives a failure whose text is one line that names the member.
 func (c *conn) describe(f *store.Failure, timeout time.Duration) *store.Failure {
-	told := *f
+	described := *f
 	if f.Code == store.DeadlineExceeded && f.Text == "" {
-		told.Text = fmt.Sprintf("no answer within %v", timeout)
+		described.Text = fmt.Sprintf("no answer within %v", timeout)
 	}
-	if len(told.Text) > maxErrorText {
-		told.Text = strings.ToValidUTF8(told.Text[:maxErrorText], "")
+	if len(described.Text) > maxErrorText {
+		described.Text = strings.ToValidUTF8(described.Text[:maxErrorText], "")
 	}
-	told.Text = fmt.Sprintf("%s: %v: %s", c.member, f.Code, told.Text)
-	return &told
+	described.Text = fmt.Sprintf("%s: %v: %s", c.member, f.Code, described.Text)
+	return &described
 }

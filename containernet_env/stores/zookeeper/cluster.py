@@ -149,7 +149,7 @@ _ANY_VERSION = struct.pack(">i", -1)
 _CONFIG = "/zookeeper/config"
 # Those that vote: observers have that word after their ports.
 _VOTER = re.compile(rb"^server\.([0-9]+)=(?![^;\n]*:observer)", re.MULTILINE)
-# Names below the root that mean something else; the load escapes their first byte (store/zookeeper/jute/path.go).
+# Names below the root that mean something else; the load escapes their first byte (store/zookeeper/jute/request.go).
 _SPECIAL = (".", "..", "zookeeper")
 
 
