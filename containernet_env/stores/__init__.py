@@ -1,1 +1,1 @@
-"""Stores under test: what a run needs of one, and etcd."""
+"""Stores under test: the base classes, and a module or package for each store."""
