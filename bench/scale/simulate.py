@@ -16,9 +16,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.sweep.design import Cell, Design
-from containernet_env.sweep.placement import Begun, Ended, Job, Terms
-from containernet_env.sweep.progress import Standing
-from containernet_env.sweep.roster import Roster
+from containernet_env.sweep.jobs import Course, Ended, Job, Roster, Standing, Terms
 
 _AT = "2026-11-22T00:00:00.000Z"
 _EMPTY = dict.fromkeys(COLUMNS, NOT_APPLICABLE)
@@ -69,7 +67,7 @@ class Told:
 class _Running:
     """A testbed that is measured: how many of its cells are, and the ``error`` that ends it."""
 
-    begun: Begun
+    course: Course
     place: str
     cells: int
     error: RunError | None
@@ -90,21 +88,12 @@ class Machines:
         self._draw = random.Random(seed)
         self._failures = failures
         self._times = (cell_s, around_s)
-        self._roster = Roster(len(design.beds))
         self._names = (f"node{number}" for number in itertools.count())
         self._places = {next(self._names) for _ in range(number)}
+        self.roster = Roster(len(design.beds), self._places)
         self._broken = set(sorted(self._places)[: failures.broken])
         self._ends: list[tuple[float, int, _Running | None]] = []
         self._numbers = itertools.count()
-
-    @property
-    def at_once(self) -> int:
-        """See ``Placement``."""
-        return max(1, len(self._usable))
-
-    @property
-    def _usable(self) -> set[str]:
-        return self._roster.usable(self._places)
 
     def check(self, design: Design, out: Path | None) -> str:
         """See ``Placement``."""
@@ -116,18 +105,18 @@ class Machines:
         yield
 
     def measure(
-        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Begun], stop: Stop
+        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop
     ) -> Generator[Ended, None, None]:
         """See ``Placement``."""
         results = ResultsFile(terms.out)
         results.open()
         free = sorted(self._places)
-        self._roster.fill(jobs)
+        self.roster.fill(jobs)
         try:
             while True:
-                usable = self._usable
+                usable = self.roster.usable
                 for place in [place for place in free if place in usable]:
-                    if (job := self._roster.take(place, usable)) is not None:
+                    if (job := self.roster.take(place)) is not None:
                         free.remove(place)
                         self._start(begin(job), place)
                 if not any(running for _, _, running in self._ends):
@@ -147,9 +136,9 @@ class Machines:
         finally:
             results.close()
 
-    def _start(self, begun: Begun, place: str) -> None:
+    def _start(self, course: Course, place: str) -> None:
         cell_s, around_s = self._times
-        cells = len(begun.job.cells)
+        cells = len(course.job.cells)
         takes_s = around_s + cells * cell_s
         lost_s = self._draw.expovariate(1 / self._failures.lost_after_s)
         error, is_lost = None, False
@@ -159,40 +148,32 @@ class Machines:
             cells = max(0, min(cells, int((lost_s - around_s) / cell_s)))
             takes_s, error, is_lost = lost_s, RunError(f"worker {place} was lost"), True
         if error is not None:
-            self._roster.failed(place, begun.job)
+            self.roster.failed(place, course.job)
         self.busy_s += takes_s
-        running = _Running(begun, place, cells, error, is_lost, self.now_s)
+        running = _Running(course, place, cells, error, is_lost, self.now_s)
         heapq.heappush(self._ends, (self.now_s + takes_s, next(self._numbers), running))
 
     def _ended(self, running: _Running, results: ResultsFile) -> Ended:
         rows = []
-        begun = running.begun
-        planned = {item.scheduled.scenario.name: item.scheduled for item in begun.plan.scenarios}
-        for cell in begun.job.cells[: running.cells]:
-            rows.append(self._row(begun, cell, running.place))
+        course = running.course
+        planned = {item.scheduled.scenario.name: item.scheduled for item in course.plan.scenarios}
+        for cell in course.job.cells[: running.cells]:
+            rows.append(self._row(course, cell, running.place))
             results.append(rows[-1])
-            begun.course.scenario_ended(ScenarioOutcome(planned[cell.scenario.name], _AT, 0))
-        return Ended(begun, rows, running.error, self.now_s - running.began_s, running.place)
+            course.scenario_ended(ScenarioOutcome(planned[cell.scenario.name], _AT, 0))
+        return Ended(course, rows, running.error, self.now_s - running.began_s, running.place)
 
-    def _row(self, begun: Begun, cell: Cell, place: str) -> Mapping[str, str]:
+    def _row(self, course: Course, cell: Cell, place: str) -> Mapping[str, str]:
         spoiled = self._draw.random() < self._failures.spoiled_ratio
         return _EMPTY | {
             "Scenario": cell.scenario.name,
-            "Repetition": str(begun.job.repetition),
+            "Repetition": str(course.job.repetition),
             "50%": f"{self._draw.uniform(0.010, 0.011):.6f}",
             "Valid": "no" if spoiled else "yes",
             "Reasons": "links_paused" if spoiled else NOT_APPLICABLE,
             "ConfigHash": cell.config_hash,
             "ScenarioHash": cell.scenario_hash,
             "Machine": place,
-            "RunId": f"20261122T000000Z-{begun.plan.run_id}",
+            "RunId": f"20261122T000000Z-{course.plan.run_id}",
             "Timestamp": _AT,
         }
-
-    def used(self, place: str) -> None:
-        """See ``Placement``."""
-        self._roster.used(place)
-
-    def lost(self, place: str, bed: str, why: str) -> None:
-        """See ``Placement``."""
-        self._roster.lost(place, bed, self._places, why)

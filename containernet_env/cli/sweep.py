@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.network.rtt import Tolerance
     from containernet_env.sweep.design import Cell, Design
-    from containernet_env.sweep.placement import Placement
-    from containernet_env.sweep.progress import Standing
+    from containernet_env.sweep.jobs import Placement, Standing
     from containernet_env.sweep.runner import Counts, Sweep
 
 _SHOWN_SHORT = 20
@@ -128,7 +127,7 @@ def figures_text(outcome: ScenarioOutcome) -> str:
 
 
 class SweepLines:
-    """A `containernet_env.sweep.progress.SweepProgress` on a rich console."""
+    """A `containernet_env.sweep.jobs.SweepProgress` on a rich console."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -278,11 +277,10 @@ def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None
         click.echo(text, err=True)
 
     packages.require("distributed", note)
-    from containernet_env.sweep.cluster import scheduler_at, tls_files
-    from containernet_env.sweep.serving import serve
+    from containernet_env.sweep.worker import scheduler_at, serve
 
     with unblocked():
-        return 128 + serve(scheduler_at(address, tls_files(tls_ca_file, tls_cert, tls_key)), note)
+        return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note)
 
 
 class PercentType(click.ParamType[float]):
@@ -451,10 +449,10 @@ def _workers(
     from containernet_env.setup import packages
 
     packages.require("distributed", lambda text: click.echo(text, err=True))
-    from containernet_env.sweep.cluster import scheduler_at, tls_files
+    from containernet_env.sweep.worker import scheduler_at
     from containernet_env.sweep.workers import Workers
 
-    return Workers(scheduler_at(address, tls_files(*files)), design, note)
+    return Workers(scheduler_at(address, *files), design, note)
 
 
 def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLines | SweepLines, strict: bool) -> int:

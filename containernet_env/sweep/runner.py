@@ -28,10 +28,9 @@ from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Standing
 from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.store import Store
-from containernet_env.sweep.design import Design, link_seed
+from containernet_env.sweep.design import Cell, Design, link_seed
+from containernet_env.sweep.jobs import Clock, Course, Ended, Job, Placement, Roster, SweepProgress, Terms
 from containernet_env.sweep.ledger import FIGURES, LEAST, Journal, Kept, Ledger, journal_of, read_journal, tried_of
-from containernet_env.sweep.placement import Begun, Ended, Job, Losses, Placement, Terms
-from containernet_env.sweep.progress import Clock, Course, SweepProgress
 
 _DIGITS = 12
 _NOT_COMPARED = "program"
@@ -277,9 +276,8 @@ class Sweep:
             progress.note(note)
         journal.sweep_began(self.seed, self.repeat, len(self._cells), command)
         journal.cells([cell for cell in self.design.cells if cell.identity not in self._kept.cells])
-        number, seconds = self.left()
         terms = Terms(self.out, self._request.tolerance, tuple(command))
-        course = _Blocks(self, journal, progress, stop, Clock(seconds, number), self._placement, terms)
+        course = _Blocks(self, journal, progress, stop, self._placement, terms)
         last = self._request.until.most if self._request.until is not None else self.repeat
         certain = range(1, self.repeat + 1)
         for blocks in [certain] if self._placement.several else [[block] for block in certain]:
@@ -325,10 +323,9 @@ class Here:
     """This machine: one testbed at a time, under its lock. Needs root."""
 
     several = False
-    at_once = 1
 
     def __init__(self, design: Design) -> None:
-        self._losses = Losses(len(design.beds))
+        self.roster = Roster(len(design.beds), [""])
 
     def check(self, design: Design, out: Path | None) -> str:
         """See ``Placement``."""
@@ -345,7 +342,7 @@ class Here:
             yield
 
     def measure(
-        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Begun], stop: Stop
+        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop
     ) -> Generator[Ended, None, None]:
         """See ``Placement``."""
         standing, order = Standing(), list(jobs)
@@ -356,16 +353,16 @@ class Here:
         finally:
             standing.close(Silent(), stop)
 
-    def _measured(self, begun: Begun, terms: Terms, standing: Standing, stop: Stop) -> Ended:
-        began, out = clock.monotonic(), terms.out
+    def _measured(self, course: Course, terms: Terms, standing: Standing, stop: Stop) -> Ended:
+        began_s, out = clock.monotonic(), terms.out
         offset = out.stat().st_size if out.is_file() else 0
         error: RunError | None = None
         try:
             result = carry_out(
-                begun.plan,
+                course.plan,
                 out,
                 tolerance=terms.tolerance,
-                progress=begun.course,
+                progress=course,
                 stop=stop,
                 command=terms.command,
                 in_sweep=True,
@@ -378,41 +375,25 @@ class Here:
             raise
         except RunError as raised:
             error = raised
-        rows = [row for row in rows_after(out, offset) if row["RunId"].endswith(f"-{begun.plan.run_id}")]
-        return Ended(begun, rows, error, clock.monotonic() - began, blocked=error is not None)
-
-    def used(self, place: str) -> None:
-        """See ``Placement``."""
-        self._losses.clear()
-
-    def lost(self, place: str, bed: str, why: str) -> None:
-        """See ``Placement``."""
-        self._losses.add(bed)
-        if self._losses.are_many:
-            raise RunError(f"{self._losses.number} testbeds in a row could not be used, so the sweep ends: {why}")
+        rows = [row for row in rows_after(out, offset) if row["RunId"].endswith(f"-{course.plan.run_id}")]
+        return Ended(course, rows, error, clock.monotonic() - began_s, blocked=error is not None)
 
 
 class _Blocks:
     """Carries blocks out, testbed by testbed."""
 
     def __init__(
-        self,
-        sweep: Sweep,
-        journal: Journal,
-        progress: SweepProgress,
-        stop: Stop,
-        clock: Clock,
-        placement: Placement,
-        terms: Terms,
+        self, sweep: Sweep, journal: Journal, progress: SweepProgress, stop: Stop, placement: Placement, terms: Terms
     ) -> None:
+        number, seconds = sweep.left()
         self._sweep = sweep
         self._journal = journal
         self._progress = progress
         self._stop = stop
-        self._clock = clock
+        self._clock = Clock(seconds, number)
         self._placement = placement
         self._terms = terms
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
 
     def blocks(self, numbers: Sequence[int]) -> None:
         """Measure everything of some blocks; what the machine failed again, in rounds, as often as that is allowed."""
@@ -422,24 +403,24 @@ class _Blocks:
             if again:
                 tried = [sweep.ledger.tried(cell, number) for number, cells in wanted.items() for cell in cells]
                 if spoiled := sum(tried):
-                    told = "1 measurement is" if spoiled == 1 else f"{spoiled} measurements are"
-                    self._progress.note(f"{told} tried again: the machine spoiled what was measured of them")
+                    counted = "1 measurement is" if spoiled == 1 else f"{spoiled} measurements are"
+                    self._progress.note(f"{counted} tried again: the machine spoiled what was measured of them")
                 if first := len(tried) - spoiled:
-                    told = "1 measurement gets" if first == 1 else f"{first} measurements get"
-                    self._progress.note(f"{told} a new testbed: not all went well on the one before")
+                    counted = "1 measurement gets" if first == 1 else f"{first} measurements get"
+                    self._progress.note(f"{counted} a new testbed: not all went well on the one before")
             self._clock.wants(*sweep.left_from(numbers[0]), again)
             again = True
             self._round(wanted)
 
     def _round(self, wanted: Mapping[int, set[str]]) -> None:
         sweep = self._sweep
-        open_: dict[str, Begun] = {}
+        begun: dict[str, Course] = {}
 
-        def begin(job: Job) -> Begun:
-            self._clock.at_once = self._placement.at_once
-            begun = self._begin(job)
-            open_[begun.plan.run_id] = begun
-            return begun
+        def begin(job: Job) -> Course:
+            self._clock.at_once = max(1, len(self._placement.roster.usable))
+            course = self._begin(job)
+            begun[course.plan.run_id] = course
+            return course
 
         jobs = (
             Job(bed, tuple(cells), number)
@@ -449,78 +430,71 @@ class _Blocks:
         try:
             with closing(self._placement.measure(jobs, self._terms, begin, self._stop)) as all_ended:
                 for ended in all_ended:
-                    del open_[ended.begun.plan.run_id]
-                    self._note_end(ended.begun, None)
+                    self._note_end(begun.pop(ended.course.plan.run_id), None)
                     self._settle(ended)
         finally:
-            for begun in open_.values():
-                self._note_end(begun, sys.exception())
+            for course in begun.values():
+                self._note_end(course, sys.exception())
 
-    def _begin(self, job: Job) -> Begun:
+    def _begin(self, job: Job) -> Course:
         sweep = self._sweep
         plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
-        run, repetition = plan.run_id, job.repetition
-        self._journal.run_began(run, repetition, plan.options.seed, job.cells, of_store(sweep.made_by, plan.store))
-        self._progress.bed_began(job.cells, repetition)
-        course = Course(
-            job.cells,
-            repetition,
-            self._progress,
-            self._clock,
-            self._told,
-            lambda cell, why: self._journal.failed(run, repetition, [(cell, why)]),
-        )
-        return Begun(job, plan, course)
+        made = of_store(sweep.made_by, plan.store)
+        self._journal.run_began(plan.run_id, job.repetition, plan.options.seed, job.cells, made)
+        self._progress.bed_began(job.cells, job.repetition)
+
+        def failed(cell: Cell, why: str) -> None:
+            self._journal.failed(plan.run_id, job.repetition, [(cell, why)])
+
+        return Course(job, plan, self._progress, self._clock, self._noted, failed)
 
     def _settle(self, ended: Ended) -> None:
         """What the ledger knows of cells is what their rows say."""
-        course = ended.begun.course
-        self._clock.took(ended.seconds, ended.begun.job.bed.around_s)
-        self._take_rows(ended)
+        course = ended.course
+        self._clock.took(ended.seconds, course.job.bed.around_s)
+        cells = {(cell.config_hash, cell.scenario_hash): cell for cell, _ in course.outcomes}
+        why = {cell.identity: item.error for cell, item in course.outcomes if item.testbed_failed}
+        for row in ended.rows:
+            cell = cells.get((row["ConfigHash"], row["ScenarioHash"]))
+            if cell is not None:
+                tried = tried_of(row, why.get(cell.identity))
+                self._sweep.ledger.add(cell.identity, course.job.repetition, tried)
         if not any(was_measured(outcome) for _, outcome in course.outcomes):
             self._nothing_measured(ended)
             return
-        self._placement.used(ended.place)
+        self._placement.roster.used(ended.place)
         if ended.error is not None:
             if ended.blocked:
                 raise ended.error
             self._progress.note(f"{ended.place}: {ended.error}")
 
-    def _note_end(self, begun: Begun, error: BaseException | None) -> None:
+    def _note_end(self, course: Course, error: BaseException | None) -> None:
         """Have the journal say that a run ended; an ``error`` that is on its way tells more than one of the journal."""
         try:
-            begun.course.tell_failures()
-            if not begun.is_killed:
-                self._journal.run_ended(begun.plan.run_id)
+            course.report_failures()
+            if not course.is_killed:
+                self._journal.run_ended(course.plan.run_id)
         except RunError:
             if error is None:
                 raise
 
-    def _take_rows(self, ended: Ended) -> None:
-        course = ended.begun.course
-        names = {(cell.config_hash, cell.scenario_hash): cell for cell, _ in course.outcomes}
-        why = {cell.identity: item.error for cell, item in course.outcomes if item.testbed_failed}
-        for row in ended.rows:
-            cell = names.get((row["ConfigHash"], row["ScenarioHash"]))
-            if cell is not None:
-                tried = tried_of(row, why.get(cell.identity))
-                self._sweep.ledger.add(cell.identity, ended.begun.job.repetition, tried)
-
     def _nothing_measured(self, ended: Ended) -> None:
         """A testbed that could not be used counts as a try of each of its cells, or it would be brought up for ever."""
-        job, run, course, error = ended.begun.job, ended.begun.plan.run_id, ended.begun.course, ended.error
+        job, course, error = ended.course.job, ended.course, ended.error
         first = course.outcomes[0][1].error if course.outcomes else None
         why = text_of(error) if error is not None else first or "nothing was measured"
-        self._journal.failed(run, job.repetition, [(cell, why) for cell in job.cells])
+        self._journal.failed(course.plan.run_id, job.repetition, [(cell, why) for cell in job.cells])
         for cell in job.cells:
             self._sweep.ledger.fail(cell.identity, job.repetition, why)
-        directory = runs_folder(self._sweep.out)
         where = f" on {ended.place}" if ended.place else ""
+        directory = runs_folder(self._sweep.out)
         self._progress.note(f"{len(job.cells)} cells could not be measured{where}, see {directory}: {why}")
         try:
-            self._placement.lost(ended.place, job.cells[0].config_hash, why)
+            rests = self._placement.roster.lost(ended.place, job.cells[0].config_hash, why)
         except RunError as raised:
             raise raised from error
+        if rests:
+            self._progress.note(f"{ended.place} could not use several testbeds in a row and gets no others: {why}")
 
 
 class _OutLostError(RunError):

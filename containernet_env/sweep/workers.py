@@ -1,7 +1,6 @@
 """Workers of a Dask cluster as the machines of a sweep: each measures one testbed at a time, all rows come to one OUT.
 
-Who measures what is decided here and not by Dask's scheduler: each task is bound to a worker. A worker that goes takes
-its task along; what of it is measured stays, and the runner has the rest measured by others.
+Dask carries tasks, progress and results; which worker measures what is decided here (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,26 @@ from distributed import Client, Future
 from containernet_env.base import clock
 from containernet_env.base.errors import MissingRequirementError, RunError, text_of
 from containernet_env.base.work import Stop
-from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError
-from containernet_env.sweep.at_worker import GO, UNKNOWN, Returned, Task, Told, facts
-from containernet_env.sweep.cluster import CONNECT_S, Scheduler, identity_of, no_answer, reach, settle_dask
 from containernet_env.sweep.design import Design
-from containernet_env.sweep.placement import Begun, Ended, Job, Terms
-from containernet_env.sweep.roster import Roster
-from containernet_env.sweep.serving import FACTS, TOPIC, request_stop, run_task
+from containernet_env.sweep.jobs import Course, Ended, Job, Roster, Terms
+from containernet_env.sweep.worker import (
+    CONNECT_S,
+    FACTS,
+    GO,
+    UNKNOWN,
+    Returned,
+    Scheduler,
+    Task,
+    facts,
+    request_stop,
+    run_task,
+)
 
 _LOOK_S = 1.0
-"""How often is looked which workers are there."""
+"""So often the scheduler is asked which workers are there."""
 _CLOSE_S = 2.0
 _FETCH_S = 60.0
 _ANSWER_S = 30.0
@@ -41,57 +47,52 @@ _ANSWER_S = 30.0
 _NO_WORKER_S = 60.0
 """So long a sweep that has lost all of its workers waits for another one."""
 _WIND_UP_S = 180.0
-"""What a running cell that is ended, the network's proof and the tear-down take at most."""
-
-Cell = tuple[str, str]
+"""A running cell that is ended, the network's proof and the tear-down take at most so long."""
 
 
 @dataclass(slots=True)
 class _Measuring:
-    """What a worker measures: ``rows`` are those that are in OUT, by their cells.
+    """A job at a worker: ``rows`` are those that are in OUT, by their cells.
 
     ``is_taken_up``: it has begun, and does not wait there for another sweep's testbed.
     """
 
-    begun: Begun
+    course: Course
     future: Future[Returned]
-    address: str
     place: str
-    began: float = field(default_factory=lambda: clock.monotonic())
+    began_s: float = field(default_factory=lambda: clock.monotonic())
     is_taken_up: bool = False
-    rows: dict[Cell, Mapping[str, str]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        """The short id of its run."""
+        return self.course.plan.run_id
 
 
 class Workers:
-    """See ``placement.Placement``. ``note`` is told of workers that come, go, or get nothing more."""
+    """See ``jobs.Placement``. ``note`` is called for workers that come, go, or get nothing more."""
 
     several = True
 
     def __init__(self, scheduler: Scheduler, design: Design, note: Callable[[str], object]) -> None:
         self._scheduler = scheduler
         self._note = note
-        self._told: set[str] = set()
-        self._sweep = secrets.token_hex(4)
+        self._noted: set[str] = set()
+        self._topic = f"containernet-env-{secrets.token_hex(4)}"
         self._own = facts()
-        self._roster = Roster(len(design.beds))
-        self._places: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
+        """Of the workers that measure for this sweep, by their names."""
+        self.roster = Roster(len(design.beds), self._addresses)
         self._measuring: dict[str, _Measuring] = {}
-        self._messages: clock.SimpleQueue[tuple[str, Any]] = clock.SimpleQueue()
+        self._messages: clock.SimpleQueue[tuple[str, bytes | None]] = clock.SimpleQueue()
         self._left: set[str] = set()
-        self._looked = 0.0
+        self._looked_s = 0.0
         self._is_lost = False
         self._refused: RowNotWrittenError | None = None
         self._unwritten: dict[tuple[str, str, str], Mapping[str, str]] = {}
         self._client: Client
-
-    @property
-    def at_once(self) -> int:
-        """See ``Placement``."""
-        return max(1, len(self._usable))
-
-    @property
-    def _usable(self) -> set[str]:
-        return self._roster.usable(self._places.values())
+        self._results: ResultsFile
 
     def check(self, design: Design, out: Path | None) -> str:
         """See ``Placement``."""
@@ -102,8 +103,7 @@ class Workers:
     @contextmanager
     def held(self, design: Design) -> Iterator[None]:
         """See ``Placement``: versions are compared before anything is measured."""
-        settle_dask()
-        reach(self._scheduler)
+        self._scheduler.reach()
         try:
             client = Client(
                 self._scheduler.address,
@@ -112,10 +112,9 @@ class Workers:
                 set_as_default=False,
             )
         except (OSError, TimeoutError, ValueError) as error:
-            raise no_answer(self._scheduler, error) from error
+            raise self._scheduler.no_answer(error) from error
         try:
-            client.sync(identity_of, self._scheduler)
-            client.subscribe_topic(f"{TOPIC}-{self._sweep}", lambda event: self._messages.put(("told", event[1])))
+            client.subscribe_topic(self._topic, lambda event: self._messages.put((event[1]["run"], event[1]["call"])))
             self._client = client
             self._compare()
             yield
@@ -130,48 +129,45 @@ class Workers:
                 f"no worker is at {self._scheduler.address}",
                 f"On each machine that measures, as root: containernet-env worker {self._scheduler.address}",
             )
-        theirs = next(iter(found.values())).get(FACTS)
+        theirs = next(iter(found.values()))[1].get(FACTS)
         if self._own[GO] == UNKNOWN and isinstance(theirs, Mapping):
             # This machine builds nothing: its workers are to agree with each other.
             self._own[GO] = theirs.get(GO, UNKNOWN)
-        if refused := [why for worker in found.values() if (why := self._why_not(worker)) is not None]:
+        if refused := [why for name, (_, worker) in found.items() if (why := self._why_not(name, worker)) is not None]:
             raise MissingRequirementError(
                 "workers that would not measure the same: " + "; ".join(refused),
                 "End them, or install what is here there, and start them again.",
             )
-        self._places = {address: str(worker["name"]) for address, worker in found.items()}
+        self._addresses.update({name: address for name, (address, _) in found.items()})
 
-    def _why_not(self, worker: Mapping[str, Any]) -> str | None:
+    def _why_not(self, name: str, worker: Mapping[str, Any]) -> str | None:
         """Why a worker cannot have a cell of this sweep."""
         theirs = worker.get(FACTS)
         if not isinstance(theirs, Mapping):
-            return f"{worker['name']} is none that `containernet-env worker` started"
+            return f"{name} is none that `containernet-env worker` started"
         differing = [
-            f"{name} {theirs.get(name, UNKNOWN)}, here {value}"
-            for name, value in self._own.items()
-            if theirs.get(name) != value
+            f"{fact} {theirs.get(fact, UNKNOWN)}, here {value}"
+            for fact, value in self._own.items()
+            if theirs.get(fact) != value
         ]
-        return f"{worker['name']} has {', '.join(differing)}" if differing else None
+        return f"{name} has {', '.join(differing)}" if differing else None
 
-    def _there(self) -> dict[str, Mapping[str, Any]]:
-        """The workers that the scheduler knows now, by address. Raises ``RunError`` where it is lost."""
-        if self._client.status != "running":
-            raise self._lost_scheduler()
+    def _there(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """The workers that the scheduler has now: their addresses and what it knows of them, by name.
+
+        Raises ``RunError`` where the scheduler is lost.
+        """
+        scheduler = self._client.scheduler
         try:
-            found = self._client.sync(self._identity, callback_timeout=_ANSWER_S)
+            if self._client.status != "running" or scheduler is None:
+                raise ConnectionError("it was closed")
+            found = self._client.sync(scheduler.identity, n_workers=-1, callback_timeout=_ANSWER_S)
+            if self._client.status != "running":
+                raise ConnectionError("it was closed")
         except (OSError, TimeoutError, ValueError) as error:
             raise self._lost_scheduler() from error
-        if self._client.status != "running":
-            raise self._lost_scheduler()
-        self._looked = clock.monotonic()
-        return dict(found["workers"])
-
-    async def _identity(self) -> Mapping[str, Any]:
-        scheduler = self._client.scheduler
-        if scheduler is None:
-            raise ConnectionError("it was closed")
-        found: Mapping[str, Any] = await scheduler.identity(n_workers=-1)
-        return found
+        self._looked_s = clock.monotonic()
+        return {str(worker["name"]): (address, worker) for address, worker in found["workers"].items()}
 
     def _lost_scheduler(self) -> RunError:
         self._is_lost = True
@@ -181,142 +177,101 @@ class Workers:
         )
 
     def measure(
-        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Begun], stop: Stop
+        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop
     ) -> Generator[Ended, None, None]:
         """See ``Placement``."""
-        results = ResultsFile(terms.out)
-        for text in results.open().notes:
+        self._results = ResultsFile(terms.out)
+        for text in self._results.open().notes:
             self._note(text)
-        self._roster.fill(jobs)
-        alone_since = clock.monotonic()
+        self.roster.fill(jobs)
+        alone_since_s = clock.monotonic()
         try:
-            while self._roster.waiting or self._measuring:
+            while self.roster.waiting or self._measuring:
                 stop.check()
-                if clock.monotonic() - self._looked >= _LOOK_S:
-                    yield from self._look(results)
+                yield from self._look()
                 self._send(terms, begin)
-                if self._places:
-                    alone_since = clock.monotonic()
-                elif clock.monotonic() - alone_since > _NO_WORKER_S:
+                if self._addresses:
+                    alone_since_s = clock.monotonic()
+                elif clock.monotonic() - alone_since_s > _NO_WORKER_S:
                     raise RunError(
                         f"no worker is left at {self._scheduler.address}: start one, and the same command goes on"
                     )
-                yield from self._hear(results, _LOOK_S)
+                yield from self._hear(_LOOK_S)
         finally:
             try:
-                self._wind_up(results)
-                self._write_rest(results)
+                self._wind_up()
+                self._write_rest()
             finally:
-                results.close()
+                self._results.close()
 
-    def _look(self, results: ResultsFile) -> Iterator[Ended]:
-        """Find out which workers came and which are gone."""
+    def _look(self) -> Iterator[Ended]:
+        """Find out from time to time which workers came and which are gone."""
+        if clock.monotonic() - self._looked_s < _LOOK_S:
+            return
         there = self._there()
-        self._catch_up(results)
-        for address, worker in there.items():
-            if address not in self._places and not self._is_closing(address, worker):
-                why = self._why_not(worker)
-                if why is None:
-                    self._places[address] = str(worker["name"])
-                    self._tell(f"{worker['name']} measures, too")
-                else:
-                    self._tell(f"a worker gets no cells: {why}")
-        for address in [address for address in self._places if address not in there]:
-            place = self._places.pop(address)
-            measuring = self._measuring.pop(address, None)
-            if measuring is None:
-                self._tell(f"worker {place} is gone")
+        for name, (address, worker) in there.items():
+            if name in self._addresses or name in self._left or worker.get("status") != "running":
                 continue
-            measuring.future.cancel()
-            measuring.begun.is_killed = True
-            self._roster.failed(place, measuring.begun.job)
-            yield self._ended(measuring, RunError("the worker was lost"))
+            why = self._why_not(name, worker)
+            if why is None:
+                self._addresses[name] = address
+            self._say(f"{name} measures, too" if why is None else f"a worker gets no cells: {why}")
+        gone = [name for name in self._addresses if name not in there]
+        for name in gone:
+            del self._addresses[name]
+        while gone and not self._messages.empty():  # the rows that they sent before
+            yield from self._hear(0.0)
+        for name in gone:
+            if name in self._measuring:
+                yield self._lose(self._measuring.pop(name), "the worker was lost")
+            else:
+                self._say(f"worker {name} is gone")
 
-    def _is_closing(self, address: str, worker: Mapping[str, Any]) -> bool:
-        return worker.get("status") != "running" or address in self._left
-
-    def _send(self, terms: Terms, begin: Callable[[Job], Begun]) -> None:
+    def _send(self, terms: Terms, begin: Callable[[Job], Course]) -> None:
         """Give each worker that has nothing to do a testbed."""
-        usable = self._usable
-        for address, place in self._places.items():
-            if address in self._measuring or place not in usable:
+        usable = self.roster.usable
+        for place, address in self._addresses.items():
+            if place in self._measuring or place not in usable or (job := self.roster.take(place)) is None:
                 continue
-            job = self._roster.take(place, usable)
-            if job is None:
-                continue
-            begun = begin(job)
-            scenarios = job.bed.scenarios_of(job.cells)
-            options = begun.plan.options
-            task = Task(self._sweep, job.bed.config, scenarios, options, terms.tolerance, terms.command)
+            course = begin(job)
+            scenarios, options = job.bed.scenarios_of(job.cells), course.plan.options
+            task = Task(self._topic, job.bed.config, scenarios, options, terms.tolerance, terms.command)
             future = self._client.submit(
                 run_task, task, key=task.run, workers=[address], allow_other_workers=False, pure=False, retries=0
             )
-            self._measuring[address] = _Measuring(begun, future, address, place)
-            future.add_done_callback(partial(self._is_done, address, task.run))
+            self._measuring[place] = _Measuring(course, future, place)
+            # Called on a thread of Dask's.
+            future.add_done_callback(lambda _, run=task.run: self._messages.put((run, None)))
 
-    def _is_done(self, address: str, run: str, _: object) -> None:
-        """Called on a thread of Dask's."""
-        self._messages.put(("done", (address, run)))
-
-    def _hear(self, results: ResultsFile, timeout_s: float) -> Iterator[Ended]:
-        """Take what workers have told since, and wait for something where it is nothing."""
+    def _hear(self, timeout_s: float) -> Iterator[Ended]:
+        """Handle one message of a worker; wait for it where there is none."""
         try:
-            kind, what = self._messages.get(timeout=timeout_s)
+            run, call = self._messages.get(timeout=timeout_s)
         except clock.Empty:
             return
-        if kind == "told":
-            self._hear_told(what, results)
+        measuring = next((one for one in self._measuring.values() if one.run == run), None)
+        if measuring is None:
             return
-        address, run = what
-        held = self._measuring.get(address)
-        if held is not None and held.begun.plan.run_id == run:
-            ended = self._take(held, results)
-            if ended is not None:
-                del self._measuring[address]
-                yield ended
+        if call is not None:
+            self._repeat(measuring, *pickle.loads(call))
+        elif measuring.place in self._addresses and not self._is_lost:
+            del self._measuring[measuring.place]
+            yield self._take(measuring)
 
-    def _catch_up(self, results: ResultsFile) -> None:
-        """Take what workers have told by now; what has ended is taken later."""
-        ended = []
-        try:
-            while not self._messages.empty():
-                kind, what = self._messages.get()
-                if kind == "told":
-                    self._hear_told(what, results)
-                else:
-                    ended.append((kind, what))
-        finally:
-            for message in ended:
-                self._messages.put(message)
-
-    def _hear_told(self, what: Mapping[str, Any], results: ResultsFile) -> None:
-        for measuring in self._measuring.values():
-            if measuring.begun.plan.run_id == what["run"]:
-                measuring.is_taken_up = True
-                self._hear_of(measuring, pickle.loads(what["told"]), results)
-
-    def _hear_of(self, measuring: _Measuring, told: Told, results: ResultsFile) -> None:
-        course, place = measuring.begun.course, measuring.place
-        if told.note is not None:
-            self._tell(told.note, place)
-        if told.began is not None:
-            scenarios = measuring.begun.plan.scenarios
-            course.scenario_started(next(item for item in scenarios if item.scheduled.scenario.name == told.began))
-        if told.ended is not None:
-            self._keep(measuring, told.ended, told.row, results)
-
-    def _keep(
-        self, measuring: _Measuring, outcome: ScenarioOutcome, row: Mapping[str, str] | None, results: ResultsFile
-    ) -> None:
-        """A cell ended: its row first."""
+    def _repeat(self, measuring: _Measuring, name: str, argument: Any, row: Mapping[str, str] | None) -> None:
+        """A call of the progress of a run, here; an ended cell's row first."""
+        measuring.is_taken_up = True
         if row is not None:
-            self._append(measuring, row, results)
-        measuring.begun.course.scenario_ended(outcome)
+            self._append(measuring, row)
+        if name == "note":
+            self._say(argument, measuring.place)
+        elif name:
+            getattr(measuring.course, name)(argument)
 
-    def _append(self, measuring: _Measuring, row: Mapping[str, str], results: ResultsFile) -> None:
+    def _append(self, measuring: _Measuring, row: Mapping[str, str]) -> None:
         key = (row["RunId"], row["ConfigHash"], row["ScenarioHash"])
         try:
-            moved = results.append(row)
+            moved = self._results.append(row)
         except RowNotWrittenError as error:
             self._unwritten[key] = row
             if self._refused is None:
@@ -324,129 +279,112 @@ class Workers:
                 raise
             return  # The sweep ends for the first one; what else comes is kept for `_write_rest`.
         self._unwritten.pop(key, None)
-        measuring.rows[row["ConfigHash"], row["ScenarioHash"]] = row
+        measuring.rows[key[1:]] = row
         if moved is not None:
-            raise RunError(f"{results.path} was lost during the sweep: {moved}")
+            raise RunError(f"{self._results.path} was lost during the sweep: {moved}")
 
-    def _write_rest(self, results: ResultsFile) -> None:
+    def _write_rest(self) -> None:
         """Try once more what OUT has refused; raise ``RowsNotWrittenError`` with the rows that are in no file.
 
         Where something else ends the sweep, that is a note instead.
         """
         for key, row in list(self._unwritten.items()):
             with suppress(RowNotWrittenError):
-                results.append(row)
+                self._results.append(row)
                 del self._unwritten[key]
         if self._refused is None or not self._unwritten:
             return
         lost = tuple(map(dict, self._unwritten.values()))
         lines = [self._refused.reason, self._refused.remedy]
         lines.append(f"{len(lost)} rows are in no file; here they are, as the results file would have them:")
-        rows = "".join("\n" + results.line(row).decode().rstrip("\n") for row in lost)
+        rows = "".join("\n" + self._results.line(row).decode().rstrip("\n") for row in lost)
         problem, error = RowsNotWrittenError("\n  ".join(lines) + rows, lost), sys.exception()
         if error is None or error is self._refused:
             raise problem from self._refused
         self._note(str(problem))
 
-    def _take(self, measuring: _Measuring, results: ResultsFile) -> Ended | None:
-        """What a task came to; ``None`` where its worker is gone, which is found out elsewhere."""
-        place = measuring.place
-        if measuring.future.status == "cancelled":
-            lost = self._client.status != "running"
-            measuring.begun.is_killed = True
-            return None if lost else self._ended(measuring, RunError("somebody cancelled it"))
+    def _take(self, measuring: _Measuring) -> Ended:
+        """The end of a task whose worker is there."""
         try:
-            returned: Returned = measuring.future.result(timeout=_FETCH_S)
-        except Exception as error:  # noqa: BLE001 - whatever it was that a worker's program failed by
-            if measuring.future.status != "error" and isinstance(error, OSError | TimeoutError):
-                # Of the way to it: tried again while it is there.
-                self._is_done(measuring.address, measuring.begun.plan.run_id, None)
-                return None
-            measuring.begun.is_killed = True
-            self._roster.failed(place, measuring.begun.job)
-            return self._ended(measuring, RunError(f"the worker failed: {text_of(error)}"))
-        self._settle(measuring, returned, results)
-        problem = None if returned.error is None else RunError(returned.error)
+            returned = measuring.future.result(timeout=_FETCH_S)
+        except Exception as error:  # whatever a worker's program failed by
+            ended = self._lose(measuring, f"the worker failed: {text_of(error)}")
+            if self._client.status != "running":
+                raise self._lost_scheduler() from error
+            return ended
+        self._settle(measuring, returned)
+        why = returned.error
         if returned.interrupted:
-            # Not by this sweep: it ends.
-            self._left.add(measuring.address)
-            self._places.pop(measuring.address, None)
-            problem = RunError("the worker was ended")
-        if problem is not None:
-            self._roster.failed(place, measuring.begun.job)
-        return self._ended(measuring, problem)
+            # Not by this sweep: the worker ends.
+            self._left.add(measuring.place)
+            self._addresses.pop(measuring.place, None)
+            why = "the worker was ended"
+        if why is not None:
+            self.roster.failed(measuring.place, measuring.course.job)
+        return self._ended(measuring, why)
 
-    def _settle(self, measuring: _Measuring, returned: Returned, results: ResultsFile) -> None:
+    def _lose(self, measuring: _Measuring, why: str) -> Ended:
+        """A worker did not bring a job to its end."""
+        measuring.future.cancel()
+        measuring.course.is_killed = True
+        self.roster.failed(measuring.place, measuring.course.job)
+        return self._ended(measuring, why)
+
+    def _settle(self, measuring: _Measuring, returned: Returned) -> None:
         """Have OUT hold all rows as they are in the end, and the run directory beside it."""
-        told = {cell.scenario.name for cell, _ in measuring.begun.course.outcomes}
         by_cell = {(row["ConfigHash"], row["ScenarioHash"]): row for row in returned.rows}
         amended = [(old, by_cell[cell]) for cell, old in measuring.rows.items() if by_cell.get(cell, old) != old]
-        for row in returned.rows:
-            if (row["ConfigHash"], row["ScenarioHash"]) not in measuring.rows:
-                self._append(measuring, row, results)
+        for cell, row in by_cell.items():
+            if cell not in measuring.rows:
+                self._append(measuring, row)
+        ended = {cell.scenario.name for cell, _ in measuring.course.outcomes}
         for outcome in returned.outcomes:
-            if outcome.scheduled.scenario.name not in told:
-                measuring.begun.course.scenario_ended(outcome)
+            if outcome.scheduled.scenario.name not in ended:
+                measuring.course.scenario_ended(outcome)
         try:
             if amended:
-                results.amend(amended)
+                self._results.amend(amended)
                 measuring.rows.update(by_cell)
             if returned.directory is not None:
-                wrong = returned.directory.write(results.path, measuring.begun.plan.run_id)
+                wrong = returned.directory.write(self._results.path, measuring.run)
                 if wrong is not None:
                     self._note(wrong)
         except OSError as error:
             self._note(f"what {measuring.place} says of {len(returned.rows)} rows since is not kept: {error}")
 
-    def _ended(self, measuring: _Measuring, error: RunError | None) -> Ended:
-        seconds = clock.monotonic() - measuring.began
-        return Ended(measuring.begun, tuple(measuring.rows.values()), error, seconds, measuring.place)
+    @staticmethod
+    def _ended(measuring: _Measuring, why: str | None) -> Ended:
+        seconds = clock.monotonic() - measuring.began_s
+        error = None if why is None else RunError(why)
+        return Ended(measuring.course, tuple(measuring.rows.values()), error, seconds, measuring.place)
 
-    def _tell(self, text: str, place: str = "") -> None:
-        """Say something once, whoever says it first."""
-        if text not in self._told:
-            self._told.add(text)
+    def _say(self, text: str, place: str = "") -> None:
+        """Show a note once, whichever machine it is of first."""
+        if text not in self._noted:
+            self._noted.add(text)
             self._note(f"{place}: {text}" if place else text)
 
-    def used(self, place: str) -> None:
-        """See ``Placement``."""
-        self._roster.used(place)
-
-    def lost(self, place: str, bed: str, why: str) -> None:
-        """See ``Placement``: a machine on which nothing comes up gets nothing more, where others measure."""
-        if self._roster.lost(place, bed, self._places.values(), why):
-            self._note(f"{place} could not use several testbeds in a row and gets no others: {why}")
-
-    def _wind_up(self, results: ResultsFile) -> None:
-        """End what still runs, and keep what it has measured; must not raise but for what a full disk does."""
+    def _wind_up(self) -> None:
+        """End what still runs, and keep what it has measured."""
         try:
-            self._catch_up(results)
-            if not self._is_lost and self._measuring:
-                self._there()
-        except RunError as error:
-            self._note(str(error))
-        for address, measuring in list(self._measuring.items()):
-            if self._is_lost or self._client.status != "running" or not measuring.is_taken_up:
-                measuring.begun.is_killed = True
-                measuring.future.cancel()
-                del self._measuring[address]
-        if not self._measuring:
-            return
-        runs = [measuring.begun.plan.run_id for measuring in self._measuring.values()]
-        with suppress(OSError, TimeoutError, ValueError):
-            self._client.run(request_stop, runs, workers=list(self._measuring), wait=False, on_error="ignore")
-        deadline = clock.monotonic() + _WIND_UP_S
-        try:
-            while self._measuring and clock.monotonic() < deadline and self._client.status == "running":
-                if clock.monotonic() - self._looked >= _LOOK_S:
-                    for _ in self._look(results):
-                        pass
-                for _ in self._hear(results, _LOOK_S):
+            while not self._messages.empty():
+                for _ in self._hear(0.0):
                     pass
+            for place, measuring in list(self._measuring.items()):
+                if not measuring.is_taken_up or place not in self._addresses:
+                    self._lose(self._measuring.pop(place), "")
+            if self._measuring and not self._is_lost:
+                self._there()
+                at = [self._addresses[place] for place in self._measuring]
+                runs = [measuring.run for measuring in self._measuring.values()]
+                with suppress(OSError, TimeoutError, ValueError):
+                    self._client.run(request_stop, runs, workers=at, wait=False, on_error="ignore")
+                deadline_s = clock.monotonic() + _WIND_UP_S
+                while self._measuring and clock.monotonic() < deadline_s:
+                    for _ in chain(self._look(), self._hear(_LOOK_S)):
+                        pass
         except RunError as error:
             self._note(str(error))
         finally:
-            for measuring in self._measuring.values():
-                measuring.begun.is_killed = True
-                measuring.future.cancel()
-            self._measuring.clear()
+            while self._measuring:
+                self._lose(self._measuring.popitem()[1], "")

@@ -17,7 +17,7 @@ from containernet_env.runs import lock
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
-from containernet_env.sweep import serving
+from containernet_env.sweep import worker
 from tests.unit.matrix_fakes import result_of
 from tests.unit.run_fakes import FakeTestbed, on_fakes
 
@@ -25,8 +25,8 @@ from tests.unit.run_fakes import FakeTestbed, on_fakes
 def machine(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """This process is a machine of its own: with fakes for testbeds, its lock and its cache in ``folder``."""
     on_fakes(patch)
-    patch.setattr(serving, "require_root", lambda: None)
-    patch.setattr(serving.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
+    patch.setattr(worker, "require_root", lambda: None)
+    patch.setattr(worker.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     patch.setattr(lock, "PATH", folder / "lock")
     patch.setattr(assets, "own", lambda: folder)
     patch.setattr(
@@ -51,7 +51,7 @@ def main(address: str, place: Path, *more: str) -> None:
         asked += 1
         (place / f"begun-{os.getpid()}-{asked}").touch()
         while asked > 1 and (place / "hold").exists():
-            for stop in list(vars(serving.RUNNING)["_stops"].values()):
+            for stop in list(worker.RUNNING.stops.values()):
                 stop.check()
             clock.sleep(0.01)
         return Answer(result_of(), None)

@@ -27,10 +27,10 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
 from containernet_env.cli import sweep as certs_command
 from containernet_env.results.files import check
-from containernet_env.sweep import at_worker, workers
-from containernet_env.sweep.cluster import Scheduler, TlsFiles, scheduler_at
+from containernet_env.sweep import worker, workers
 from containernet_env.sweep.design import design
 from containernet_env.sweep.runner import Counts, Request, Sweep
+from containernet_env.sweep.worker import Scheduler, TlsFiles, scheduler_at
 from containernet_env.sweep.workers import Workers
 from tests.deadline import HANG_S, eventually
 from tests.local import fake_worker
@@ -44,7 +44,7 @@ CELLS = 9
 
 # Workers are forked by a server that has imported everything: that takes a program a second.
 _FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["pytest", "distributed", "containernet_env.sweep.at_worker", "tests.local.fake_worker"])
+_FORKED.set_forkserver_preload(["pytest", "distributed", "containernet_env.sweep.worker", "tests.local.fake_worker"])
 
 
 class Machine:
@@ -107,7 +107,7 @@ def serving_by(files: TlsFiles) -> Iterator[Scheduler]:
              for what, path in (("cert", files.cert), ("key", files.key))}  # fmt: skip
     security = Security(require_encryption=True, tls_ca_file=str(files.ca_file), **shown)
     with LocalCluster(host="tls://127.0.0.1", protocol="tls", security=security, **QUIET) as local:
-        yield scheduler_at(local.scheduler_address, files)
+        yield scheduler_at(local.scheduler_address, *files)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
             argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=signal_by_default
         ) as ended:
             eventually(lambda: a.begun(2), "the second benchmark begins")
-            events = next((a.folder / at_worker.FOLDER / "out.runs").glob("*/events.jsonl"))
+            events = next((a.folder / worker.FOLDER / "out.runs").glob("*/events.jsonl"))
             # What comes later, a kill may lose.
             eventually(lambda: out.exists() and len(rows(out)) == 1, "the first row comes")
             ended.send_signal(signum)
@@ -219,7 +219,7 @@ def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(
     with subprocess.Popen([*argv, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             said = eventually(lambda: file.exists() and file.read_text(), "the scheduler listens")
-            at = scheduler_at(json.loads(str(said))["address"], ours)
+            at = scheduler_at(json.loads(str(said))["address"], *ours)
             a = Machine(tmp_path / "node1", at)
             rescue = threading.Timer(HANG_S, process.kill)
 
@@ -244,7 +244,7 @@ def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(
 
 
 def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(tmp_path: Path, ours: TlsFiles) -> None:
-    at = scheduler_at("127.0.0.1:1", ours)
+    at = scheduler_at("127.0.0.1:1", *ours)
     with pytest.raises(RunError, match=r"no scheduler answers at tls://127\.0\.0\.1:1: .*\n  Start one"):
         sweep_on(tmp_path / "out.csv", at, Notes()).carry_out(Notes(), Stop())
     machine = Machine(tmp_path / "node1", at)

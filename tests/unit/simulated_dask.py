@@ -10,6 +10,7 @@ import platform
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,11 +24,10 @@ from containernet_env.results.files import check
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
-from containernet_env.sweep import at_worker, serving, workers
-from containernet_env.sweep.cluster import Scheduler, TlsFiles
+from containernet_env.sweep import worker, workers
 from containernet_env.sweep.design import design
 from containernet_env.sweep.runner import Counts, Request, Sweep
-from containernet_env.sweep.serving import FACTS
+from containernet_env.sweep.worker import FACTS, Scheduler, TlsFiles
 from containernet_env.sweep.workers import Workers
 from tests.simulated_time import World
 from tests.unit.matrix_fakes import GOOD
@@ -63,6 +63,8 @@ class Task:
         self.finish("cancelled")
 
     def result(self, timeout: float) -> Any:
+        if self.status == "cancelled":
+            raise CancelledError(self.key)
         if self.status == "error":
             raise self._result
         return self._result
@@ -102,7 +104,7 @@ class Machine:
         """A signal ends it, once the sweep has what it measured."""
         self.is_leaving = True
         if self.running is not None:
-            serving.RUNNING.stop([self.running.key])
+            worker.RUNNING.end([self.running.key])
 
     def _work(self) -> None:
         self.dask.by_thread[threading.get_ident()] = self
@@ -130,7 +132,7 @@ class Machine:
             if self.is_killed:
                 raise _Killed
             if self.running is not None:
-                vars(serving.RUNNING)["_stops"][self.running.key].check()
+                worker.RUNNING.stops[self.running.key].check()
             clock.sleep(0.5)
         return GOOD
 
@@ -147,7 +149,7 @@ class Dask:
     """The scheduler. ``clients`` are those of sweeps; ``hangs``: it answers nothing, and connections stand."""
 
     def __init__(self, world: World, folder: Path) -> None:
-        self.world, self.folder, self.facts = world, folder, at_worker.facts()
+        self.world, self.folder, self.facts = world, folder, worker.facts()
         self.machines: dict[str, Machine] = {}
         self.by_thread: dict[int, Machine] = {}
         self.clients: list[Client] = []
@@ -177,11 +179,11 @@ class Client:
         self.scheduler, self.status, self.topics = dask, "running", dict[str, Any]()
         dask.clients.append(self)
 
-    def sync(self, function: Callable[..., Coroutine[Any, Any, Any]], *of: Any, callback_timeout: float = 0.0) -> Any:
+    def sync(self, function: Callable[..., Coroutine[Any, Any, Any]], callback_timeout: float, **named: Any) -> Any:
         if self.scheduler.hangs:
             clock.sleep(callback_timeout)
             raise TimeoutError
-        return drive(function(*of))
+        return drive(function(**named))
 
     def subscribe_topic(self, topic: str, call: Callable[[Any], object]) -> None:
         self.topics[topic] = call
@@ -217,10 +219,6 @@ def drive(call: Coroutine[Any, Any, Any]) -> Any:
     return end.value.value
 
 
-async def _identity_of(*_: object) -> None:
-    """The scheduler answers, and nobody else reaches it."""
-
-
 def simulate(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> tuple[Dask, list[Machine]]:
     """A scheduler and workers of these names. Sweeps and their workers are of this process from here on."""
     dask = Dask(world, folder)
@@ -237,14 +235,12 @@ def simulate(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, *names
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setattr(platform, "node", lambda: dask.here.name)
     monkeypatch.setattr(assets, "make", lambda: dask.here.folder)
-    monkeypatch.setattr(at_worker, "RunLock", lambda wait: nullcontext())
-    monkeypatch.setattr(serving, "RUNNING", serving._Running())
-    monkeypatch.setattr(serving, "get_worker", lambda: SimpleNamespace(log_event=dask.here.tell))
+    monkeypatch.setattr(worker, "RunLock", lambda wait: nullcontext())
+    monkeypatch.setattr(worker, "RUNNING", worker.Running())
+    monkeypatch.setattr(worker, "get_worker", lambda: SimpleNamespace(log_event=dask.here.tell))
     monkeypatch.setattr(workers, "facts", lambda: dict(dask.facts))
     monkeypatch.setattr(workers, "Client", lambda *_, **__: Client(dask))
-    monkeypatch.setattr(workers, "identity_of", _identity_of)
-    monkeypatch.setattr(workers, "reach", lambda scheduler: None)
-    monkeypatch.setattr(workers, "settle_dask", lambda: None)
+    monkeypatch.setattr(Scheduler, "reach", lambda self: None)
     return dask, [Machine(dask, name) for name in names]
 
 

@@ -30,13 +30,12 @@ from containernet_env.results import csv_file
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.measure import require_root
 from containernet_env.setup import builds, packages
-from containernet_env.sweep import at_worker, serving, workers
-from containernet_env.sweep.cluster import TlsFiles, scheduler_at, tls_files
+from containernet_env.sweep import worker, workers
 from containernet_env.sweep.design import Bed
+from containernet_env.sweep.jobs import Job, Roster
 from containernet_env.sweep.ledger import Journal
-from containernet_env.sweep.placement import Job
-from containernet_env.sweep.roster import Roster
 from containernet_env.sweep.runner import Counts, Until
+from containernet_env.sweep.worker import scheduler_at
 from tests.simulated_time import World, simulated
 from tests.unit.run_fakes import CONFIG, raising, rows
 from tests.unit.simulated_dask import CELLS, Cluster, Dask, Machine, when
@@ -276,14 +275,15 @@ def jobs(blocks: int, beds: int = 3) -> list[Job]:
 
 
 def filled(blocks: int, beds: int = 3) -> Roster:
-    roster = Roster(beds)
+    roster = Roster(beds, "abc")
     roster.fill(jobs(blocks, beds))
     return roster
 
 
 def taken(roster: Roster, places: str, there: str = "abc") -> list[tuple[int, int] | None]:
     """The block and the number of the testbed that each of these places takes, one after the other."""
-    found = [roster.take(place, set(there)) for place in places]
+    roster.places = there
+    found = [roster.take(place) for place in places]
     return [None if job is None else (job.repetition, int(job.bed.key.removeprefix("bed"))) for job in found]
 
 
@@ -311,25 +311,30 @@ def test_a_testbed_that_failed_on_a_machine_goes_to_another_one() -> None:
 
 
 def test_a_machine_on_which_nothing_comes_up_gets_nothing_more_while_others_measure() -> None:
-    roster, places = filled(1, beds=100), {"a", "b"}
-    assert [roster.lost("a", f"bed{number}", places, "why") for number in range(3)] == [False, False, True]
-    assert roster.usable(places) == {"b"}
-    assert roster.usable({"a"}) == {"a"}, "the only machines that are left are used whatever came before"
+    roster = filled(1, beds=100)
+    roster.places = "ab"
+    assert [roster.lost("a", f"bed{number}", "why") for number in range(3)] == [False, False, True]
+    assert roster.usable == {"b"}
+    roster.places = "a"
+    assert roster.usable == {"a"}, "the only machines that are left are used whatever came before"
     roster.used("a")  # what it had begun before
-    assert roster.usable(places) == places
+    roster.places = "ab"
+    assert roster.usable == {"a", "b"}
 
 
 def test_where_nothing_comes_up_anywhere_the_sweep_ends_and_not_where_most_testbeds_can_be() -> None:
-    roster, places = filled(1, beds=8), {"a", "b"}
-    for place in places:
-        for number in range(3):
-            roster.lost(place, f"bed{number}", places, "why")
-    assert roster.usable(places) == places
     roster = filled(1, beds=8)
+    roster.places = "ab"
+    for place in "ab":
+        for number in range(3):
+            roster.lost(place, f"bed{number}", "why")
+    assert roster.usable == {"a", "b"}
+    roster = filled(1, beds=8)
+    roster.places = "ab"
     for place, number in (*(("a", number) for number in range(4)), ("b", 4), ("b", 4)):
-        roster.lost(place, f"bed{number}", places, "why")
-    with pytest.raises(RunError, match="no machine could use its last testbeds, so the sweep ends: no engine"):
-        roster.lost("b", "bed4", places, "no engine")
+        roster.lost(place, f"bed{number}", "why")
+    with pytest.raises(RunError, match=r"3 testbeds in a row could not be used on any machine, so .* ends: no engine"):
+        roster.lost("b", "bed4", "no engine")
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -384,7 +389,7 @@ def test_a_run_directory_that_is_not_what_was_sent_is_told_and_goes_nowhere_else
     out = tmp_path / "a" / "out.csv"
     out.parent.mkdir()
     out.write_text("rows")
-    found = at_worker.Directory(name, tuple(files.items())).write(out, "abcdef")
+    found = worker.Directory(name, tuple(files.items())).write(out, "abcdef")
     assert found is not None and words in found and out.read_text() == "rows"
     written = [path for path in tmp_path.rglob("*") if path.is_file() and path != out]
     assert all(path.parent == out.with_suffix(".runs") / RUN and path.name in files for path in written)
@@ -396,7 +401,7 @@ def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatc
     dead = home / f"{uuid.UUID(int=1)}_1_1"
     (dead / "dask-scratch-space").mkdir(parents=True)
     (home / "somebody's").mkdir()
-    with serving._scratch() as folder:
+    with worker._scratch() as folder:
         assert sorted(home.iterdir()) == sorted([folder, home / "somebody's"])
         (folder / "file").touch()
     assert list(home.iterdir()) == [home / "somebody's"]
@@ -429,25 +434,24 @@ def test_a_scheduler_is_reached_by_tls_alone(tmp_path: Path, text: str, address:
     """Also on the loopback interface, which every user of the machine reaches. "": it is no address."""
     files = certificates(tmp_path / "of-one", ("a",))["a"] if given else None
     if address and files is not None:
-        assert scheduler_at(text, files).address == address
+        assert scheduler_at(text, *files).address == address
         return
     with pytest.raises(UsageError, match=NONE if address == "" else ROOT):
-        scheduler_at(text, files)
+        scheduler_at(text, *(files or (None, None, None)))
 
 
 def test_tls_needs_three_files_that_can_be_read_and_belong_together(tmp_path: Path) -> None:
     made = certificates(tmp_path / "of-one", ("a", "b"))
-    with pytest.raises(UsageError, match="belong together: give all three"):
-        tls_files(made["a"].ca_file, None, made["a"].key)
-    missing = TlsFiles(made["a"].ca_file, tmp_path / "none.pem", made["a"].key)
-    with pytest.raises(UsageError, match=r"--tls-cert: .*none.pem cannot be read: No such file"):
-        scheduler_at("tls://10.0.0.1", missing)
-    mixed = TlsFiles(made["a"].ca_file, made["a"].cert, made["b"].key)
-    with pytest.raises(UsageError, match="are no certificate of an authority, an own one and its key"):
-        scheduler_at("tls://10.0.0.1", mixed)
-    made["a"].key.chmod(0o644)
-    with pytest.raises(UsageError, match=r"--tls-key: .*a.key has mode 0644: every user .*\n.*chmod 600"):
-        scheduler_at("tls://10.0.0.1", made["a"])
+    (ca_file, cert, key), other = made["a"], made["b"].key
+    for files, words in (
+        ((ca_file, None, key), "belong together: give all three"),
+        ((ca_file, tmp_path / "none.pem", key), r"--tls-cert: .*none.pem cannot be read: No such file"),
+        ((ca_file, cert, other), "are no certificate of an authority, an own one and its key"),
+        ((ca_file, cert, key), r"--tls-key: .*a.key has mode 0644: every user .*\n.*chmod 600"),
+    ):
+        key.chmod(0o644 if "0644" in words else 0o600)
+        with pytest.raises(UsageError, match=words):
+            scheduler_at("tls://10.0.0.1", *files)
 
 
 def test_certificates_are_made_for_their_user_alone(tmp_path: Path) -> None:
@@ -458,7 +462,7 @@ def test_certificates_are_made_for_their_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     words = made.output.split()
     assert words[::2] == ["--tls-ca-file", "--tls-cert", "--tls-key"]
-    scheduler_at("127.0.0.1", tls_files(*map(Path, words[1::2]))).security()
+    scheduler_at("127.0.0.1", *map(Path, words[1::2])).security()
     again = CliRunner().invoke(certs_command, [str(folder)], standalone_mode=False).exception
     assert isinstance(again, UsageError) and "File exists" in str(again)
 

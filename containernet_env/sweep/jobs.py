@@ -1,0 +1,304 @@
+"""Testbeds of a sweep on their way: where each is measured, by which machine next, and what is shown of its course.
+
+`runner.Here` is this machine, `workers.Workers` are those of a Dask cluster. Journal, ledger, order and tries are the
+runner's and the same for both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.work import Stop
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.network.rtt import Tolerance
+from containernet_env.plan.plan import Plan, PlannedScenario
+from containernet_env.runs.keeper import was_measured
+from containernet_env.runs.progress import Silent
+from containernet_env.sweep.design import Bed, Cell, Design
+
+# So many testbeds in a row that could not be brought up are no chance any more.
+_BEDS_LOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Cells of one block that are measured as one run, in this order, on a testbed of their own."""
+
+    bed: Bed
+    cells: tuple[Cell, ...]
+    repetition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a sweep is: measurements that are settled, of how many; ``left_s`` follows from what those took."""
+
+    done: int
+    all: int
+    left_s: float
+
+
+class SweepProgress(Protocol):
+    """Receives the course of a sweep; must not raise."""
+
+    def note(self, text: str) -> None:
+        """Something that the user should read."""
+
+    def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
+        """A testbed is brought up for these cells, which are measured in this order."""
+
+    def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
+        """A cell's load begins."""
+
+    def cell_progress(self, done: int, errors: int) -> None:
+        """The running cell has so many answers."""
+
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
+        """Its row is on disk."""
+
+
+class Clock:
+    """How long a sweep still takes: estimates, corrected by what measured cells took with all that was around them."""
+
+    def __init__(self, wanted_s: float, count: int) -> None:
+        self.at_once = 1
+        """So many testbeds are measured at the same time."""
+        self._left_s = wanted_s
+        self._all = self._left = count
+        self._estimated_s = self._took_s = self._pending_s = 0.0
+
+    def wants(self, count: int, estimated_s: float, again: bool = False) -> None:
+        """So much is left to measure now, by estimates; ``again``: it is none that comes on top of all."""
+        self._all += 0 if again else count - self._left
+        self._left_s, self._left = estimated_s, count
+
+    def ended(self, cell: Cell) -> None:
+        """A cell ended."""
+        self._left -= 1
+        self._left_s = max(self._left_s - cell.estimated_s, 0.0)
+        self._pending_s += cell.estimated_s
+
+    def took(self, seconds: float, around_s: float) -> None:
+        """A testbed with the cells that ended since took so long; ``around_s`` was estimated for bringing it up."""
+        self._estimated_s += self._pending_s + around_s
+        self._took_s += seconds
+        self._left_s = max(self._left_s - around_s, 0.0)
+        self._pending_s = 0.0
+
+    @property
+    def standing(self) -> Standing:
+        """How far it is."""
+        ratio = self._took_s / self._estimated_s if self._estimated_s > 0 else 1.0
+        return Standing(self._all - self._left, self._all, self._left_s * ratio / self.at_once)
+
+
+class Course(Silent):
+    """A job that has begun, as a ``RunProgress``: it turns the progress of its run into that of the sweep.
+
+    ``outcomes`` has how each cell ended, also those that were not run. ``on_failed`` is called for a cell that the
+    testbed failed as soon as that is known; where it raises, `report_failures` calls it again: an error of the progress
+    never ends a run. ``noted`` are notes of the sweep so far, each of which is shown once. ``is_killed``: the machine
+    was lost, so its network was not proved after the last cell.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        progress: SweepProgress,
+        clock: Clock,
+        noted: set[str],
+        on_failed: Callable[[Cell, str], None],
+    ) -> None:
+        self.job = job
+        self.plan = plan
+        self.is_killed = False
+        self.outcomes: list[tuple[Cell, ScenarioOutcome]] = []
+        self._cells = {cell.scenario.name: cell for cell in job.cells}
+        self._progress = progress
+        self._clock = clock
+        self._noted = noted
+        self._on_failed = on_failed
+        self._failures: list[tuple[Cell, str]] = []
+
+    def note(self, text: str) -> None:
+        """See ``Progress``."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self._progress.note(text)
+
+    def scenario_started(self, planned: PlannedScenario) -> None:
+        """See ``RunProgress``."""
+        cell = self._cells[planned.scheduled.scenario.name]
+        self._progress.cell_began(cell, self.job.repetition, self._clock.standing)
+
+    def scenario_progress(self, done: int, errors: int) -> None:
+        """See ``RunProgress``."""
+        self._progress.cell_progress(done, errors)
+
+    def scenario_ended(self, outcome: ScenarioOutcome) -> None:
+        """See ``RunProgress``."""
+        cell = self._cells[outcome.scheduled.scenario.name]
+        self.outcomes.append((cell, outcome))
+        if not was_measured(outcome):
+            return
+        if outcome.testbed_failed:
+            self._failures.append((cell, outcome.error or ""))
+            self.report_failures()
+        self._clock.ended(cell)
+        self._progress.cell_ended(cell, self.job.repetition, outcome, self._clock.standing)
+
+    def report_failures(self) -> None:
+        """Report what no row says, that the testbed failed and not the store, as far as it has not been reported."""
+        while self._failures:
+            self._on_failed(*self._failures[0])
+            del self._failures[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job that ended: the rows that are in OUT now, the ``error`` that ended it, if any, and how long it took (s).
+
+    ``place``: the machine's name where there are several, else empty. ``blocked``: the testbed's remains would be in
+    the way of the next one.
+    """
+
+    course: Course
+    rows: Sequence[Mapping[str, str]]
+    error: RunError | None
+    seconds: float
+    place: str = ""
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for all testbeds of a sweep; ``command`` is the caller's command line, for manifests."""
+
+    out: Path
+    tolerance: Tolerance | None
+    command: tuple[str, ...]
+
+
+class Roster:
+    """Which machine measures which testbed next: those of a round that have not begun, and what failed where. Pure.
+
+    ``places`` are the machines' names, seen as they change. Each measures whole blocks where there are as many: then a
+    difference between machines is none between cells. The sweep has ``beds`` testbeds.
+    """
+
+    def __init__(self, beds: int, places: Collection[str]) -> None:
+        self.places = places
+        self._beds = beds
+        self._waiting: dict[int, deque[Job]] = {}
+        self._own: dict[str, int] = {}
+        self._failed: dict[str, set[str]] = {}
+        self._lost: dict[str, list[str]] = {}
+        self._resting: set[str] = set()
+
+    def fill(self, jobs: Iterable[Job]) -> None:
+        """Begin a round: all of its testbeds, by blocks and in their order."""
+        self._waiting.clear()
+        self._own.clear()
+        for job in jobs:
+            self._waiting.setdefault(job.repetition, deque()).append(job)
+
+    @property
+    def waiting(self) -> int:
+        """How many testbeds have not begun."""
+        return sum(map(len, self._waiting.values()))
+
+    @property
+    def usable(self) -> set[str]:
+        """The machines that get testbeds: all where none else would."""
+        found = set(self.places) - self._resting
+        if not found:
+            self._resting.clear()
+        return found or set(self.places)
+
+    def take(self, place: str) -> Job | None:
+        """The next testbed for a usable machine; ``None`` where there is none for it.
+
+        Of its own block; else of the first block that no machine has, which is its own from then on; else of the block
+        that has the most left. A testbed that could not be used there is left to others that have not tried it.
+        """
+        usable = self.usable
+        for block in self._blocks(place, usable):
+            jobs = self._waiting[block]
+            for job in jobs:
+                tried = self._failed.get(job.bed.key, set())
+                if place not in tried or tried.issuperset(usable):
+                    jobs.remove(job)
+                    if not jobs:
+                        del self._waiting[block]
+                    if block not in self._own.values():
+                        self._own[place] = block
+                    return job
+        return None
+
+    def _blocks(self, place: str, usable: Collection[str]) -> list[int]:
+        self._own = {name: block for name, block in self._own.items() if name in usable and block in self._waiting}
+        own = self._own.get(place)
+        taken = set(self._own.values()) - {own}
+        free = [block for block in self._waiting if block not in taken and block != own]
+        shared = sorted((block for block in self._waiting if block in taken), key=lambda b: -len(self._waiting[b]))
+        return [*([] if own is None else [own]), *free, *shared]
+
+    def used(self, place: str) -> None:
+        """Something was measured there."""
+        self._lost.pop(place, None)
+        self._resting.discard(place)
+
+    def failed(self, place: str, job: Job) -> None:
+        """A testbed could not be used there, or was lost with the machine: when it is tried again, others go first."""
+        self._failed.setdefault(job.bed.key, set()).add(place)
+
+    def lost(self, place: str, bed: str, why: str) -> bool:
+        """A testbed could not be used at one of the machines; whether that one gets no others from now on.
+
+        It does not after several in a row, while others do. Raises ``RunError`` where none does, and more than half of
+        all testbeds were among those that could not be used: one testbed that cannot be, for want of memory, says
+        nothing of others.
+        """
+        here = self._lost.setdefault(place, [])
+        here.append(bed)
+        if len(here) < _BEDS_LOST or place in self._resting:
+            return False
+        self._resting.add(place)
+        if self._resting.issuperset(self.places):
+            if 2 * len({bed for beds in self._lost.values() for bed in beds}) > self._beds:
+                where = " on any machine" if len(self.places) > 1 else ""
+                raise RunError(f"{len(here)} testbeds in a row could not be used{where}, so the sweep ends: {why}")
+            self._resting.clear()
+        return place in self._resting
+
+
+class Placement(Protocol):
+    """Machines that measure testbeds.
+
+    ``several``: they measure more than one at once, so that a round holds the testbeds of several blocks.
+    """
+
+    several: bool
+    roster: Roster
+
+    def check(self, design: Design, out: Path | None) -> str:
+        """Raise what measuring it would raise before anything is created; a sentence about what is left open."""
+
+    def held(self, design: Design) -> AbstractContextManager[None]:
+        """The machines are this sweep's within it, as far as they can be. Raises what keeps them from measuring."""
+
+    def measure(
+        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop
+    ) -> Generator[Ended, None, None]:
+        """Measure each job once, in an order like theirs; ``begin`` is called right before each.
+
+        What a job measured is in OUT when it is yielded, and when the iterator is closed, which ends what still runs.
+        Raises ``Interrupted`` when ``stop`` asks for that, and ``RunError`` for what ends the sweep.
+        """
