@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import product
@@ -91,7 +91,7 @@ def _points(sweep: SweepFile) -> Iterator[dict[str, Any]]:
 
 
 class _Expander:
-    """Reads each different topology and scenario once; what is refused becomes findings at the values of the file."""
+    """Reads each different topology and scenario once; refusals become findings at the values of the sweep's file."""
 
     def __init__(
         self, sweep: SweepFile, base: Config, scenario_set: ScenarioSet, scenarios: Sequence[Scenario]
@@ -99,20 +99,18 @@ class _Expander:
         self._sweep = sweep
         self._base = base
         self._set = scenario_set
-        self._scenarios = scenarios
         self._topology = topology_values(base)
         self._documents = [scenarios_values(scenario_set.dataset, [scenario]) for scenario in scenarios]
         self._axes: list[Axis] = [axis for dimension in sweep.dimensions for axis in dimension.axes]
         self._ratios = [ratio for dimension in sweep.dimensions for ratio in dimension.ratios]
         self._places = {name: place for item in sweep.dimensions for name, place in item.places.items()}
-        self._topologies: dict[Any, tuple[Config, dict[str, Any]] | None] = {}
-        self._made: dict[Any, tuple[Dataset, Scenario] | None] = {}
         self._unused = {axis.name for axis in (*self._axes, *(axis for axis, _ in self._ratios))}
+        self._read: dict[str, Any] = {}
         self._found: dict[Any, Finding] = {}
 
     @property
     def findings(self) -> list[Finding]:
-        """What is refused, each once."""
+        """The refusals, each once."""
         lost = [
             Finding(self._places[name], "is about nothing that is measured", None, "a key of a scenario that is", True)
             for name in sorted(self._unused)
@@ -121,53 +119,75 @@ class _Expander:
 
     def combinations(self, point: Mapping[str, Any]) -> Iterator[Combination]:
         """Those of one combination of values, one for each scenario."""
-        settings = self._settings("topology", point)
-        made = self._cached(self._topologies, settings, lambda: self._make_topology(settings, point))
-        for index in range(len(self._scenarios)):
-            document = made[1] if made is not None else self._topology
-            settings_here = self._settings("scenario", point, index, document)
-            key = (index, settings_here)
-            # It is called at once, with this key.
-            scenario = self._cached(self._made, key, lambda: self._make_scenario(*key, point))  # noqa: B023
-            if made is not None and scenario is not None:
-                config, dataset = made[0], scenario[0]
-                yield Combination(config, dataset, scenario[1], self._coordinates(point, settings, settings_here))
+        topology, of_topology = self._with("topology", self._topology, point, None, self._config)
+        document = self._topology if topology is None else topology[1]
+        for base in self._documents:
+            scenario, of_scenario = self._with("scenario", base, point, document, self._one)
+            if topology is not None and scenario is not None:
+                values = of_topology | of_scenario
+                order = [*point, *(axis.name for axis, _ in self._ratios)]
+                coordinates = tuple((name, _text(values[name])) for name in order if name in values)
+                dataset, chosen = scenario[0]
+                yield Combination(topology[0], dataset, chosen, coordinates)
 
-    @staticmethod
-    def _cached(cache: dict[Any, Any], key: Any, make: Any) -> Any:
-        plain = repr(key)
-        if plain not in cache:
-            cache[plain] = make()
-        return cache[plain]
+    def _with(
+        self, level: Level, base: dict[str, Any], point: Mapping[str, Any], topology: Any, read: Callable[[str], Any]
+    ) -> tuple[tuple[Any, dict[str, Any]] | None, dict[str, Any]]:
+        """A document with the values of a point, as it is read and as it is; and its values by axis.
 
-    def _settings(
-        self, level: Level, point: Mapping[str, Any], index: int | None = None, topology: Any = None
-    ) -> tuple[tuple[Axis, Any], ...]:
-        """The axes of a level in the order in which they are set, with their values; ratios as values."""
+        The document is ``None`` where it is refused. Ratios of a scenario's axes may be of its ``topology``.
+        """
+        document = copy_of(base)
         plain = [(axis, point[axis.name]) for axis in self._axes if axis.level == level]
-        document = self._topology if level == "topology" else copy_of(self._documents[index or 0])
         if level == "topology":
             # Members that are added are like the last one as it was, and get what all get; one alone comes last.
             plain.sort(key=lambda item: (item[0].key not in (MEMBERS, STORE), item[0].host is not None))
-            document = copy_of(document)
-        if level == "scenario":  # one without such a key is as it is
+        else:  # one without such a key is as it is
             plain = [item for item in plain if self._has(document, item[0])]
-        for axis, value in plain:
-            self._try_set(document, axis, value)
+        places = self._set_all(document, plain, point)
         ratios = []
         for axis, ratio in self._ratios:
             if axis.level == level and self._has(document, axis):
                 value = self._ratio_value(axis, ratio, point, document, topology)
                 if value is not None:
                     ratios.append((axis, value))
-        return (*plain, *ratios)
+        places |= self._set_all(document, ratios, point)
+        key = repr(document)
+        if key not in self._read:
+            self._read[key] = None
+            try:
+                self._read[key] = read(file_text(document)), document
+            except ConfigError as error:
+                self._refuse_all(error, places, point)
+        return self._read[key], {axis.name: value for axis, value in (*plain, *ratios)}
 
-    @staticmethod
-    def _try_set(document: dict[str, Any], axis: Axis, value: Any) -> None:
-        try:
-            set_value(document, axis, value)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return  # told when it is made
+    def _config(self, text: str) -> Config:
+        config = config_of(document_of(self._base.path, text))
+        return replace(config, path=self._base.path, sha256=self._base.sha256, scenarios=self._base.scenarios)
+
+    def _one(self, text: str) -> tuple[Dataset, Scenario]:
+        made = scenarios_of(document_of(self._set.path, text))
+        (scenario,) = made.scenarios
+        # What writes alone would read is nothing that they differ in.
+        return (made.dataset if scenario.uses_dataset else self._set.dataset), scenario
+
+    def _set_all(
+        self, document: dict[str, Any], settings: Sequence[tuple[Axis, Any]], point: Mapping[str, Any]
+    ) -> dict[str, list[Location]]:
+        """Set the axes, in this order; where each is then in the document."""
+        places: dict[str, list[Location]] = {}
+        for axis, value in settings:
+            self._unused.discard(axis.name)
+            try:
+                places[axis.name] = set_value(document, axis, value)
+            except NotThereError as error:
+                allowed = "a member of the topology, or client"
+                if self._base.external is not None:
+                    allowed = "axes of loads, such as clients"
+                self._refuse(axis, str(error), None, allowed, point, at_axis=True)
+            except ValueError as error:
+                self._refuse(axis, "is out of range", render(value), str(error), point)
+        return places
 
     @staticmethod
     def _has(document: dict[str, Any], axis: Axis) -> bool:
@@ -191,74 +211,26 @@ class _Expander:
             return text_of_number(axis.quantity, number_of(other.quantity, held) * ratio.times)
         except (ValueError, TypeError, ArithmeticError) as error:
             allowed = f"a ratio of a {other.quantity}"
-            self._tell(axis, f"cannot follow from {ratio.of}: {error}", shown(None), allowed, point)
+            self._refuse(axis, f"cannot follow from {ratio.of}: {error}", shown(None), allowed, point)
             return None
 
-    def _make_topology(self, settings: Any, point: Mapping[str, Any]) -> tuple[Config, dict[str, Any]] | None:
-        value = copy_of(self._topology)
-        places, whole = self._apply(value, settings, point)
-        try:
-            config = config_of(document_of(self._base.path, file_text(value)))
-        except ConfigError as error:
-            self._tell_all(error, places, point)
-            return None
-        if not whole:
-            return None
-        kept = replace(config, path=self._base.path, sha256=self._base.sha256, scenarios=self._base.scenarios)
-        return kept, value
-
-    def _make_scenario(self, index: int, settings: Any, point: Mapping[str, Any]) -> tuple[Dataset, Scenario] | None:
-        value = copy_of(self._documents[index])
-        places, _ = self._apply(value, settings, point)
-        try:
-            made = scenarios_of(document_of(self._set.path, file_text(value)))
-        except ConfigError as error:
-            self._tell_all(error, places, point)
-            return None
-        (scenario,) = made.scenarios
-        # What writes alone would read is nothing that they differ in.
-        return (made.dataset if scenario.uses_dataset else self._set.dataset), scenario
-
-    def _apply(
-        self, value: dict[str, Any], settings: Any, point: Mapping[str, Any]
-    ) -> tuple[dict[str, list[Location]], bool]:
-        """Set everything; where each axis is then, and whether all that has to be set is."""
-        places: dict[str, list[Location]] = {}
-        whole = True
-        for axis, item in settings:
-            try:
-                places[axis.name] = set_value(value, axis, item)
-                self._unused.discard(axis.name)
-            except NotThereError as error:
-                self._unused.discard(axis.name)
-                allowed = "a member of the topology, or client"
-                if self._base.external is not None:
-                    allowed = "axes of loads, such as clients"
-                self._tell(axis, str(error), None, allowed, point, at_axis=True)
-                whole = False
-            except ValueError as error:
-                self._unused.discard(axis.name)
-                self._tell(axis, "is out of range", render(item), str(error), point)
-                whole = False
-        return places, whole
-
-    def _tell_all(self, error: ConfigError, places: Mapping[str, Sequence[Location]], point: Mapping[str, Any]) -> None:
+    def _refuse_all(
+        self, error: ConfigError, places: Mapping[str, Sequence[Location]], point: Mapping[str, Any]
+    ) -> None:
         """Each problem at the axis that caused it, or with all that was combined."""
         named = {name: [json_path(place) for place in set_there] for name, set_there in places.items()}
         for problem in error.problems:
             causes = [name for name, paths in named.items() if any(_is_below(problem.path, path) for path in paths)]
             axis = axis_of(causes[-1]) if causes else None
-            where = f"{error.file}, {problem.path}"
-            if axis is None:
-                values = ", ".join(f"{name}={shown(value)}" for name, value in point.items())
-                finding = Finding(
-                    self._sweep.axes_at, f"with {values}: {where} {problem.message}", problem.got, problem.allowed
-                )
-                self._found.setdefault((values, problem.message), finding)
+            if axis is not None:
+                self._refuse(axis, problem.message, problem.got, problem.allowed, point)
                 continue
-            self._tell(axis, problem.message, problem.got, problem.allowed, point)
+            values = ", ".join(f"{name}={shown(value)}" for name, value in point.items())
+            message = f"with {values}: {error.file}, {problem.path} {problem.message}"
+            finding = Finding(self._sweep.axes_at, message, problem.got, problem.allowed)
+            self._found.setdefault((values, problem.message), finding)
 
-    def _tell(
+    def _refuse(
         self,
         axis: Axis,
         message: str,
@@ -278,11 +250,6 @@ class _Expander:
             )
             place = (*place, index)
         self._found.setdefault((place, message, allowed), Finding(place, message, got, allowed, at_axis))
-
-    def _coordinates(self, point: Mapping[str, Any], *settings: Any) -> tuple[tuple[str, str], ...]:
-        values = {axis.name: value for each in settings for axis, value in each}
-        order = [*point, *(axis.name for axis, _ in self._ratios)]
-        return tuple((name, _text(values[name])) for name in order if name in values)
 
 
 def _is_below(path: str, place: str) -> bool:
