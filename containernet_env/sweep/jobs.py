@@ -114,7 +114,7 @@ class Course(Silent):
         progress: SweepProgress,
         clock: Clock,
         noted: set[str],
-        on_failed: Callable[[Cell, str], None],
+        on_failed: Callable[[str, Cell], None],
     ) -> None:
         self.job = job
         self.plan = plan
@@ -125,7 +125,7 @@ class Course(Silent):
         self._clock = clock
         self._noted = noted
         self._on_failed = on_failed
-        self._failures: list[tuple[Cell, str]] = []
+        self._failures: list[tuple[str, Cell]] = []
 
     def note(self, text: str) -> None:
         """See ``Progress``."""
@@ -149,7 +149,7 @@ class Course(Silent):
         if not was_measured(outcome):
             return
         if outcome.testbed_failed:
-            self._failures.append((cell, outcome.error or ""))
+            self._failures.append((outcome.error or "", cell))
             self.report_failures()
         self._clock.ended(cell)
         self._progress.cell_ended(cell, self.job.repetition, outcome, self._clock.standing)

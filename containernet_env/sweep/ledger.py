@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -98,7 +98,12 @@ def take(kept: Kept, line: Mapping[str, Any]) -> None:
 
 
 class Journal:
-    """Appends to a journal; each call is one write that is on disk when it returns, or ``RunError``."""
+    """Appends to a journal; each call is one write that is on disk when it returns, or ``RunError``.
+
+    Kinds of lines: ``sweep`` (a command with its seed), ``cell`` (the meaning of an identity), ``run`` (a testbed is
+    brought up for these cells, in this order), ``failed`` (the machine failed a cell), ``run_ended`` (it was not
+    killed: its rows say what is known of its network), ``sweep_ended`` (whatever it ended by, it was not killed).
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,50 +121,10 @@ class Journal:
         """Close the file."""
         os.close(self._fd)
 
-    def sweep_began(self, seed: int, repeat: int, cells: int, command: Sequence[str]) -> None:
-        """Whoever reads it later gets the same order from ``seed``."""
-        self._add([{"kind": "sweep", "seed": seed, "repeat": repeat, "cells": cells, "command": list(command)}])
-
-    def cells(self, cells: Sequence[Cell]) -> None:
-        """What the identities stand for."""
-        self._add(
-            {
-                "kind": "cell",
-                "cell": cell.identity,
-                "text": cell.text,
-                "scenario": cell.scenario.name,
-                "coordinates": dict(cell.coordinates),
-                "config_hash": cell.config_hash,
-                "scenario_hash": cell.scenario_hash,
-            }
-            for cell in cells
-        )
-
-    def run_began(
-        self, run: str, repetition: int, seed: int, cells: Sequence[Cell], made_by: Mapping[str, str]
-    ) -> None:
-        """A testbed is brought up for these cells, in this order; ``made_by``: see ``versions``."""
-        line = {"kind": "run", "run": run, "repetition": repetition, "seed": seed, "made_by": dict(made_by)}
-        self._add([{**line, "cells": [cell.identity for cell in cells]}])
-
-    def run_ended(self, run: str) -> None:
-        """It was taken down, and its rows say what is known of its network: it was not killed."""
-        self._add([{"kind": "run_ended", "run": run}])
-
-    def sweep_ended(self) -> None:
-        """Whatever it ended by: its process was not killed."""
-        self._add([{"kind": "sweep_ended"}])
-
-    def failed(self, run: str, repetition: int, failures: Sequence[tuple[Cell, str]]) -> None:
-        """The machine failed these cells, for these reasons."""
-        self._add(
-            {"kind": "failed", "cell": cell.identity, "repetition": repetition, "run": run, "why": why}
-            for cell, why in failures
-        )
-
-    def _add(self, lines: Any) -> None:
+    def add(self, kind: str, *lines: Mapping[str, Any]) -> None:
+        """Add lines of one kind."""
         at = Moment.now().at
-        text = "".join(f"{json.dumps({'schema': SCHEMA, 'at': at, **line})}\n" for line in _each(lines))
+        text = "".join(f"{json.dumps({'schema': SCHEMA, 'at': at, 'kind': kind, **line})}\n" for line in lines)
         if not text:
             return
         try:
@@ -169,10 +134,6 @@ class Journal:
                 f"the sweep's journal {self.path} cannot be written: {reason(error)}\n  {remedy(error)}\n"
                 "  Then the same command goes on where this one ended."
             ) from error
-
-
-def _each(lines: Any) -> Iterator[dict[str, Any]]:
-    yield from lines
 
 
 Result = Literal["measured", "store", "machine"]
@@ -215,9 +176,8 @@ class Ledger:
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._by_row = {(cell.config_hash, cell.scenario_hash): cell.identity for cell in cells}
-        self._tried: dict[tuple[str, int], list[Tried]] = {}
-        self._repetitions: dict[str, set[int]] = {}
-        self._told: dict[tuple[str, int], int] = {}
+        self._tried: dict[str, dict[int, list[Tried]]] = {}
+        self._forgiven: dict[tuple[str, int], int] = {}
         self.strange = 0
         """Rows of these cells that are of no run in the journal: they are not counted."""
         self.others: Counter[str] = Counter()
@@ -267,46 +227,33 @@ class Ledger:
 
     def add(self, cell: str, repetition: int, tried: Tried) -> None:
         """Add one measurement."""
-        self._tried.setdefault((cell, repetition), []).append(tried)
-        self._repetitions.setdefault(cell, set()).add(repetition)
-
-    def fail(self, cell: str, repetition: int, why: str) -> None:
-        """The machine failed a cell that left no row."""
-        self.add(cell, repetition, Tried("machine", why, {}))
+        self._tried.setdefault(cell, {}).setdefault(repetition, []).append(tried)
 
     def forgive(self, store: bool) -> None:
-        """Count failures of the machine from here on anew; with ``store`` those of the store too."""
-        for key, tried in self._tried.items():
-            last = self.last(*key)
-            if last is not None and last.result in (("machine", "store") if store else ("machine",)):
-                self._told[key] = len(tried)
+        """Reset the count of the machine's failures; with ``store`` that of the store's, too."""
+        for cell, repetitions in self._tried.items():
+            for repetition, tried in repetitions.items():
+                if tried[-1].result in (("machine", "store") if store else ("machine",)):
+                    self._forgiven[cell, repetition] = len(tried)
 
     def last(self, cell: str, repetition: int) -> Tried | None:
         """The measurement that counts: one with figures, else that which failed last; ``None`` where there is none."""
-        tried = self._tried.get((cell, repetition), [])
+        tried = self._tried.get(cell, {}).get(repetition, [])
         good = [item for item in tried if item.result == "measured"] or tried
         return good[-1] if good else None
 
     def wants(self, cell: str, repetition: int, tries: int) -> bool:
         """Whether a cell is to be measured: it was not, or the machine failed it less than ``tries`` times."""
-        tried = self._tried.get((cell, repetition), [])[self._told.get((cell, repetition), 0) :]
         last = self.last(cell, repetition)
-        if last is not None and last.result == "measured":
-            return False
+        if last is None or last.result == "measured":
+            return last is None
+        tried = self._tried[cell][repetition][self._forgiven.get((cell, repetition), 0) :]
         return all(item.result == "machine" for item in tried) and len(tried) < tries
-
-    def tried(self, cell: str, repetition: int) -> bool:
-        """Whether it was measured, however that ended."""
-        return (cell, repetition) in self._tried
 
     def figures(self, cell: str, column: str) -> list[float]:
         """One for each repetition that counts."""
-        found = [self.last(cell, repetition) for repetition in self._repetitions.get(cell, ())]
+        found = [self.last(cell, repetition) for repetition in self._tried.get(cell, ())]
         return [item.figures[column] for item in found if item is not None and column in item.figures]
-
-    def is_settled(self, cell: str, column: str, ratio: float) -> bool:
-        """Whether the median of a figure is known well enough."""
-        return is_narrow(self.figures(cell, column), ratio)
 
 
 def is_narrow(values: Sequence[float], ratio: float) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from containernet_env.base import clock
@@ -30,7 +31,18 @@ from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.store import Store
 from containernet_env.sweep.design import Cell, Design, link_seed
 from containernet_env.sweep.jobs import Clock, Course, Ended, Job, Placement, Roster, SweepProgress, Terms
-from containernet_env.sweep.ledger import FIGURES, LEAST, Journal, Kept, Ledger, journal_of, read_journal, tried_of
+from containernet_env.sweep.ledger import (
+    FIGURES,
+    LEAST,
+    Journal,
+    Kept,
+    Ledger,
+    Tried,
+    is_narrow,
+    journal_of,
+    read_journal,
+    tried_of,
+)
 
 _DIGITS = 12
 _NOT_COMPARED = "program"
@@ -190,31 +202,32 @@ class Sweep:
         """How many repetitions each cell has at least."""
         return max(self._request.repeat, LEAST) if self._request.until is not None else self._request.repeat
 
+    @property
+    def most(self) -> int:
+        """How many repetitions a cell has at most."""
+        return self._request.until.most if self._request.until is not None else self.repeat
+
     def wanted(self, block: int) -> set[str]:
         """The cells that are to be measured in a block now."""
         return {
             identity
             for identity in self._cells
             if self.ledger.wants(identity, block, self._request.tries)
-            and (block <= self.repeat or self._can_settle(identity))
+            # Where no repetition has the figure, more of them tell nothing of it.
+            and (block <= self.repeat or (self._figures(identity) and not self._is_settled(identity)))
         }
 
-    def _can_settle(self, cell: str) -> bool:
-        """Whether more repetitions can tell: not where those there are have no such figure, or it is known."""
+    def _figures(self, cell: str) -> list[float]:
+        """One for each repetition so far, of the figure whose interval is to be narrow."""
         until = self._request.until
-        known = until is not None and bool(self.ledger.figures(cell, FIGURES[until.figure]))
-        return known and not self._is_settled(cell)
+        return [] if until is None else self.ledger.figures(cell, FIGURES[until.figure])
 
     def _is_settled(self, cell: str) -> bool:
         until = self._request.until
-        return until is None or self.ledger.is_settled(cell, FIGURES[until.figure], until.ratio)
+        return until is None or is_narrow(self._figures(cell), until.ratio)
 
-    def left(self) -> tuple[int, float]:
-        """How many measurements are missing, of those that are certain, and what they take, about (s)."""
-        return self.left_from(1)
-
-    def left_from(self, first: int) -> tuple[int, float]:
-        """The same from a block on."""
+    def left(self, first: int = 1) -> tuple[int, float]:
+        """How many measurements are missing from a block on, of those that are certain, and what they take (s)."""
         number, seconds = 0, 0.0
         for block in range(first, max(self.repeat, first) + 1):
             wanted = self.wanted(block)
@@ -226,18 +239,17 @@ class Sweep:
 
     def counts(self) -> Counts:
         """What is there so far."""
-        found = {"measured": 0, "store": 0, "machine": 0}
-        states, off = Counter[State](), 0
-        until = self._request.until
-        last = until.most if until is not None else self.repeat
-        for identity in self._cells:
-            for block in range(1, last + 1):
-                if (tried := self.ledger.last(identity, block)) is not None:
-                    found[tried.result] += 1
-                    states[tried.state] += 1
-                    off += "network_off" in tried.why.split(", ")
-        wide = 0 if until is None else sum(not self._is_settled(identity) for identity in self._cells)
-        return Counts(**found, wide=wide, states=states, network_off=off)
+        last = (self.ledger.last(cell, block) for cell in self._cells for block in range(1, self.most + 1))
+        found = [tried for tried in last if tried is not None]
+        results = Counter(tried.result for tried in found)
+        return Counts(
+            results["measured"],
+            results["store"],
+            results["machine"],
+            sum(not self._is_settled(cell) for cell in self._cells),
+            Counter(tried.state for tried in found),
+            sum("network_off" in tried.why.split(", ") for tried in found),
+        )
 
     def resume(self) -> str:
         """How to go on after an interruption, by what ``out`` and the journal have now. Raises as the class does."""
@@ -265,26 +277,40 @@ class Sweep:
         with told(), self._placement.held(self.design):
             journal = Journal(journal_of(self.out))
             try:
-                return self._carry_out(journal, progress, stop, list(command or sys.argv))
+                terms = Terms(self.out, self._request.tolerance, tuple(command or sys.argv))
+                self._carry_out(journal, progress, stop, terms)
+                return self.counts()
             finally:
                 with suppress(RunError):  # rows and runs do not depend on it, and the disk may be full
-                    journal.sweep_ended()
+                    journal.add("sweep_ended", {})
                 journal.close()
 
-    def _carry_out(self, journal: Journal, progress: SweepProgress, stop: Stop, command: list[str]) -> Counts:
+    def _carry_out(self, journal: Journal, progress: SweepProgress, stop: Stop, terms: Terms) -> None:
         for note in self.notes():
             progress.note(note)
-        journal.sweep_began(self.seed, self.repeat, len(self._cells), command)
-        journal.cells([cell for cell in self.design.cells if cell.identity not in self._kept.cells])
-        terms = Terms(self.out, self._request.tolerance, tuple(command))
+        began = {"seed": self.seed, "repeat": self.repeat, "cells": len(self._cells), "command": list(terms.command)}
+        journal.add("sweep", began)
+        journal.add(
+            "cell",
+            *(
+                {
+                    "cell": cell.identity,
+                    "text": cell.text,
+                    "scenario": cell.scenario.name,
+                    "coordinates": dict(cell.coordinates),
+                    "config_hash": cell.config_hash,
+                    "scenario_hash": cell.scenario_hash,
+                }
+                for cell in self.design.cells
+                if cell.identity not in self._kept.cells
+            ),
+        )
         course = _Blocks(self, journal, progress, stop, self._placement, terms)
-        last = self._request.until.most if self._request.until is not None else self.repeat
         certain = range(1, self.repeat + 1)
         for blocks in [certain] if self._placement.several else [[block] for block in certain]:
             course.blocks(blocks)
-        for block in range(self.repeat + 1, last + 1):
+        for block in range(self.repeat + 1, self.most + 1):
             course.blocks([block])
-        return self.counts()
 
     def notes(self) -> list[str]:
         """What a user should read once before it begins."""
@@ -401,14 +427,14 @@ class _Blocks:
         again = False
         while wanted := {number: cells for number in numbers if (cells := sweep.wanted(number))}:
             if again:
-                tried = [sweep.ledger.tried(cell, number) for number, cells in wanted.items() for cell in cells]
-                if spoiled := sum(tried):
+                tried = [sweep.ledger.last(cell, number) for number, cells in wanted.items() for cell in cells]
+                if spoiled := sum(last is not None for last in tried):
                     counted = "1 measurement is" if spoiled == 1 else f"{spoiled} measurements are"
                     self._progress.note(f"{counted} tried again: the machine spoiled what was measured of them")
                 if first := len(tried) - spoiled:
                     counted = "1 measurement gets" if first == 1 else f"{first} measurements get"
                     self._progress.note(f"{counted} a new testbed: not all went well on the one before")
-            self._clock.wants(*sweep.left_from(numbers[0]), again)
+            self._clock.wants(*sweep.left(numbers[0]), again)
             again = True
             self._round(wanted)
 
@@ -439,14 +465,16 @@ class _Blocks:
     def _begin(self, job: Job) -> Course:
         sweep = self._sweep
         plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
-        made = of_store(sweep.made_by, plan.store)
-        self._journal.run_began(plan.run_id, job.repetition, plan.options.seed, job.cells, made)
+        run = {"run": plan.run_id, "repetition": job.repetition, "seed": plan.options.seed}
+        cells = [cell.identity for cell in job.cells]
+        self._journal.add("run", {**run, "made_by": of_store(sweep.made_by, plan.store), "cells": cells})
         self._progress.bed_began(job.cells, job.repetition)
+        return Course(job, plan, self._progress, self._clock, self._noted, partial(self._failed, plan.run_id, job))
 
-        def failed(cell: Cell, why: str) -> None:
-            self._journal.failed(plan.run_id, job.repetition, [(cell, why)])
-
-        return Course(job, plan, self._progress, self._clock, self._noted, failed)
+    def _failed(self, run: str, job: Job, why: str, *cells: Cell) -> None:
+        """Have the journal say that the machine failed these cells of a job."""
+        line = {"repetition": job.repetition, "run": run, "why": why}
+        self._journal.add("failed", *({"cell": cell.identity, **line} for cell in cells))
 
     def _settle(self, ended: Ended) -> None:
         """What the ledger knows of cells is what their rows say."""
@@ -473,7 +501,7 @@ class _Blocks:
         try:
             course.report_failures()
             if not course.is_killed:
-                self._journal.run_ended(course.plan.run_id)
+                self._journal.add("run_ended", {"run": course.plan.run_id})
         except RunError:
             if error is None:
                 raise
@@ -483,9 +511,9 @@ class _Blocks:
         job, course, error = ended.course.job, ended.course, ended.error
         first = course.outcomes[0][1].error if course.outcomes else None
         why = text_of(error) if error is not None else first or "nothing was measured"
-        self._journal.failed(course.plan.run_id, job.repetition, [(cell, why) for cell in job.cells])
+        self._failed(course.plan.run_id, job, why, *job.cells)
         for cell in job.cells:
-            self._sweep.ledger.fail(cell.identity, job.repetition, why)
+            self._sweep.ledger.add(cell.identity, job.repetition, Tried("machine", why, {}))
         where = f" on {ended.place}" if ended.place else ""
         directory = runs_folder(self._sweep.out)
         self._progress.note(f"{len(job.cells)} cells could not be measured{where}, see {directory}: {why}")

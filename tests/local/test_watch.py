@@ -215,13 +215,13 @@ def test_the_command_follows_a_run_says_its_end_and_leaves(out: Path, tmp_path: 
 def test_a_sweep_that_other_machines_measure_for_is_followed(out: Path, tmp_path: Path) -> None:
     """It does not hold this machine; a worker of it here holds that now and then."""
     journal = Journal(journal_of(out))
-    journal.sweep_began(1, 1, 2, ["sweep"])
+    journal.add("sweep", {"seed": 1, "repeat": 1, "cells": 2, "command": ["sweep"]})
     process = watching(tmp_path / "lock", out)
     assert "watching" in process.stdout.readline()
     with RunLock(tmp_path / "lock"):
         pass
     assert process.poll() is None
-    journal.sweep_ended()
+    journal.add("sweep_ended", {})
     journal.close()
     status, told, error = end(process)
     assert (status, error) == (0, "") and told.startswith(f"the sweep on {out} ended"), told

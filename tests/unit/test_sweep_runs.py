@@ -237,8 +237,10 @@ def test_a_testbed_that_fails_is_the_machines_fault(sweep: Sweeping) -> None:
 
 
 def test_what_the_journal_did_not_take_is_told_again(sweep: Sweeping, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, refuse = Journal.failed, once(RunError("No space left on device"))
-    monkeypatch.setattr(Journal, "failed", lambda self, *arguments: (refuse(), plain(self, *arguments)))
+    plain, refuse = Journal.add, once(RunError("No space left on device"))
+    monkeypatch.setattr(
+        Journal, "add", lambda self, kind, *more: (kind == "failed" and refuse(), plain(self, kind, *more))
+    )
     sweep.beds.special[2] = sweep.lose
     assert sweep.run() == ALL and len(lines(sweep.out, "failed")) == 1
 
