@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.network.rtt import Tolerance
-    from containernet_env.sweep.design import Cell, Design
+    from containernet_env.sweep.design import Cell
     from containernet_env.sweep.jobs import Placement, Standing
     from containernet_env.sweep.runner import Counts, Sweep
 
@@ -74,7 +74,7 @@ def render_sweep(sweep: Sweep, console: Console) -> None:
 
 
 def _short(sweep: Sweep) -> list[str]:
-    """The cells that this machine cannot carry, as its last runs let tell, in the words of `check`."""
+    """The cells that this machine cannot carry, estimated from its last runs, in the words of `check`."""
     if sweep.design.largest.config.external is not None:
         return []  # what members take, they take elsewhere
     known, note = capacity.read(machine.key())
@@ -92,28 +92,23 @@ def _short(sweep: Sweep) -> list[str]:
                     if short.scenario.name == name
                 )
                 lines.append(f"  {by_name[name].text}: {wanted}")
-    told = [
+    text = [
         f"this machine carries {fit} cells, and not {len(lines)}:" if lines else f"this machine carries {fit} cells"
     ]
-    told += lines[:_SHOWN_SHORT]
+    text += lines[:_SHOWN_SHORT]
     if len(lines) > _SHOWN_SHORT:
-        told.append(f"  and {len(lines) - _SHOWN_SHORT} more")
+        text.append(f"  and {len(lines) - _SHOWN_SHORT} more")
     if unknown:
-        told.append(f"of {unknown} cells that cannot be told: nothing like them was measured here yet")
-    return [*told, *([] if note is None else [note])]
+        text.append(f"{unknown} cells are unknown: no similar ones were measured here yet")
+    return [*text, *([] if note is None else [note])]
 
 
-# A terminal is told of the running cell so often.
+# The running cell's line is updated so often.
 _INTERVAL_S = 0.5
 
 
-def standing_text(standing: Standing) -> str:
-    """How far a sweep is, on one line."""
-    return f"[{standing.done}/{standing.all}]"
-
-
 def figures_text(outcome: ScenarioOutcome) -> str:
-    """What a cell came to, on one line."""
+    """The result of a cell, on one line."""
     if outcome.error is not None:
         return outcome.error
     figures = (
@@ -148,7 +143,7 @@ class SweepLines:
         """See ``SweepProgress``."""
         self._began = clock.monotonic()
         left = f"about {seconds_text(standing.left_s)} left"
-        self._running = f"{standing_text(standing)} {cell.text} #{repetition}, {left}"
+        self._running = f"[{standing.done}/{standing.all}] {cell.text} #{repetition}, {left}"
         self._show(self._running)
 
     def cell_progress(self, done: int, errors: int) -> None:
@@ -161,7 +156,7 @@ class SweepLines:
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
         """See ``SweepProgress``."""
         left = f"about {seconds_text(standing.left_s)} left" if standing.done < standing.all else "the last one"
-        line = f"{standing_text(standing)} {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
+        line = f"[{standing.done}/{standing.all}] {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
         style = "red" if outcome.error is not None else "yellow" if doubt_text(outcome) else ""
         self._print(Text(line, style=style))
 
@@ -237,12 +232,17 @@ def json_line(event: str, **values: Any) -> None:
     click.echo(json.dumps({"event": event, **values}))
 
 
+def note_on_stderr(text: str) -> None:
+    """Print a note that is no part of the output."""
+    click.echo(text, err=True)
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", type=click.Path(path_type=Path))
 def certs_command(folder: Path) -> None:
     """Make FOLDER with ca.pem, cert.pem and key.pem, for a year; their authority signs nothing else.
 
-    Scheduler, workers and sweeps of a Dask cluster all use these three files. Whoever can read key.pem has the workers
+    Scheduler, workers and sweeps of a Dask cluster all use these three files. A reader of key.pem can have the workers
     do anything as root: FOLDER is private to the user who makes it.
     """
     from containernet_env.base.errors import UsageError
@@ -268,19 +268,16 @@ def certs_command(folder: Path) -> None:
 def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None, tls_key: Path | None) -> int:
     """Measure testbeds of sweeps (`sweep --dask ADDRESS`) on this machine, one at a time, until Ctrl-C.
 
-    ADDRESS is that of a Dask scheduler, HOST:PORT. Whoever reaches it has this worker do anything as root, so all of
-    them show certificates of one authority, which `certs` makes.
+    ADDRESS is that of a Dask scheduler, HOST:PORT. Every client that reaches it can have this worker do anything as
+    root, so all of them show certificates of one authority, which `certs` makes.
     """
     from containernet_env.setup import packages
 
-    def note(text: str) -> None:
-        click.echo(text, err=True)
-
-    packages.require("distributed", note)
+    packages.require("distributed", note_on_stderr)
     from containernet_env.sweep.worker import scheduler_at, serve
 
     with unblocked():
-        return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note)
+        return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note_on_stderr)
 
 
 class PercentType(click.ParamType[float]):
@@ -370,7 +367,7 @@ class FigureType(click.Choice[str]):
 )
 @tls_options
 @consent_option
-@click.option("--json", "as_json", is_flag=True, help="Tell the course as lines of JSON, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the progress as lines of JSON, for programs.")
 @click.option("--dry-run", is_flag=True, help="Print the cells, the time that they take, and create nothing.")
 def sweep_command(
     sweep: Path,
@@ -430,29 +427,23 @@ def sweep_command(
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
     progress = JsonLines() if as_json else SweepLines(console)
-    placement = None if dask is None else _workers(dask, (tls_ca_file, tls_cert, tls_key), made, progress.note)
+    placement: Placement | None = None
+    if dask is not None:
+        packages.require("distributed", note_on_stderr)
+        from containernet_env.sweep.worker import scheduler_at
+        from containernet_env.sweep.workers import Workers
+
+        scheduler = scheduler_at(dask, tls_ca_file, tls_cert, tls_key)
+        placement = Workers(scheduler, made, progress.note)  # nothing is connected yet
     found = Sweep(made, out, request, placement)
     if until is not None:
-        packages.require("scipy", lambda text: click.echo(text, err=True))
+        packages.require("scipy", note_on_stderr)
     if dry_run:
         left_open = found.check()
         render_sweep(found, console)
         console.print(left_open, soft_wrap=True)
         return 0
     return _carried_out(found, console, began, progress, strict)
-
-
-def _workers(
-    address: str, files: tuple[Path | None, Path | None, Path | None], design: Design, note: Callable[[str], object]
-) -> Placement:
-    """The workers of a Dask cluster; nothing is connected yet."""
-    from containernet_env.setup import packages
-
-    packages.require("distributed", lambda text: click.echo(text, err=True))
-    from containernet_env.sweep.worker import scheduler_at
-    from containernet_env.sweep.workers import Workers
-
-    return Workers(scheduler_at(address, *files), design, note)
 
 
 def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLines | SweepLines, strict: bool) -> int:
@@ -476,13 +467,13 @@ def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLin
         json_line("sweep_ended", **values, states=counts.states, out=str(sweep.out), seconds=round(took_s, 1))
     else:
         console.print()
-        console.print(f"{_told(counts)}; rows in {sweep.out}; total time {seconds_text(took_s)}", soft_wrap=True)
+        console.print(f"{_counts_text(counts)}; rows in {sweep.out}; total time {seconds_text(took_s)}", soft_wrap=True)
     if stop.received is not None:
         return 128 + stop.received
     return 1 if is_failure(counts.states, strict) or counts.network_off else 0
 
 
-def _told(counts: Counts) -> str:
+def _counts_text(counts: Counts) -> str:
     parts = [counts.text]
     if counts.machine:
         parts.append("the same command measures again what the machine spoiled")

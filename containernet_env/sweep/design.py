@@ -279,7 +279,7 @@ class SweepChoices(TypedDict, total=False):
 class Cell:
     """One thing that is measured: a scenario on a topology.
 
-    ``identity`` is the hash of what is configured, resolved; ``coordinates`` are its values of the axes that it has.
+    ``identity`` is the hash of its configuration, resolved; ``coordinates`` are its values of the axes that it has.
     ``config_hash`` and ``scenario_hash`` are those of its rows. ``estimated_s`` is rough.
     """
 
@@ -301,7 +301,7 @@ class Cell:
 class Bed:
     """A testbed and the cells that are measured on it: they differ in their loads alone. ``plan`` has all of them.
 
-    Testbeds with the same ``standing`` can follow each other without a tear-down; see ``runs.change``.
+    Testbeds with the same ``standing`` can follow each other without a tear-down; see ``runs.reuse``.
     """
 
     config: Config
@@ -335,7 +335,7 @@ class Design:
     """Everything that a sweep measures once for each repetition.
 
     ``merged`` combinations are equal to others and are measured with them. ``repeat`` and ``seed`` are ``None`` where
-    nobody gave them.
+    neither the file nor the caller has them.
     """
 
     path: Path
@@ -397,8 +397,8 @@ def design(
 ) -> Design:
     """The cells of a sweep file, or of a topology file with ``settings`` such as ``link_delay=1ms,3ms,10ms``.
 
-    What is given here goes before what the file says. ``quick``: the quick form that the file has, else the quick
-    scenarios. Raises ``ConfigError`` and ``UsageError`` with everything that is wrong; nothing is created.
+    Arguments go before the file's values. ``quick``: the quick form that the file has, else the quick scenarios. Raises
+    ``ConfigError`` and ``UsageError`` with everything that is wrong; nothing is created.
     """
     if quick and scenarios is not None:
         raise UsageError("quick and scenarios both name the scenarios: give one of them")
@@ -447,9 +447,9 @@ def _beds(
                 seen |= {cell.identity for cell in bed.cells}
                 beds += [bed] if bed.cells else []
     if problems:
-        told = [*dict.fromkeys(problems)]
-        more = [f"and {len(told) - _SHOWN_PROBLEMS} more"] if len(told) > _SHOWN_PROBLEMS else []
-        raise UsageError("\n  ".join(("the sweep is refused:", *told[:_SHOWN_PROBLEMS], *more)))
+        each = [*dict.fromkeys(problems)]
+        more = [f"and {len(each) - _SHOWN_PROBLEMS} more"] if len(each) > _SHOWN_PROBLEMS else []
+        raise UsageError("\n  ".join(("the sweep is refused:", *each[:_SHOWN_PROBLEMS], *more)))
     return beds, len(combinations) - len(seen)
 
 

@@ -1,4 +1,4 @@
-"""Testbeds of a sweep on their way: where each is measured, by which machine next, and what is shown of its course.
+"""Testbeds of a sweep in progress: the machine that measures each, the machine for the next, and the progress shown.
 
 `runner.Here` is this machine, `workers.Workers` are those of a Dask cluster. Journal, ledger, order and tries are the
 runner's and the same for both.
@@ -289,7 +289,7 @@ class Placement(Protocol):
     roster: Roster
 
     def check(self, design: Design, out: Path | None) -> str:
-        """Raise what measuring it would raise before anything is created; a sentence about what is left open."""
+        """Raise what `measure` would raise before anything is created; a sentence about the open questions."""
 
     def held(self, design: Design) -> AbstractContextManager[None]:
         """The machines are this sweep's within it, as far as they can be. Raises what keeps them from measuring."""
@@ -299,6 +299,6 @@ class Placement(Protocol):
     ) -> Generator[Ended, None, None]:
         """Measure each job once, in an order like theirs; ``begin`` is called right before each.
 
-        What a job measured is in OUT when it is yielded, and when the iterator is closed, which ends what still runs.
-        Raises ``Interrupted`` when ``stop`` asks for that, and ``RunError`` for what ends the sweep.
+        A job's rows are in OUT when it is yielded, and when the iterator is closed, which ends the running jobs.
+        Raises ``Interrupted`` when ``stop`` is requested, and ``RunError`` for errors that end the sweep.
         """

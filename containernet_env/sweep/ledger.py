@@ -1,4 +1,4 @@
-"""What of a sweep is measured: rows of its results file, and the journal beside it."""
+"""The measurements of a sweep so far: rows of its results file, and the journal beside it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def journal_of(out: Path) -> Path:
 
 @dataclass(slots=True)
 class Kept:
-    """What a journal says: the first seed, texts of cells by identity, runs in their order, testbeds that failed.
+    """The contents of a journal: the first seed, texts of cells by identity, runs in their order, testbeds that failed.
 
     ``settings`` has the values of the axes of each cell, ``hashes`` its identity by those of topology and scenario.
-    ``made_by`` has for each run what it was measured by (see ``versions``), ``ended`` the runs that were not killed.
-    ``failures`` has (cell, repetition, run) of what was lost to the machine, with the reason; ``torn`` counts lines
-    that cannot be read.
+    ``made_by`` has the versions that measured each run, ``ended`` the runs that were not killed. ``failures`` has
+    (cell, repetition, run) of measurements that the machine spoiled, with the reason; ``torn`` counts lines that cannot
+    be read.
     """
 
     seed: int | None = None
@@ -52,7 +52,7 @@ class Kept:
 
 
 def read_journal(path: Path) -> Kept:
-    """What is in a journal; nothing where there is none. Raises ``UsageError`` where it cannot be read."""
+    """Read a journal; one without a file is empty. Raises ``UsageError`` where it cannot be read."""
     kept = Kept()
     try:
         lines = path.read_bytes().split(b"\n")
@@ -102,7 +102,7 @@ class Journal:
 
     Kinds of lines: ``sweep`` (a command with its seed), ``cell`` (the meaning of an identity), ``run`` (a testbed is
     brought up for these cells, in this order), ``failed`` (the machine failed a cell), ``run_ended`` (it was not
-    killed: its rows say what is known of its network), ``sweep_ended`` (whatever it ended by, it was not killed).
+    killed: its rows are final), ``sweep_ended`` (its process was not killed).
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,7 +141,7 @@ Result = Literal["measured", "store", "machine"]
 is a result, or because of the ``machine``, which is none."""
 
 FIGURES = {"p50": "50%", "p99": "99%", "throughput": "Requests/sec"}
-"""What the interval of `--until-ci` can be of, and its column."""
+"""The figures whose interval `--until-ci` can narrow, and their columns."""
 LEAST = least_number()
 """With fewer repetitions there is no interval of their median."""
 
@@ -160,7 +160,7 @@ class Tried:
 
 
 def result_of(error: str, valid: str, reasons: Sequence[str], machine_failed: bool = False) -> tuple[Result, str]:
-    """What a row means: its columns ``Error``, ``Valid`` and ``Reasons``."""
+    """The meaning of a row's columns ``Error``, ``Valid`` and ``Reasons``."""
     of_machine = [kind for kind in reasons if kind in OF_THE_MACHINE]
     if machine_failed or of_machine:
         return "machine", error if error != NOT_APPLICABLE else ", ".join(of_machine)
@@ -181,14 +181,14 @@ class Ledger:
         self.strange = 0
         """Rows of these cells that are of no run in the journal: they are not counted."""
         self.others: Counter[str] = Counter()
-        """Rows of these cells that something else measured, by what that was."""
+        """Rows of these cells that another version measured, by how that differs."""
         self.unproved = 0
         """Rows of these cells whose run was killed before their network was measured once more."""
 
     def take(
         self, rows: Iterable[Mapping[str, str]], kept: Kept, strangers: Mapping[str, str], others: bool = False
     ) -> None:
-        """Add what rows of runs of this sweep say, and what the journal says of runs that left none.
+        """Add the rows of this sweep's runs, and the failures in the journal that left none.
 
         ``strangers`` are the runs that another version measured, and in what it differs; their rows are counted with
         ``others`` alone.
@@ -221,7 +221,7 @@ class Ledger:
             for (cell, repetition, run), why in rowless.items()
             if others or run not in strangers
         ]
-        # In the order in which they were measured: what was last tried decides.
+        # In the order in which they were measured: the last try decides.
         for _, cell, repetition, tried in sorted(found, key=lambda item: item[0]):
             self.add(cell, repetition, tried)
 
@@ -266,13 +266,13 @@ def is_narrow(values: Sequence[float], ratio: float) -> bool:
 
 
 def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
-    """What a row says; ``why`` the machine failed it, where the journal knows that."""
+    """The measurement of a row; ``why`` the machine failed it, where the journal has that."""
     reasons = [] if row["Reasons"] == NOT_APPLICABLE else row["Reasons"].split(";")
-    result, told = result_of(row["Error"], row["Valid"], reasons, why is not None)
+    result, text = result_of(row["Error"], row["Valid"], reasons, why is not None)
     figures: dict[str, float] = {}
     if result == "measured" and counts(row["Valid"], row["Reasons"]):
         figures = {name: number for name in FIGURES.values() if (number := _number(row[name])) is not None}
-    return Tried(result, why or told, figures, state_of(row["Error"] != NOT_APPLICABLE, row["Valid"]))
+    return Tried(result, why or text, figures, state_of(row["Error"] != NOT_APPLICABLE, row["Valid"]))
 
 
 def _number(text: str) -> float | None:

@@ -49,7 +49,7 @@ _NOT_COMPARED = "program"
 
 
 def made_by(stores: Iterable[Store], tolerance: Tolerance | None) -> dict[str, str]:
-    """By name, as text: what measures now. All but the commit is compared: it says for people which sources these are.
+    """The versions that measure now, by name. All but the commit are compared: it names the sources for people.
 
     The machine is not part of it: rows name theirs.
     """
@@ -67,7 +67,7 @@ def made_by(stores: Iterable[Store], tolerance: Tolerance | None) -> dict[str, s
 
 
 def of_store(made: Mapping[str, str], store: Store) -> dict[str, str]:
-    """What of ``made_by`` is about the rows of one store."""
+    """The part of ``made_by`` that concerns the rows of one store."""
     return {name: value for name, value in made.items() if name not in KINDS or name == store.name}
 
 
@@ -78,7 +78,7 @@ def _text(tolerance: Tolerance | None) -> str:
 
 
 def other(was: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """In what they differ, in words, with both values; ``None`` where what is compared is the same."""
+    """How they differ, in words, with both values; ``None`` where they are equal."""
     # Rows of one store say nothing of another one, which the sweep may have got since.
     names = [name for name in now if was.get(name) != now[name] and (name in was or name not in KINDS)]
     if not [name for name in names if name != _NOT_COMPARED]:
@@ -100,8 +100,8 @@ class Until:
     figure: str = "p50"
     most: int = MAX_REPEAT
 
-    def check(self) -> None:
-        """Raises ``UsageError`` for what cannot be."""
+    def check(self, repeat: int) -> None:
+        """Raise ``UsageError`` for values out of range; ``repeat`` is the least number of repetitions."""
         if self.figure not in FIGURES:
             raise UsageError(f"--ci-of: got {self.figure!r}; allowed: {', '.join(FIGURES)}")
         if not 0 < self.ratio < 1:
@@ -110,14 +110,16 @@ class Until:
             raise UsageError(
                 f"--max-repeat: got {self.most}; allowed: at least {LEAST}, below which no interval is known"
             )
+        if self.most < repeat:
+            raise UsageError(f"--max-repeat: got {self.most}; allowed: at least --repeat, which is {repeat}")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """How a design is carried out; ``retry_failed`` measures again what failed because of the store.
 
-    ``other_versions`` counts rows of other versions, too (see ``versions``). ``yes_load_this_cluster``: one that
-    somebody else runs may be loaded.
+    ``other_versions`` counts rows of other versions, too (see `made_by`). ``yes_load_this_cluster``: an external
+    cluster may be loaded.
     """
 
     repeat: int = 1
@@ -153,26 +155,22 @@ class Counts:
 
 
 class Sweep:
-    """A design with what is measured of it in ``out``; reads, and creates nothing before `carry_out`.
+    """A design with its measurements in ``out``; reads, and creates nothing before `carry_out`.
 
-    Without ``out`` nothing is, and nothing can be. ``placement``: where it is measured, this machine where nothing is
-    said. Raises ``UsageError`` where ``out`` or its journal cannot be read.
+    Without ``out`` there are none, and `carry_out` raises. ``placement``: where it is measured, by default this
+    machine. Raises ``UsageError`` where ``out`` or its journal cannot be read.
     """
 
     def __init__(self, design: Design, out: Path | None, request: Request, placement: Placement | None = None) -> None:
         if request.until is not None:
-            request.until.check()
-            if request.until.most < request.repeat:
-                raise UsageError(
-                    f"--max-repeat: got {request.until.most}; allowed: at least --repeat, which is {request.repeat}"
-                )
+            request.until.check(request.repeat)
         self.design = design
         self._given_out = out
         self._request = request
         self._placement: Placement = Here(design) if placement is None else placement
         self._kept = Kept() if out is None else read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
-        # Which version somebody else's cluster is of, only its members tell.
+        # The version of an external cluster is known to its members alone.
         ours = (bed.plan.store for bed in design.beds if bed.plan.config.external is None)
         self.made_by = made_by(ours, request.tolerance)
         self.ledger = Ledger(design.cells)
@@ -190,12 +188,6 @@ class Sweep:
         if self._given_out is None:
             raise UsageError("a sweep needs a results file for its rows")
         return self._given_out
-
-    @property
-    def foreign(self) -> list[str]:
-        """Cells that were measured here before, and are none of this sweep."""
-        begun = {cell for _, _, cells in self._kept.runs for cell in cells}
-        return [text for cell, text in self._kept.cells.items() if cell not in self._cells and cell in begun]
 
     @property
     def repeat(self) -> int:
@@ -238,7 +230,7 @@ class Sweep:
         return number, seconds
 
     def counts(self) -> Counts:
-        """What is there so far."""
+        """The measurements so far."""
         last = (self.ledger.last(cell, block) for cell in self._cells for block in range(1, self.most + 1))
         found = [tried for tried in last if tried is not None]
         results = Counter(tried.result for tried in found)
@@ -257,7 +249,7 @@ class Sweep:
         return f"in {self.out}: {found.counts().text}; the same command measures the {found.left()[0]} that are left"
 
     def check(self) -> str:
-        """Raise what carrying it out would raise before anything is created; what is left open."""
+        """Raise what `carry_out` would raise before anything is created; a sentence about the open questions."""
         open_questions = self._placement.check(self.design, self._given_out)
         if self._given_out is not None:
             number, _ = self.left()
@@ -266,7 +258,7 @@ class Sweep:
         return open_questions
 
     def carry_out(self, progress: SweepProgress, stop: Stop, command: Sequence[str] | None = None) -> Counts:
-        """Measure what is missing, block by block.
+        """Measure the missing cells, block by block.
 
         Raises what ``runs.measure.carry_out`` raises; everything that was measured before is kept, and the same call
         goes on with the rest.
@@ -313,13 +305,14 @@ class Sweep:
             course.blocks([block])
 
     def notes(self) -> list[str]:
-        """What a user should read once before it begins."""
+        """Notes for the user before it begins."""
         notes = []
         if self.design.merged:
             notes.append(f"{self.design.merged} combinations are equal to others, which stand for them")
         if self._kept.torn:
             notes.append(f"{self._kept.torn} lines of {journal_of(self.out)} cannot be read (a killed sweep)")
-        if foreign := self.foreign:
+        begun = {cell for _, _, cells in self._kept.runs for cell in cells}
+        if foreign := [text for cell, text in self._kept.cells.items() if cell not in self._cells and cell in begun]:
             more = f" and {len(foreign) - _SHOWN_CELLS} more" if len(foreign) > _SHOWN_CELLS else ""
             notes.append(
                 f"{len(foreign)} cells in {self.out} are none of this sweep; their rows are left as they are: "
@@ -422,7 +415,7 @@ class _Blocks:
         self._noted: set[str] = set()
 
     def blocks(self, numbers: Sequence[int]) -> None:
-        """Measure everything of some blocks; what the machine failed again, in rounds, as often as that is allowed."""
+        """Measure all cells of some blocks; those that the machine failed again, in rounds, up to ``tries`` times."""
         sweep = self._sweep
         again = False
         while wanted := {number: cells for number in numbers if (cells := sweep.wanted(number))}:
@@ -477,7 +470,7 @@ class _Blocks:
         self._journal.add("failed", *({"cell": cell.identity, **line} for cell in cells))
 
     def _settle(self, ended: Ended) -> None:
-        """What the ledger knows of cells is what their rows say."""
+        """Add the rows of a job to the ledger, and judge its machine."""
         course = ended.course
         self._clock.took(ended.seconds, course.job.bed.around_s)
         cells = {(cell.config_hash, cell.scenario_hash): cell for cell, _ in course.outcomes}
@@ -497,7 +490,7 @@ class _Blocks:
             self._progress.note(f"{ended.place}: {ended.error}")
 
     def _note_end(self, course: Course, error: BaseException | None) -> None:
-        """Have the journal say that a run ended; an ``error`` that is on its way tells more than one of the journal."""
+        """Have the journal say that a run ended; an ``error`` on its way matters more than one of the journal."""
         try:
             course.report_failures()
             if not course.is_killed:

@@ -162,9 +162,10 @@ def scheduler_at(text: str, ca_file: Path | None, cert: Path | None, key: Path |
     address = f"tls://{f'[{host}]' if ':' in host else host}:{port}"
     if scheme == "tcp" or not (ca_file or cert or key):
         raise UsageError(
-            f"{text} is refused: whoever reaches it has workers do anything as root, and without TLS every user of its "
-            f"machine does, also on 127.0.0.1\n  Use {address} with --tls-ca-file, --tls-cert and --tls-key:"
-            " `containernet-env certs FOLDER` makes these files."
+            f"{text} is refused: every client that reaches it has workers do anything as root, and without TLS every "
+            "user of its machine does, also on 127.0.0.1\n"
+            f"  Use {address} with --tls-ca-file, --tls-cert and --tls-key: "
+            "`containernet-env certs FOLDER` makes these files."
         )
     if ca_file is None or cert is None or key is None:
         raise UsageError("--tls-ca-file, --tls-cert and --tls-key belong together: give all three of them")
@@ -177,7 +178,7 @@ def scheduler_at(text: str, ca_file: Path | None, cert: Path | None, key: Path |
 
 
 def facts() -> dict[str, str]:
-    """What has to be equal wherever cells of one sweep are measured, by name.
+    """The versions that have to be equal on all machines of a sweep, by name.
 
     ``GO`` builds the programs, etcd among them: `UNKNOWN` on a machine without one, which builds none.
     """
@@ -265,26 +266,26 @@ class Returned:
     interrupted: bool = False
 
 
-Tell = Callable[[str, Any, Mapping[str, str] | None], object]
+Send = Callable[[str, Any, Mapping[str, str] | None], object]
 """Sends a call of a ``RunProgress`` to the sweep: the method's name, its argument, and the row of an ended scenario."""
 
 
 class _Forwarded(Silent):
     """A ``RunProgress`` whose calls the sweep repeats on its own; remembers outcomes."""
 
-    def __init__(self, out: Path, tell: Tell, outcomes: list[ScenarioOutcome]) -> None:
+    def __init__(self, out: Path, send: Send, outcomes: list[ScenarioOutcome]) -> None:
         self._out = out
-        self._tell = tell
+        self._send = send
         self._outcomes = outcomes
         self._rows = 0
 
     def note(self, text: str) -> None:
         """See ``Progress``."""
-        self._tell("note", text, None)
+        self._send("note", text, None)
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         """See ``RunProgress``."""
-        self._tell("scenario_started", planned, None)
+        self._send("scenario_started", planned, None)
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
         """See ``RunProgress``: by now its row is on this machine's disk."""
@@ -292,10 +293,10 @@ class _Forwarded(Silent):
         row = None
         if was_measured(outcome) and len(rows := rows_after(self._out)) > self._rows:
             row, self._rows = rows[self._rows], len(rows)
-        self._tell("scenario_ended", outcome, row)
+        self._send("scenario_ended", outcome, row)
 
 
-def measure(task: Task, tell: Tell, stop: Stop) -> Returned:
+def measure(task: Task, send: Send, stop: Stop) -> Returned:
     """Measure a task on this machine as soon as no other run measures there. Needs root.
 
     ``stop`` ends it early; what was measured before is returned. Raises nothing that a run can raise.
@@ -303,7 +304,7 @@ def measure(task: Task, tell: Tell, stop: Stop) -> Returned:
     returned = Returned()
     try:
         with RunLock(wait=stop):
-            # What a worker left that was killed; who holds the lock is alone here.
+            # The files of a killed worker are removed; the holder of the lock is alone here.
             folder = assets.make() / FOLDER
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
@@ -313,7 +314,7 @@ def measure(task: Task, tell: Tell, stop: Stop) -> Returned:
                     on_this_machine(task.config, task.scenario_set, task.options),
                     out,
                     tolerance=task.tolerance,
-                    progress=_Forwarded(out, tell, returned.outcomes),
+                    progress=_Forwarded(out, send, returned.outcomes),
                     stop=stop,
                     command=task.command,
                     in_sweep=True,
@@ -367,12 +368,12 @@ def run_task(task: Task) -> Returned:
     """The function that a sweep submits."""
     worker = get_worker()
 
-    def tell(name: str, argument: Any = None, row: Mapping[str, str] | None = None) -> None:
+    def send(name: str, argument: Any = None, row: Mapping[str, str] | None = None) -> None:
         worker.log_event(task.topic, {"run": task.run, "call": pickle.dumps((name, argument, row))})
 
     with RUNNING.measuring(task.run) as stop:
-        tell("")  # it has begun
-        return measure(task, tell, stop)
+        send("")  # it has begun
+        return measure(task, send, stop)
 
 
 async def request_stop(runs: Sequence[str]) -> None:

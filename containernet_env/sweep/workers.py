@@ -39,7 +39,7 @@ from containernet_env.sweep.worker import (
 )
 
 _LOOK_S = 1.0
-"""So often the scheduler is asked which workers are there."""
+"""The scheduler's list of workers is read so often."""
 _CLOSE_S = 2.0
 _FETCH_S = 60.0
 _ANSWER_S = 30.0
@@ -98,7 +98,7 @@ class Workers:
         """See ``Placement``."""
         if out is not None:
             preflight.check_out(design.largest, out)
-        return "Only the workers can tell what their machines carry, and whether their engines and images are ready."
+        return "Only the workers know what their machines carry, and whether their engines and images are ready."
 
     @contextmanager
     def held(self, design: Design) -> Iterator[None]:
@@ -136,7 +136,7 @@ class Workers:
         if refused := [why for name, (_, worker) in found.items() if (why := self._why_not(name, worker)) is not None]:
             raise MissingRequirementError(
                 "workers that would not measure the same: " + "; ".join(refused),
-                "End them, or install what is here there, and start them again.",
+                "End them, or install the versions of this machine there, and start them again.",
             )
         self._addresses.update({name: address for name, (address, _) in found.items()})
 
@@ -153,7 +153,7 @@ class Workers:
         return f"{name} has {', '.join(differing)}" if differing else None
 
     def _there(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
-        """The workers that the scheduler has now: their addresses and what it knows of them, by name.
+        """The workers that the scheduler has now: their addresses and descriptions, by name.
 
         Raises ``RunError`` where the scheduler is lost.
         """
@@ -365,7 +365,7 @@ class Workers:
             self._note(f"{place}: {text}" if place else text)
 
     def _wind_up(self) -> None:
-        """End what still runs, and keep what it has measured."""
+        """End the running jobs, and keep what they have measured."""
         try:
             while not self._messages.empty():
                 for _ in self._hear(0.0):

@@ -412,7 +412,7 @@ def test_files_of_killed_workers_go_with_the_next_one(tmp_path: Path, monkeypatc
 SWEEP = ("--set", "clients=5", "--quick", "--only", "write-leader-50x*-4B*")
 
 
-ROOT = r"is refused: whoever reaches it has workers do anything as root.*also on 127.0.0.1\n.*--tls-ca-file"
+ROOT = r"is refused: every client that reaches it has workers do anything as root.*also on 127.0.0.1\n.*--tls-ca-file"
 NONE = "as the address of a scheduler; allowed: HOST:PORT"
 
 
