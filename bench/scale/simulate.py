@@ -40,7 +40,7 @@ class Failures:
 
 @dataclass(slots=True)
 class Told:
-    """A ``SweepProgress``: what was told, counted."""
+    """A ``SweepProgress`` that is kept."""
 
     notes: list[str] = field(default_factory=list)
     ended: int = 0
@@ -76,7 +76,7 @@ class _Running:
 
 
 class Machines:
-    """A ``Placement`` of so many machines in simulated time; who gets what is decided by the real roster."""
+    """A ``Placement`` of so many machines in simulated time; the real roster chooses among them."""
 
     several = True
 
