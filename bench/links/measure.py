@@ -42,17 +42,6 @@ _SETUP_S = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What ``rtt.measure`` needs to know of a pair."""
-
-    a: str
-    b: str
-    propagation_ns: int
-    expected_ns: int
-    round_trip: tuple[DirectionSpec, ...] = ()  # no jitter or loss on the path
-
-
-@dataclass(frozen=True, slots=True)
 class Point:
     """One point to measure over one kind of path. ``needs_s`` is an estimate of its duration, set-up included."""
 
@@ -136,9 +125,8 @@ def _accuracy(point: Point, durations: Durations, directory: Path, binary: Path 
     probes = durations.loaded_probes if point.loaded else durations.probes
     with open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path:
         hosts = [rtt.ProbeHost(host.name, host.pid, host.address) for host in path.hosts]
-        expected = [_Asked(hosts[0].name, hosts[1].name, asked, asked)]
         with _load(path, point.loaded):
-            pair = rtt.measure(hosts, expected, binary=binary, probes=probes).pairs[0]
+            pair = rtt.measure(hosts, binary=binary, probes=probes)[0]
         facts = path.facts()
     summary = summarize_rtt(asked, pair.samples_ns)
     if summary is None:
@@ -228,13 +216,12 @@ def _beside(point: Point, durations: Durations, directory: Path, binary: Path | 
     asked = 2 * sent_ns  # to the switch and from it, there and back
     with open_path(point.kind, spec, directory, binary) as path:
         hosts = [rtt.ProbeHost(host.name, host.pid, host.address) for host in path.hosts]
-        expected = [_Asked(hosts[0].name, hosts[1].name, theory.rtt_ns(point.delay_ns), asked)]
         flow = flows.TcpFlow(*path.hosts)
         try:
             flow.start()
             time.sleep(durations.tcp_warmup_s)
             begin = flow.mark()
-            pair = rtt.measure(hosts, expected, binary=binary, probes=durations.loaded_probes).pairs[0]
+            pair = rtt.measure(hosts, binary=binary, probes=durations.loaded_probes)[0]
             result = flow.result(begin, flow.mark())
         finally:
             flow.close()

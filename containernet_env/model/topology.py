@@ -71,8 +71,8 @@ class RttExpectation:
     """The round trip between hosts ``a`` and ``b`` as it follows from the links alone.
 
     ``propagation_ns`` is the sum of the delays there and back; ``expected_ns`` adds the time that a frame of
-    ``frame_bytes`` takes to be sent at every link's rate, there and back. ``round_trip`` are the link directions on
-    the way there and back, in order. Jitter is symmetric, so it changes neither figure.
+    ``frame_bytes`` takes to be sent at every link's rate, there and back. Jitter is symmetric, so it changes neither
+    figure.
     """
 
     a: str
@@ -80,7 +80,6 @@ class RttExpectation:
     propagation_ns: int
     expected_ns: int
     frame_bytes: int = PROBE_FRAME_BYTES
-    round_trip: tuple[DirectionSpec, ...] = ()
 
 
 class Topology:
@@ -135,7 +134,7 @@ class Topology:
     def rtt(self, a: str, b: str, frame_bytes: int = PROBE_FRAME_BYTES) -> RttExpectation:
         """Both figures for one pair."""
         propagation_ns, expected_ns = self.propagation_rtt_ns(a, b), self.expected_rtt_ns(a, b, frame_bytes)
-        return RttExpectation(a, b, propagation_ns, expected_ns, frame_bytes, tuple(self._round_trip(a, b)))
+        return RttExpectation(a, b, propagation_ns, expected_ns, frame_bytes)
 
     def rtt_pairs(self, frame_bytes: int = PROBE_FRAME_BYTES) -> tuple[RttExpectation, ...]:
         """Every unordered pair of hosts, in host order: n * (n - 1) / 2 entries."""

@@ -1,13 +1,13 @@
-"""What chance does to counts and RTTs: exact tails of the binomial distribution, and deviations of a median."""
+"""Random variation of counts and delays: exact tails of the binomial distribution, and correlated samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from containernet_env.model.link import DirectionSpec, Jitter
+from containernet_env.model.link import Jitter
 
 ALARM = 1e-3
 """The chance of a false alarm, over all tests of chance of one gate together."""
@@ -90,9 +90,8 @@ class CountTest:
         return within <= MISS
 
 
-def _bisect(low: int, high: int, holds: object) -> int:
+def _bisect(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """The least from ``low`` to ``high`` for which ``holds``, which holds for all from there on; else ``high``."""
-    assert callable(holds)
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -109,80 +108,6 @@ def worth(trials: int, correlation: float) -> float:
     and Hammersley, J. R. Statist. Soc. Suppl. 8, 1946).
     """
     return trials * (1 - correlation) / (1 + correlation)
-
-
-SIGMAS = 5.0
-"""How many standard errors the median may be off: 6 in 10 million medians of a normal distribution are farther."""
-
-ALPHA = 3e-7
-"""A count of lost probes is refused when one as far out, on its side, is rarer than this: one tail of five sigmas."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chance:
-    """The random variation and loss of one probe's round trip, by jitter and loss.
-
-    ``deviation_ns``: standard deviation of its delay; where the delays of consecutive probes correlate, that of
-    independent ones whose median varies as much. ``reach_ns``: by how much its delay can differ from the mean, either
-    way. ``loss_ratio``: the probability that it is lost; ``correlation`` (0 to 1): of the losses of two consecutive
-    probes.
-    """
-
-    deviation_ns: float = 0.0
-    reach_ns: int = 0
-    loss_ratio: float = 0.0
-    correlation: float = 0.0
-
-    def off_ns(self, samples: int) -> int:
-        """How far from its expectation the median of ``samples`` (1 or more) RTTs may be, either way.
-
-        The delays of all hops are symmetric around their means and unimodal, and so is their sum, whose median is
-        therefore the expected RTT. The median of n draws is asymptotically normal around it with the standard error
-        1 / (2 f sqrt(n)), f being the density at the median (Cramer, Mathematical Methods of Statistics, 1946, 28.5).
-        Of all unimodal symmetric distributions with the standard deviation s, the uniform one has the smallest f,
-        1 / (2 sqrt(3) s): so sqrt(3) s / sqrt(n) bounds the error. ``SIGMAS`` of it are allowed, and never more than
-        a delay can differ at all.
-        """
-        return min(self.reach_ns, round(SIGMAS * math.sqrt(3 / samples) * self.deviation_ns))
-
-    def loss_is_likely(self, sent: int, lost: int) -> bool:
-        """Whether ``lost`` of ``sent`` probes may have been lost by the configured losses.
-
-        Independent losses: both tails of the binomial distribution, exactly. In bursts, n probes whose losses
-        correlate by r from one to the next are worth n (1 - r) / (1 + r) independent ones (Bayley and
-        Hammersley, J. R. Statist. Soc. Suppl. 8, 1946): so many, with the same share of losses, are judged.
-        """
-        worth = max(1, math.floor(sent * (1 - self.correlation) / (1 + self.correlation)))
-        count = lost * worth / sent
-        # Rounded towards what is expected: a fraction of a probe proves nothing.
-        count = math.floor(count) if count > worth * self.loss_ratio else math.ceil(count)
-        few = sum(_binomial(worth, k, self.loss_ratio) for k in range(count + 1))
-        many = sum(_binomial(worth, k, self.loss_ratio) for k in range(count, worth + 1))
-        return min(few, many) >= ALPHA
-
-
-NO_CHANCE = Chance()
-
-
-def _binomial(n: int, k: int, p: float) -> float:
-    return math.comb(n, k) * float(p**k) * float((1 - p) ** (n - k))
-
-
-def chance_of(round_trip: Iterable[DirectionSpec], interval_ns: float) -> Chance:
-    """The random variation and loss of a probe that takes these directions, there and back.
-
-    ``interval_ns``: from one probe to the next. Where frames keep their order, the delays of probes within the
-    correlation time are not independent: see ``frames_for_one``.
-    """
-    variance, reach_ns, kept, correlation = 0.0, 0, 1.0, 0.0
-    for hop in round_trip:
-        if hop.jitter is not None:
-            variance += hop.jitter.deviation_ns**2 * frames_for_one(hop.jitter, interval_ns)
-            reach_ns += hop.jitter.reach_ns
-        if hop.loss is not None:
-            kept *= 1 - hop.loss.mean_ratio
-            correlation = max(correlation, hop.loss.correlation)
-    return Chance(math.sqrt(variance), reach_ns, 1 - kept if kept < 1 else 0.0, correlation)
 
 
 def frames_for_one(jitter: Jitter, interval_ns: float, *, of_variance: bool = False) -> float:

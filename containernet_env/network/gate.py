@@ -18,7 +18,7 @@ from containernet_env.model.topology import Topology
 from containernet_env.network.gate_plan import EMULATOR_PACE, KERNEL_PACE, GatePlan, plan_gate
 from containernet_env.network.gate_trains import EMULATOR, KERNEL, Allowed, Times
 from containernet_env.network.gate_verdict import verdicts
-from containernet_env.network.rtt import Broken, Tolerance, ask, never_broken
+from containernet_env.network.rtt import Broken, Tolerance, never_broken, probe
 
 _SPARE_S = 10.0
 _CLOCK_STEP_NS = 20_000
@@ -125,7 +125,7 @@ def measure_gate(
         "bypass_qdisc": emulated,
     }
     limit_s = _SPARE_S + (plan.warmup_ns + plan.duration_ns) / 1e9
-    answer = ask("probe", request, limit_s, broken, binary)
+    answer = probe("probe", request, limit_s, broken, binary)
     times = times_from_json(answer)
     gone = (
         Check(host.name, "delay", "unproved", "-", why="the host has ended")

@@ -6,14 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING
 
 from containernet_env.model.link import FULL_FRAME_BYTES, DirectionSpec
 from containernet_env.model.proof import Property
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop, Topology
-
-if TYPE_CHECKING:
-    pass
 
 _FASTER, _FASTER_TOGETHER = 1.05, 1.5
 """By how much the rest of a path is faster, so that what arrives shows the direction's own rate: of one path, and of

@@ -28,14 +28,14 @@ from containernet_env.hosts.limits import cgroups_of
 from containernet_env.model.backends import EngineChoice, SwitchesChoice
 from containernet_env.network.kernel import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
 from containernet_env.network.link import check_held
-from containernet_env.network.rtt import measure_rtt
+from containernet_env.network.rtt import ProbeHost, measure
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
 from tests.deadline import eventually
 from tests.docker import runs
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import PROJECT
-from tests.root.network import answers, has_netem, needs_ovs, silent
+from tests.root.network import answers, check_not_early, has_netem, needs_ovs, silent
 
 if TYPE_CHECKING:  # pytest would collect it
     from containernet_env.containernet.testbed_network import TestbedNetwork
@@ -154,11 +154,10 @@ def test_commands_give_their_status_and_their_output(net: Any) -> None:
 def test_links_hold_what_was_asked_and_change_while_it_runs(net: Any, plan: Plan) -> None:
     for asked, link in zip(plan.links, net.links, strict=True):
         check_held(link.name, asked.spec, link.read_back(), DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO)
-    table = measure_rtt(plan.topology, pids(net))
+    probed = [ProbeHost(host.name, pids(net)[host.name], str(host.ip)) for host in plan.hosts]
     delays_ns = {host.name: link.spec.a_to_b.delay_ns for host, link in zip(plan.hosts, plan.links, strict=True)}
-    for pair in table.pairs:
-        assert pair.samples_ns, table.render()
-        assert min(pair.samples_ns) >= 2 * (delays_ns[pair.a] + delays_ns[pair.b]), table.render()
+    for pair in measure(probed):
+        check_not_early([pair], 2 * (delays_ns[pair.a] + delays_ns[pair.b]))
     net.set_rate("etcd1", "s1", 20, one_way=True)
     held = net.link_between("etcd1", "s1").read_back()
     asked = plan.links[0].spec

@@ -12,11 +12,9 @@ from contextlib import contextmanager
 
 from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
-from containernet_env.model.topology import RttExpectation
-from containernet_env.network.rtt import ProbeHost, measure
 from tests.measure import figure
 from tests.root.gate_star import star, star_of
-from tests.root.network import ADDRESSES, emulated, veth
+from tests.root.network import ADDRESSES, echoes, emulated, veth
 
 MS, MBIT = 10**6, 10**6
 OUT_OF_REACH_MBPS = 100_000
@@ -125,7 +123,6 @@ def echo_beside_a_flow() -> Mapping[str, float]:
 
 
 def _beside_a_flow(pids: tuple[int, int]) -> float:
-    hosts = [ProbeHost(name, pid, ip) for name, pid, ip in zip("ab", pids, ADDRESSES, strict=True)]
     with flowing(*pids, ADDRESSES[1]) as receiver, ThreadPoolExecutor(1) as other:
         stop = threading.Event()
 
@@ -136,7 +133,7 @@ def _beside_a_flow(pids: tuple[int, int]) -> float:
         reading = other.submit(read)
         try:
             time.sleep(1)
-            return statistics.median(measure(hosts, [RttExpectation("a", "b", 0, 0)]).pairs[0].samples_ns) / MS
+            return statistics.median(echoes(pids).samples_ns) / MS
         finally:
             stop.set()
             reading.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +20,7 @@ from containernet_env.network.emulator import EmulatedLink, LinkEmulator, defaul
 from containernet_env.network.factory import kernel_has_netem, ovs_problem
 from containernet_env.network.interface import Interface
 from containernet_env.network.kernel import VethLink
-from containernet_env.network.rtt import RttTable
+from containernet_env.network.rtt import MeasuredPair, ProbeHost, measure
 from tests.deadline import eventually
 
 ADDRESSES = ("10.9.0.1", "10.9.0.2")
@@ -165,9 +165,16 @@ def apart(one: Any, other: Any) -> bool:
     return silent(one.pid, other.pid, other.IP())
 
 
-def never_early(table: RttTable, propagation_ns: int) -> bool:
-    """Whether each pair has answers, and none of these came sooner than the delays of the links there and back."""
-    return all(pair.samples_ns and min(pair.samples_ns) >= propagation_ns for pair in table.pairs)
+def echoes(pids: Sequence[int], timeout_ms: int = 5000) -> MeasuredPair:
+    """Echo requests between the two ends of ``ADDRESSES``."""
+    hosts = [ProbeHost(name, pid, ip) for name, pid, ip in zip("ab", pids, ADDRESSES, strict=True)]
+    return measure(hosts, timeout_ms=timeout_ms)[0]
+
+
+def check_not_early(pairs: Iterable[MeasuredPair], propagation_ns: int) -> None:
+    """Each pair has answers, and none of these came sooner than the delays of the links there and back."""
+    for pair in pairs:
+        assert pair.samples_ns and min(pair.samples_ns) >= propagation_ns, pair
 
 
 @contextmanager

@@ -11,17 +11,16 @@ import pytest
 from containernet_env.base.errors import UsageError
 from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec, Loss
-from containernet_env.model.topology import RttExpectation
 from containernet_env.network.chance import CountTest
 from containernet_env.network.kernel import DELAY_TOLERANCE_NS
 from containernet_env.network.link import ShapedLink, check_held
-from containernet_env.network.rtt import ProbeHost, measure
 from tests.deadline import HANG_S, eventually
 from tests.root.network import (
     ADDRESSES,
     INTERFACES,
     MACS,
     answers,
+    echoes,
     emulated,
     has_netem,
     needs_emulator,
@@ -123,10 +122,7 @@ def test_jitter_is_read_back_and_makes_no_frame_too_early(make: Maker, distribut
     spec = LinkSpec(direction, direction)
     with make(spec) as (link, pids):
         check_held("test", spec, link.read_back(), DELAY_TOLERANCE_NS)
-        hosts = [ProbeHost(name, pid, ip) for name, pid, ip in zip("ab", pids, ADDRESSES, strict=True)]
-        expected = RttExpectation("a", "b", 20 * MS, 20 * MS, round_trip=(direction, direction))
-        table = measure(hosts, [expected], timeout_ms=round(HANG_S * 1000))
-    samples = table.pairs[0].samples_ns
+        samples = echoes(pids, round(HANG_S * 1000)).samples_ns
     # The chance that 25 round trips of this spread stay within 1 ms of each other is nil.
     assert max(samples) - min(samples) > MS
     assert all(sample >= 20 * MS - 2 * jitter.reach_ns - DELAY_TOLERANCE_NS for sample in samples), samples
@@ -169,10 +165,7 @@ def test_a_path_that_loses_most_probes_sends_more_of_them(loss: Loss, proved: bo
     direction = DirectionSpec(MS, loss=loss)
     with emulated(LinkSpec(direction, direction)) as (_, pids):
         know_each_other(pids)
-        hosts = [ProbeHost(name, pid, ip) for name, pid, ip in zip("ab", pids, ADDRESSES, strict=True)]
-        expected = RttExpectation("a", "b", 2 * MS, 2 * MS, round_trip=(direction, direction))
-        table = measure(hosts, [expected], timeout_ms=1000)
-    (pair,) = table.pairs
+        pair = echoes(pids, 1000)
     assert all(sample >= 2 * MS for sample in pair.samples_ns), pair
-    assert bool(table.unproven()) is not proved
+    assert bool(pair.samples_ns) is proved
     assert not proved or len(pair.samples_ns) >= 2, pair

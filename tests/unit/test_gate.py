@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from containernet_env.base.errors import UsageError
 from containernet_env.config import load_config
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof, Property
@@ -537,14 +538,14 @@ def test_what_spoils_a_gate_is_no_fault_of_a_link(
 ) -> None:
     """Frames pass by the hosts' own queues where the emulator carries the links."""
 
-    def ask(verb: str, request: Any, *rest: Any) -> dict[str, Any]:
+    def probe(command: str, request: Any, *rest: Any) -> dict[str, Any]:
         assert request["bypass_qdisc"] is (links == "emulator")
         fine = {"warm": True, "ring_lost": 0, "refused": 0}
         hosts = [{"name": of["name"], **fine, **(host if of["name"] == "h2" else {})} for of in request["hosts"]]
         streams = [{"sent": 0, "received": 0} for _ in request["streams"]]
         return {"streams": streams, "hosts": hosts, "clock_step_ns": step_ns}
 
-    monkeypatch.setattr(gate_module, "ask", ask)
+    monkeypatch.setattr(gate_module, "probe", probe)
     names = ("h1", "h2", "h3", "h4")
     assert measure_gate(NETWORKS["plain"], dict.fromkeys(names, 1), links=links).spoiled == why
 
@@ -606,3 +607,17 @@ def test_a_fault_is_wrong_or_unproved_whatever_the_machine_does(seed: int) -> No
     kind, change = FAULTS[fault]
     proof = gate(NETWORKS[network], seed, change, **machine)
     assert check_of(proof, NAME, kind).verdict != "proved" or wrong(proof), (fault, network, machine, proof.render())
+
+
+@pytest.mark.parametrize(
+    ("text", "absolute_ns", "ratio"),
+    [("1ms", MS, 0.0), ("15%", 0, 0.15), ("1ms,15%", MS, 0.15), ("7.5%, 200us", 200_000, 0.075)],
+)
+def test_a_tolerance_as_users_write_it(text: str, absolute_ns: int, ratio: float) -> None:
+    assert Tolerance.parse(text) == Tolerance(absolute_ns, pytest.approx(ratio))
+
+
+@pytest.mark.parametrize("text", ["", "1", "ms", "1ms,2ms", "5%,5%", "1ms,5%,1%", "-5%", "nan%"])
+def test_a_tolerance_that_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="allowed"):
+        Tolerance.parse(text)
