@@ -6,10 +6,12 @@ import http.client
 import os
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from containernet_env.base import clock
@@ -17,9 +19,80 @@ from containernet_env.base.http import MAX_ANSWER_BYTES, HttpError, NoAnswerErro
 from containernet_env.hosts import netns
 
 
+class HttpConnection(ABC):
+    """Requests to one server, each over a connection of its own; see ``stores.protocol.Connection``.
+
+    ``timeout_s`` bounds the connection and each wait for data. Raises ``HttpError`` for any status other than 2xx and
+    ``NoAnswerError`` if there is no complete answer.
+    """
+
+    host: str
+    authority = "localhost"
+    """The value of the Host header."""
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Further headers of each request, which may be secret."""
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        """Send one request, with ``body`` as JSON; return the decoded JSON answer."""
+        return decoded(*self._request(port, method, path, body, timeout_s), self._named(method, path, port))
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        """Send a GET; return the body of the answer."""
+        status, data = self._request(port, "GET", path, None, timeout_s)
+        if not 200 <= status < 300:
+            raise HttpError(status, None, data[:200].decode(errors="replace").strip())
+        return data
+
+    def open(self, port: int = 0, *, timeout_s: float | None) -> socket.socket:
+        """A connection to ``port``. Raises ``NoAnswerError`` if nothing listens there."""
+        with self._errors(self._place(port)):
+            return self._connect(port, timeout_s)
+
+    def _request(self, port: int, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
+        request = self._named(method, path, port)
+        with self._errors(request):
+            connected = self._connect(port, timeout_s)
+            status, data = exchange(connected, method, path, body, self.authority, self.headers)
+        if len(data) > MAX_ANSWER_BYTES:
+            raise NoAnswerError(f"{request}: answer of more than {MAX_ANSWER_BYTES} bytes")
+        return status, data
+
+    @abstractmethod
+    def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
+        """An open connection. Raises ``OSError``."""
+
+    def _place(self, port: int) -> str:
+        """What ``open`` connects to, for messages."""
+        return self.host
+
+    def _named(self, method: str, path: str, port: int) -> str:
+        """The request's name in messages."""
+        return f"{method} {path}"
+
+    @contextmanager
+    def _errors(self, subject: str) -> Iterator[None]:
+        """Raise errors of the connection as ``NoAnswerError``, after ``subject`` and a colon."""
+        try:
+            yield
+        except netns.ProcessGoneError as error:
+            raise NoAnswerError(f"{subject}: host {self.host} has ended") from error
+        except (OSError, http.client.HTTPException) as error:
+            text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise NoAnswerError(f"{subject}: {text}") from error
+
+
+def _within_tls(connected: socket.socket, tls: ssl.SSLContext | None, host: str) -> socket.socket:
+    """The connection, in TLS if there is a context; closed if the handshake fails."""
+    try:
+        return connected if tls is None else tls.wrap_socket(connected, server_hostname=host)
+    except BaseException:
+        connected.close()
+        raise
+
+
 @dataclass(frozen=True, slots=True)
-class NamespaceConnection:
-    """The way to the ports of one host, by the pid of a process in its network namespace; ``host`` is its name.
+class NamespaceConnection(HttpConnection):
+    """Connections to the ports of one host, by the pid of a process in its network namespace; ``host`` is its name.
 
     With ``tls`` its ports speak TLS, with a certificate for 127.0.0.1.
     """
@@ -28,117 +101,39 @@ class NamespaceConnection:
     host: str
     tls: ssl.SSLContext | None = None
 
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """See ``request_json``; raises ``NoAnswerError`` that names the host where its process has ended."""
-        with self._named(f"{method} {path} on port {port}"):
-            return request_json(self.pid, port, method, path, body, timeout_s=timeout_s, tls=self.tls)
-
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        """GET, and the answer as it is; raises as ``request_json`` does."""
-        with self._named(f"GET {path} on port {port}"):
-            status, data = _request(self.pid, port, "GET", path, None, timeout_s, "127.0.0.1", self.tls)
-        if not 200 <= status < 300:
-            raise HttpError(status, None, data[:200].decode(errors="replace").strip())
-        return data
-
-    @contextmanager
-    def _named(self, request: str) -> Iterator[None]:
-        try:
-            yield
-        except netns.ProcessGoneError as error:
-            raise NoAnswerError(f"{request}: host {self.host} has ended") from error
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        """A TCP connection to ``port``. Raises NoAnswerError where nobody listens."""
+    def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
         made = netns.socket_in(self.pid, socket.AF_INET, socket.SOCK_STREAM)
         try:
             made.settimeout(timeout_s)
             made.connect(("127.0.0.1", port))
-            return made if self.tls is None else self.tls.wrap_socket(made, server_hostname="127.0.0.1")
-        except OSError as error:
+        except BaseException:
             made.close()
-            raise NoAnswerError(f"port {port}: {error}") from error
+            raise
+        return _within_tls(made, self.tls, "127.0.0.1")
 
+    def _place(self, port: int) -> str:
+        return f"port {port}"
 
-def request_json(
-    pid: int,
-    port: int,
-    method: str,
-    path: str,
-    body: Any = None,
-    *,
-    timeout_s: float,
-    host: str = "127.0.0.1",
-    tls: ssl.SSLContext | None = None,
-) -> Any:
-    """Send one request to `host`:`port` in the network namespace of `pid`; return the decoded JSON answer.
-
-    `timeout_s` bounds the connection and each silence while reading. Raises HttpError for any status other than
-    2xx and NoAnswerError where there is no whole answer.
-    """
-    status, data = _request(pid, port, method, path, body, timeout_s, host, tls)
-    return decoded(status, data, f"{method} {path} on port {port}")
-
-
-def _request(
-    pid: int, port: int, method: str, path: str, body: Any, timeout_s: float, host: str, tls: ssl.SSLContext | None
-) -> tuple[int, bytes]:
-    """One request; the status and the whole answer."""
-    try:
-        connected = netns.socket_in(pid, socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            connected.settimeout(timeout_s)
-            connected.connect((host, port))
-            if tls is not None:
-                connected = tls.wrap_socket(connected, server_hostname=host)
-            status, data = exchange(connected, method, path, body, f"{host}:{port}")
-        finally:
-            connected.close()
-    except (OSError, http.client.HTTPException) as error:
-        reason = str(error) or type(error).__name__
-        raise NoAnswerError(f"{method} {path} on port {port}: {reason}") from error
-    if len(data) > MAX_ANSWER_BYTES:
-        raise NoAnswerError(f"{method} {path} on port {port}: answer of more than {MAX_ANSWER_BYTES} bytes")
-    return status, data
+    def _named(self, method: str, path: str, port: int) -> str:
+        return f"{method} {path} on port {port}"
 
 
 @dataclass(frozen=True, slots=True)
-class UnixConnection:
-    """See ``stores.cluster.Connection``; ``server`` names it. There is one socket, whichever port a caller names.
+class UnixConnection(HttpConnection):
+    """Connections to one Unix socket, whichever port a caller names; ``host`` is its server's name in messages.
 
-    ``place``: its file; or its abstract name (unix(7)) in the network namespace of the process ``pid``.
+    ``place``: its file, or its abstract name (unix(7)) in the network namespace of the process ``pid``.
     """
 
-    server: str
+    host: str
     place: Path | str
     pid: int = 0
 
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """One request and its decoded answer; ``timeout_s`` bounds each wait. Raises HttpError and NoAnswerError."""
-        return decoded(*self._request(method, path, body, timeout_s), f"{method} {path}")
-
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        """GET, and the answer as it is; raises as ``request_json`` does."""
-        status, data = self._request("GET", path, None, timeout_s)
-        if not 200 <= status < 300:
-            raise HttpError(status, None, data[:200].decode(errors="replace").strip())
-        return data
-
-    def open(self, port: int = 0, *, timeout_s: float | None) -> socket.socket:
-        """A connection. Raises NoAnswerError where nothing listens."""
-        try:
-            return self._connect(timeout_s)
-        except OSError as error:
-            raise NoAnswerError(f"{self.server}: {error.strerror or error}") from error
-
-    def _connect(self, timeout_s: float | None) -> socket.socket:
-        try:
-            if isinstance(self.place, Path):
-                made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            else:
-                made = netns.socket_in(self.pid, socket.AF_UNIX, socket.SOCK_STREAM)
-        except netns.ProcessGoneError as error:
-            raise NoAnswerError(f"host {self.server} has ended") from error
+    def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
+        if isinstance(self.place, Path):
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        else:
+            made = netns.socket_in(self.pid, socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             made.settimeout(timeout_s)
             if isinstance(self.place, Path):
@@ -155,56 +150,27 @@ class UnixConnection:
             raise
         return made
 
-    def _request(self, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
-        try:
-            status, data = exchange(self._connect(timeout_s), method, path, body, "localhost")
-        except NoAnswerError as error:
-            raise NoAnswerError(f"{method} {path}: {error}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise NoAnswerError(f"{method} {path}: {str(error) or type(error).__name__}") from error
-        if len(data) > MAX_ANSWER_BYTES:
-            raise NoAnswerError(f"{method} {path}: answer of more than {MAX_ANSWER_BYTES} bytes")
-        return status, data
-
 
 @dataclass(frozen=True, slots=True)
-class TcpConnection:
-    """See ``stores.cluster.Connection``; there is one port, ``port``, whichever a caller names.
+class TcpConnection(HttpConnection):
+    """Connections to ``port`` of a host over the network, whichever port a caller names.
 
-    Errors say what is wrong in a few words, without the address.
+    Messages describe the problem in a few words, without the address.
     """
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those of each request, which may be secret."""
 
     def with_headers(self, headers: Mapping[str, str]) -> TcpConnection:
         """The same with these headers."""
         return replace(self, headers=headers)
 
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """One request and its decoded answer; ``timeout_s`` bounds each wait. Raises HttpError and NoAnswerError."""
-        status, data = self._request(method, path, body, timeout_s)
-        return decoded(status, data, f"{method} {path}")
-
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        """GET, and the answer as it is; raises as ``request_json`` does."""
-        status, data = self._request("GET", path, None, timeout_s)
-        if not 200 <= status < 300:
-            raise HttpError(status, None, data[:200].decode(errors="replace").strip())
-        return data
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        """A connection, with TLS where that is spoken. Raises NoAnswerError."""
-        with worded():
-            return self._open(timeout_s)
-
     def rtt_ns(self, timeout_s: float) -> int:
-        """How long a TCP connection took to open: one round trip of SYN and SYN-ACK. Raises NoAnswerError."""
+        """How long a TCP connection took to open: one round trip of SYN and SYN-ACK. Raises ``NoAnswerError``."""
         with worded():
-            family, kind, protocol, _, address = self._resolved()
+            family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
             with socket.socket(family, kind, protocol) as made:
                 made.settimeout(timeout_s)
                 began_ns = clock.monotonic_ns()
@@ -212,34 +178,29 @@ class TcpConnection:
                 return clock.monotonic_ns() - began_ns
 
     def speaks_tls(self, timeout_s: float) -> bool:
-        """Whether that port uses TLS, whatever program it is; nothing is sent over it."""
-        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+        """Whether the server speaks TLS, whatever its certificate; sends nothing over it."""
+        unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
         try:
-            with self._plain(timeout_s) as made, anybody.wrap_socket(made, server_hostname=self.host):
+            with self._plain(timeout_s) as made, unverified.wrap_socket(made, server_hostname=self.host):
                 return True
         except ssl.SSLError as error:
             return error.reason is not None and not is_no_tls(error)
         except (OSError, UnicodeError):  # the latter: a name that no host can have
             return False
 
-    def _resolved(self) -> Any:
-        return socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
-
-    def _plain(self, timeout_s: float) -> socket.socket:
+    def _plain(self, timeout_s: float | None) -> socket.socket:
         return socket.create_connection((self.host, self.port), timeout_s)
 
-    def _open(self, timeout_s: float) -> socket.socket:
-        made = self._plain(timeout_s)
-        try:
-            return made if self.tls is None else self.tls.wrap_socket(made, server_hostname=self.host)
-        except BaseException:
-            made.close()
-            raise
+    def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
+        return _within_tls(self._plain(timeout_s), self.tls, self.host)
 
-    def _request(self, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
+    @property
+    def authority(self) -> str:  # type: ignore[override]
+        """The value of the Host header."""
+        return self.host
+
+    @contextmanager
+    def _errors(self, subject: str) -> Iterator[None]:
         with worded():
-            status, data = exchange(self._open(timeout_s), method, path, body, self.host, self.headers)
-        if len(data) > MAX_ANSWER_BYTES:
-            raise NoAnswerError(f"{method} {path}: answer of more than {MAX_ANSWER_BYTES} bytes")
-        return status, data
+            yield

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from containernet_env.hosts import netns
-from containernet_env.hosts.http import HttpError, NamespaceConnection, NoAnswerError, UnixConnection, request_json
+from containernet_env.hosts.http import HttpError, NamespaceConnection, NoAnswerError, UnixConnection
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.runs.load import Relay
 from tests.deadline import HANG_S
@@ -88,8 +88,9 @@ def relay_to(server: UnixConnection, port: int = 0) -> Iterator[Relay]:
         relay.close()
 
 
-def asked(port: int, body: Any, path: str = "/", **more: Any) -> Any:
-    return request_json(os.getpid(), port, "POST", path, body, **{"timeout_s": HANG_S, **more})
+def post(port: int, body: Any, path: str = "/", **more: Any) -> Any:
+    connection = NamespaceConnection(os.getpid(), "client")
+    return connection.request_json(port, "POST", path, body, **{"timeout_s": HANG_S, **more})
 
 
 def has_ended(caller: socket.socket) -> bool:
@@ -103,8 +104,8 @@ def has_ended(caller: socket.socket) -> bool:
 def test_requests_and_their_answers_pass_whole_and_many_at_once(server: UnixConnection) -> None:
     with relay_to(server) as relay, ThreadPoolExecutor(32) as callers:
         text = {"text": "x" * 1_000_000}
-        assert asked(relay.port, text) == text
-        assert list(callers.map(lambda number: asked(relay.port, number), range(1, 33))) == list(range(1, 33))
+        assert post(relay.port, text) == text
+        assert list(callers.map(lambda number: post(relay.port, number), range(1, 33))) == list(range(1, 33))
 
 
 def test_a_taken_port_is_replaced_by_another_on_loopback_only(server: UnixConnection, port: int) -> None:
@@ -125,7 +126,7 @@ def test_close_ends_open_connections_and_frees_the_port(server: UnixConnection) 
         relay.close()
         assert has_ended(caller)
         with pytest.raises(NoAnswerError):
-            asked(relay.port, {})
+            post(relay.port, {})
 
 
 def test_a_server_on_an_abstract_socket_is_reached_in_its_own_namespace_alone() -> None:
@@ -137,7 +138,7 @@ def test_a_server_on_an_abstract_socket_is_reached_in_its_own_namespace_alone() 
         assert reached.request_json(0, "POST", "/", {"x": 1}, timeout_s=HANG_S) == {"x": 1}
         assert reached.request_bytes(0, "/bytes", timeout_s=HANG_S) == b"\x00\xff no text"
         with relay_to(reached) as relay:
-            assert asked(relay.port, [2]) == [2]
+            assert post(relay.port, [2]) == [2]
         for pid in (member.pid, os.getpid()):
             with pytest.raises(NoAnswerError, match=r"POST /: .*Connection refused"):
                 UnixConnection("benchmark", "server", pid).request_json(0, "POST", "/", {}, timeout_s=HANG_S)
@@ -160,11 +161,11 @@ def test_a_socket_in_a_folder_of_any_length_is_reached(tmp_path: Path, monkeypat
 
 def test_a_refusal_and_an_answer_that_is_no_json_are_told_apart(port: int) -> None:
     with pytest.raises(HttpError) as caught:
-        asked(port, {}, "/refuse")
+        post(port, {}, "/refuse")
     assert (caught.value.status, caught.value.body) == (400, {"error": "no"})
     with pytest.raises(NoAnswerError, match="not JSON"):
-        asked(port, {}, "/garbage")
-    assert asked(port, ["a", 1]) == ["a", 1]
+        post(port, {}, "/garbage")
+    assert post(port, ["a", 1]) == ["a", 1]
 
 
 def test_bytes_are_handed_over_as_they_are(port: int) -> None:
@@ -177,4 +178,4 @@ def test_bytes_are_handed_over_as_they_are(port: int) -> None:
 def test_silence_ends_at_the_deadline() -> None:
     deadline_s = 0.2  # of the request, which has to end by it
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(NoAnswerError, match="timed out"):
-        asked(silent.getsockname()[1], {}, timeout_s=deadline_s)
+        post(silent.getsockname()[1], {}, timeout_s=deadline_s)
