@@ -89,12 +89,12 @@ class EmulatorPath(BenchPath):
 
     def delivered(self) -> tuple[int, int]:
         """See ``BenchPath``: the emulator's own counter."""
-        port = self._emulator.call("stats")["ports"][self.hosts[1].name]
+        port = self._emulator.request("stats").result["ports"][self.hosts[1].name]
         return int(port["sent_frames"]), time.monotonic_ns()
 
     def facts(self) -> dict[str, Any]:
         """Its statistics and its reply to ``hello``."""
-        return {"hello": self._emulator.hello, "stats": self._emulator.call("stats")}
+        return {"hello": self._emulator.hello, "stats": self._emulator.request("stats").result}
 
 
 class ProcessPath(BenchPath):
@@ -162,7 +162,7 @@ def _emulator(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, binary
     emulator = LinkEmulator(binary, lambda _kind, _text: None)
     stack.callback(emulator.stop)
     emulator.start()
-    emulator.call("add_switch", name="s1")
+    emulator.request("add_switch", name="s1")
     for host in hosts:
         ends = (Interface(host.pid, host.interface, host.mac, host.name), SwitchPort(f"{host.name}-port", "s1"))
         link = EmulatedLink(emulator, f"{host.name}-s1", ends, spec)

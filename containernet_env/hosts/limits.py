@@ -1,4 +1,4 @@
-"""What the kernel really holds for a process: CPU and memory limits and OOM kills, read from its cgroups.
+"""The CPU and memory limits of a process and its OOM kills, as the kernel holds them in its cgroups.
 
 The paths come from ``/proc/PID/cgroup`` and the mount table, so cgroup v1, v2 and mixtures of both are found,
 whichever driver (cgroupfs or systemd) named the groups.
@@ -6,7 +6,8 @@ whichever driver (cgroupfs or systemd) named the groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -44,24 +45,6 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Membership:
-    """One line of ``/proc/PID/cgroup``: v1 controllers (empty for the v2 line) and the path in that hierarchy."""
-
-    controllers: frozenset[str]
-    path: str
-
-
-@dataclass(frozen=True)
-class CgroupMount:
-    """Where a cgroup hierarchy is mounted. ``root`` is the cgroup that appears at ``mount_point``."""
-
-    mount_point: str
-    root: str
-    version: int
-    controllers: frozenset[str]
-
-
-@dataclass(frozen=True)
 class Cgroups:
     """Directories of a process's groups: one per v1 controller, and the v2 one (``None`` where there is none)."""
 
@@ -76,54 +59,31 @@ class Cgroups:
         return tuple(directory / "cgroup.procs" for directory in directories)
 
 
-def parse_memberships(text: str) -> tuple[Membership, ...]:
-    """Parse ``/proc/PID/cgroup`` (cgroups(7)): ``id:controllers:path`` per line; the v2 line is ``0::path``."""
-    found = []
-    for line in text.splitlines():
-        if not line:
-            continue
-        _, controllers, path = line.split(":", 2)
-        found.append(Membership(frozenset(filter(None, controllers.split(","))), path))
-    return tuple(found)
+def locate(memberships: str, mountinfo: str) -> Cgroups:
+    """Join ``/proc/PID/cgroup`` and the cgroup mounts of ``/proc/self/mountinfo`` into directories.
 
-
-def parse_mounts(mountinfo: str) -> tuple[CgroupMount, ...]:
-    """The cgroup mounts in ``/proc/self/mountinfo``, in its order."""
+    Each line of the former is ``id:controllers:path``, without controllers for v2 (cgroups(7)). A hierarchy that is
+    not mounted here is left out.
+    """
     mounts = []
     for line in mountinfo.splitlines():
-        before, separator, after = line.partition(" - ")
-        if not separator:
-            continue
-        fields, kind = before.split(" "), after.split(" ")
-        if kind[0] not in ("cgroup", "cgroup2"):
-            continue
-        version = 2 if kind[0] == "cgroup2" else 1
+        before, _, after = line.partition(" - ")
+        fields, (kind, *_, options) = before.split(" "), after.split(" ")
         # The last field of a v1 mount holds the controllers among ordinary super block options.
-        options = frozenset(kind[-1].split(",")) if version == 1 else frozenset()
-        mounts.append(CgroupMount(unescape(fields[4]), unescape(fields[3]), version, options))
-    return tuple(mounts)
-
-
-def locate(memberships: Iterable[Membership], mounts: Iterable[CgroupMount]) -> Cgroups:
-    """Join both tables into directories. A hierarchy that is not mounted here is left out."""
-    known = tuple(mounts)
+        mounts.append((kind, set(options.split(",")), unescape(fields[4]), unescape(fields[3])))
     v1: dict[str, Path] = {}
     v2: Path | None = None
-    for membership in memberships:
-        wanted_version = 1 if membership.controllers else 2
-        for mount in known:
-            if mount.version != wanted_version or not membership.controllers <= mount.controllers:
+    for line in memberships.splitlines():
+        _, names, place = line.split(":", 2)
+        path, controllers = PurePosixPath(place), set(filter(None, names.split(",")))
+        for kind, held, mount_point, root in mounts:
+            if kind != ("cgroup" if controllers else "cgroup2") or not controllers <= held:
                 continue
-            path, root = PurePosixPath(membership.path), PurePosixPath(mount.root)
-            if not path.is_relative_to(root):
-                continue
-            directory = Path(mount.mount_point, path.relative_to(root))
-            if wanted_version == 2:
-                v2 = v2 or directory
-            else:
-                for controller in membership.controllers:
-                    v1.setdefault(controller, directory)
-            break
+            if path.is_relative_to(root):
+                directory = Path(mount_point, path.relative_to(root))
+                v1 = {**dict.fromkeys(controllers, directory), **v1}
+                v2 = v2 if controllers else v2 or directory
+                break
     return Cgroups(v1, v2)
 
 
@@ -133,8 +93,7 @@ def cgroups_of(pid: int) -> Cgroups:
         memberships = Path(f"/proc/{pid}/cgroup").read_text()
     except OSError as error:
         raise RunError(f"cannot find the cgroups of process {pid}: {error.strerror}") from error
-    mountinfo = Path("/proc/self/mountinfo").read_text()
-    return locate(parse_memberships(memberships), parse_mounts(mountinfo))
+    return locate(memberships, Path("/proc/self/mountinfo").read_text())
 
 
 def parse_cpu_max(text: str) -> tuple[int | None, int]:
@@ -152,16 +111,6 @@ def parse_limit(text: str) -> int | None:
     return None if value >= _V1_UNLIMITED_BYTES else value
 
 
-def parse_counters(text: str) -> dict[str, int]:
-    """Parse ``name value`` lines (``memory.events``, ``memory.oom_control``, ``cpu.stat``)."""
-    counters = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(" ")
-        if value.strip().isdigit():
-            counters[name] = int(value)
-    return counters
-
-
 def parse_cores(text: str) -> frozenset[int]:
     """Parse a list of cores such as "0-2,4" (cpuset(7), "List format")."""
     found: set[int] = set()
@@ -171,10 +120,10 @@ def parse_cores(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def check_cores(asked: str | None, held: Limits) -> None:
-    """Raise ``RunError`` unless the cores that were asked for, and no others, may be used; ``None`` is any."""
-    if asked is not None and (held.cpuset is None or parse_cores(held.cpuset) != parse_cores(asked)):
-        raise RunError(f"the kernel holds cpuset={held.cpuset} instead of {asked}")
+def check_cores(configured: str | None, held: Limits) -> None:
+    """Raise ``RunError`` unless exactly the ``configured`` cores may be used; ``None`` allows any."""
+    if configured is not None and (held.cpuset is None or parse_cores(held.cpuset) != parse_cores(configured)):
+        raise RunError(f"the kernel holds cpuset={held.cpuset} instead of {configured}")
 
 
 def _read(path: Path) -> str | None:
@@ -256,18 +205,18 @@ def read_oom_kills(cgroups: Cgroups) -> int:
         text = _read(cgroups.v2 / "memory.events")
     else:
         text = None
-    counters = parse_counters(text) if text is not None else {}
-    if "oom_kill" not in counters:
+    found = re.search(r"^oom_kill (\d+)$", text or "", re.MULTILINE)
+    if found is None:
         raise RunError("this kernel does not count OOM kills in the memory cgroup")
-    return counters["oom_kill"]
+    return int(found[1])
 
 
-def check_limits(asked: Mapping[str, int | None], held: Limits) -> None:
-    """Raise ``RunError`` unless each limit in ``asked`` is held; keys are fields of ``Limits``, ``None`` is anything.
+def check_limits(configured: Mapping[str, int | None], held: Limits) -> None:
+    """Raise ``RunError`` unless each ``configured`` limit is held; keys are fields of ``Limits``, ``None`` is any.
 
-    A negative value asks for no limit; memory may be rounded down to whole pages.
+    A negative value means no limit; memory may be rounded down to whole pages.
     """
-    for name, wanted in asked.items():
+    for name, wanted in configured.items():
         if wanted is None:
             continue
         got = getattr(held, name)

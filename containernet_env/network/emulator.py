@@ -67,16 +67,12 @@ class ControlClient:
         self._thread = clock.Thread(target=self._read, name="link-emulator-control", daemon=True)
         self._thread.start()
 
-    def call(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> dict[str, Any]:
-        """Send one request, return the answer's ``result`` (``{}`` where there is none). Raises as ``ask`` does."""
-        return self.ask(op, deadline_s, **fields).result
-
-    def ask(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> Answer:
+    def request(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> Answer:
         """Send one request, return the answer.
 
-        Raises ``RunError`` when it is refused, when the connection is gone, or after ``deadline_s`` seconds, whether it
-        was the answer that did not come or the request that could not be sent. One that was sent in part ends the
-        connection, since nothing that follows it could be understood.
+        Raises ``RunError`` if it is refused, if the connection is lost, or after ``deadline_s`` seconds without an
+        answer or with the request unsent. A request that was sent in part ends the connection, since the emulator
+        could not read anything after it.
         """
         end_s = clock.monotonic() + deadline_s
         answer: clock.Future[dict[str, Any]] = clock.Future()
@@ -85,9 +81,9 @@ class ControlClient:
                 raise RunError(f"link emulator: {op}: it has ended")
             number = next(self._ids)
             self._pending[number] = answer
-        request = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
+        line = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
         try:
-            self._send(request.encode() + b"\n", end_s)
+            self._send(line.encode() + b"\n", end_s)
             reply = answer.result(max(0.0, end_s - clock.monotonic()))
         except FutureTimeout as error:
             raise RunError(f"link emulator: {op}: no answer after {deadline_s:g} s") from error
@@ -271,7 +267,7 @@ class LinkEmulator:
             self._listener.start()
             self._client = ControlClient(ours, self._event, self._lost)
         try:
-            self.hello = self.call("hello", deadline_s=_START_DEADLINE_S)
+            self.hello = self.request("hello", _START_DEADLINE_S).result
         except RunError as error:
             said = self._ending() if self._client.lost else f"{error}: {last_words(self.log)}".removesuffix(": ")
             raise RunError(said) from error
@@ -281,22 +277,18 @@ class LinkEmulator:
     def _core_arguments(self) -> tuple[str, ...]:
         return () if self._core is None else ("--core", str(self._core))
 
-    def call(self, op: str, deadline_s: float = 5.0, **fields: Any) -> dict[str, Any]:
-        """One request (see ``ControlClient.call``)."""
-        return self.ask(op, deadline_s, **fields).result
-
-    def ask(self, op: str, deadline_s: float = 5.0, **fields: Any) -> Answer:
-        """One request and when it took effect (see ``ControlClient.ask``)."""
+    def request(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> Answer:
+        """Send one request, return the answer; see ``ControlClient.request``."""
         if self._client is None:
             raise RunError(f"link emulator: {op}: it has not been started")
-        return self._client.ask(op, deadline_s, **fields)
+        return self._client.request(op, deadline_s, **fields)
 
     def answers(self, timeout_s: float) -> bool:
         """Whether it answers within so long, its data thread too; also true of one that has not been started."""
         if not self.hello:
             return True
         try:
-            self.call("hello", timeout_s)
+            self.request("hello", timeout_s)
         except RunError:
             return False
         return True
@@ -429,7 +421,7 @@ class EmulatedLink(ShapedLink):
 
     def _create(self, what: str, name: str, **fields: Any) -> Answer:
         self._undo.append((f"remove_{what}", name))
-        answer = self._emulator.ask(f"add_{what}", name=name, **fields)
+        answer = self._emulator.request(f"add_{what}", name=name, **fields)
         self._done = len(self._undo)
         return answer
 
@@ -472,7 +464,7 @@ class EmulatedLink(ShapedLink):
             changed_fields(getattr(held, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {}))
             for side in ("a_to_b", "b_to_a")
         )
-        return self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
+        return self._emulator.request("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
 
     def _hold_at_hosts(self, spec: LinkSpec) -> None:
         for side, uplink in self._uplinks.items():
@@ -481,7 +473,7 @@ class EmulatedLink(ShapedLink):
 
     def read_back(self) -> LinkSpec:
         """See ``ShapedLink``."""
-        held = self._emulator.call("read_link", name=self.name)
+        held = self._emulator.request("read_link", name=self.name).result
         return LinkSpec(*(self._held(side, direction_from_json(held[side])) for side in ("a_to_b", "b_to_a")))
 
     def _noticed(self, side: str, direction: DirectionSpec) -> DirectionSpec:
@@ -500,7 +492,7 @@ class EmulatedLink(ShapedLink):
 
     def statistics(self) -> dict[str, Any]:
         """See ``ShapedLink``."""
-        counters = link_counters(self._emulator.call("read_link", name=self.name))
+        counters = link_counters(self._emulator.request("read_link", name=self.name).result)
         self.count_at_hosts(counters, {})
         return counters
 
@@ -520,19 +512,19 @@ class EmulatedLink(ShapedLink):
 
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``."""
-        return self._emulator.ask("link_state", name=self.name, up=up).at_ns
+        return self._emulator.request("link_state", name=self.name, up=up).at_ns
 
     def set_mtu(self, end: Interface, size_bytes: int) -> None:
         """See ``ShapedLink``."""
         super().set_mtu(end, size_bytes)
-        self._emulator.call("set_port", name=port_name(end), mtu=size_bytes)
+        self._emulator.request("set_port", name=port_name(end), mtu=size_bytes)
 
     def clear(self) -> None:
         """See ``ShapedLink``. Nothing is asked of an emulator that has ended: all of it is gone then."""
         if self._emulator.pid is not None:
             for number, (undo, name) in reversed(list(enumerate(self._undo))):
                 try:
-                    self._emulator.call(undo, name=name)
+                    self._emulator.request(undo, name=name)
                 except RunError:
                     if number < self._done:
                         raise

@@ -349,18 +349,18 @@ class EmulatorFabric(Fabric):
 
     def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
         """See ``Fabric``: at one moment, between two frames."""
-        return self._emulator().ask("partition", sets=[[port_name(end) for end in group] for group in sets]).at_ns
+        return self._emulator().request("partition", sets=[[port_name(end) for end in group] for group in sets]).at_ns
 
     def heal(self) -> int:
         """See ``Fabric``."""
         # Before its start there is nothing that could be parted.
-        return self._emulator().ask("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
+        return self._emulator().request("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
 
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
         """See ``Fabric``: of all its links, whichever are given."""
         if not links:
             return _kernel_counters([])
-        answer = self._emulator().ask("stats", reset=reset, buckets=buckets)
+        answer = self._emulator().request("stats", reset=reset, buckets=buckets)
         counters = emulator_counters(answer.result, answer.at_ns)
         for link in links:
             if isinstance(link, EmulatedLink) and link.name in counters["links"]:

@@ -152,7 +152,7 @@ class EmulatedSwitch(LearningSwitch):
         super().__init__(name)
         self._emulator = emulator
         self._removed = False
-        emulator.call("add_switch", name=name)
+        emulator.request("add_switch", name=name)
 
     @property
     def pid(self) -> int | None:
@@ -165,7 +165,7 @@ class EmulatedSwitch(LearningSwitch):
     def remove(self) -> None:
         """See ``LearningSwitch``."""
         if not self._removed and self._emulator.pid is not None:
-            self._emulator.call("remove_switch", name=self.name)
+            self._emulator.request("remove_switch", name=self.name)
         self._removed = True
 
 

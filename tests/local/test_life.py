@@ -215,5 +215,5 @@ def test_an_emulator_that_was_not_built_says_how_to_build_it() -> None:
     with pytest.raises(MissingRequirementError, match=r"build\.sh"):
         emulator.start()
     with pytest.raises(RunError, match="not been started"):
-        emulator.call("hello")
+        emulator.request("hello")
     emulator.stop()

@@ -44,11 +44,11 @@ class Emulator:
         self.client = ControlClient(ours, lambda event: self.on_event(event), lambda: self.on_lost())
         self.callers = ThreadPoolExecutor()
 
-    def ask(self, op: str, **fields: Any) -> Future[dict[str, Any]]:
+    def send_request(self, op: str, **fields: Any) -> Future[Answer]:
         """Have another thread make a call."""
-        return self.callers.submit(self.client.call, op, **fields)
+        return self.callers.submit(self.client.request, op, **fields)
 
-    def request(self) -> dict[str, Any]:
+    def next_request(self) -> dict[str, Any]:
         return dict(json.loads(self.lines.readline()))
 
     def send(self, **message: Any) -> None:
@@ -56,7 +56,7 @@ class Emulator:
 
     def answer(self, **fields: Any) -> None:
         """To the next request."""
-        self.send(id=self.request()["id"], **{"ok": True, **fields})
+        self.send(id=self.next_request()["id"], **{"ok": True, **fields})
 
     def end(self) -> None:
         self.lines.close()
@@ -73,21 +73,21 @@ def emulator() -> Iterator[Emulator]:
 
 
 def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
-    answers = [emulator.ask("read_link", name=name) for name in ("one", "two")]
-    requests = {request["name"]: request["id"] for request in (emulator.request(), emulator.request())}
+    answers = [emulator.send_request("read_link", name=name) for name in ("one", "two")]
+    requests = {request["name"]: request["id"] for request in (emulator.next_request(), emulator.next_request())}
     emulator.send(id=requests["two"], ok=True, at_ns=1, result={"is": 2})
     emulator.send(id=requests["one"], ok=True, at_ns=2, result={"is": 1})
-    assert [answer.result(60) for answer in answers] == [{"is": 1}, {"is": 2}]
+    assert [answer.result(60).result for answer in answers] == [{"is": 1}, {"is": 2}]
 
 
 def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
-    answer = emulator.callers.submit(emulator.client.ask, "heal")
+    answer = emulator.callers.submit(emulator.client.request, "heal")
     emulator.answer(at_ns=12345, result={})
     assert (answer.result(60).at_ns, answer.result().result) == (12345, {})
 
 
 def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator: Emulator) -> None:
-    answer = emulator.ask("add_link")
+    answer = emulator.send_request("add_link")
     emulator.answer(ok=False, error="a.port: no such port")
     with pytest.raises(RunError, match=r"^link emulator: add_link: a\.port: no such port$"):
         answer.result(60)
@@ -95,11 +95,11 @@ def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator:
 
 def test_no_answer_in_time_is_an_error_and_a_late_one_is_nobodys(emulator: Emulator) -> None:
     with pytest.raises(RunError, match=r"no answer after 0\.05 s"):
-        emulator.client.call("hello", deadline_s=SOON_S)
+        emulator.client.request("hello", deadline_s=SOON_S)
     emulator.answer(result={"late": True})
-    later = emulator.ask("hello")
+    later = emulator.send_request("hello")
     emulator.answer()
-    assert later.result(60) == {}
+    assert later.result(60).result == {}
 
 
 def test_events_are_handed_on(emulator: Emulator) -> None:
@@ -109,14 +109,14 @@ def test_events_are_handed_on(emulator: Emulator) -> None:
 
 
 def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> None:
-    answer = emulator.ask("stats", deadline_s=3600)
-    emulator.request()
+    answer = emulator.send_request("stats", deadline_s=3600)
+    emulator.next_request()
     emulator.end()
     with pytest.raises(RunError, match=r"^link emulator: stats: it has ended$"):
         answer.result(60)
     assert emulator.lost.wait(60)
     with pytest.raises(RunError, match="it has ended"):
-        emulator.client.call("stats")
+        emulator.client.request("stats")
 
 
 def test_an_emulator_that_stands_still_holds_nobody_for_ever(emulator: Emulator) -> None:
@@ -124,29 +124,29 @@ def test_an_emulator_that_stands_still_holds_nobody_for_ever(emulator: Emulator)
     problems = []
     while not problems or "no answer" in problems[-1]:
         with pytest.raises(RunError) as caught:
-            emulator.client.call("hello", deadline_s=SOON_S / 5)
+            emulator.client.request("hello", deadline_s=SOON_S / 5)
         problems.append(str(caught.value))
         assert len(problems) < 10_000
     assert problems[-1] == "link emulator: hello: the request cannot be sent within 0.01 s"
     # It goes on: nothing of that request was sent, so the next one is understood.
     assert not emulator.client.lost
-    later = emulator.ask("stats")
-    while (request := emulator.request())["op"] != "stats":
+    later = emulator.send_request("stats")
+    while (request := emulator.next_request())["op"] != "stats":
         pass
     emulator.send(id=request["id"], ok=True)
-    assert later.result(60) == {}
+    assert later.result(60).result == {}
 
 
 def test_a_request_that_is_taken_in_part_only_ends_the_connection(emulator: Emulator) -> None:
     with pytest.raises(RunError, match=r"cannot be sent within 0\.05 s"):
-        emulator.client.call("stats", deadline_s=SOON_S, text="x" * 10_000_000)
+        emulator.client.request("stats", deadline_s=SOON_S, text="x" * 10_000_000)
     assert emulator.lost.wait(60)
     with pytest.raises(RunError, match="it has ended"):
-        emulator.client.call("hello")
+        emulator.client.request("hello")
 
 
 def test_closing_does_not_wait_for_a_request_that_cannot_be_sent(emulator: Emulator) -> None:
-    answer = emulator.ask("stats", deadline_s=3600, text="x" * 10_000_000)
+    answer = emulator.send_request("stats", deadline_s=3600, text="x" * 10_000_000)
     assert emulator.socket.recv(1) == b"{"  # it is being sent
     emulator.client.close()
     with pytest.raises(RunError, match=r"^link emulator: stats: it has ended$"):
@@ -172,13 +172,13 @@ def test_a_handler_that_fails_costs_one_event_and_nothing_else(
     emulator.on_event, emulator.on_lost = fail, lose
     emulator.send(event="one")
     emulator.send(event="two")
-    answer = emulator.ask("hello")
+    answer = emulator.send_request("hello")
     emulator.answer()
-    assert answer.result(60) == {}
+    assert answer.result(60).result == {}
     emulator.end()
     assert emulator.lost.wait(60)
     with pytest.raises(RunError, match="it has ended"):
-        emulator.client.call("hello")
+        emulator.client.request("hello")
     emulator.client.close()
     errors = [record.exc_info[1] for record in caplog.records if record.exc_info]
     assert list(map(str, errors)) == ["unknown: one", "unknown: two", "unknown: the end"]
@@ -186,8 +186,8 @@ def test_a_handler_that_fails_costs_one_event_and_nothing_else(
 
 @pytest.mark.parametrize("junk", [b"junk\n", b"7\n", b"[]\n", b'{"id":[]}\n'])
 def test_an_answer_that_is_none_ends_the_connection_for_all_who_wait(emulator: Emulator, junk: bytes) -> None:
-    answer = emulator.ask("stats")
-    emulator.request()
+    answer = emulator.send_request("stats")
+    emulator.next_request()
     emulator.socket.sendall(junk)
     with pytest.raises(RunError, match="its answer cannot be read"):
         answer.result(60)
@@ -246,14 +246,14 @@ def test_naming_the_seed_of_a_direction_restarts_its_draws_and_no_others() -> No
     requests: list[dict[str, Any]] = []
     held: dict[str, dict[str, Any]] = {"a_to_b": {}, "b_to_a": {}}
 
-    def ask(op: str, **fields: Any) -> Answer:
+    def request(op: str, **fields: Any) -> Answer:
         if op != "read_link":
             requests.append(fields)
             for side, direction in held.items():
                 direction |= fields[side]
         return Answer(held, 1)
 
-    recorder: Any = SimpleNamespace(ask=ask, call=lambda op, **fields: ask(op, **fields).result)
+    recorder: Any = SimpleNamespace(request=request)
     link = EmulatedLink(recorder, "d1-s1", (Interface(1, "e0", None, "d1"), SwitchPort("e1", "s1")), LinkSpec())
     seeded = DirectionSpec(3_000_000, loss=IndependentLoss(0.5), seed=7)
     link.apply(LinkSpec(seeded, seeded))

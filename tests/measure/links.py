@@ -149,7 +149,7 @@ def gate() -> Mapping[str, float]:
 @figure("emulator, frames of a gate after their time", "us")
 def lateness() -> Mapping[str, float]:
     with star(star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, LinkSpec())) as made:
-        made.emulator.ask("stats", reset=True)
+        made.emulator.request("stats", reset=True)
         made.gate()
-        late = made.emulator.ask("stats").result["lateness"]
+        late = made.emulator.request("stats").result["lateness"]
     return {"median": late["p50_ns"] / 1e3, "99 %": late["p99_ns"] / 1e3, "most": late["max_ns"] / 1e3}

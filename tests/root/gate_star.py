@@ -40,7 +40,7 @@ class Star:
 
     def unread(self) -> int:
         """How many frames the kernel dropped since the emulator read too slowly."""
-        ports = self.emulator.ask("stats").result["ports"].values()
+        ports = self.emulator.request("stats").result["ports"].values()
         return sum(port["tap_drops"]["queue"] for port in ports)
 
 

@@ -20,8 +20,6 @@ from containernet_env.hosts.limits import (
     parse_cores,
     parse_cpu_max,
     parse_limit,
-    parse_memberships,
-    parse_mounts,
     read_limits,
     read_oom_kills,
 )
@@ -75,7 +73,7 @@ PART = "50 30 0:40 /docker /mnt/my\\040groups rw - cgroup cgroup rw,memory\n"
 def test_cgroups_are_found_where_they_are_mounted(
     memberships: str, mounts: str, v1: dict[str, str], v2: str | None
 ) -> None:
-    found = locate(parse_memberships(memberships), parse_mounts(mounts))
+    found = locate(memberships, mounts)
     found.v1.pop("name=systemd", None)
     assert found.v1 == {name: GROUPS / path for name, path in v1.items()}
     assert found.v2 == (None if v2 is None else GROUPS / v2)
