@@ -1,1 +1,1 @@
-"""What every room may use: errors, units, the protocol by which a run tells its progress."""
+"""Shared by all rooms: errors, units, time, programs, files, HTTP and progress."""

@@ -1,4 +1,4 @@
-"""Files that travel with the program, what programs are built from, and where built programs and state are kept."""
+"""Files that the package contains, the sources of its programs, and the folders of built programs and state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def travelling(root: Path, folder: str) -> Iterator[Path]:
 
 
 def set_up_hint() -> str:
-    """What a user does where the set-up has not been done, as one sentence."""
+    """How a user runs the set-up, as one sentence."""
     if CLONE is not None:
         return "Run ./build.sh as root."
     called = Path(sys.argv[0])
@@ -118,7 +118,7 @@ class GoModule:
     """One Go module of the project and the programs built from it.
 
     ``packages`` maps the program's name to its package path; ``only`` names the files that its hash
-    covers (empty: all that are compiled); ``ours`` says whether the program takes ``-X main.sourceHash``.
+    covers (empty: all that are compiled); ``ours``: whether the program takes ``-X main.sourceHash``.
     ``version``: the modules that the packages are in are wanted in that version instead of the one in ``go.mod``, each
     with the modules that it requires itself. ``unsummed``: patterns of modules that are not in Go's checksum database.
     ``disk_bytes``: the fetched modules, the build cache and the programs, where nothing of them is cached.

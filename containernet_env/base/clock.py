@@ -1,6 +1,6 @@
 """Time, threads and waiting of the whole driver, and moments: nothing else reads a clock, sleeps or starts a thread.
 
-What is here is Python's own. Tests replace these names (``tests/simulated_time.py``), so callers write
+These are Python's own. Tests replace these names (``tests/simulated_time.py``), so callers write
 ``clock.sleep(1)``, and never import one of the names. Moments are wall-clock time for people, and the monotonic clock
 (CLOCK_MONOTONIC, ns) for comparing records.
 """
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def select(selector: selectors.BaseSelector, timeout_s: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-    """What is ready of a selector, after ``timeout_s`` at the latest."""
+    """The ready keys of a selector, after ``timeout_s`` at the latest."""
     return selector.select(timeout_s)
 
 
@@ -41,5 +41,5 @@ class Moment:
 
     @classmethod
     def now(cls) -> Moment:
-        """This one."""
+        """The current moment."""
         return cls(utc_now(), monotonic_ns())

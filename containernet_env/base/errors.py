@@ -1,4 +1,4 @@
-"""The kinds of failure the project knows, and what the machine has no more of for this process."""
+"""The project's exceptions, and errors of exhausted resources."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Problem:
     """One thing that is wrong with an input file.
 
     ``path`` is a JSON path such as ``$[1].bandwidth``, empty where the text is no JSON; ``got`` is the offending value
-    as it is in the file (already rendered as text) or ``None`` where there was none; ``allowed`` says what
-    would be accepted. ``line`` and ``column`` count from 1 and are those of the value; of the key if the key is wrong;
+    as it is in the file (already rendered as text) or ``None`` if there is none; ``allowed`` describes
+    accepted values. ``line`` and ``column`` count from 1 and are those of the value; of the key if the key is wrong;
     of the object if one of its keys is missing; ``None`` if the file could not be read.
     """
 
@@ -64,7 +64,7 @@ class UsageError(ContainernetEnvError):
 
 
 class MissingRequirementError(ContainernetEnvError):
-    """The machine lacks something; ``remedy`` tells the user how to get it."""
+    """The machine lacks something; ``remedy`` is what the user can do."""
 
     def __init__(self, message: str, remedy: str) -> None:
         self.remedy = remedy
@@ -76,7 +76,7 @@ class RunError(ContainernetEnvError):
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, for a row or a note: one of ours as it is, another one with its type."""
+    """The text of an error for a row or a note; an error that is not the project's comes with its type."""
     if isinstance(error, ContainernetEnvError | Interrupted | OSError):
         return str(error)
     return f"{type(error).__name__}: {error}"
@@ -101,27 +101,27 @@ _BY_NUMBER = {
     errno.ENFILE: "open files on the whole machine\n  Raise their limit (sysctl fs.file-max), then run again.",
     errno.ENOMEM: _MEMORY,
 }
-# What CPython says where pthread_create fails (Modules/_threadmodule.c).
+# CPython's message if pthread_create fails (Modules/_threadmodule.c).
 _NO_THREAD = "can't start new thread"
-# As many as a tear-down needs at the same time: four calls of the engine, with what each opens on the way.
+# What a tear-down needs at once: four calls of the engine, with the files that each opens.
 _RESERVED = 32
 
 
 class ShortageError(RunError):
-    """This process gets no more of something; ``what``, with the remedy."""
+    """A resource of this process has run out: ``resource``, with the remedy."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        super().__init__(f"the machine gives this process no more {what}")
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+        super().__init__(f"the machine gives this process no more {resource}")
 
 
 def shortage(error: BaseException) -> ShortageError | None:
-    """The error to raise where ``error`` comes of something that has run out; libraries wrap that at will."""
-    what = _what_ran_out(error)
+    """The error to raise if a resource that has run out caused ``error``, however it is wrapped."""
+    what = _exhausted_resource(error)
     return None if what is None else ShortageError(what)
 
 
-def _what_ran_out(error: BaseException) -> str | None:
+def _exhausted_resource(error: BaseException) -> str | None:
     if isinstance(error, BlockingIOError):
         return _PROCESSES  # EAGAIN of fork(2)
     todo: list[object] = [error]
@@ -132,7 +132,7 @@ def _what_ran_out(error: BaseException) -> str | None:
             continue
         seen.add(id(item))
         if isinstance(item, ShortageError):
-            return item.what
+            return item.resource
         if isinstance(item, RuntimeError) and _NO_THREAD in str(item):
             return _PROCESSES
         if isinstance(item, MemoryError):
@@ -144,14 +144,14 @@ def _what_ran_out(error: BaseException) -> str | None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Raise ``RunError`` for an error of this block that comes of something that has run out; others as they are."""
+def resource_errors() -> Iterator[None]:
+    """Raise errors of this block that are caused by a resource that has run out as ``ShortageError``."""
     try:
         yield
     except (OSError, RuntimeError, MemoryError) as error:
-        if (told_of := shortage(error)) is None:
+        if (cause := shortage(error)) is None:
             raise
-        raise told_of from error
+        raise cause from error
 
 
 def allow_open_files(count: int) -> None:
@@ -172,11 +172,11 @@ def allow_open_files(count: int) -> None:
 
 
 class ReservedFiles:
-    """Descriptors that are kept for a tear-down, which has to work also where every other one is in use."""
+    """Descriptors that are reserved for the tear-down, which has to work when all others are in use."""
 
     def __init__(self, count: int = _RESERVED) -> None:
         self._held: list[int] = []
-        with suppress(OSError):  # then the run fails of that, and of what is reserved the tear-down has the most
+        with suppress(OSError):  # the run fails for lack of descriptors; the tear-down gets those reserved so far
             for _ in range(count):
                 self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 

@@ -1,4 +1,4 @@
-"""Files that others name or own: in containers, and by names that are made of keys."""
+"""Files in containers, and file names made from arbitrary text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 
 def unescape(field: str) -> str:
-    """A field as it is meant: space, tab, newline and backslash stand as octal escapes there (proc(5))."""
+    """Decode a field of the kernel's tables: space, tab, newline and backslash are octal escapes (proc(5))."""
     for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         field = field.replace(code, char)
     return field
 
 
 NAME_MAX = 160
-"""Characters of a name at most; what is appended to it has to fit in the 255 bytes of a file system's names."""
+"""Characters of a name at most; a suffix has to fit in the 255 bytes of a file system's names."""
 _DIGEST = 10
 _SAFE = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:@+-]*")
 _UNSAFE = re.compile(r"[^0-9A-Za-z_.:@+-]+")
@@ -41,7 +41,7 @@ def file_name(text: str) -> str:
 
 
 def followed(path: Path) -> Path:
-    """Where ``path`` leads by links of root's, of this process's user and of sudo's caller; what is there is no link.
+    """The target of ``path`` through symbolic links of root, this process's user or sudo's caller; it is not a link.
 
     The links of the folders above it are left to the kernel (fs.protected_symlinks). Open it with O_NOFOLLOW. Raises
     ``OSError`` for a link of another user.
@@ -91,7 +91,7 @@ def open_folder(root: Path, path: str) -> int:
 
 
 def reason(error: OSError) -> str:
-    """Why a file of a container cannot be made or opened, in the kernel's words but for those that mislead."""
+    """Why a file of a container cannot be created or opened: the kernel's text, unless that misleads."""
     if error.errno == errno.EOVERFLOW:
         return "root can own no file there, since the engine remaps users (userns-remap): use one that does not"
     return error.strerror or str(error)

@@ -19,7 +19,7 @@ from containernet_env.base import assets, clock
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import MissingRequirementError, RunError
 
-# How the Go runtime begins to tell a crash (runtime/panic.go, signal_unix.go, proc.go, malloc.go); a dump of goroutines
+# How a crash of the Go runtime begins (runtime/panic.go, signal_unix.go, proc.go, malloc.go); a dump of goroutines
 # follows, which may be thousands of lines. Lines with the details come before the line that every crash has.
 _GO_CRASH = re.compile(
     r"^(?:(?:runtime(?:/cgo)?: |unexpected fault address ).*\n)*(?:panic|fatal error|SIG[A-Z0-9]+): .*", re.MULTILINE
@@ -27,12 +27,12 @@ _GO_CRASH = re.compile(
 # A line of a log in a message; the log itself is kept elsewhere.
 _LINE_MAX = 300
 OOM_BY_OWN_LIMIT = "memory limit"
-"""What the end of a host says only where its own memory limit ended it, in front of that limit."""
+"""Precedes the limit in the ending of a host that its own memory limit ended, and only there."""
 _BY_OWN_LIMIT = re.compile(rf"(?:\S+ ended: )?(?:OOM-killed|[\w ]+ after an OOM kill in it) \({OOM_BY_OWN_LIMIT} ")
 
 LastWords = Callable[[str, bool], str]
-"""What a program's log tells of its end, in one line, "" where nothing. True: a signal ended it from outside, so that
-no line of the log is the cause."""
+"""Extracts the reason for a program's end from its log, as one line or "". True: a signal from outside ended it, so no
+line of the log is the reason."""
 
 
 def how_ended(status: int) -> str:
@@ -59,7 +59,7 @@ def killing_signal(status: int) -> str | None:
 
 
 def crash_line(text: str) -> str | None:
-    """The first line of the Go crash in what a program wrote, which is the one that says what happened."""
+    """The first line of the Go crash in a program's output, which states the reason."""
     found = _GO_CRASH.search(text)
     return None if found is None else one_line(found.group().partition("\n")[0])
 
@@ -212,7 +212,7 @@ def read_stamp(folder: Path) -> Stamp | None:
 
 
 def folder_name(source: str) -> str:
-    """The name of the folder for what is built from sources with that ``source_hash``."""
+    """The name of the folder of the programs built from sources with that ``source_hash``."""
     return source[:_HASH_DIGITS]
 
 
@@ -283,18 +283,18 @@ _REMEMBERED = 64
 
 @dataclass(frozen=True, slots=True)
 class UserProgram:
-    """Where it lies, and the SHA-256 of its contents, in hex."""
+    """A program of the user: its path and the SHA-256 of its contents, in hex."""
 
     path: Path
     sha256: str
 
     @property
     def short(self) -> str:
-        """What it is called among other programs: the first 12 digits."""
+        """A short name: the first 12 digits of the hash."""
         return self.sha256[:12]
 
     def content(self) -> bytes:
-        """What it was when it was read. Raises ``MissingRequirementError`` where it is not that any more."""
+        """The contents as they were read. Raises ``MissingRequirementError`` if the file has changed."""
         again = "Put it back, or begin again with what it is now."
         try:
             content = self.path.read_bytes()
@@ -306,7 +306,7 @@ class UserProgram:
 
 
 def read_program(path: Path) -> UserProgram:
-    """The program in a file. Raises ``ValueError`` with what is wrong with it."""
+    """The program in a file. Raises ``ValueError`` with the problem."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):

@@ -14,12 +14,12 @@ from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunE
 
 
 def stop_behind(error: BaseException, handled: BaseException | None = None) -> Interrupted | KeyboardInterrupt | None:
-    """The stop that an error is or came of; None if it came of none, or is one that this project tells on purpose.
+    """The stop that is the error or its cause; ``None`` if there is none, or if the error is one of this project's.
 
-    ``handled``: what the caller was handling before, of which nothing that is raised meanwhile came.
+    ``handled`` is the exception that the caller was handling before; it is not a cause.
 
-    A stop strikes anywhere, in libraries too, and what comes out of them may be another error: RuntimeError where
-    Python calls ``__set_name__`` (before 3.12), or where a lock is released that the stop kept from being taken.
+    A stop may be raised inside a library, which may turn it into another error: RuntimeError where Python calls
+    ``__set_name__`` (before 3.12), or where a lock is released that the stop kept from being taken.
     """
     behind: BaseException | None = error
     while behind is not None and behind is not handled and not isinstance(behind, ContainernetEnvError):
@@ -31,7 +31,7 @@ def stop_behind(error: BaseException, handled: BaseException | None = None) -> I
 
 @contextmanager
 def stops_kept() -> Iterator[None]:
-    """Raise the stop itself in place of an error that came of it, see ``stop_behind``."""
+    """Raise the stop itself in place of an error that it caused; see ``stop_behind``."""
     handled = sys.exception()
     try:
         yield
@@ -65,11 +65,11 @@ class Stop:
             raise Interrupted(self.received)
 
     def shield(self) -> None:
-        """From here on nothing raises, so that the tear-down completes. Idempotent."""
+        """Make ``check`` raise nothing from now on, so that the tear-down completes. Idempotent."""
         self._shielded = True
 
     def unshield(self) -> None:
-        """The tear-down is over: what was requested meanwhile ends the caller's next run."""
+        """End the shield after the tear-down: a request made meanwhile ends the caller's next run."""
         self._shielded = False
 
     @contextmanager
@@ -89,7 +89,7 @@ class Progress(Protocol):
     """Receives the progress of some work. No method may raise because of the terminal."""
 
     def stage(self, name: str, seconds: float | None = None) -> AbstractContextManager[Stage]:
-        """A stage begins; leaving the context ends it. ``seconds`` is what it took where it is over already."""
+        """A stage begins; leaving the context ends it. ``seconds`` is its duration if it is over already."""
 
     def note(self, text: str) -> None:
         """A line that the user should read."""
@@ -140,16 +140,16 @@ def side_by_side(action: Callable[[_T], _R], items: Sequence[_T], workers: int) 
     return [results[number] for number in range(len(items))]
 
 
-def persistently(ask: Callable[[], _R], timeout_s: float) -> _R:
-    """What ``ask`` returns; as a client does, it is called again after a RunError, until ``timeout_s`` are over.
+def persistently(query: Callable[[], _R], timeout_s: float) -> _R:
+    """The result of ``query``, which is retried after a RunError until ``timeout_s`` are over.
 
-    It is called twice at least, as the first call may take all of that time, but once where ``timeout_s`` is 0. Raises
-    the last RunError then.
+    It is called at least twice, since the first call may take all of that time, but once if ``timeout_s`` is 0. Raises
+    the last RunError.
     """
     deadline_s, pause_s, last = clock.monotonic() + timeout_s, _RETRY_S, timeout_s == 0
     while True:
         try:
-            return ask()
+            return query()
         except RunError:
             if last:
                 raise
@@ -158,18 +158,18 @@ def persistently(ask: Callable[[], _R], timeout_s: float) -> _R:
         pause_s = min(2 * pause_s, _RETRY_MAX_S)
 
 
-def answers_within(timeout_s: float, ask: Callable[[_K], _R], items: Iterable[_K]) -> dict[_K, _R]:
-    """What ``ask`` returns ``persistently`` for each item, of those for which it does so in time.
+def answers_within(timeout_s: float, query: Callable[[_K], _R], items: Iterable[_K]) -> dict[_K, _R]:
+    """The results of ``query``, retried ``persistently``, for the items that answer in time.
 
-    Nobody waits for the others: their threads end by themselves, and hold up no end of the program.
+    The threads of the others are not waited for; they do not keep the program from ending.
     """
     answers: dict[_K, _R] = {}
 
     def work(item: _K) -> None:
         with suppress(Exception):
-            answers[item] = persistently(partial(ask, item), timeout_s)
+            answers[item] = persistently(partial(query, item), timeout_s)
 
-    threads = [clock.Thread(target=work, args=(item,), name="ask", daemon=True) for item in items]
+    threads = [clock.Thread(target=work, args=(item,), name="query", daemon=True) for item in items]
     deadline_s = clock.monotonic() + timeout_s
     with suppress(RuntimeError):  # no thread can be started: there is no answer then
         for thread in threads:

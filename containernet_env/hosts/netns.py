@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from containernet_env.base import clock, programs
-from containernet_env.base.errors import RunError, shortage, told
+from containernet_env.base.errors import RunError, resource_errors, shortage
 
 # linux/sched.h
 CLONE_NEWNET = 0x4000_0000
@@ -72,7 +72,7 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
 
     thread = clock.Thread(target=work, name=f"netns-{pid}", daemon=True)
     try:
-        with told():
+        with resource_errors():
             thread.start()
         thread.join()
     except BaseException:

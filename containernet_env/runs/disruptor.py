@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from containernet_env.base import clock
-from containernet_env.base.errors import ContainernetEnvError, RunError, text_of, told
+from containernet_env.base.errors import ContainernetEnvError, RunError, resource_errors, text_of
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.model.disruption import UNDOING, Carried, Cause, Disruption, Disruptions, Due, Timeline, Verb
 from containernet_env.model.topology import Link
@@ -300,7 +300,7 @@ class Disruptor:
 
     def start(self) -> None:
         """Begin; raises ``RunError`` where no thread can be started."""
-        with told():
+        with resource_errors():
             self._thread.start()
 
     def end(self, whole: bool = True) -> Disruptions:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base import programs as life
-from containernet_env.base.errors import RunError, text_of, told
+from containernet_env.base.errors import RunError, resource_errors, text_of
 from containernet_env.base.programs import LastWords, ending, last_words
 from containernet_env.base.work import Progress, Stop, persistently, side_by_side
 from containernet_env.hosts.container import SyncTimes
@@ -140,7 +140,7 @@ class ExternalTestbed:
     @contextmanager
     def told_why(self) -> Iterator[None]:
         """Within it, an error of a step before the first scenario names the process whose end caused it."""
-        with told():
+        with resource_errors():
             yield
 
     def up(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Unpack
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, text_of, told
+from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, resource_errors, text_of
 from containernet_env.base.work import Stop, stops_kept
 from containernet_env.containernet import engines
 from containernet_env.hosts.counters import AllUse
@@ -118,7 +118,12 @@ def carry_out(
         engines.require(plan)
     stop.check()
     try:
-        with stops_kept(), told(), nullcontext() if in_sweep else lock_for(plan), kept_off(plan.options.links_core):
+        with (
+            stops_kept(),
+            resource_errors(),
+            nullcontext() if in_sweep else lock_for(plan),
+            kept_off(plan.options.links_core),
+        ):
             results = ResultsFile(out)
             for note in results.open().notes:
                 guarded.note(note)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from containernet_env.base import clock
-from containernet_env.base.errors import ReservedFiles, RunError, text_of, told
+from containernet_env.base.errors import ReservedFiles, RunError, resource_errors, text_of
 from containernet_env.base.files import root_of
 from containernet_env.base.programs import last_words
 from containernet_env.base.work import Progress, Stage, Stop
@@ -294,7 +294,7 @@ class Testbed:
     def told_why(self) -> Iterator[None]:
         """Within it, an error of a step before the first scenario says what has ended, where that is why."""
         try:
-            with told():
+            with resource_errors():
                 yield
         except RunError as error:
             reason = self._why(error)

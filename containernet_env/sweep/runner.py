@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from containernet_env.base import clock
-from containernet_env.base.errors import RunError, UsageError, text_of, told
+from containernet_env.base.errors import RunError, UsageError, resource_errors, text_of
 from containernet_env.base.work import Stop
 from containernet_env.containernet import engines
 from containernet_env.model.findings import State, states_text
@@ -266,7 +266,7 @@ class Sweep:
         require_consent(self.design.largest, self._request.yes_load_this_cluster)
         self.check()
         stop.check()
-        with told(), self._placement.held(self.design):
+        with resource_errors(), self._placement.held(self.design):
             journal = Journal(journal_of(self.out))
             try:
                 terms = Terms(self.out, self._request.tolerance, tuple(command or sys.argv))

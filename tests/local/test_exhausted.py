@@ -19,8 +19,8 @@ from containernet_env.base.errors import (
     ReservedFiles,
     RunError,
     allow_open_files,
+    resource_errors,
     shortage,
-    told,
 )
 from containernet_env.base.work import side_by_side
 from tests.unit.descriptors import closed_from_now_on, open_descriptors
@@ -43,14 +43,14 @@ def wrapped() -> Exception:
     ],
 )
 def test_what_ran_out_is_named_with_its_limit(error: Exception, what: str) -> None:
-    with pytest.raises(RunError, match=rf"(?s)^the machine gives this process no more .*{what}"), told():
+    with pytest.raises(RunError, match=rf"(?s)^the machine gives this process no more .*{what}"), resource_errors():
         raise error
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "no such file"), RuntimeError("a bug"), ValueError("other")])
 def test_other_errors_stay_what_they_are(error: Exception) -> None:
     assert shortage(error) is None
-    with pytest.raises(type(error)), told():
+    with pytest.raises(type(error)), resource_errors():
         raise error
     with pytest.raises(RunError) as raised:
         try:
