@@ -61,8 +61,8 @@ def ending_of(state: ExitState, oom: bool, memory_bytes: int | None, log: str, w
 def ended_by_oom(container: str, state: ExitState) -> bool:
     """Whether an OOM kill in the container came right before its end.
 
-    The engine's flag alone does not tell: it is also set where another process was killed long before. The engine
-    keeps its last 256 events; where it has none of this container's, the flag decides.
+    The engine's flag is not enough: it is also set if another process was killed long before. The engine keeps its
+    last 256 events; if none is this container's, the flag decides.
     """
     only = {"container": container, "event": "oom"}
     try:
@@ -100,7 +100,7 @@ def put_secrets(root: Path, host: str, files: Mapping[str, bytes]) -> None:
             raise RunError(f"{host}: {path} could not be written: {reason(error)}") from error
 
 
-# How much of its log is looked at for why it ended: the dump of thousands of goroutines follows the line that says it.
+# The lines of its log that are searched for the reason of its end: thousands of goroutines may be dumped after it.
 _WORDS_LINES = 10_000
 _KILL_DEADLINE_S = 5.0
 _STATE_DEADLINE_S, _STATE_POLL_S = 1.0, 0.001
@@ -123,7 +123,7 @@ class Container:
         self.id = container_id
         self._pid: int | None = None
         self._pidfd: int | None = None
-        # Of the process before the last restart: another thread may be asking it just then.
+        # Of the process before the last restart: another thread may be using it.
         self._former_pidfd: int | None = None
         self._shim: Shim | None = None
         self._config: dict[str, Any] = {}
@@ -181,7 +181,7 @@ class Container:
             if self.alive:
                 raise
         if not self.alive:
-            hint = "" if self.options.logs else " (logs=True keeps what it says)"
+            hint = "" if self.options.logs else " (logs=True keeps its output)"
             raise RunError(f"its first process ended at once: {self._how_ended(last_words)}{hint}")
         self._pid = pid
 
@@ -199,7 +199,7 @@ class Container:
             write_hosts(self._hosts_file, {self.host: "127.0.0.1", **addresses})
 
     def _begin_names(self, state: Mapping[str, Any]) -> None:
-        """Let it know its own name, and no servers of the machine's that it cannot reach.
+        """Write its own name into its hosts file, and no name servers that it cannot reach into its resolver file.
 
         ``state`` is the engine's description, which writes both files at each start.
         """
@@ -225,17 +225,17 @@ class Container:
         self.start()
 
     def _check_limits(self, held: Limits) -> None:
-        """Raise ``RunError`` where the kernel does not hold what was asked for."""
+        """Raise ``RunError`` if the kernel does not hold the configured limits."""
         cpu = cpu_limit(self.options.cpus, self.options.cpu_quota, self.options.cpu_period)
         memory, memswap = self.options.memory_limits
-        asked = {"cpu_quota_us": cpu.quota_us, "cpu_period_us": cpu.period_us, "memory_bytes": memory}
+        configured = {"cpu_quota_us": cpu.quota_us, "cpu_period_us": cpu.period_us, "memory_bytes": memory}
         # Where the kernel does not account for swap there is nothing to compare.
         if held.memswap_bytes is not None:
-            asked["memswap_bytes"] = memswap
-        check_limits(asked, held)
+            configured["memswap_bytes"] = memswap
+        check_limits(configured, held)
         check_cores(self.options.cpuset_cpus, held)
 
-    # --- what it is --------------------------------------------------------------------------------------------
+    # --- its state ---------------------------------------------------------------------------------------------
 
     @property
     def pid(self) -> int:
@@ -269,7 +269,7 @@ class Container:
     def ending(self, words: LastWords = last_words) -> str | None:
         """How the first process ended, in one line, with its last ``words``; ``None`` while it runs and before.
 
-        Never raises: where the engine does not tell, that is what it says. May wait as ``exit_state`` does.
+        Never raises: if the engine does not report it, the text says so. May wait as ``exit_state`` does.
         """
         if self._removed:
             return "its container has been removed"
@@ -280,9 +280,9 @@ class Container:
             state = self._ended()
             oom = ended_by_oom(str(self.id), state)
         except EngineGoneError as error:
-            return f"how is not known: the Docker engine {error.state}"
+            return f"how is unknown: the Docker engine {error.state}"
         except ContainernetEnvError as error:
-            return f"how is not known: {one_line(str(error).removeprefix(f'host {self.host}: '))}"
+            return f"how is unknown: {one_line(str(error).removeprefix(f'host {self.host}: '))}"
         try:
             log = self.logs(_WORDS_LINES) if self.options.logs else ""
         except (ContainernetEnvError, *engine.UNREACHABLE):
@@ -315,7 +315,7 @@ class Container:
         """Send its first process a signal; when that was (monotonic, ns). Raises ``RunError`` where it has ended."""
         pidfd = self._pidfd
         try:
-            # The kernel takes a signal for a process that has ended and that nobody has waited for yet.
+            # The kernel accepts a signal for a process that has ended and has not been waited for.
             if pidfd is None or not self.alive:
                 raise ProcessLookupError
             signal.pidfd_send_signal(pidfd, signum)
@@ -324,9 +324,9 @@ class Container:
         return clock.monotonic_ns()
 
     def wait_stopped(self, stopped: bool) -> None:
-        """Return once the kernel says that its first process is stopped (SIGSTOP), or that it is not.
+        """Return once its first process is stopped (SIGSTOP), or is not, as the kernel reports it.
 
-        Raises ``RunError`` where that does not come within a second.
+        Raises ``RunError`` after a second.
         """
         deadline_s = clock.monotonic() + _STATE_DEADLINE_S
         while _is_stopped(self.pid) is not stopped:
@@ -373,9 +373,9 @@ class Container:
         limit_swap(cgroups_of(self.pid), self.limits().memory_bytes, wanted.get("memswap_limit"))
         held = self.limits()
         names = _UPDATES if held.memswap_bytes is None else {**_UPDATES, "memswap_limit": "memswap_bytes"}
-        asked = {held_name: wanted[name] for name, held_name in names.items() if name in wanted}
+        configured = {held_name: wanted[name] for name, held_name in names.items() if name in wanted}
         try:
-            check_limits(asked, held)
+            check_limits(configured, held)
             check_cores(wanted.get("cpuset_cpus"), held)
         except RunError as error:
             raise RunError(f"host {self.host}: {error}") from error
@@ -390,7 +390,7 @@ class Container:
         """Remove it, whatever state it is in. Idempotent; see ``wait_gone``.
 
         Where the engine is gone, its first process, and with it all others of it, is ended from here;
-        ``EngineGoneError`` then says that the container stays.
+        ``EngineGoneError`` is raised then, since the container stays.
         """
         if self._removed:
             return
@@ -416,7 +416,7 @@ class Container:
             poll.poll(_KILL_DEADLINE_S * 1000)
 
     def close(self) -> None:
-        """Note that the engine has removed it, asked by somebody else; see ``wait_gone``. Idempotent."""
+        """Note that another caller has removed it from the engine; see ``wait_gone``. Idempotent."""
         self._let_go()
         self.wait_gone()
 
@@ -435,7 +435,7 @@ class Container:
 
 
 def _is_stopped(pid: int) -> bool | None:
-    """Whether a process is stopped, as /proc says; ``None`` where it has ended."""
+    """Whether a process is stopped, from /proc; ``None`` if it has ended."""
     try:
         # Field 3 of stat (proc(5)), which follows the name and its last ')'.
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

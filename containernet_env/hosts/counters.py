@@ -1,4 +1,4 @@
-"""What containers, processes and the machine used, from the kernel's files in /proc and cgroups v1 and v2."""
+"""The resource usage of containers, processes and the machine, from the kernel's files in /proc and cgroups."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MachineTimes(NamedTuple):
 
 
 def thread_times(before: ThreadTimes, schedstats: Iterable[bytes]) -> ThreadTimes:
-    """The sum of several ``/proc/PID/task/TID/schedstat``, and of what was known before."""
+    """The sum of ``before`` and several ``/proc/PID/task/TID/schedstat``."""
     cpu_ns, delay_ns, switches = before
     for schedstat in schedstats:
         one, two, three = schedstat.split()
@@ -92,14 +92,14 @@ def counters(text: bytes) -> dict[bytes, int]:
 
 
 def memory_in_use_bytes(meminfo: bytes) -> int:
-    """What programs have no room for any more, of ``/proc/meminfo``."""
+    """Memory that is not available to programs, from ``/proc/meminfo``."""
     lines = dict(line.split(b":", 1) for line in meminfo.splitlines()[:3])
     total, available = (int(lines.get(name, b"?").split()[0]) for name in (b"MemTotal", b"MemAvailable"))
     return (total - available) * 1024
 
 
 def pressure_ns(text: bytes) -> int:
-    """For how long some task stood still, of a file of /proc/pressure or of cgroup v2."""
+    """How long some task was stalled, from a file of /proc/pressure or of cgroup v2."""
     some, _, total = text.partition(b"\n")[0].partition(b" total=")
     if not some.startswith(b"some "):
         raise ValueError(f"no pressure: {text[:80]!r}")
@@ -170,7 +170,7 @@ class KeptFile:
         self._fd: int | None = None
 
     def read(self, parse: Callable[[bytes], _T]) -> _T | None:
-        """What ``parse`` makes of it; ``None`` also where it is not of the form that is parsed."""
+        """The content, parsed; ``None`` also if ``parse`` refuses it."""
         if self._path is None:
             return None
         try:
@@ -184,7 +184,7 @@ class KeptFile:
             return None
 
     def close(self) -> None:
-        """Let go of it; a later read opens it again. Idempotent."""
+        """Close it; a later read opens it again. Idempotent."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -212,19 +212,19 @@ class Process:
         self._memory = KeptFile("statm", self._folder)
         self._io = KeptFile("io", self._folder)
         self._cgroup = KeptFile("cgroup", self._folder)
-        # By id: the open schedstat, and what it said last.
+        # By id: the open schedstat, and its last content.
         self._threads: dict[str, int] = {}
         self._texts: dict[str, bytes] = {}
         self._ended = ThreadTimes(0, 0, 0)
         self.seen_disk_bytes = (0, 0)
-        """What `disk_bytes` was when it was last known."""
+        """The last known value of ``disk_bytes``."""
 
     def ticks(self) -> tuple[int, int] | None:
         """User and system time, in ticks."""
         return None if self._folder is None else self._stat.read(process_ticks)
 
     def rss_bytes(self) -> int | None:
-        """What it holds of the machine's memory; ``None`` once it has ended."""
+        """Its resident memory; ``None`` once it has ended."""
         pages = None if self._folder is None else self._memory.read(resident_pages)
         return None if pages is None else pages * PAGE_BYTES
 
@@ -239,8 +239,7 @@ class Process:
     def traffic(self) -> Traffic | None:
         """Of the interfaces in its network namespace.
 
-        Opened for each look: who holds that file open keeps the namespace, and with it the interfaces of a host that
-        has ended.
+        Opened for each read: an open file would keep the namespace, and so the interfaces of a host that has ended.
         """
         if self._folder is None:
             return None
@@ -258,7 +257,7 @@ class Process:
         """Of all its threads, those that have ended included as far as they were seen."""
         if self._tasks is None:
             return None
-        # There are some ten threads for each other file that is read, so that this is what a look mostly costs.
+        # There are some ten threads for each other file that is read, so this is most of the cost of a sample.
         try:
             names = os.listdir(self._tasks)
         except OSError:
@@ -275,7 +274,7 @@ class Process:
 
     @property
     def seen_times(self) -> ThreadTimes:
-        """What its threads had used when they were last seen."""
+        """The usage of its threads when they were last seen."""
         return thread_times(self._ended, self._texts.values())
 
     def _open(self, name: str) -> int:
@@ -290,7 +289,7 @@ class Process:
             self._ended = thread_times(self._ended, [text])
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Close everything. Idempotent."""
         for file in (self._stat, self._memory, self._io, self._cgroup):
             file.close()
         for fd in (*self._threads.values(), self._tasks, self._folder):
@@ -306,7 +305,7 @@ _US = 1000  # ns
 class Group:
     """Reads a process's cgroups; a v1 controller goes before v2, since a controller lives in one of both.
 
-    A hierarchy of v2 beside v1 controllers still tells the pressure.
+    A hierarchy of v2 beside v1 controllers still has the pressure.
     """
 
     def __init__(self, cgroups: Cgroups) -> None:
@@ -315,7 +314,7 @@ class Group:
         self._usage = KeptFile(_file(accounts, "cpuacct.usage"))
         self._split = KeptFile(_file(accounts, "cpuacct.stat"))
         self._quota = KeptFile(_file(cpu, "cpu.stat"))
-        # It also has what the v1 controllers tell, where those are not there.
+        # It also has the counters of v1 controllers that are missing.
         self._v2 = KeptFile(None if accounts and cpu else _file(v2, "cpu.stat"))
         self._memory = KeptFile(_file(memory, "memory.usage_in_bytes") or _file(v2, "memory.current"))
         # v1's blkio counts only groups that have a limit of it (block/blk-throttle.c, since Linux 6.10).
@@ -327,7 +326,7 @@ class Group:
         self._processes = KeptFile(_file(cpu or accounts or v2, "cgroup.procs"), most_bytes=1 << 16)
 
     def throttling(self, v2: Mapping[bytes, int] | None = None) -> dict[str, int | None]:
-        """Fields of ``Consumption``: for how long the quota stopped it. ``v2``: what cpu.stat of v2 has said."""
+        """Fields of ``Consumption``: for how long the quota stopped it. ``v2``: the counters of v2's cpu.stat."""
         v1 = self._quota.read(counters)
         if v1 is not None:
             return {
@@ -376,7 +375,7 @@ class Group:
         return self._processes.read(lambda text: tuple(map(int, text.split()))) or ()
 
     def close(self) -> None:
-        """Let go of every file. Idempotent."""
+        """Close every file. Idempotent."""
         for file in vars(self).values():
             file.close()
 
@@ -390,7 +389,7 @@ def _times(found: Mapping[bytes, int] | None, name: bytes, factor: int) -> int |
     return None if value is None else value * factor
 
 
-# Not counted: what is memory, and what counts again what goes to the disks below it.
+# Not counted: memory, and devices that count the traffic of the disks below them again.
 _NO_DISKS = ("loop", "ram", "zram", "dm-", "md")
 # The CPU clock of another process is ~pid << 3 | CPUCLOCK_SCHED (linux/posix-timers_types.h).
 _CLOCK_SHIFT, _CLOCK_SCHED = 3, 2
@@ -414,12 +413,12 @@ class ContainerUse:
         self._first = Process(pid)
         self._group = _group_of(pid)
         self._others: dict[int, Process] = {}
-        # What those had used that have ended since, as far as it was seen.
+        # The usage of those that have ended, as far as it was seen.
         self._ended = _NONE_ENDED
         self._ended_disk_bytes = (0, 0)
 
     def read(self) -> Consumption | None:
-        """What it has used since it began; ``None`` once it has ended."""
+        """Its usage since it began; ``None`` once it has ended."""
         rss_bytes = self._first.rss_bytes()
         if self._group is None or rss_bytes is None:
             return None
@@ -451,7 +450,7 @@ class ContainerUse:
         return list(self._others.values())
 
     def close(self) -> None:
-        """Let go of every file. Idempotent."""
+        """Close every file. Idempotent."""
         for process in (self._first, *self._others.values()):
             process.close()
         if self._group is not None:
@@ -459,9 +458,9 @@ class ContainerUse:
 
 
 class MemberUse:
-    """A container that may be started again: by its first process, ``pid``, and then by that which ``pid_now`` tells.
+    """A container that may be started again: by its first process, ``pid``, and then by the result of ``pid_now``.
 
-    Its counters go on from what was last seen of them before.
+    Its counters continue from their last values before.
     """
 
     def __init__(self, pid: int, pid_now: Callable[[], int]) -> None:
@@ -472,7 +471,7 @@ class MemberUse:
         self._last: Consumption | None = None
 
     def read(self) -> Consumption | None:
-        """What it has used since it first began; ``None`` while it has ended."""
+        """Its usage since its first start; ``None`` while it has ended."""
         now = self._use.read()
         if now is None and (pid := self._pid_now()) != self._pid:
             self._use.close()
@@ -484,12 +483,12 @@ class MemberUse:
         return self._last
 
     def close(self) -> None:
-        """Let go of every file. Idempotent."""
+        """Close every file. Idempotent."""
         self._use.close()
 
 
 class ProcessUse:
-    """One process, whose cgroups it may share with others: of those only how long their quota stopped them is told."""
+    """One process, which may share its cgroups with others: of these, only the throttling is read."""
 
     def __init__(self, pid: int) -> None:
         self._process = Process(pid)
@@ -497,7 +496,7 @@ class ProcessUse:
         self._group: Group | None = None
 
     def read(self) -> Consumption | None:
-        """What it has used since it began; ``None`` once it has ended."""
+        """Its usage since it began; ``None`` once it has ended."""
         rss_bytes = self._process.rss_bytes()
         if rss_bytes is None:
             return None
@@ -519,7 +518,7 @@ class ProcessUse:
             return None
 
     def _throttling(self) -> dict[str, int | None]:
-        """Of the group that it is in now: one may put it into another one."""
+        """Of its present group, which may change."""
         if (cgroup := self._process.cgroup()) != self._cgroup:
             self._close_group()
             self._cgroup, self._group = cgroup, _group_of(self._process.pid)
@@ -530,7 +529,7 @@ class ProcessUse:
             self._group.close()
 
     def close(self) -> None:
-        """Let go of every file. Idempotent."""
+        """Close every file. Idempotent."""
         self._process.close()
         self._close_group()
 
@@ -539,7 +538,7 @@ class MachineUse:
     """The machine, and the interfaces of its own network namespace."""
 
     def __init__(self, proc: Path = Path("/proc"), block: Path = Path("/sys/block")) -> None:
-        # All interrupts of the machine are in it, before what is read.
+        # All interrupts of the machine come before the lines that are read.
         self._stat = KeptFile(proc / "stat", most_bytes=1 << 18)
         self._memory = KeptFile(proc / "meminfo")
         self._disks = KeptFile(proc / "diskstats", most_bytes=1 << 16)
@@ -552,7 +551,7 @@ class MachineUse:
         self._names = frozenset(map(os.fsencode, names))
 
     def read(self) -> Consumption:
-        """What was used since the machine started."""
+        """The usage since the machine started."""
         times = self._stat.read(machine_times)
         disks = self._disks.read(lambda text: disk_use(text, self._names))
         sent = self._net.read(traffic)
@@ -570,13 +569,13 @@ class MachineUse:
         )
 
     def close(self) -> None:
-        """Let go of every file. Idempotent."""
+        """Close every file. Idempotent."""
         for file in (self._stat, self._memory, self._disks, self._net, *self._pressures.values()):
             file.close()
 
 
 class AllUse:
-    """Every consumer of a run. ``pids_now`` tells the first processes of members that may have been started again."""
+    """Every consumer of a run. ``pids_now`` returns the first processes of members, which may have been restarted."""
 
     def __init__(self, pids: Pids, pids_now: Callable[[], Mapping[str, int]] | None = None) -> None:
         now = pids_now or (lambda: pids.members)
@@ -587,7 +586,7 @@ class AllUse:
         self._machine = MachineUse()
 
     def read(self) -> Consumers:
-        """One look at each."""
+        """One sample of each."""
         members = {name: member.read() for name, member in self._members.items()}
         return Consumers(
             members={name: member for name, member in members.items() if member is not None},
@@ -598,7 +597,7 @@ class AllUse:
         )
 
     def close(self) -> None:
-        """Let go of every file. Idempotent."""
+        """Close every file. Idempotent."""
         for consumer in (*self._members.values(), self._client, self._links, self._driver, self._machine):
             if consumer is not None:
                 consumer.close()
@@ -626,7 +625,7 @@ def _thread_fields(times: list[ThreadTimes | None], ended: ThreadTimes = _NONE_E
 def _disk_fields(
     counted: DiskUse | None, processes: list[Process], ended: tuple[int, int] = (0, 0)
 ) -> dict[str, int | None]:
-    """What the cgroup counted; else what its processes did."""
+    """The counters of the cgroup; else those of its processes."""
     if counted is not None:
         return dict(counted._asdict())
     known = [pair for process in processes if (pair := process.disk_bytes()) is not None]

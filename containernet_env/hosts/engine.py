@@ -67,7 +67,7 @@ def shim_of(pid: int, proc: Path = Path("/proc")) -> Shim | None:
         if parent == 0:
             return None
         shim = Shim(parent)
-        # Asked while it is held: it cannot have become another process since.
+        # Read while the pidfd is held: it cannot have become another process.
         if (proc / str(parent) / "comm").read_text().strip() == _NAME:
             return shim
     except OSError:
@@ -97,7 +97,7 @@ _REFUSAL_DEADLINE_S = 30.0
 # The engine's shims end up to a second after their containers were removed, and later on a busy machine.
 SHIM_DEADLINE_S = 10.0
 
-# What the SDK raises: refusals of the engine, and what it lets through when nobody listens, the socket is gone, or the
+# What the SDK raises: refusals of the engine, and what it lets through if nothing listens, the socket is gone, or the
 # engine stops answering (of a stream, which it reads from the connection itself); ImportError of DOCKER_HOST=ssh://.
 _SDK_ERRORS = (
     DockerException,
@@ -168,9 +168,9 @@ def _named() -> str:
 
 
 class EngineGoneError(RunError):
-    """The engine that was in use has ended, or answers no more; the text says so first, and what to do last.
+    """The engine that was in use has ended, or answers no more; the text ends with the remedy.
 
-    ``state`` follows the engine's name ("has ended"); ``besides`` says what becomes of its containers.
+    ``state`` follows the engine's name ("has ended"); ``besides`` is about its containers.
     """
 
     def __init__(self, state: str, besides: str = "") -> None:
@@ -236,12 +236,12 @@ class _Client(docker.DockerClient):  # type: ignore[misc]
 
 def connect(timeout_s: int = _CALL_TIMEOUT_S) -> docker.DockerClient:
     """A new client with a negotiated API version and calls bounded by ``timeout_s``; raises ``UNREACHABLE``."""
-    # Not where the user's Docker command line would look besides: only ``address`` is told and probed.
+    # Without the contexts of the user's Docker command line: only ``address`` is reported and probed.
     return _Client.from_env(version="auto", timeout=timeout_s, max_pool_size=4 * PARALLEL, use_context=False)
 
 
 class EngineUnusableError(MissingRequirementError):
-    """What is where the engine is looked for cannot be used as one.
+    """Something listens at the engine's address that cannot be used as an engine.
 
     ``late``: it is silent, or came or went just now, as an engine does that starts; else it will not be better later.
     """
@@ -291,7 +291,7 @@ def listens() -> bool:
         # Of a Unix socket: there is one that we may not use, or its queue is full.
         return url.scheme in ("unix", "http+unix")
     except ValueError:
-        return True  # not an address at all; the SDK says so better
+        return True  # not an address at all; the SDK has the better message
     return True
 
 
@@ -327,11 +327,11 @@ def client() -> docker.DockerClient:
 
 
 @contextmanager
-def refusals(what: str, *told: type[DockerException]) -> Iterator[None]:
-    """Raise as ``RunError``, after ``what`` and a colon, whatever the SDK raises in this block but ``told``."""
+def refusals(what: str, *passed: type[DockerException]) -> Iterator[None]:
+    """Raise as ``RunError``, after ``what`` and a colon, whatever the SDK raises in this block but ``passed``."""
     try:
         yield
-    except told:
+    except passed:
         raise
     except _SDK_ERRORS as error:
         raise RunError(f"{what}: {getattr(error, 'explanation', None) or error}") from error
@@ -361,7 +361,7 @@ def facts() -> dict[str, Any]:
 
 def list_ours(run: str | None = None) -> list[OurContainer]:
     """Our containers in any state, of one run if ``run`` is given, in the engine's order (newest first)."""
-    # By the run's label and not by LABEL: a container that somebody makes from an image of ours inherits that one.
+    # By the run's label and not by LABEL: a user's container of one of our images inherits that one.
     wanted = [LABEL_RUN if run is None else f"{LABEL_RUN}={run}"]
     with refusals("the engine does not list its containers"):
         rows = client().api.containers(all=True, filters={"label": wanted})
@@ -371,8 +371,7 @@ def list_ours(run: str | None = None) -> list[OurContainer]:
 def _ours(row: dict[str, Any]) -> OurContainer | None:
     """A container that the engine lists, if it is ours.
 
-    Labels alone do not make it so: one that somebody makes with copies of them lacks the name, as it is taken or tells
-    another run or host.
+    Labels alone are not enough: a user's container with copies of them has another name.
     """
     held = row.get("Labels") or {}
     run, host, owned = held.get(LABEL_RUN, ""), held.get(LABEL_HOST, ""), held.get(owner.LABEL, "")
@@ -386,12 +385,12 @@ def _ours(row: dict[str, Any]) -> OurContainer | None:
 def wait_ended(container: str, host: str) -> ExitState:
     """How the first process of a container ended, once the engine has noticed (at most 10 s).
 
-    ``host`` names it in errors. Raises ``RunError`` where the container is gone or is said to run on.
+    ``host`` names it in errors. Raises ``RunError`` where the container is gone or is reported as running.
     """
     deadline = clock.monotonic() + _EXIT_DEADLINE_S
     while True:
         try:
-            with refusals(f"host {host}: the engine does not tell how it ended", NotFound):
+            with refusals(f"host {host}: the engine does not report how it ended", NotFound):
                 state = client().api.inspect_container(container)["State"]
         except NotFound as error:
             raise RunError(f"host {host}: its container has been removed") from error
@@ -452,7 +451,7 @@ def _shim_of(container: str) -> Shim | None:
     try:
         pid = client().api.inspect_container(container)["State"]["Pid"]
     except UNREACHABLE:
-        return None  # whoever removes it hears of it
+        return None  # its removal reports it
     return shim_of(pid) if pid else None
 
 
@@ -491,16 +490,16 @@ def _wait_gone(container: str) -> str | None:
 
 
 _ENDED = "has ended"
-# Where a service manager holds the socket, an engine that ends cannot be told from one that was asked to stop them.
+# If a service manager holds the socket, an engine that ends looks like one that stops the containers on request.
 _ENDING = "has stopped all containers of this run, as it does when it ends"
 
 
 class EngineWatch:
     """Calls ``on_end``, once and from a thread of its own, when the engine ends or stops all containers of a run.
 
-    ``on_end`` is given what has become of it, as ``EngineGoneError`` is. On SIGTERM an engine stops listening, ends its
-    containers, and its connections last; when it is killed, the kernel ends those. ``running`` says how many containers
-    of the run there are. An engine that is silent, as one that was stopped, is not noticed.
+    ``on_end`` gets the ``state`` of an ``EngineGoneError``. On SIGTERM an engine stops listening, ends its
+    containers, and its connections last; when it is killed, the kernel ends those. ``running`` returns the number of
+    the run's containers. An engine that is silent, as one that was stopped, is not noticed.
     """
 
     def __init__(self, run: str, running: Callable[[], int], on_end: Callable[[str], None]) -> None:
@@ -511,9 +510,9 @@ class EngineWatch:
         self._closing = False
 
     def start(self) -> None:
-        """Begin. Raises ``RunError`` where the engine does not tell its events."""
+        """Begin. Raises ``RunError`` if the engine does not send its events."""
         wanted = {"type": ["container"], "event": ["kill"], "label": [f"{LABEL_RUN}={self._run}"]}
-        with refusals("the engine does not tell its events"):
+        with refusals("the engine does not send its events"):
             self._events = client().api.events(filters=wanted, decode=True)
         clock.Thread(target=self._follow, name="engine-watch", daemon=True).start()
 
@@ -524,7 +523,7 @@ class EngineWatch:
             for event in self._events:
                 attributes = event.get("Actor", {}).get("Attributes", {})
                 if attributes.get("signal") == "9":
-                    continue  # an engine that ends asks first
+                    continue  # an engine that ends sends SIGTERM first
                 if not listens():
                     break
                 stopped.add(event["Actor"]["ID"])
@@ -535,7 +534,7 @@ class EngineWatch:
             self._on_end(state)
 
     def close(self) -> None:
-        """End, without a word. Idempotent."""
+        """End, without calling ``on_end``. Idempotent."""
         self._closing = True
         if self._events is not None:
             # The SDK's closing looks for a socket that is gone where the engine is.

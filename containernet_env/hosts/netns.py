@@ -46,7 +46,7 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
     """Call ``action`` on a thread of its own inside the network namespace of ``pid``; return what it returns.
 
     A namespace belongs to a thread: the caller's stays what it is, and what ``action`` forks inherits the one
-    it runs in. ``action`` has to be short: it is waited for where an interrupt strikes, too. Its exceptions are raised
+    it runs in. ``action`` has to be short: an interrupt waits for it, too. Its exceptions are raised
     here. Raises ``ProcessGoneError`` where the process is gone.
     """
     result: list[_T] = []
@@ -76,7 +76,7 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
             thread.start()
         thread.join()
     except BaseException:
-        with working:  # an interrupt: nothing is made any more while the caller tears down
+        with working:  # an interrupt: nothing more is created while the caller tears down
             wanted = False
         raise
     if failure:
@@ -129,10 +129,10 @@ def run(
                 process.kill()  # nothing where it has ended
     done = subprocess.CompletedProcess(list(argv), started[0].returncode, out, err)
     if check and done.returncode != 0:
-        # A batch says what failed and, on the next line, which line of it.
-        said = "; ".join((err.strip() or out.strip() or "no message").splitlines()[-2:])
+        # The output of a batch is the error and, on the next line, the number of its line.
+        output = "; ".join((err.strip() or out.strip() or "no message").splitlines()[-2:])
         detail = f" (input: {input.strip()!r})" if input else ""
-        raise RunError(f"'{command}'{detail} failed with status {done.returncode}: {said}")
+        raise RunError(f"'{command}'{detail} failed with status {done.returncode}: {output}")
     return done
 
 
@@ -170,7 +170,7 @@ def is_own(pid: int) -> bool:
 def _sysctl_path(name: str) -> Path:
     parts = name.replace("/", ".").split(".")
     if parts[0] != "net" or ".." in name or not all(parts):
-        raise ValueError(f"only sysctls of a network namespace (net.*) can be asked for, got {name!r}")
+        raise ValueError(f"only sysctls of a network namespace (net.*) are allowed, got {name!r}")
     return Path("/proc/sys", *parts)
 
 
@@ -264,14 +264,14 @@ def set_congestion_control(pid: int, interface: str, address: str, subnet: str, 
 
 
 def forget_paths(pid: int) -> None:
-    """Have its connections of tomorrow begin without what those of before have learnt of their paths (tcp_metrics)."""
+    """Forget the path metrics of earlier TCP connections (tcp_metrics), which later ones would start with."""
     ip_batch(pid, ["tcp_metrics flush all"])
 
 
 def congestion_control_towards(pid: int, address: str) -> str:
     """The algorithm that a TCP connection from the namespace of `pid` to `address` really uses.
 
-    Reads it from a socket that has begun to connect; whether anybody answers does not matter. Raises RunError where
+    Reads it from a socket that has begun to connect; no answer is needed. Raises RunError where
     there is no route.
     """
     with socket_in(pid, socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -27,7 +27,7 @@ import warnings  # noqa: F401 - os.execvpe imports it, inside the container
 
 # linux/sched.h
 _NAMESPACES = {
-    # Its rights are what the kernel then asks for to enter the others.
+    # The kernel requires its rights to enter the others.
     "user": 0x1000_0000,
     "ipc": 0x0800_0000,
     "uts": 0x0400_0000,
@@ -192,7 +192,7 @@ def main(arguments: list[str]) -> int:
         except OSError as error:
             code = 127 if isinstance(error, FileNotFoundError) else 126
             print(f"cannot run {options.argv[0]} in the container: {error.strerror or error}", file=sys.stderr)
-        except Exception as error:  # noqa: BLE001 - a child has nobody to raise it to
+        except Exception as error:  # noqa: BLE001 - a child has no caller to raise it to
             print(f"cannot run {options.argv[0]} in the container: {error}", file=sys.stderr)
         finally:
             # The child must never return into the parent's work.

@@ -1,4 +1,4 @@
-"""The keywords of a Docker host, checked and turned into what the engine is asked for; nothing here talks to it."""
+"""The keywords of a Docker host, checked and turned into the engine's parameters; nothing here talks to it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CpuLimit:
 
 
 def cpu_limit(cpus: float | str | None, cpu_quota: int | None, cpu_period: int | None) -> CpuLimit:
-    """The one limit that ``cpus`` or ``cpu_quota`` ask for.
+    """The limit that ``cpus`` or ``cpu_quota`` configures.
 
     ``cpus`` may be fractional and, unlike the engine's own option, above the machine's cores: it is applied as a
     quota, which then simply cannot bind. Raises ``UsageError`` for both at once and for values out of range.
@@ -74,7 +74,7 @@ def cpu_limit(cpus: float | str | None, cpu_quota: int | None, cpu_period: int |
 
 @dataclass(frozen=True)
 class ContainerOptions:
-    """Everything a Docker host can be asked for besides its name, image and addresses (see ``Docker``)."""
+    """All options of a Docker host besides its name, image and addresses (see ``Docker``)."""
 
     dcmd: str | Sequence[str] | None = None
     environment: Mapping[str, str] | Sequence[str] = field(default_factory=dict)
@@ -113,8 +113,8 @@ class ContainerOptions:
                 f"network_mode={self.network!r} shares a network namespace, so links would end in another's; "
                 "allowed: none (default), bridge, or a network of the engine"
             )
-        asks_ports = bool(self.ports or self.port_bindings or self.publish_all_ports)
-        if self.network == "none" and asks_ports:
+        has_ports = bool(self.ports or self.port_bindings or self.publish_all_ports)
+        if self.network == "none" and has_ports:
             raise UsageError(
                 "ports cannot be published from network_mode none (the engine would do nothing, silently); "
                 'ask for network_mode="bridge", or reach the host over its emulated links'
@@ -142,25 +142,20 @@ class ContainerOptions:
 
     @property
     def network(self) -> str:
-        """The engine's network; none unless asked for, so that a host has no path but its links."""
+        """The engine's network; by default none, so that a host has no path but its links."""
         return self.network_mode or "none"
 
     @property
     def memory_limits(self) -> tuple[int | None, int | None]:
-        """Memory, and memory with swap, in bytes. No swap beside the memory limit unless it is asked for."""
+        """Memory, and memory with swap, in bytes. Without a configured swap limit, no swap."""
         memory = None if self.mem_limit is None else memory_bytes(self.mem_limit)
         memswap = memory if self.memswap_limit is None else memory_bytes(self.memswap_limit)
         return memory, memswap
 
-    @property
-    def keeps_shell(self) -> bool:
-        """Whether no program was given, so that the first process is a shell that only keeps the container up."""
-        return self.dcmd is None
-
     def command(self) -> str | list[str]:
-        """What the first process runs; the image's entrypoint is always overridden."""
+        """The command of the first process; the image's entrypoint is always overridden."""
         if self.dcmd is None:
-            # Reads its open standard input for ever; sh is all that it takes.
+            # A shell that reads its open standard input for ever and so keeps the container up; it needs only sh.
             return ["sh"]
         return self.dcmd if isinstance(self.dcmd, str) else list(self.dcmd)
 
@@ -202,7 +197,6 @@ class ContainerOptions:
             "shm_size": self.shm_size,
             "device_requests": list(self.device_requests),
             "init": self.init,
-            # The engine restarts nothing behind the back of who measures.
             "log_config": log_config(self.logs),
         }
         return {name: value for name, value in wanted.items() if value not in (None, [], {}, (), False)}
@@ -219,7 +213,7 @@ class ContainerOptions:
         return [f"{name}:{address}" for name, address in given.items()] if isinstance(given, Mapping) else list(given)
 
     def exposed_ports(self) -> list[Any]:
-        """The container's ports the engine must know of: those asked for and those that are bound."""
+        """The container's ports for the engine: the configured ones and those that are bound."""
         found: list[Any] = list(self.ports)
         for port in self.port_bindings:
             number, _, protocol = str(port).partition("/")
@@ -246,7 +240,7 @@ def log_config(keep: bool) -> dict[str, Any]:
 
 
 def hostname(name: str) -> str:
-    """The name the container gives itself, of its own: a label of DNS has 63 characters at most (RFC 1035)."""
+    """The hostname of the container of a host: a label of DNS has 63 characters at most (RFC 1035)."""
     if len(name) <= _HOSTNAME_MAX:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]

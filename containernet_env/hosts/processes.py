@@ -73,7 +73,7 @@ _cn_main
 
 
 def shell_argv(script: str, options: str = "") -> list[str]:
-    """What runs a script in a container: its bash with those ``options``, as in Mininet, or sh where it has none."""
+    """The command that runs a script in a container, by bash with ``options``, as in Mininet, or else by sh."""
     choose = f'command -v bash >/dev/null 2>&1 && exec bash {options} -c "$1" bash; exec sh -c "$1" sh'
     return ["sh", "-c", choose, "sh", script]
 
@@ -90,7 +90,7 @@ def one_line(command: str) -> str:
 
 @dataclass(frozen=True)
 class User:
-    """Whom a program runs as in a container."""
+    """The user that a program runs as in a container."""
 
     uid: int = 0
     gid: int = 0
@@ -98,13 +98,13 @@ class User:
     groups: tuple[int, ...] = (0,)
 
 
-def find_user(asked: str, passwd: str, group: str) -> User:
+def find_user(configured: str, passwd: str, group: str) -> User:
     """Resolve an image's ``USER`` (``name|uid[:group|gid]``, empty is root) by the container's own files.
 
     ``passwd`` and ``group`` are the texts of /etc/passwd and /etc/group (empty where missing). Raises ``RunError``
-    for a name that they do not know.
+    for an unknown name.
     """
-    name, _, group_name = asked.partition(":")
+    name, _, group_name = configured.partition(":")
     accounts = [fields for line in passwd.splitlines() if len(fields := line.split(":")) >= 7]
     groups = [fields for line in group.splitlines() if len(fields := line.split(":")) >= 4]
     account = next((fields for fields in accounts if (name or "0") in (fields[0], fields[2])), None)
@@ -207,8 +207,8 @@ def _readable(descriptor: int, timeout_s: float) -> bool:
 class Shell:
     """One bash, or sh where there is none, inside a container, on a terminal of its own: a command at a time.
 
-    ``terminal`` is our end of its terminal: what commands print is read there (ended by ``SENTINEL``), what is
-    written goes to the running command. Raises ``RunError`` where the container has no sh.
+    ``terminal`` is our end of its terminal: the output of commands is read there (ended by ``SENTINEL``), and
+    writes go to the running command. Raises ``RunError`` where the container has no sh.
     """
 
     def __init__(self, processes: ContainerProcesses, name: str) -> None:
@@ -257,20 +257,20 @@ class Shell:
 
     def _wait_ready(self) -> None:
         deadline = clock.monotonic() + _START_TIMEOUT_S
-        said = b""
+        output = b""
         while clock.monotonic() < deadline:
             if not _readable(self.terminal, max(0.0, deadline - clock.monotonic())):
                 break
             data = self.read()
             if not data:
                 break
-            said += data
-            if said.endswith(SENTINEL.encode()):
+            output += data
+            if output.endswith(SENTINEL.encode()):
                 self.status()
                 if self.alive:
                     return
                 break
-        text = said.decode(errors="replace").strip(SENTINEL).strip() or "no answer"
+        text = output.decode(errors="replace").strip(SENTINEL).strip() or "no answer"
         raise RunError(f"{self._name}: no shell could be started in the container: {text}")
 
     def send(self, command: str) -> None:
@@ -284,11 +284,11 @@ class Shell:
             raise RunError(f"{self._name}: the shell has ended") from error
 
     def _drop_stale_answers(self) -> None:
-        """Forget the second answer to a command whose end and whose interrupt crossed."""
+        """Drop the second answer to a command that ended just when it was interrupted."""
         while _readable(self._statuses, 0) and os.read(self._statuses, 64):
-            said = b""
-            while not said.endswith(SENTINEL.encode()) and _readable(self.terminal, 1):
-                said += self.read()
+            output = b""
+            while not output.endswith(SENTINEL.encode()) and _readable(self.terminal, 1):
+                output += self.read()
 
     def read(self, size: int = 4096) -> bytes:
         """What was printed, blocking until there is some; empty when the shell and its terminal are gone."""

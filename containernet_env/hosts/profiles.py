@@ -41,7 +41,7 @@ class Profile:
 
 
 def parse(data: bytes) -> Profile:
-    """Read a .pb.gz. Raises ``ValueError`` for what is no such profile."""
+    """Read a .pb.gz. Raises ``ValueError`` for anything else."""
     try:
         unpacked = zlib.decompressobj(wbits=31).decompress(data, _MOST_BYTES)
     except zlib.error as error:
@@ -251,11 +251,11 @@ def _box(box: Box, height: int, total: int, unit: str) -> str:
     y = height - _MARGIN - (box.level + 1) * _ROW
     name, share = box.frame.name, f"{box.frame.value / total:.2%}" if total else "0 %"
     place = f'x="{box.x:.2f}" y="{y}" width="{box.width:.2f}" height="{_ROW - 1}"'
-    told = escape(f"{name}: {amount(box.frame.value, unit)}, {share}")
+    title = escape(f"{name}: {amount(box.frame.value, unit)}, {share}")
     text = (
         f'<text x="{box.x + 3:.2f}" y="{y + 12}">{escape(label)}</text>' if (label := _label(name, box.width)) else ""
     )
-    return f"<g><title>{told}</title><rect {place} fill={quoteattr(_colour(name))}/>{text}</g>"
+    return f"<g><title>{title}</title><rect {place} fill={quoteattr(_colour(name))}/>{text}</g>"
 
 
 def _label(name: str, width: float) -> str:

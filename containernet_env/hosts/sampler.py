@@ -1,4 +1,4 @@
-"""Samples all consumers once a second and at the edges of scenarios; what was used between two moments."""
+"""Samples all consumers once a second and at the edges of scenarios; the usage between two samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Edge = Literal["begin", "end"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at all consumers; ``edge`` is whether a scenario begins or ends with it."""
+    """One sample of all consumers; ``edge`` is whether a scenario begins or ends with it."""
 
     at_ns: int
     consumers: Consumers
@@ -54,7 +54,7 @@ class Window:
                 self._courses[place].add(consumption)
 
     def usage(self) -> Usage:
-        """What was used until the last sample."""
+        """The usage until the last sample."""
         used = {place: course.used() for place, course in self._courses.items()}
         members = {name: value for (role, name), value in used.items() if role == "members"}
         singles = {role: value for (role, name), value in used.items() if not name}
@@ -86,7 +86,7 @@ class Readable(Protocol):
 class Sampler:
     """Reads ``consumers`` between ``start`` and ``close``; ``keep`` takes every sample, on the sampler's own thread.
 
-    Nothing here raises, and nobody waits for ``keep``: a scenario is worth more than what it used.
+    Nothing here raises, and scenarios do not wait for ``keep``: they matter more than their usage.
     """
 
     def __init__(self, consumers: Readable, keep: Callable[[Sample], None], interval_s: float = INTERVAL_S) -> None:
@@ -105,21 +105,21 @@ class Sampler:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop, and let go of every file. Idempotent."""
+        """Stop, and close every file. Idempotent."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(_END_S)
         self._consumers.close()
 
     def begin(self) -> None:
-        """A window begins now."""
+        """Begin a window now."""
         with self._lock:
             self._window = None
             sample = self._look("begin")
             self._window = None if sample is None else Window(sample)
 
     def end(self) -> Usage | None:
-        """The window ends now; what was used in it. ``None`` where none has begun."""
+        """End the window now; return its usage, ``None`` if none has begun."""
         with self._lock:
             window, self._window = self._window, None
             if window is None or (sample := self._look("end")) is None:
@@ -144,7 +144,7 @@ class Sampler:
                     self._window.add(sample)
                 made, self._to_keep = self._to_keep, []
             self._hand_over(made)
-            # A pass that came late, or a machine that slept, is not made up for.
+            # A late pass, or a machine that slept, is not caught up.
             due_s = max(due_s + self._interval_s, clock.monotonic())
             self._over.wait(due_s - clock.monotonic())
         self._hand_over(self._to_keep)

@@ -12,7 +12,7 @@ from containernet_env.model.link import Jitter
 ALARM = 1e-3
 """The chance of a false alarm, over all tests of chance of one gate together."""
 MISS = 1e-2
-"""The most by which a test may miss what it claims to tell: with a larger chance, the property is unproved."""
+"""The largest chance that a test misses what it claims to detect; with a larger one, the property is unproved."""
 
 
 def each(tests: int) -> float:
@@ -84,8 +84,8 @@ class CountTest:
         """Whether it is within the bounds."""
         return self.low <= count <= self.high
 
-    def tells(self, other: float) -> bool:
-        """Whether the count would be outside, but for a chance of ``MISS``, if the true ratio were ``other``."""
+    def detects(self, other: float) -> bool:
+        """Whether the count would be out of bounds, but for a chance of ``MISS``, if the ratio were ``other``."""
         within = at_most(self.trials, self.high, other) - at_most(self.trials, self.low - 1, other)
         return within <= MISS
 

@@ -30,7 +30,7 @@ from containernet_env.network.link import EventHandler, ShapedLink, check_held
 _LOG = logging.getLogger(__name__)
 
 DEADLINE_S = 5.0
-# An answer holds the statistics of every link; a line of this length is no answer of ours.
+# An answer holds the statistics of every link; a longer line is refused.
 _LINE_MAX_BYTES = 16 * 1024 * 1024
 
 
@@ -46,7 +46,7 @@ class ControlClient:
     """Requests and events over one connection; may be used from several threads at once.
 
     ``on_event`` gets each event as it was sent, ``on_lost`` is called once when the other side ends the
-    connection (not after ``close``); both on the reading thread. What they raise is logged and costs nothing else.
+    connection (not after ``close``); both on the reading thread. Their exceptions are logged and ignored.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ControlClient:
         self._ids = itertools.count(1)
         self._pending: dict[int, clock.Future[dict[str, Any]]] = {}
         self._lock = clock.Lock()
-        self._sending = clock.Lock()  # apart from the other: whoever closes must not wait for whoever sends
+        self._sending = clock.Lock()  # separate, so that close() does not wait for a sender
         self._closed = False
         self._lost = False
         self._thread = clock.Thread(target=self._read, name="link-emulator-control", daemon=True)
@@ -124,7 +124,7 @@ class ControlClient:
             self._lost = True
 
     def _send(self, data: bytes, end_s: float) -> None:
-        """Raises ``_Unsent`` when the other side has not taken all of it by ``end_s``, else ``OSError``."""
+        """Raises ``_Unsent`` if the other side has not read all of it by ``end_s``, else ``OSError``."""
         if not self._sending.acquire(timeout=max(0.0, end_s - clock.monotonic())):
             raise _Unsent
         try:
@@ -171,7 +171,7 @@ class ControlClient:
             _guarded(self._on_event, message)
             return
         future = self._pending.get(message["id"])
-        # A late answer finds nobody waiting.
+        # A late answer is dropped.
         if future is not None and not future.done():
             future.set_result(message)
 
@@ -195,15 +195,12 @@ _LOG_LINES = 1000
 
 
 def default_binary() -> Path:
-    """The emulator that the set-up has built. Raises ``MissingRequirementError`` where it has not."""
+    """The emulator that the set-up has built. Raises ``MissingRequirementError`` if it is not built."""
     return programs.path("link-emulator")
 
 
 def granted(core: int | None = None) -> dict[str, Any]:
-    """What an emulator says of itself at its start, now and on this machine: one is started, asked and ended.
-
-    Raises as ``LinkEmulator.start``.
-    """
+    """The ``hello`` of an emulator that is started and stopped on this machine. Raises as ``LinkEmulator.start``."""
     emulator = LinkEmulator(None, lambda kind, text: None, core)
     try:
         emulator.start()
@@ -215,8 +212,8 @@ def granted(core: int | None = None) -> dict[str, Any]:
 class LinkEmulator:
     """The emulator's process. It ends with its control connection, so it never outlives this process.
 
-    ``on_event`` hears of ports whose host has ended, and of the emulator's own unexpected end. ``hello`` holds
-    what the emulator said of itself (version, realtime, pid). ``core`` is the only core of its data thread.
+    ``on_event`` is called for ports whose host has ended, and for the emulator's own unexpected end. ``hello`` is
+    the emulator's description of itself (version, realtime, pid). ``core`` is the only core of its data thread.
     """
 
     def __init__(self, binary: Path | str | None, on_event: EventHandler, core: int | None = None) -> None:
@@ -225,7 +222,7 @@ class LinkEmulator:
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
-        self._said: deque[str] = deque(maxlen=_LOG_LINES)
+        self._log_lines: deque[str] = deque(maxlen=_LOG_LINES)
         self._listener: clock.Thread | None = None
         self._stopping = False
         self._lock = clock.Lock()
@@ -269,8 +266,8 @@ class LinkEmulator:
         try:
             self.hello = self.request("hello", _START_DEADLINE_S).result
         except RunError as error:
-            said = self._ending() if self._client.lost else f"{error}: {last_words(self.log)}".removesuffix(": ")
-            raise RunError(said) from error
+            reason = self._ending() if self._client.lost else f"{error}: {last_words(self.log)}".removesuffix(": ")
+            raise RunError(reason) from error
         if self._core is not None and self.hello.get("core") != self._core:
             raise RunError(f"the link emulator keeps to core {self.hello.get('core')}, not {self._core}")
 
@@ -284,7 +281,7 @@ class LinkEmulator:
         return self._client.request(op, deadline_s, **fields)
 
     def answers(self, timeout_s: float) -> bool:
-        """Whether it answers within so long, its data thread too; also true of one that has not been started."""
+        """Whether it answers in time, its data thread too; true of one that has not been started."""
         if not self.hello:
             return True
         try:
@@ -308,14 +305,14 @@ class LinkEmulator:
 
     @property
     def log(self) -> str:
-        """What it printed, the last lines of it."""
-        return "".join(f"{line}\n" for line in list(self._said))
+        """The last lines of its output."""
+        return "".join(f"{line}\n" for line in list(self._log_lines))
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None
         with process.stderr as lines:
             for line in lines:
-                self._said.append(line.decode(errors="replace").rstrip())
+                self._log_lines.append(line.decode(errors="replace").rstrip())
 
     def _event(self, message: dict[str, Any]) -> None:
         if self._stopping:
@@ -330,7 +327,7 @@ class LinkEmulator:
         self._on_event("emulator_died", self._ending())
 
     def _ending(self) -> str:
-        """How it ended once its connection was lost, with what it said of that."""
+        """How it ended once its connection was lost, with its last output."""
         assert self._process is not None
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_DEADLINE_S)
@@ -358,7 +355,7 @@ def direction_to_json(direction: DirectionSpec, seed: int = 0) -> dict[str, Any]
 
 
 def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
-    """What the emulator says it holds; its counters are left out."""
+    """The direction that the emulator holds, without its counters."""
     jitter, loss = value.get("jitter"), value.get("loss")
     return DirectionSpec(
         int(value["delay_ns"]),
@@ -379,7 +376,7 @@ def _loss_from_json(value: Mapping[str, Any]) -> Loss:
 
 
 def changed_fields(held: DirectionSpec, wanted: DirectionSpec, seed: int = 0, restart: bool = False) -> dict[str, Any]:
-    """One direction for ``set_link``: all but a seed that stays, since naming it restarts the draws.
+    """One direction for ``set_link``: without a seed that stays, since sending it restarts the draws.
 
     ``seed``: see ``direction_to_json``. ``restart``: they are to restart, whether the seed stays or not.
     """
@@ -403,12 +400,12 @@ class EmulatedLink(ShapedLink):
         self._seed = seed
         self._emulator = emulator
         self._uplinks = self._no_uplinks()
-        # What takes back each request that was sent, in their order, and how many of these are known to have been done.
+        # The undo of each request that was sent, in order, and how many of the requests are known to have been done.
         self._undo: list[tuple[str, str]] = []
         self._done = 0
 
     def _no_uplinks(self) -> dict[str, Uplink]:
-        """By direction, what can hold back frames at the host that sends on it; as yet nothing does."""
+        """An uplink, which holds nothing back yet, for each direction on which a host sends."""
         ends = zip(("a_to_b", "b_to_a"), self.ends, strict=True)
         return {side: Uplink(end) for side, end in ends if isinstance(end, Interface)}
 
@@ -454,8 +451,8 @@ class EmulatedLink(ShapedLink):
                 self._set(spec, held, {})
                 self._hold_at_hosts(held)
             raise
-        noticed = LinkSpec(self._noticed("a_to_b", spec.a_to_b), self._noticed("b_to_a", spec.b_to_a))
-        check_held(self.name, noticed, self.read_back())
+        effective = LinkSpec(self._effective("a_to_b", spec.a_to_b), self._effective("b_to_a", spec.b_to_a))
+        check_held(self.name, effective, self.read_back())
         self.spec = spec
         return answer.at_ns
 
@@ -476,10 +473,10 @@ class EmulatedLink(ShapedLink):
         held = self._emulator.request("read_link", name=self.name).result
         return LinkSpec(*(self._held(side, direction_from_json(held[side])) for side in ("a_to_b", "b_to_a")))
 
-    def _noticed(self, side: str, direction: DirectionSpec) -> DirectionSpec:
-        """The direction without an uplink that says nothing: where no host sends, or without a rate."""
-        says = side in self._uplinks and direction.rate_bps is not None
-        return direction if says else replace(direction, uplink=None)
+    def _effective(self, side: str, direction: DirectionSpec) -> DirectionSpec:
+        """The direction, without ``uplink`` if that has no effect: no host sends, or there is no rate."""
+        effective = side in self._uplinks and direction.rate_bps is not None
+        return direction if effective else replace(direction, uplink=None)
 
     def _held(self, side: str, direction: DirectionSpec) -> DirectionSpec:
         uplink = self._uplinks.get(side)
@@ -520,7 +517,7 @@ class EmulatedLink(ShapedLink):
         self._emulator.request("set_port", name=port_name(end), mtu=size_bytes)
 
     def clear(self) -> None:
-        """See ``ShapedLink``. Nothing is asked of an emulator that has ended: all of it is gone then."""
+        """See ``ShapedLink``. Of an emulator that has ended, everything is gone already."""
         if self._emulator.pid is not None:
             for number, (undo, name) in reversed(list(enumerate(self._undo))):
                 try:
@@ -528,7 +525,7 @@ class EmulatedLink(ShapedLink):
                 except RunError:
                     if number < self._done:
                         raise
-                    # It was refused, or nobody waited for the answer: there may be nothing to take back.
+                    # It was refused, or the call was interrupted: there may be nothing to remove.
         self.made = False
         self._uplinks = self._no_uplinks()
         self._undo.clear()

@@ -35,7 +35,7 @@ from containernet_env.network.kernel import KernelPartition, VethLink
 from containernet_env.network.link import EventHandler, ShapedLink
 from containernet_env.network.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch
 
-_SAID = {
+_DESCRIPTIONS = {
     "emulator": "emulator",
     "ovs": "netem on Open vSwitch",
     "bridge": "netem on a Linux bridge",
@@ -44,9 +44,9 @@ _SAID = {
 
 @lru_cache(maxsize=1)
 def kernel_has_netem() -> bool:
-    """Whether a netem qdisc can be added: tried out in a namespace of its own, since only that is a proof.
+    """Whether a netem qdisc can be added, which is tried in a namespace of its own.
 
-    A module that is there but not loaded is loaded by the kernel on the way.
+    The kernel loads the module if it is installed but not loaded.
     """
     with ThrowawayNamespace() as namespace:
         netns.run(namespace.pid, ["ip", "link", "set", "dev", "lo", "up"])
@@ -56,13 +56,13 @@ def kernel_has_netem() -> bool:
     return done.returncode == 0
 
 
-def choose(asked: str) -> LinksKind:
+def choose(choice: str) -> LinksKind:
     """The implementation for ``--links``: ``auto`` is the link emulator, on every machine alike.
 
-    Raises ``MissingRequirementError`` where netem is asked for and the kernel has none.
+    Raises ``MissingRequirementError`` if netem is chosen and the kernel has none.
     """
-    check_choices(asked, "auto")
-    if asked != "netem":
+    check_choices(choice, "auto")
+    if choice != "netem":
         return "emulator"
     try:
         found = kernel_has_netem()
@@ -76,37 +76,37 @@ def choose(asked: str) -> LinksKind:
     return "netem"
 
 
-def choose_switches(asked: str, links: LinksKind) -> SwitchKind:
+def choose_switches(choice: str, links: LinksKind) -> SwitchKind:
     """The kind of switches for ``--switches``: by netem, ``auto`` takes Open vSwitch where it works, else a bridge.
 
-    Raises ``MissingRequirementError`` where one is asked for that this machine cannot have.
+    Raises ``MissingRequirementError`` if the chosen one is not available on this machine.
     """
-    check_choices(links, asked)
+    check_choices(links, choice)
     if links == "emulator":
         return "emulator"
-    if asked == "bridge":
+    if choice == "bridge":
         return "bridge"
     reason = ovs_problem()
-    if asked == "ovs" and reason is not None:
+    if choice == "ovs" and reason is not None:
         raise MissingRequirementError(
-            f"Open vSwitch was asked for: {reason}", "Provide it, or use --switches bridge, or auto."
+            f"Open vSwitch cannot be used: {reason}", "Provide it, or use --switches bridge, or auto."
         )
     return "bridge" if reason is not None else "ovs"
 
 
 @lru_cache(maxsize=1)
 def ovs_problem() -> str | None:
-    """See ``ovs.problem``; found out once."""
+    """See ``switches.problem``; determined once."""
     return switches.problem()
 
 
 def describe(kind: SwitchKind) -> str:
-    """What carries the links, and on which switches, in words."""
-    return _SAID[kind]
+    """The kind of links and switches, as text."""
+    return _DESCRIPTIONS[kind]
 
 
 def remove_bridges(bridges: Iterable[switches.OurBridge] | None = None) -> tuple[str, ...]:
-    """Remove the bridges of Open vSwitch, of these or of all that are ours, whose owner is dead; says which."""
+    """Remove the bridges of Open vSwitch, of these or of all that are ours, whose owner is dead; their names."""
     stale = [
         bridge for bridge in (switches.list_ours() if bridges is None else bridges) if not owner.is_alive(bridge.owner)
     ]
@@ -126,7 +126,7 @@ def remove_interfaces(run: str) -> list[str]:
     return [name for name in names if delete_interface(os.getpid(), name)]
 
 
-# A test at the start fails where something else holds the processors for milliseconds just then.
+# The emulator's test at its start fails if other programs hold the cores for milliseconds meanwhile.
 _EMULATOR_STARTS = 3
 
 
@@ -147,15 +147,15 @@ class Place:
 
     @property
     def known_as(self) -> str:
-        """The name that people know the end by."""
+        """The name of the end that people use."""
         return self.alias or f"{self.node}-eth{self.port}"
 
 
 class LinkFactory:
     """One network's switches and links, of one ``kind``. Names of interfaces and bridges begin with ``run_id``.
 
-    ``fabric`` is what carries them, for what concerns all of them together. ``seed``: of the link emulator's directions
-    that have none of their own.
+    ``fabric`` has the operations on all of them together. ``seed``: of the link emulator's directions that have none of
+    their own.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class LinkFactory:
             try:
                 link.clear()
             except RunError as left:
-                error.add_note(str(left))  # the first one is the one to tell
+                error.add_note(str(left))  # the first error is the cause
             raise
 
     def remake_link(self, link: ShapedLink, end: Interface, pid: int) -> None:
@@ -290,9 +290,9 @@ class LinkFactory:
         return SwitchPort(self._name("e"), place.at.name)
 
     def _start_emulator(self) -> None:
-        """Start the emulator unless it runs; another one where its own test failed, since a busy moment passes.
+        """Start the emulator unless it runs; retry if its own test fails, since the machine may be busy only briefly.
 
-        Whether the last one's test passed stands in its ``hello``; the caller that measures refuses it.
+        The ``hello`` of the last one has the result of its test; the caller that measures refuses a failed one.
         """
         if self.emulator.hello:
             return
@@ -321,7 +321,7 @@ class LinkFactory:
 
 
 class Fabric(ABC):
-    """What carries the links of one network."""
+    """Operations on all links of one network."""
 
     @abstractmethod
     def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
@@ -333,7 +333,7 @@ class Fabric(ABC):
 
     @abstractmethod
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
-        """What these links saw since they came up, or since ``reset`` was last given (after it was read).
+        """Counters of these links since they came up, or since ``reset`` was last given (after it was read).
 
         ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
         ``stamps``, ``unmatched`` and ``lateness``: of the link emulator; ``at_ns``: when.
@@ -342,7 +342,7 @@ class Fabric(ABC):
 
 
 class EmulatorFabric(Fabric):
-    """The link emulator; ``emulator`` gives it, and is not asked before there is a link."""
+    """The link emulator; ``emulator`` gives it, and is not called before there is a link."""
 
     def __init__(self, emulator: Callable[[], LinkEmulator]) -> None:
         self._emulator = emulator
@@ -353,7 +353,7 @@ class EmulatorFabric(Fabric):
 
     def heal(self) -> int:
         """See ``Fabric``."""
-        # Before its start there is nothing that could be parted.
+        # Before its start there is no partition.
         return self._emulator().request("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
 
     def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:

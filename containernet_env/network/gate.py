@@ -1,6 +1,6 @@
-"""The gate: a measurement of about two seconds that says whether the network is the configured one.
+"""The gate: a measurement of about two seconds that proves that the network is the configured one.
 
-It sends the streams of ``gate_plan``, and ``gate_verdict`` judges what arrives; docs/fidelity.md has the reasons.
+It sends the streams of ``gate_plan``; ``gate_verdict`` judges the arrivals. docs/fidelity.md has the reasons.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SLEW_RATIO = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate: what it proved, and the samples. ``spoiled`` is why they are none of the network's, if so."""
+    """One gate: its proof and its samples. ``spoiled``: why the samples are unusable, if they are."""
 
     proof: NetworkProof
     plan: GatePlan
@@ -37,7 +37,7 @@ class Gate:
     spoiled: str | None = None
 
     def with_proof(self, proof: NetworkProof) -> Gate:
-        """The same samples, seen otherwise."""
+        """The same samples with another proof."""
         return replace(self, proof=proof)
 
     def delays_ns(self, a: str, b: str) -> list[int]:
@@ -46,7 +46,7 @@ class Gate:
         return [] if stream is None else [delay for delay in self.times[stream].delay_ns if delay >= 0]
 
     def rtt_ns(self, a: str, b: str) -> int | None:
-        """The sum of the medians there and back; ``None`` where a way is not known."""
+        """The sum of the medians there and back; ``None`` if one is unknown."""
         ways = self.delays_ns(a, b), self.delays_ns(b, a)
         return round(sum(statistics.median(way) for way in ways)) if all(ways) else None
 
@@ -92,9 +92,9 @@ def allowed_for(links: str, tolerance: Tolerance | None) -> Allowed:
 
 
 def plan_for(topology: Topology, links: str, hosts: Iterable[str] | None = None) -> GatePlan:
-    """What a gate over links of a kind sends between ``hosts`` (default: all)."""
+    """The plan of a gate over links of a kind between ``hosts`` (default: all)."""
     emulated = links == "emulator"
-    return plan_gate(topology, hosts, pace=EMULATOR_PACE if emulated else KERNEL_PACE, tell_queues=emulated)
+    return plan_gate(topology, hosts, pace=EMULATOR_PACE if emulated else KERNEL_PACE, test_queues=emulated)
 
 
 def measure_gate(
@@ -137,7 +137,7 @@ def measure_gate(
 
 
 def probe_to_json(plan: GatePlan) -> dict[str, Any]:
-    """What a plan has sent, and when, as the prober reads it: all of its request but the hosts."""
+    """A plan as the prober reads it: all of its request but the hosts."""
     index = {name: number for number, name in enumerate(plan.hosts)}
     streams = [
         {
@@ -169,10 +169,10 @@ def times_from_json(answer: Mapping[str, Any]) -> tuple[Times, ...]:
 
 
 def _spoiled(answer: Mapping[str, Any], plan: GatePlan, emulated: bool) -> str | None:
-    """Why the times are none of the network's: frames that never left, or that the prober itself lost, a set clock.
+    """Why the times are unusable: frames that never left or that the prober itself lost, or a clock that was set.
 
-    Where the kernel carries the links, what it does not send is what a link's own queue has dropped. That no frame of
-    the warm-up has reached a host is none: a link may lose all, and the checks say so.
+    Where the kernel carries the links, a frame that it did not send was dropped by a link's own queue. A warm-up of
+    which no frame arrives is no reason: a link may lose all frames, and the checks show that.
     """
     for host in answer["hosts"]:
         if host["refused"] and emulated:

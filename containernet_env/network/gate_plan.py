@@ -15,14 +15,14 @@ _FASTER, _FASTER_TOGETHER = 1.05, 1.5
 """By how much the rest of a path is faster, so that what arrives shows the direction's own rate: of one path, and of
 several paths together, whose frames do not share the rest evenly."""
 UNLIMITED_BPS = 10**9
-"""So much is sent over a direction without a limit, if as much gets there; a gate asks for half of it."""
+"""The rate sent over a direction without a limit, if the rest of the path carries it; a gate requires half of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
     """The paths that fill one direction (``hop``): from one host to several, or from several to one.
 
-    ``faster`` says whether the rest of the paths is faster, so that the direction's own rate shows.
+    ``faster``: whether the rest of the paths is faster, so that the direction's own rate shows.
     ``other_bps`` is what the rest of the paths carries together; ``None`` where nothing limits it.
     """
 
@@ -117,12 +117,12 @@ DELAY_NS, JITTER_NS, LOSS_NS, RATE_NS, QUEUE_NS = 550 * MS, 800 * MS, 600 * MS, 
 rates, queues. The last two grow with the number of hosts beyond ``_HOSTS``."""
 _HOSTS = 6
 _DELAY_SLOTS, _DELAY_SLOTS_MIN = 1000, 150
-"""Frames of every host: as many, if there is time, and so many even if that takes twice the time: fewer do not
-tell whether a fifth of them is late (``gate_delays``)."""
-_TOLD = 500
-"""Frames per direction that tell delays, and at least how many tell a loss of 1 % from none: 0.99^500 = 0.7 %."""
+"""Frames of every host: the first number if there is time, the second even if it takes twice the time; fewer cannot
+show that a fifth of them is late."""
+_DELAY_FRAMES = 500
+"""Frames per direction for delays, and the least number that distinguishes 1 % loss from none: 0.99^500 = 0.7 %."""
 _PATH_FRAMES = 7
-"""Frames of a path that tell its delay: 5 prove something, and some may be lost."""
+"""Frames of a path for its delay: 5 are enough, and some may be lost."""
 _TRAINS = 8
 _TRAIN_MAX_NS = 60 * MS
 _TRAIN_FRAMES_MIN, _TRAIN_FRAMES_MAX = 12, 1000
@@ -132,7 +132,7 @@ _AT_ONCE_BPS = 500_000_000
 _AT_ONCE_FRAMES_PER_S = 100_000
 _OVERLOAD = 2.5
 """How much faster a queue is taken to be filled than it empties. Frames are sent as fast as it goes; where that is
-slower, fewer are lost, which the verdict reckons with."""
+slower, fewer are lost, which the verdict takes into account."""
 _OVERLOAD_LEAST = 1.25
 """How much faster at least: a queue that hardly grows takes more frames than a machine forwards at that pace."""
 _QUEUE_DRAIN_NS, FRAME_MIN_NS = 20 * MS, 8 * US
@@ -151,8 +151,8 @@ often one is sent at most."""
 class Pace:
     """How fast a gate goes over links of one kind.
 
-    ``delay_ns``, ``loss_ns``: the time per host between two frames that tell delays, and losses, at least: what a frame
-    costs the machine, sent, forwarded twice and received. ``train_ns``: how long a train takes, at least.
+    ``delay_ns``, ``loss_ns``: the least time per host between two frames for delays, and for losses: a frame's cost on
+    this machine, sent, forwarded twice and received. ``train_ns``: the least length of a train.
     """
 
     delay_ns: int
@@ -189,7 +189,7 @@ class Train:
 
 @dataclass(slots=True)
 class GatePlan:
-    """All that a gate sends, and what it leaves out and why (``left_out``, by direction and property)."""
+    """All streams of a gate, and the reasons for omissions (``left_out``, by direction and property)."""
 
     hosts: tuple[str, ...]
     paths: Mapping[tuple[str, str], tuple[Hop, ...]]
@@ -221,9 +221,9 @@ def plan_gate(
     hosts: Iterable[str] | None = None,
     *,
     pace: Pace = EMULATOR_PACE,
-    tell_queues: bool = True,
+    test_queues: bool = True,
 ) -> GatePlan:
-    """A gate over ``hosts``, two or more (default: all). ``tell_queues``: whether the links' queues can be told."""
+    """A gate over ``hosts``, two or more (default: all). ``test_queues``: whether the links' queues can be measured."""
     names = tuple(hosts) if hosts is not None else tuple(host.name for host in topology.hosts)
     paths = {pair: topology.hops(*pair) for pair in permutations(names, 2)}
     hops = tuple({hop.name: hop for path in paths.values() for hop in path}.values())
@@ -234,10 +234,12 @@ def plan_gate(
     plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
     plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
     at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
-    if any(_loss(hop.spec) for hop in hops) or sum(stream.count for stream in plan.streams) < _TOLD * len(names):
+    if any(_loss(hop.spec) for hop in hops) or sum(stream.count for stream in plan.streams) < _DELAY_FRAMES * len(
+        names
+    ):
         at_ns = _plan_losses(plan, at_ns) + longest_ns + _MARGIN_NS
     at_ns = _plan_rates(plan, at_ns) + longest_ns
-    if tell_queues:
+    if test_queues:
         at_ns = _plan_queues(plan, at_ns) + longest_ns
     plan.duration_ns = at_ns + _MARGIN_NS
     return plan
@@ -285,7 +287,7 @@ def _plan_delays(plan: GatePlan, at_ns: int) -> int:
 
 
 def _plan_losses(plan: GatePlan, at_ns: int) -> int:
-    """As many small frames as go on every direction at half of its rate."""
+    """Small frames, as many as every direction carries at half of its rate."""
     slot_ns = max(
         2 * max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in plan.hops),
         plan.pace.loss_ns * len(plan.hosts),
@@ -369,7 +371,7 @@ def _scaled(plan: GatePlan, limit_ns: int) -> int:
 
 
 def _small_task(plan: GatePlan, hop: Hop, full: _Task) -> list[_Task]:
-    """Where frames take something at the rate besides their own bytes, a train of small ones tells how much."""
+    """A train of small frames, which shows the overhead of a direction that has one."""
     rate = hop.spec.rate_bps
     if rate is None or not hop.spec.overhead_bytes:
         return []
@@ -379,9 +381,9 @@ def _small_task(plan: GatePlan, hop: Hop, full: _Task) -> list[_Task]:
 
 
 def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
-    """A train that is long enough for its time to be told, and no longer than what may wait.
+    """A train that is long enough to be timed, and no longer than the queues on its way.
 
-    Where the rest of its path is slower, it takes as long as the rest takes.
+    If the rest of its path is slower, it takes as long as the rest takes.
     """
     limits = [bps for bps in (feed.hop.spec.rate_bps, feed.other_bps) if bps is not None]
     rate = min(limits, default=UNLIMITED_BPS)
@@ -402,7 +404,7 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
         Stream(*pair, offset, offset + S, 0, each, frame_bytes)
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
-    # What is faster than the machine takes as long as the machine does.
+    # A direction faster than the machine takes as long as the machine does.
     length_ns = round(each * len(feed.pairs) * max(frame_ns, FRAME_MIN_NS)) + max(offsets) + 2 * reach_ns
     # The last frame is to be through the rest of its path, too, before that of another train comes there.
     length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in plan.paths[pair]) for pair in feed.pairs)
@@ -517,7 +519,7 @@ def _plan_queues(plan: GatePlan, at_ns: int) -> int:
 
 
 def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
-    """A train that fills a queue and more, or why there is none."""
+    """A train that overfills a queue, or the reason why there is none."""
     spec = feed.hop.spec
     assert spec.rate_bps is not None
     if not feed.faster:
@@ -526,7 +528,7 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
         return "every frame is lost"
     full = capacity_frames(spec, FULL_FRAME_BYTES)
     if full is None:
-        return "its limit is not known"
+        return "its limit is unknown"
     rate = spec.rate_bps
     wanted_ns = max(_QUEUE_DRAIN_NS / full, FRAME_MIN_NS) if spec.queue_bytes is None else S
     frame_bytes = max(MIN_FRAME_BYTES, min(FULL_FRAME_BYTES, math.ceil(wanted_ns * rate / 8 / S)))

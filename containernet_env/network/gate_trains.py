@@ -1,4 +1,4 @@
-"""What the trains of a gate prove: the rate at which a direction sends, and how much may wait before it. Pure."""
+"""Checks of the trains of a gate: the rate of a direction and the length of its queue. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from containernet_env.network.chance import MISS, sigmas
 from containernet_env.network.gate_plan import FRAME_MIN_NS, MS, US, GatePlan, S, Train, before, capacity_frames
 
 _WIDEST_RATIO = 0.25
-"""Where samples spread so that a rate may be off by more, nothing is said of it."""
+"""If the samples spread so far that a rate may be off by more, it is unproved."""
 _PAUSE_NOISES = 3
-"""So long, in units of the noise, a busy machine may stand still in most of a direction's trains, which are slower."""
+"""How long, in units of the noise, a busy machine may stall in most of a direction's trains, which are then slower."""
 _LIMITED, _LIMITED_RATIO = 0.1, 0.5
-"""What arrives at less than a tenth of what a machine surely forwards, and at less than half of what was sent, was
+"""Arrivals at less than a tenth of the rate that any machine forwards, and at less than half of the rate sent, were
 limited."""
 _UNLIMITED_BPS, _UNLIMITED_RATIO = 500_000_000, 0.9
-"""An unlimited direction is proved where it carries so much, or this share of what the rest of its paths carry."""
+"""An unlimited direction is proved if it carries this rate, or this share of what the rest of its paths carry."""
 _QUEUE_FRAMES, _QUEUE_RATIO = 3, 0.03
 _SENDER_SLACK_NS = 20 * US
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """A stream as it went: when each frame was sent, from the start of the gate, and how long it took; -1: lost.
+    """A measured stream: when each frame was sent, from the start of the gate, and its delay; -1: lost.
 
-    Both are empty where only the counts are known.
+    Both are empty if only the counts are known.
     """
 
     sent: int
@@ -44,8 +44,8 @@ class Allowed:
     """How far links of one kind may be off: delays either way, rates, and by how much single times spread.
 
     Delays: a duration and a share of the delay, both together, or the ``larger`` of both. ``sure_bps``: a machine may
-    be too slow to forward more, and less than configured then says nothing of the link. ``told_ratio``: a rate is
-    proved where one that is off by as much, either way, would have been told from it.
+    be too slow to forward more, and a lower rate than configured is then not the link's. ``detectable_ratio``: a rate
+    is proved if an error of this share, either way, would have been detected.
     """
 
     early_ns: int
@@ -55,7 +55,7 @@ class Allowed:
     rate_ratio: float
     noise_ns: int
     sure_bps: int
-    told_ratio: float
+    detectable_ratio: float
     larger: bool = False
 
     def early(self, delay_ns: float) -> float:
@@ -75,22 +75,22 @@ KERNEL = Allowed(500 * US, 0.05, 500 * US, 0.05, 0.05, 1 * MS, 10**8, 0.15)
 
 
 def delay_text(ns: int) -> str:
-    """A time in words: 3.000 ms."""
+    """A time as text: 3.000 ms."""
     return f"{ns / MS:.3f} ms"
 
 
 def rate_text(bps: float | None) -> str:
-    """A rate in words: 10.02 Mbit/s."""
+    """A rate as text: 10.02 Mbit/s."""
     return "unlimited" if bps is None else f"{float(f'{bps / 1e6:.4g}'):g} Mbit/s"
 
 
 def rate_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: float) -> Iterator[Check]:
     """The rate of every direction; ``z``: standard errors that chance may make."""
     for hop in plan.hops:
-        asked = rate_text(hop.spec.rate_bps)
+        configured = rate_text(hop.spec.rate_bps)
         trains = plan.rates.get(hop.name, [])
         if not trains:
-            yield Check(hop.name, "rate", "unproved", asked, why=plan.left_out.get((hop.name, "rate"), "no time"))
+            yield Check(hop.name, "rate", "unproved", configured, why=plan.left_out.get((hop.name, "rate"), "no time"))
         elif hop.spec.rate_bps is None:
             yield _unlimited(plan, hop, trains, times, allowed)
         else:
@@ -100,17 +100,17 @@ def rate_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: flo
 def _limited(
     plan: GatePlan, hop: Hop, rate: int, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed, z: float
 ) -> Check:
-    """The worst of what trains of each length of frames say.
+    """The worst verdict of the trains of each frame length.
 
-    Full frames tell the rate, the smallest ones what a frame takes besides: from nothing.
+    Full frames show the rate, the smallest ones the overhead.
     """
     sizes = sorted({train.frame_bytes for train in trains}, reverse=True)
     overhead = hop.spec.overhead_bytes
     found = []
     for size in sizes:
-        limits = [(allowed.told_ratio, "it")] if size == sizes[0] else []
+        limits = [(allowed.detectable_ratio, "an error")] if size == sizes[0] else []
         if overhead and size == sizes[-1]:
-            limits.append((overhead / size, f"what a frame takes besides ({overhead} bytes)"))
+            limits.append((overhead / size, f"its overhead of {overhead} bytes"))
         of_size = [train for train in trains if train.frame_bytes == size]
         found.append(_of_size(plan, hop, rate, of_size, times, allowed, z, min(limits)))
     # The first one of the worst verdict.
@@ -127,10 +127,10 @@ def _of_size(
     z: float,
     limit: tuple[float, str],
 ) -> Check:
-    """What trains of frames of one length say; ``limit``: from how far off something has to be told, and what."""
-    asked, train = rate_text(rate), trains[0]
+    """The verdict of trains of one frame length; ``limit``: the error that has to be detectable, and of what."""
+    configured, train = rate_text(rate), trains[0]
     if not train.feed.faster and train.feed.other_bps is not None:
-        rate = min(rate, train.feed.other_bps)  # what the rest of the path lets through shows that it is no lower
+        rate = min(rate, train.feed.other_bps)  # the trains show no more than that it is no lower
     paced = [train for train in trains if _kept_up(train, times, rate)]
     measured = {index: bps for index, of in enumerate(paced) if (bps := train_bps(plan, of, times)) is not None}
     values = {
@@ -140,7 +140,7 @@ def _of_size(
     }
     if not measured:
         why = "the sender was too slow" if not paced else "too few frames arrived"
-        return Check(hop.name, "rate", "unproved", asked, why=why, values=values)
+        return Check(hop.name, "rate", "unproved", configured, why=why, values=values)
     frames = sum(times[index].sent for index in train.streams)
     length_ns = max(1, frames - 1) * _bits(train) * S / rate
     # Jitter moves the first and the last frame of each train; 1.25: how much wider a median spreads than a mean.
@@ -156,9 +156,9 @@ def _of_size(
     noise = allowed.noise_ns / length_ns
     ratio = allowed.rate_ratio + noise + z * error
     # A wrong rate is measured with the same noise, which may hide as much of what it is off by.
-    told = ratio + noise + sigmas(MISS) * error
-    # A train whose first frames came late seems too fast. Where it would not, had they come when they were due, it says
-    # nothing; where it would, too, they are not the reason.
+    detectable = ratio + noise + sigmas(MISS) * error
+    # A train whose first frames came late seems too fast. It is left out unless it would be too fast even with those
+    # frames in time.
     fastest = (1 + ratio) * rate
     late = {
         index
@@ -173,7 +173,7 @@ def _of_size(
 
     def check(verdict: Verdict, why: str = "") -> Check:
         bounds = f"{ratio:.1%} either way"
-        return Check(hop.name, "rate", verdict, asked, rate_text(bps), bounds, why, values)
+        return Check(hop.name, "rate", verdict, configured, rate_text(bps), bounds, why, values)
 
     if ratio > _WIDEST_RATIO:
         return check("unproved", "the samples spread too far")
@@ -181,18 +181,18 @@ def _of_size(
         return check("unproved", f"the first frames of {len(late)} of {len(measured)} trains were late")
     middle = statistics.median_low(kept), statistics.median_high(kept)
     if len({(bps > rate) - (bps < rate) if abs(bps - rate) > ratio * rate else 0 for bps in middle}) > 1:
-        return check("unproved", "one half of its trains says otherwise than the other")
+        return check("unproved", "the two halves of its trains disagree")
     if abs(bps - rate) > ratio * rate:
         # Where a frame takes less than it costs the machine, frames that waited for it also come too fast.
         if rate > allowed.sure_bps and (bps < rate or _bits(train) * S / rate < FRAME_MIN_NS):
             return check("unproved", "more than this machine surely forwards")
-        if 0 < rate - bps <= min(allowed.told_ratio, ratio + (_PAUSE_NOISES - 1) * noise) * rate:
-            return check("unproved", "so much slower may be this machine as well, where it is busy")
+        if 0 < rate - bps <= min(allowed.detectable_ratio, ratio + (_PAUSE_NOISES - 1) * noise) * rate:
+            return check("unproved", "this machine, if busy, may be that much slower itself")
         return check("wrong")
     if not train.feed.faster:
         return check("unproved", f"no path is faster: not below {rate_text(bps)}")
-    if told > limit[0]:
-        return check("unproved", f"{limit[1]} is told only where a rate is {told:.1%} off")
+    if detectable > limit[0]:
+        return check("unproved", f"{limit[1]} shows only if a rate is {detectable:.1%} off")
     return check("proved")
 
 
@@ -263,7 +263,7 @@ def _kept_up(train: Train, times: Sequence[Times], rate: int) -> bool:
 
 
 def _single_ns(plan: GatePlan, stream: int, times: Sequence[Times], frame_bytes: int) -> float:
-    """How long a frame that meets no other takes over the path of a stream, at most: as those take that tell delays."""
+    """The longest time of a frame that meets no other over the path of a stream, from the frames for delays."""
     pair = plan.streams[stream].sender, plan.streams[stream].receiver
     path = plan.paths[pair]
     took_ns = sum(hop.spec.delay_ns + hop.spec.serialization_ns(frame_bytes) for hop in path)
@@ -277,7 +277,7 @@ def _first_late_ns(plan: GatePlan, train: Train, times: Sequence[Times], allowed
     """By how much the first frames of a train came later than single frames of its paths do; 0 where within noise."""
     firsts = [times[stream].delay_ns[0] if times[stream].delay_ns else -1 for stream in train.streams]
     if min(firsts) < 0:
-        return 0.0  # when they would have come is not known
+        return 0.0  # unknown
     # Of several streams, each first frame waits for those of the others.
     late_ns = min(
         first - _single_ns(plan, stream, times, train.frame_bytes)
@@ -381,16 +381,16 @@ def queue_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: fl
         train = plan.queues.get(hop.name)
         limits = [f"{count} {unit}" for count, unit in ((spec.queue_bytes, "bytes"),) if count is not None]
         frames = spec.queue_frames or (None if limits else spec.default_queue_frames)
-        asked = ", ".join([*([f"{frames} frames"] if frames is not None else []), *limits]) or "default"
+        configured = ", ".join([*([f"{frames} frames"] if frames is not None else []), *limits]) or "default"
         if train is None:
-            why = plan.left_out.get((hop.name, "queue"), "this kind of link does not tell it")
-            yield Check(hop.name, "queue", "unproved", asked, why=why)
+            why = plan.left_out.get((hop.name, "queue"), "this kind of link does not show it")
+            yield Check(hop.name, "queue", "unproved", configured, why=why)
         else:
-            yield _queue(plan, hop, train, times, allowed, z, asked)
+            yield _queue(plan, hop, train, times, allowed, z, configured)
 
 
 def _queue(
-    plan: GatePlan, hop: Hop, train: Train, times: Sequence[Times], allowed: Allowed, z: float, asked: str
+    plan: GatePlan, hop: Hop, train: Train, times: Sequence[Times], allowed: Allowed, z: float, configured: str
 ) -> Check:
     spec = hop.spec
     capacity = capacity_frames(spec, train.frame_bytes)
@@ -401,13 +401,11 @@ def _queue(
     # As they reach the direction: paths that are longer before it began earlier.
     sent = sorted((at - (offsets[stream] - first), stream, number) for at, stream, number in _sent(train, times))
     received = sum(times[stream].received for stream in train.streams)
-    lost = 1 - math.prod(
-        1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in plan.paths[train.feed.pairs[0]]
-    )
+    lost = _lost(plan.paths[train.feed.pairs[0]])
     if lost == 1:
-        return Check(hop.name, "queue", "unproved", asked, why="every frame behind it is lost as configured")
+        return Check(hop.name, "queue", "unproved", configured, why="every frame behind it is lost as configured")
     correlation = max((h.spec.loss.correlation for h in plan.paths[train.feed.pairs[0]] if h.spec.loss), default=0.0)
-    # What is lost before the direction never reaches its queue.
+    # Frames lost before the direction never reach its queue.
     reach = 1 - _lost(before(plan.paths[train.feed.pairs[0]], hop.name))
     offered = [at for number, (at, _, _) in enumerate(sent) if int((number + 1) * reach) > int(number * reach)]
     expected = fits(offered, frame_ns, capacity)
@@ -426,14 +424,14 @@ def _queue(
     values = {"sent": len(sent), "received": received, "expected": expected, "frame_bytes": train.frame_bytes}
     text, bounds = f"{measured:.0f} frames", f"{slack:.0f} frames either way"
     if excess < 2 * slack:
-        why = "the sender was too slow to fill it" if excess < _QUEUE_FRAMES else "the samples do not tell it"
-        return Check(hop.name, "queue", "unproved", asked, why=why, values=values)
+        why = "the sender was too slow to fill it" if excess < _QUEUE_FRAMES else "the samples spread too far"
+        return Check(hop.name, "queue", "unproved", configured, why=why, values=values)
     if abs(came - expected) <= slack:
-        return Check(hop.name, "queue", "proved", asked, text, bounds, values=values)
+        return Check(hop.name, "queue", "proved", configured, text, bounds, values=values)
     text, bounds = f"{came:.0f} of {len(sent)} frames taken", f"{expected - slack:.0f} to {expected + slack:.0f}"
     # Where the kernel does not stamp them, frames come when they are read: after a pause, to a queue that has emptied.
     late_ns = _late_ns(plan, sent, times, frame_ns, train.frame_bytes) if not lost else 0.0
     if late_ns > allowed.noise_ns and slack < came - expected <= slack + late_ns / frame_ns:
         why = f"frames came up to {delay_text(round(late_ns))} late meanwhile, so that more of them fit"
-        return Check(hop.name, "queue", "unproved", asked, text, bounds, why, values)
-    return Check(hop.name, "queue", "wrong", asked, text, bounds, values=values)
+        return Check(hop.name, "queue", "unproved", configured, text, bounds, why, values)
+    return Check(hop.name, "queue", "wrong", configured, text, bounds, values=values)

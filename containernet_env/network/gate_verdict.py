@@ -19,23 +19,23 @@ from containernet_env.network.gate_trains import Allowed, Times, delay_text
 _Pair = tuple[str, str]
 
 SAMPLES_MIN = 5
-"""Fewer delays of a path prove nothing."""
-_LATE_RATIO, _LATE_TOLD = 0.03, 0.2
-"""A machine makes so many frames late that no link does (of 27 gates, at most 1.4 % were later than 0.5 ms); of a
-direction that makes a fifth of them late, it is told."""
+"""The least number of delays that prove something of a path."""
+_LATE_RATIO, _LATE_DETECTED = 0.03, 0.2
+"""The share of frames that the machine itself may make late (of 27 gates, at most 1.4 % were later than 0.5 ms), and
+the share that has to be detected of a direction."""
 _LATE_NOISES, _LATE_NOISES_JITTER = 2, 10
-"""How much later than the median may be, in units of the noise, a frame is a late one."""
-_TOLD_PART = 0.5
-"""A delay is told from none and from twice as much, and more: from one that is off by half of it."""
+"""A frame is late if it is later than the median may be by so much, in units of the noise."""
+_DETECTED_PART = 0.5
+"""A delay is proved if one that is off by this part of it would have been detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathDelays:
-    """The delays of one path: ``off_ns`` is their location less what the links are to give.
+    """The delays of one path: ``off_ns`` is their location less the expected delay.
 
     ``early_ns`` and ``late_ns`` are allowed; ``lowest_off_ns`` is that of the lowest tenth, ``None`` where jitter makes
-    some early. ``kept`` are the samples within what jitter can reach, less what is expected, ``sent_ns`` when they were
-    sent; ``beyond`` is how many are not within, and ``overtook`` how many frames came before one sent earlier.
+    some early. ``kept`` are the samples within the reach of jitter, less the expected delay, ``sent_ns`` when they were
+    sent; ``beyond`` is how many are not within it, and ``overtook`` how many frames came before one sent earlier.
     """
 
     samples: int
@@ -66,7 +66,7 @@ PathsDelays = Mapping[_Pair, PathDelays | None]
 
 
 def path_delays(plan: GatePlan, pair: _Pair, times: Sequence[Times], allowed: Allowed, z: float) -> PathDelays | None:
-    """What the delays of a path say; ``None`` where there are too few. ``z``: standard errors that chance may make."""
+    """The delays of a path; ``None`` if there are too few. ``z``: standard errors that chance may make."""
     if pair not in plan.delays:
         return None
     path = plan.paths[pair]
@@ -105,7 +105,7 @@ def path_delays(plan: GatePlan, pair: _Pair, times: Sequence[Times], allowed: Al
 
 
 def _slow_variance(hop: Hop, interval_ns: int) -> float:
-    """What the mean of n frames of a path varies by because of a direction's jitter, times n."""
+    """The variance of the mean of n frames of a path by a direction's jitter, times n."""
     jitter = hop.spec.jitter
     return variance_of(hop) * frames_for_one(jitter, interval_ns) if jitter is not None else 0.0
 
@@ -113,7 +113,7 @@ def _slow_variance(hop: Hop, interval_ns: int) -> float:
 def delay_checks(plan: GatePlan, delays: PathsDelays, alpha: float) -> Iterator[Check]:
     """The delay of every direction; ``alpha`` is the chance of a false alarm of each test, on each side."""
     blamed: set[str] = set()
-    # Directions that only the same paths go over cannot be told apart: they are named together.
+    # Directions that lie on the same paths only cannot be distinguished: they are named together.
     alike: dict[tuple[_Pair, ...], list[Hop]] = {}
     for hop in plan.hops:
         alike.setdefault(tuple(plan.over(hop)), []).append(hop)
@@ -121,7 +121,7 @@ def delay_checks(plan: GatePlan, delays: PathsDelays, alpha: float) -> Iterator[
     swapped = _swap_shows(plan, delays)
     for pairs, hops in alike.items():
         known = [path for pair in pairs if (path := delays[pair]) is not None]
-        asked = sum(hop.spec.delay_ns for hop in hops)
+        configured = sum(hop.spec.delay_ns for hop in hops)
         if not known:
             for hop in hops:
                 yield Check(hop.name, "delay", "unproved", delay_text(hop.spec.delay_ns), why="too few frames arrived")
@@ -132,21 +132,21 @@ def delay_checks(plan: GatePlan, delays: PathsDelays, alpha: float) -> Iterator[
         if wrong:
             blamed |= {hop.name for hop in hops}
             subject = hops[0].name if len(hops) == 1 else _nodes(plan.paths[pairs[0]])
-            yield _delay_check(subject, "wrong", asked, typical, wrong)
+            yield _delay_check(subject, "wrong", configured, typical, wrong)
             continue
         closest_ns = min(path.allowed_ns for path in known)
         for hop in hops:
-            yield _told(plan, hop, typical, closest_ns, late[pairs], swapped)
+            yield _delay_verdict(plan, hop, typical, closest_ns, late[pairs], swapped)
     for pair, path in delays.items():
         if path is not None and path.wrong and not blamed & {hop.name for hop in plan.paths[pair]}:
-            asked = sum(hop.spec.delay_ns for hop in plan.paths[pair])
+            configured = sum(hop.spec.delay_ns for hop in plan.paths[pair])
             why = f"paths over it are off by {path.off_ns / 1e6:+.3f} ms"
-            yield _delay_check(_nodes(plan.paths[pair]), "wrong", asked, path, why)
+            yield _delay_check(_nodes(plan.paths[pair]), "wrong", configured, path, why)
 
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """How many frames over a direction are late, in words, where that is wrong or too few are known; else empty."""
+    """How many frames over a direction are late, as text, if that is wrong or unproved; else empty."""
 
     wrong: str = ""
     unproved: str = ""
@@ -161,7 +161,7 @@ def _late(
     """
 
     def count(pairs: Sequence[_Pair]) -> tuple[int, int]:
-        # A path that is off as a whole is named for that.
+        # A path that is off as a whole has its own check.
         known = [path for pair in pairs if (path := delays[pair]) is not None and not path.wrong]
         return sum(path.beyond for path in known), sum(path.samples for path in known)
 
@@ -173,43 +173,45 @@ def _late(
         if late > test.high:
             blamed |= set(pairs)
             found[pairs] = _Late(wrong=f"{late} of {samples} frames are late")
-        elif test.tells(_LATE_TOLD):
+        elif test.detects(_LATE_DETECTED):
             found[pairs] = _Late()
         else:
-            found[pairs] = _Late(unproved=f"{samples} frames do not tell whether a fifth of them is late")
+            found[pairs] = _Late(unproved=f"{samples} frames cannot show whether a fifth of them is late")
     return found
 
 
 def _swap_shows(plan: GatePlan, delays: PathsDelays) -> bool:
     """Whether frames would take other times if every link's directions were swapped: there and back differ."""
     return any(
-        abs(_asked_ns(plan, pair) - _asked_ns(plan, (pair[1], pair[0]))) > path.allowed_ns
+        abs(_configured_ns(plan, pair) - _configured_ns(plan, (pair[1], pair[0]))) > path.allowed_ns
         for pair, path in delays.items()
         if path is not None
     )
 
 
-def _asked_ns(plan: GatePlan, pair: _Pair) -> int:
+def _configured_ns(plan: GatePlan, pair: _Pair) -> int:
     return sum(hop.spec.delay_ns for hop in plan.paths[pair])
 
 
-def _told(plan: GatePlan, hop: Hop, typical: PathDelays, closest_ns: float, late: _Late, swap_shows: bool) -> Check:
-    """Of a direction that is not wrong, whether that has been told."""
-    asked_ns = hop.spec.delay_ns
-    back_ns = next((other.spec.delay_ns for other in plan.hops if _opposite(hop, other)), asked_ns)
+def _delay_verdict(
+    plan: GatePlan, hop: Hop, typical: PathDelays, closest_ns: float, late: _Late, swap_shows: bool
+) -> Check:
+    """The check of a direction that is not wrong: whether it is proved."""
+    configured_ns = hop.spec.delay_ns
+    back_ns = next((other.spec.delay_ns for other in plan.hops if _opposite(hop, other)), configured_ns)
     why = late.unproved
-    if asked_ns and closest_ns > _TOLD_PART * asked_ns:
+    if configured_ns and closest_ns > _DETECTED_PART * configured_ns:
         why = f"{delay_text(round(closest_ns))} are allowed, more than half of it"
-    elif not swap_shows and abs(asked_ns - back_ns) > closest_ns:
-        why = "if both directions of every link were swapped, no frame would take another time"
-    return _delay_check(hop.name, "unproved" if why else "proved", asked_ns, typical, why)
+    elif not swap_shows and abs(configured_ns - back_ns) > closest_ns:
+        why = "swapping both directions of every link would change no frame's time"
+    return _delay_check(hop.name, "unproved" if why else "proved", configured_ns, typical, why)
 
 
 def _opposite(hop: Hop, other: Hop) -> bool:
     return (hop.sender, hop.receiver) == (other.receiver, other.sender)
 
 
-def _delay_check(subject: str, verdict: Verdict, asked_ns: int, path: PathDelays, why: str = "") -> Check:
+def _delay_check(subject: str, verdict: Verdict, configured_ns: int, path: PathDelays, why: str = "") -> Check:
     off_ns = path.off_ns
     if path.lowest_off_ns is not None and path.lowest_off_ns < -path.early_ns <= off_ns:
         off_ns, why = path.lowest_off_ns, "a tenth of the frames is early"
@@ -218,8 +220,8 @@ def _delay_check(subject: str, verdict: Verdict, asked_ns: int, path: PathDelays
         subject,
         "delay",
         verdict,
-        delay_text(asked_ns),
-        delay_text(asked_ns + round(off_ns)),
+        delay_text(configured_ns),
+        delay_text(configured_ns + round(off_ns)),
         f"{early} early, {late} late",
         why,
         {"samples": path.samples, "off_ns": round(off_ns), "late": path.beyond},
@@ -231,14 +233,14 @@ def _nodes(path: Sequence[Hop]) -> str:
 
 
 def variance_of(hop: Hop) -> float:
-    """The variance of the delays that a direction is to give."""
+    """The variance of a direction's delays, as configured."""
     return hop.spec.jitter.deviation_ns**2 if hop.spec.jitter is not None else 0.0
 
 
-def telling(plan: GatePlan, hop: Hop, effect: Callable[[Hop], float]) -> list[_Pair]:
-    """The paths over a direction that tell most of an effect of chance: where the others add no more than it does.
+def informative_paths(plan: GatePlan, hop: Hop, effect: Callable[[Hop], float]) -> list[_Pair]:
+    """The paths over a direction that show most of a random effect: those on which the others add no more than it does.
 
-    Where there is none, those where they add least. Every path is among those of the direction that adds most to it.
+    If there is none, those on which they add least. Every path is among those of the direction that adds most to it.
     """
     rest = {pair: sum(effect(other) for other in plan.paths[pair] if other.name != hop.name) for pair in plan.over(hop)}
     most = max(effect(hop), min(rest.values()) * 1.000001)
@@ -250,7 +252,7 @@ _BEYOND_RATIO, _BEYOND_MIN = 0.02, 3
 _LAG = 0.5
 """How far apart delays are compared, in correlation times: there they differ neither hardly nor wholly."""
 _SLOWER = 5
-"""Jitter is told from one that changes so many times as slowly."""
+"""Jitter is proved if one that changes so many times as slowly would have been detected."""
 
 _Path = tuple[tuple[Hop, ...], PathDelays]
 
@@ -260,7 +262,7 @@ def jitter_checks(plan: GatePlan, delays: PathsDelays, allowed: Allowed, alpha: 
     for hop in plan.hops:
         if hop.spec.jitter is None:
             continue
-        pairs = [pair for pair in telling(plan, hop, variance_of) if pair in plan.delays]
+        pairs = [pair for pair in informative_paths(plan, hop, variance_of) if pair in plan.delays]
         paths = [(plan.paths[pair], path) for pair in pairs if (path := delays[pair]) is not None]
         interval_ns = min((plan.streams[plan.delays[pair]].interval_ns for pair in pairs), default=1)
         check = _spread(hop, paths, interval_ns, allowed, alpha)
@@ -298,8 +300,8 @@ def _spread(hop: Hop, paths: Sequence[_Path], interval_ns: int, allowed: Allowed
     values = {"samples": samples, "beyond": beyond}
 
     def check(verdict: Verdict, measured: str = "-", bounds: str = "-", why: str = "") -> Check:
-        asked = f"{jitter.distribution} {delay_text(jitter.ns)}"
-        return Check(hop.name, "jitter", verdict, asked, measured, bounds, why, values)
+        configured = f"{jitter.distribution} {delay_text(jitter.ns)}"
+        return Check(hop.name, "jitter", verdict, configured, measured, bounds, why, values)
 
     if samples and beyond > max(_BEYOND_MIN, samples * _BEYOND_RATIO):
         return check("wrong", f"{beyond} of {samples} beyond its reach", f"{_BEYOND_RATIO:.0%}")
@@ -320,7 +322,7 @@ def _spread(hop: Hop, paths: Sequence[_Path], interval_ns: int, allowed: Allowed
                 less += own * weight * min(1.0, joint)
                 for_one = max(for_one, frames_for_one(other.spec.jitter, interval_ns / len(paths), of_variance=True))
     if freedom < for_one:
-        return check("unproved", why="it changes too slowly for so short a measurement to tell it")
+        return check("unproved", why="it changes too slowly for so short a measurement")
     own = variance_of(hop)
     noise = float(allowed.noise_ns) ** 2
 
@@ -342,10 +344,10 @@ def _spread(hop: Hop, paths: Sequence[_Path], interval_ns: int, allowed: Allowed
     if not low <= total <= high:
         return check("wrong", measured, bounds)
     none, twice = variance - own, variance + 3 * own
-    tells_none = bound(none + noise, miss) < low
-    if tells_none and bound(twice, -miss) > high:
+    excludes_none = bound(none + noise, miss) < low
+    if excludes_none and bound(twice, -miss) > high:
         return check("proved", measured, bounds)
-    why = f"{samples} frames do not tell it from {'twice as much' if tells_none else 'none'}"
+    why = f"{samples} frames cannot distinguish it from {'twice as much' if excludes_none else 'none'}"
     return check("unproved", measured, bounds, why)
 
 
@@ -369,7 +371,7 @@ class _Changes:
 
 
 def _pace(hop: Hop, paths: Sequence[_Path], allowed: Allowed, alpha: float) -> Check:
-    """How fast delays change: that tells order-keeping jitter from any other, and correlation times apart.
+    """How fast delays change, which distinguishes order-keeping jitter from any other, and correlation times.
 
     Two delays with the variance s^2 and the correlation r differ by 2 s^2 (1 - r) in the mean square. The frames of all
     paths are compared; on other directions than this one, they do not meet the same jitter.
@@ -394,9 +396,9 @@ def _pace(hop: Hop, paths: Sequence[_Path], allowed: Allowed, alpha: float) -> C
         pairs += 1
         found.measured += (other_off - off) ** 2 / 2
         _expect(found, hop, paths[one][0], paths[two][0], then - at)
-    asked = f"{jitter.distribution} {delay_text(jitter.ns)}"
+    configured = f"{jitter.distribution} {delay_text(jitter.ns)}"
     if pairs < SAMPLES_MIN:
-        return Check(hop.name, "jitter", "unproved", asked, why="too few frames tell how fast it changes")
+        return Check(hop.name, "jitter", "unproved", configured, why="too few frames show how fast it changes")
     each_ns = (series[-1][0] - series[0][0]) / len(series)
     jitters = [other.spec.jitter for hops, _ in paths for other in hops if other.spec.jitter is not None]
     # Differences of consecutive pairs have a delay in common: three halves as many are worth one. Those of slow jitter
@@ -404,34 +406,32 @@ def _pace(hop: Hop, paths: Sequence[_Path], allowed: Allowed, alpha: float) -> C
     for_one = max(frames_for_one(of, each_ns, of_variance=True) for of in jitters)
     freedom = pairs / max(1.5, for_one)
     z, miss, noise = sigmas(alpha), sigmas(MISS), float(allowed.noise_ns) ** 2
-    measured, configured, other, none = (
-        of / pairs for of in (found.measured, found.configured, found.other, found.none)
-    )
-    low, high = _bound(configured, freedom, -z), _bound(configured, freedom, z) + noise
+    measured, expected, other, none = (of / pairs for of in (found.measured, found.configured, found.other, found.none))
+    low, high = _bound(expected, freedom, -z), _bound(expected, freedom, z) + noise
     values = {"pairs": pairs, "lag_ns": round(lag_ns), "change_ns2": round(measured)}
-    values["expected_change_ns2"] = round(configured)
+    values["expected_change_ns2"] = round(expected)
     texts = [delay_text(round(math.sqrt(of))) for of in (measured, low, high)]
     within = f" within {delay_text(round(lag_ns))}" if lag_ns else " from frame to frame"
     measured_text, bounds = f"changes by {texts[0]}{within}", f"{texts[1]} to {texts[2]}"
     if not low <= measured <= high:
-        return Check(hop.name, "jitter", "wrong", asked, measured_text, bounds, values=values)
+        return Check(hop.name, "jitter", "wrong", configured, measured_text, bounds, values=values)
     slower = _bound(other + noise, freedom, miss) < low
     faster = jitter.reorder or _bound(none, freedom, -miss) > high
     if slower and faster:
-        return Check(hop.name, "jitter", "proved", asked, measured_text, bounds, values=values)
+        return Check(hop.name, "jitter", "proved", configured, measured_text, bounds, values=values)
     cannot = f"{_SLOWER} times as slowly" if faster else "with every frame"
-    why = f"{len(series)} frames do not tell whether it changes {cannot}"
-    return Check(hop.name, "jitter", "unproved", asked, measured_text, bounds, why, values)
+    why = f"{len(series)} frames cannot show whether it changes {cannot}"
+    return Check(hop.name, "jitter", "unproved", configured, measured_text, bounds, why, values)
 
 
 def _before_ns(path: Sequence[Hop], hop: Hop) -> int:
-    """What a frame takes until it reaches a direction of a path, without jitter."""
+    """The time until a frame reaches a direction of a path, without jitter."""
     names = [other.name for other in path]
     return sum(other.spec.delay_ns for other in path[: names.index(hop.name)])
 
 
 def _expect(found: _Changes, hop: Hop, one: Sequence[Hop], two: Sequence[Hop], apart_ns: float) -> None:
-    """Add what the jitters on two paths make of the delays of two frames that are so far apart."""
+    """Add the expected differences by the jitters on two paths of two frames that are so far apart."""
     for path, rest in ((one, two), (two, one)):
         names = {other.name for other in rest}
         for other in path:
@@ -464,9 +464,9 @@ def _of_values(jitter: Jitter, normal: float) -> float:
     return 6 / math.pi * math.asin(normal / 2) if jitter.distribution == "uniform" else normal
 
 
-_UNASKED_LOSS = 0.01
-"""Where no loss is configured, as many frames have to arrive as tell this much of it, or as much as the rest of the
-paths loses, if that is more."""
+_UNCONFIGURED_LOSS = 0.01
+"""Where no loss is configured, this loss has to be detectable, or as much as the rest of the paths loses, if that is
+more."""
 
 
 def verdicts(plan: GatePlan, times: Sequence[Times], allowed: Allowed) -> tuple[Check, ...]:
@@ -489,7 +489,7 @@ def verdicts(plan: GatePlan, times: Sequence[Times], allowed: Allowed) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class _Losses:
-    """Frames over some paths: how many of them were sent and lost, and how many the links are to lose."""
+    """Frames over some paths: how many were sent and lost, and the configured share of losses."""
 
     sent: int
     lost: int
@@ -506,7 +506,7 @@ class _Losses:
 
 
 def loss_of(hop: Hop) -> float:
-    """The share of frames that a direction is to lose."""
+    """The share of frames that a direction loses, as configured."""
     return hop.spec.loss.mean_ratio if hop.spec.loss is not None else 0.0
 
 
@@ -527,7 +527,7 @@ def _losses(plan: GatePlan, pairs: Sequence[tuple[str, str]], times: Sequence[Ti
 
 
 def _loss_checks(plan: GatePlan, times: Sequence[Times], alpha: float) -> Iterator[Check]:
-    over = {hop.name: telling(plan, hop, loss_of) for hop in plan.hops}
+    over = {hop.name: informative_paths(plan, hop, loss_of) for hop in plan.hops}
     counts = {hop.name: _losses(plan, over[hop.name], times) for hop in plan.hops}
     # A direction that loses shows on every path over it: the one that is off by most is blamed first, and then the
     # others only for what the paths that avoid it have lost.
@@ -545,7 +545,7 @@ def _loss_checks(plan: GatePlan, times: Sequence[Times], alpha: float) -> Iterat
 
 
 def _suspicion(hop: Hop, losses: _Losses) -> tuple[float, bool]:
-    """Sorts those first that are off by most standard deviations; of these, who loses too little is to lose some."""
+    """Sort key: most standard deviations off first; of equals, last if it loses too little and none is configured."""
     if not losses.sent:
         return 0.0, True
     deviation = math.sqrt(max(losses.ratio * (1 - losses.ratio), 1e-6) * losses.sent)
@@ -554,27 +554,27 @@ def _suspicion(hop: Hop, losses: _Losses) -> tuple[float, bool]:
 
 
 def _loss_check(hop: Hop, losses: _Losses, alpha: float) -> Check:
-    configured = loss_of(hop)
-    asked = f"{configured * 100:g} %"
+    ratio = loss_of(hop)
+    configured = f"{ratio * 100:g} %"
     values = {"sent": losses.sent, "lost": losses.lost, "expected_ratio": losses.ratio}
     if not losses.sent:
-        return Check(hop.name, "loss", "unproved", asked, why="no frame was sent", values=values)
+        return Check(hop.name, "loss", "unproved", configured, why="no frame was sent", values=values)
     test = losses.test(alpha)
     measured = f"{losses.lost} of {losses.sent} lost"
     scale = losses.sent / test.trials
     allowed = f"{math.floor(test.low * scale)} to {math.ceil(test.high * scale)}"
     if not losses.explained(test):
-        return Check(hop.name, "loss", "wrong", asked, measured, allowed, values=values)
-    if configured:
+        return Check(hop.name, "loss", "wrong", configured, measured, allowed, values=values)
+    if ratio:
         # None at all, twice as much or, where that is more than all, half of what is left.
-        others = [losses.ratio - configured, losses.ratio + min(configured, (1 - configured) / 2)]
+        others = [losses.ratio - ratio, losses.ratio + min(ratio, (1 - ratio) / 2)]
     else:
-        others = [losses.ratio + max(_UNASKED_LOSS, losses.ratio)]
-    if hop.spec.loss is not None and hop.spec.loss.correlation and 0 < configured < 1:
-        why = "frames that are lost are counted: that they are lost in bursts is not told"
-        return Check(hop.name, "loss", "unproved", asked, measured, allowed, why, values)
-    if all(test.tells(min(1.0, max(0.0, other))) for other in others if other != losses.ratio):
-        return Check(hop.name, "loss", "proved", asked, measured, allowed, values=values)
-    cannot = "none and twice as much" if configured else f"{max(_UNASKED_LOSS, losses.ratio) * 100:.2g} %"
-    why = f"{losses.sent} frames do not tell it from {cannot}"
-    return Check(hop.name, "loss", "unproved", asked, measured, allowed, why, values)
+        others = [losses.ratio + max(_UNCONFIGURED_LOSS, losses.ratio)]
+    if hop.spec.loss is not None and hop.spec.loss.correlation and 0 < ratio < 1:
+        why = "losses are counted; that they come in bursts is not checked"
+        return Check(hop.name, "loss", "unproved", configured, measured, allowed, why, values)
+    if all(test.detects(min(1.0, max(0.0, other))) for other in others if other != losses.ratio):
+        return Check(hop.name, "loss", "proved", configured, measured, allowed, values=values)
+    cannot = "none and twice as much" if ratio else f"{max(_UNCONFIGURED_LOSS, losses.ratio) * 100:.2g} %"
+    why = f"{losses.sent} frames cannot distinguish it from {cannot}"
+    return Check(hop.name, "loss", "unproved", configured, measured, allowed, why, values)

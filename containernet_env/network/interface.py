@@ -17,7 +17,7 @@ from containernet_env.hosts import netns
 
 MTU_BYTES = 1500
 MTU_MIN_BYTES, MTU_MAX_BYTES = 68, 65_521
-"""What a TAP can have: the minimum of IPv4 (RFC 791), and the maximum of the tun driver."""
+"""The range of a TAP: the minimum of IPv4 (RFC 791), and the maximum of the tun driver."""
 _RESOLVED_MAX = 1024  # the kernel's default
 NAME_MAX = 15
 """Longest interface name (IFNAMSIZ in linux/if.h, less its final NUL)."""
@@ -30,7 +30,7 @@ def derive_mac(node: str, port: int, attempt: int = 0) -> str:
 
 
 def parse_address(address: str, prefix_length: int | None = None) -> tuple[str, int]:
-    """Split "10.0.0.1/24" (or an address and a length apart); raises ``UsageError`` for what is no IPv4 address."""
+    """Split "10.0.0.1/24" (or an address and a length apart); raises ``UsageError`` for anything else."""
     if ":" in address:
         raise UsageError(
             f"{address!r} is an IPv6 address; allowed: IPv4 addresses with a prefix length, such as 10.0.0.1/24. "
@@ -45,7 +45,7 @@ def parse_address(address: str, prefix_length: int | None = None) -> tuple[str, 
 
 
 def parse_mtu(size_bytes: int | str) -> int:
-    """An MTU in bytes; raises ``UsageError`` for what no interface of a link can have."""
+    """An MTU in bytes; raises ``UsageError`` if no interface of a link can have it."""
     text = str(size_bytes)
     if text.isdecimal() and MTU_MIN_BYTES <= int(text) <= MTU_MAX_BYTES:
         return int(text)
@@ -61,7 +61,7 @@ def enter_neighbours(pid: int, interface: str, others: Iterable[tuple[str, str]]
 def too_many_neighbours(number: int) -> bool:
     """Whether so many neighbours that all talk to each other come near what the kernel resolves, over all namespaces.
 
-    Beyond it (``gc_thresh3``) frames are lost without a word. Half of it is left to other networks of this machine.
+    Beyond it (``gc_thresh3``) frames are lost silently. Half of it is left to other networks of this machine.
     """
     try:
         limit = int(netns.read_sysctl(os.getpid(), "net.ipv4.neigh.default.gc_thresh3"))
@@ -81,7 +81,7 @@ def read_addresses(pid: int) -> list[ipaddress.IPv4Interface]:
 
 
 def read_gateway(pid: int, address: str) -> str | None:
-    """The router to which the namespace of ``pid`` sends what is for ``address``; ``None`` where it needs none."""
+    """The router to which the namespace of ``pid`` sends packets for ``address``; ``None`` if it needs none."""
     shown = netns.run(pid, ["ip", "-j", "route", "get", address], check=False).stdout
     return json.loads(shown)[0].get("gateway") if shown.strip() else None
 
@@ -91,8 +91,8 @@ def delete_interface(pid: int, name: str) -> bool:
     try:
         netns.ip_batch(pid, [f"link delete dev {name}"])
     except RunError as error:
-        # As ip says it where it does not find the name, and as the kernel does where the interface goes right after.
-        if not any(said in str(error) for said in ("Cannot find device", "No such device")):
+        # The message of ip if it does not find the name, and of the kernel if the interface goes right after.
+        if not any(text in str(error) for text in ("Cannot find device", "No such device")):
             raise
         return False
     return True
@@ -101,8 +101,8 @@ def delete_interface(pid: int, name: str) -> bool:
 class Interface:
     """An interface in the network namespace of the process ``pid``; it is one end of a link, which makes it.
 
-    ``mac`` is its Ethernet address, ``alias`` the alternative name that the kernel is to know it by. ``ip`` and
-    ``prefix_length`` are what was last set or read. All calls raise ``RunError`` where the system refuses.
+    ``mac`` is its Ethernet address, ``alias`` its alternative name in the kernel. ``ip`` and ``prefix_length`` are the
+    last ones set or read. All calls raise ``RunError`` where the system refuses.
     """
 
     def __init__(self, pid: int, name: str, mac: str | None = None, alias: str | None = None) -> None:
@@ -167,13 +167,13 @@ class Interface:
         self.mtu_bytes = size_bytes
 
     def describe(self) -> str:
-        """What ``ip address`` says of it, for people."""
+        """The output of ``ip address``, for people."""
         return netns.run(self.pid, ["ip", "address", "show", "dev", self.name]).stdout
 
     def show(self) -> Mapping[str, Any]:
         """The interface as the kernel holds it: the entry of ``ip -j address``."""
         output = netns.run(self.pid, ["ip", "-j", "address", "show", "dev", self.name]).stdout
-        # iproute2 prints empty objects for what a filter left out.
+        # iproute2 prints empty objects for filtered entries.
         return next(entry for entry in json.loads(output) if entry)
 
     def read_address(self) -> str | None:
@@ -198,4 +198,4 @@ class SwitchPort:
 
 
 Port = Interface | SwitchPort
-"""What a link can end in."""
+"""An end of a link."""

@@ -29,18 +29,18 @@ from containernet_env.model.usage import since, veth_counters
 from containernet_env.network.interface import Interface, delete_interface
 from containernet_env.network.link import ShapedLink, check_held
 
-_UNASKED = frozenset({"loss-state", "duplicate", "corrupt", "reorder", "rate", "slot"})
+_NEVER_SET = frozenset({"loss-state", "duplicate", "corrupt", "reorder", "rate", "slot"})
 
 
 def options(direction: DirectionSpec) -> list[str]:
-    """netem's options but its limit, as ``tc`` takes them."""
+    """netem's options for ``tc``, without its limit."""
     words: list[str] = []
     jitter, loss = direction.jitter, direction.loss
     if direction.delay_ns:
         words += ["delay", f"{direction.delay_ns / 1000:.3f}us"]
     if jitter is not None:
         words.append(f"{jitter.ns / 1000:.3f}us")
-        # Without a table the kernel draws uniformly; a table of tc's is cut at four standard deviations, as asked.
+        # Without a table the kernel draws uniformly; tc's table is cut at four standard deviations, as specified.
         words += ["distribution", "normal"] if jitter.distribution == "normal" else []
     if isinstance(loss, GilbertElliottLoss):
         ratios = (loss.good_to_bad_ratio, loss.bad_to_good_ratio, loss.bad_loss_ratio, loss.good_loss_ratio)
@@ -54,23 +54,23 @@ def _percent(ratio: float) -> str:
     return f"{ratio * 100:.10f}".rstrip("0").rstrip(".") + "%"
 
 
-def netem_held(options: Mapping[str, Any], asked: Jitter | None) -> tuple[int, Jitter | None, Loss | None]:
-    """Delay (ns), jitter and loss in what ``tc -j`` prints of a netem qdisc.
+def netem_held(options: Mapping[str, Any], configured: Jitter | None) -> tuple[int, Jitter | None, Loss | None]:
+    """Delay (ns), jitter and loss of a netem qdisc, from the output of ``tc -j``.
 
-    The kernel does not tell which distribution it holds: that of ``asked`` is taken over. Raises ``RunError`` for
-    anything that is never asked of netem.
+    The kernel does not report the distribution: that of ``configured`` is returned. Raises ``RunError`` for options
+    that are never set.
     """
     delay = options.get("delay", {"delay": 0, "jitter": 0})
     random, chain = options.get("loss-random"), options.get("loss-gemodel")
-    if _UNASKED & set(options) or delay.get("correlation") or (random or {}).get("correlation"):
-        raise RunError(f"netem holds more than was asked: {dict(options)}")
+    if _NEVER_SET & set(options) or delay.get("correlation") or (random or {}).get("correlation"):
+        raise RunError(f"netem holds more than configured: {dict(options)}")
     jitter: Jitter | None = None
     loss: Loss | None = None
     jitter_ns = round(float(delay.get("jitter", 0)) * 1e9)  # tc prints seconds
     if jitter_ns:
-        if asked is None:
-            raise RunError(f"netem holds more than was asked: {dict(options)}")
-        jitter = Jitter(asked.distribution, jitter_ns, reorder=True)
+        if configured is None:
+            raise RunError(f"netem holds more than configured: {dict(options)}")
+        jitter = Jitter(configured.distribution, jitter_ns, reorder=True)
     if random is not None:
         loss = IndependentLoss(float(random["loss"]))
     elif chain is not None:
@@ -79,10 +79,10 @@ def netem_held(options: Mapping[str, Any], asked: Jitter | None) -> tuple[int, J
 
 
 def in_place(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list[list[str]] | None:
-    """The commands that turn what ``old`` (commands of ``tc ... add``) made into what ``new`` would make.
+    """The commands that turn the result of ``old`` (commands of ``tc ... add``) into that of ``new``.
 
-    A bandwidth that both have holds all the while. What waits or travels is lost only where netem takes the place of
-    a plain queue or the other way round. ``None`` where the root is another and everything has to be rebuilt.
+    A bandwidth that both have stays in force. Frames that wait or travel are lost only if netem replaces a plain queue
+    or the other way round. ``None`` if the root differs and everything has to be rebuilt.
     """
     if not old or not new or _shape(old[0]) != _shape(new[0]):
         return None
@@ -99,7 +99,7 @@ def in_place(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list
 
 
 def _shape(command: Sequence[str]) -> tuple[object, ...]:
-    """What of a command cannot be changed later: where it is, its kind, and netem's table, which stays once loaded."""
+    """The parts of a command that cannot be changed later: place, kind, and netem's table, which stays once loaded."""
     return (*[word for word in command if word in ("qdisc", "class", *_KINDS)], "distribution" in command)
 
 
@@ -130,7 +130,7 @@ _QUANTUM_MIN_BYTES, _QUANTUM_MAX_BYTES = 1514, 60_000
 
 
 def burst_bytes(rate_bps: int) -> int:
-    """How much HTB may send at once: what 0.25 ms at the rate hold, and never less than a frame.
+    """HTB's burst: 0.25 ms at the rate, and at least a frame.
 
     A timer that wakes the queue late by up to that time then costs no bandwidth. At 1000 Mbit/s these are 31 kB.
     """
@@ -138,9 +138,9 @@ def burst_bytes(rate_bps: int) -> int:
 
 
 def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
-    """Arguments of ``tc``, in order, that make what ``interface`` sends be like ``direction`` (from no qdisc).
+    """Arguments of ``tc``, in order, that shape what ``interface`` sends as ``direction``, from no qdisc.
 
-    Raises ``UsageError`` for what HTB and netem cannot carry out.
+    Raises ``UsageError`` for a direction that HTB and netem cannot carry out.
     """
     if (refusal := backends.netem_refusal(direction)) is not None:
         raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
@@ -181,16 +181,16 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
 def direction_from_tc(
     qdiscs: Sequence[Mapping[str, Any]],
     classes: str,
-    asked: DirectionSpec = _NOTHING,
+    configured: DirectionSpec = _NOTHING,
     class_id: str = _CLASS,
     netem_limit: int = NETEM_LIMIT_FRAMES,
     netem_queue_frames: int | None = None,
 ) -> DirectionSpec:
-    """What ``tc -j qdisc show`` (parsed) and ``tc class show`` (text) say of one interface, as a spec.
+    """The spec of one interface, from ``tc -j qdisc show`` (parsed) and ``tc class show`` (text).
 
-    ``asked`` is taken for the distribution of a jitter, which the kernel does not tell. ``class_id`` is that of HTB's
-    only class, ``netem_limit`` what netem is to hold, and ``netem_queue_frames`` the part of it that is the queue's.
-    Raises ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
+    The distribution of a jitter, which the kernel does not report, is that of ``configured``. ``class_id`` is that of
+    HTB's only class, ``netem_limit`` netem's limit, and ``netem_queue_frames`` the part of it that is the queue's.
+    Raises ``RunError`` for anything that ``tc_commands`` does not make.
     """
     held = DirectionSpec()
     for qdisc in qdiscs:
@@ -199,9 +199,9 @@ def direction_from_tc(
             rate_bps, overhead_bytes = _class_rate(classes, class_id)
             held = replace(held, rate_bps=rate_bps, overhead_bytes=overhead_bytes)
         elif kind == "netem":
-            delay_ns, jitter, loss = netem_held(options, asked.jitter)
+            delay_ns, jitter, loss = netem_held(options, configured.jitter)
             if int(options["limit"]) != netem_limit:
-                raise RunError(f"a netem with a limit of {options['limit']} frames is not one that was asked for")
+                raise RunError(f"a netem with a limit of {options['limit']} frames was not configured")
             held = replace(held, delay_ns=delay_ns, jitter=jitter, loss=loss)
             if netem_queue_frames is not None:
                 held = replace(held, queue_frames=netem_queue_frames)
@@ -215,12 +215,12 @@ def direction_from_tc(
 
 
 def _is_default(qdisc: Mapping[str, Any]) -> bool:
-    """Whether the kernel gave it to the interface by itself: those have no handle."""
+    """Whether it is the kernel's default of an interface, which has no handle."""
     return bool(qdisc.get("handle") == "0:")
 
 
 def delay_tolerance_ns(delay_ns: int) -> int:
-    """By how much tc may print another delay than the one it was given."""
+    """The largest difference between the delay that tc was given and the one that it prints."""
     return max(DELAY_TOLERANCE_NS, round(delay_ns * DELAY_TOLERANCE_RATIO))
 
 
@@ -238,7 +238,7 @@ def _tc(end: Interface, *words: str) -> str:
 
 
 def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpec | None = None) -> None:
-    """Make what ``end`` sends be like ``direction``; ``held`` is what it is like, ``None`` where that is not known."""
+    """Shape what ``end`` sends as ``direction``; ``held`` is its present shape, ``None`` if that is unknown."""
     commands = tc_commands(end.name, direction)
     changes = in_place(tc_commands(end.name, held), commands) if held is not None else None
     if changes is None:
@@ -251,18 +251,18 @@ def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpe
 
 
 def clear_direction(end: Interface) -> None:
-    """Take whatever shapes what ``end`` sends away; frames that wait in it are lost."""
+    """Remove all shaping of what ``end`` sends; frames that wait in it are lost."""
     if any(qdisc.get("root") and not _is_default(qdisc) for qdisc in _qdiscs(end)):
         _tc(end, "qdisc", "delete", "dev", end.name, "root")
 
 
-def read_direction(end: Interface, asked: DirectionSpec = _NOTHING, **made: Any) -> DirectionSpec:
-    """What the kernel holds for what ``end`` sends; ``asked``, ``made``: see ``direction_from_tc``."""
-    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.name), asked, **made)
+def read_direction(end: Interface, configured: DirectionSpec = _NOTHING, **made: Any) -> DirectionSpec:
+    """The shape of what ``end`` sends, as the kernel holds it; ``configured``, ``made``: see ``direction_from_tc``."""
+    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.name), configured, **made)
 
 
 def qdisc_counters(end: Interface) -> Mapping[str, Any]:
-    """Counters of the root of what shapes what ``end`` sends, as ``tc -s -j qdisc show`` has them."""
+    """Counters of the root qdisc of ``end``, as ``tc -s -j qdisc show`` prints them."""
     return next(qdisc for qdisc in _qdiscs(end, "-s") if qdisc.get("root"))
 
 
@@ -324,12 +324,12 @@ class VethLink(ShapedLink):
         apply_direction(two, spec.b_to_a, held.b_to_a if held is not None else None)
 
     def check(self) -> None:
-        """Raise ``RunError`` unless the kernel holds what was last asked for."""
+        """Raise ``RunError`` unless the kernel holds the spec that was last applied."""
         longest_ns = max(self.spec.a_to_b.delay_ns, self.spec.b_to_a.delay_ns)
         check_held(self.name, self.spec, self.read_back(), delay_tolerance_ns(longest_ns), RATE_TOLERANCE_RATIO)
 
     def read_back(self) -> LinkSpec:
-        """See ``ShapedLink``; but what the kernel does not tell is as asked (see ``direction_from_tc``)."""
+        """See ``ShapedLink``; values that the kernel does not report are the configured ones."""
         one, two = self._interfaces
         return LinkSpec(read_direction(one, self.spec.a_to_b), read_direction(two, self.spec.b_to_a))
 
@@ -373,7 +373,7 @@ _NOT_AT_HOST = DirectionSpec()
 _AT_ONCE_S = 0.0001
 _MOST_AT_ONCE = 43
 """Full segments in the 64 KiB that TCP hands over at most."""
-# Of what is released the frames that wait leave at once; without a queueing discipline they would be lost.
+# Waiting frames of a released queue leave at once; without a queueing discipline they would be lost.
 _RELEASED = DirectionSpec(rate_bps=RATE_MAX_BPS)
 
 
@@ -382,7 +382,7 @@ def held_at_host(direction: DirectionSpec) -> DirectionSpec:
 
     Nothing of a direction with a limit in both frames and bytes: no queue of the kernel's has two. Where several
     segments pass as one packet, HTB would count an overhead once for all of them: there the rate is that of full frames
-    without their overhead. Smaller frames then wait behind the host for what is missing, where each has its overhead.
+    without their overhead. Smaller frames then wait behind the host for the rest, where each has its overhead.
     """
     if direction.rate_bps is None or direction.uplink == "network":
         return _NOT_AT_HOST
@@ -407,7 +407,7 @@ def segments_at_once(direction: DirectionSpec) -> int:
 
 
 class Uplink:
-    """What holds frames back at the host's end of a link: HTB and a queue on its TAP.
+    """The queue at the host's end of a link, which holds frames back: HTB and a queue on its TAP.
 
     Raises ``RunError``, and ``MissingRequirementError`` where the kernel has no HTB.
     """
@@ -418,13 +418,13 @@ class Uplink:
         self._counted_from = 0
 
     def apply(self, direction: DirectionSpec) -> None:
-        """Hold back what ``direction`` asks for from now on; frames that wait stay. ``holds`` checks it."""
+        """Hold frames back as ``direction`` says from now on; waiting frames stay. ``holds`` checks it."""
         wanted, held = held_at_host(direction), self._held
         if wanted == _NOT_AT_HOST != held:
             wanted = _RELEASED
         if wanted == held:
             return
-        self._held = None  # until it is known to be as wanted
+        self._held = None  # unknown until it is done
         if wanted != _RELEASED:
             # Sockets keep what they found when they connected.
             segments = segments_at_once(wanted)
@@ -432,7 +432,7 @@ class Uplink:
         try:
             apply_direction(self.end, wanted, held)
         except RunError as error:
-            # As the kernel says it, and as older versions of tc say it for the kernel.
+            # The message of the kernel, and of older versions of tc.
             if not re.search("kind is unknown|Unknown qdisc|No such file", str(error)):
                 raise
             raise MissingRequirementError(
@@ -442,16 +442,16 @@ class Uplink:
         self._held = wanted
 
     def holds(self) -> bool:
-        """Whether frames wait here, as the kernel says. Raises ``RunError`` where it holds something else."""
+        """Whether frames wait here, read from the kernel. Raises ``RunError`` if it holds something else."""
         held = read_direction(self.end)
-        asked = LinkSpec(self._held or _NOT_AT_HOST)
-        check_held(f"at {self.end.alias or self.end.name}", asked, LinkSpec(held), 0, RATE_TOLERANCE_RATIO)
+        configured = LinkSpec(self._held or _NOT_AT_HOST)
+        check_held(f"at {self.end.alias or self.end.name}", configured, LinkSpec(held), 0, RATE_TOLERANCE_RATIO)
         return held.rate_bps not in (None, RATE_MAX_BPS)
 
     def counters(self, *, reset: bool = False) -> dict[str, int] | None:
         """``dropped``: frames lost at the full queue since ``reset`` was last given (after it was read); ``waiting``.
 
-        ``None`` where they cannot be read, since the host has ended.
+        ``None`` if they cannot be read because the host has ended.
         """
         if self._held == _NOT_AT_HOST:
             return {"dropped": 0, "waiting": 0}

@@ -17,17 +17,16 @@ EventHandler = Callable[[str, str], None]
 
 
 def check_held(
-    name: str, asked: LinkSpec, held: LinkSpec, delay_tolerance_ns: int = 0, rate_tolerance_ratio: float = 0.0
+    name: str, configured: LinkSpec, held: LinkSpec, delay_tolerance_ns: int = 0, rate_tolerance_ratio: float = 0.0
 ) -> None:
-    """Raise ``RunError`` that names the link and the value unless the system holds what was asked.
+    """Raise ``RunError`` that names the link and the value unless the system holds the configured spec.
 
-    The tolerances are for systems that tell less exactly than they hold; they say nothing of how links behave. That of
-    delays holds for jitters too. What was left open (``None`` where a limit, a seed or the like may be said) may be
-    anything.
+    The tolerances are for systems that report values less exactly than they hold them. That of delays applies to
+    jitters too. A value that was left open (``None`` for a limit, a seed or the like) may be anything.
     """
     for direction, wanted, got in (
-        ("a to b", asked.a_to_b, held.a_to_b),
-        ("b to a", asked.b_to_a, held.b_to_a),
+        ("a to b", configured.a_to_b, held.a_to_b),
+        ("b to a", configured.b_to_a, held.b_to_a),
     ):
         off = abs(wanted.delay_ns - got.delay_ns) > delay_tolerance_ns
         # Without a rate a frame takes no time.
@@ -42,7 +41,7 @@ def check_held(
         off |= not _same_jitter(wanted.jitter, got.jitter, delay_tolerance_ns)
         off |= not _same_loss(wanted.loss, got.loss)
         if off:
-            raise RunError(f"link {name}, {direction}: asked for {wanted}, the system holds {got}")
+            raise RunError(f"link {name}, {direction}: configured {wanted}, the system holds {got}")
 
 
 def _same_jitter(wanted: Jitter | None, got: Jitter | None, tolerance_ns: int) -> bool:
@@ -73,8 +72,8 @@ class ShapedLink(ABC):
     """One link between two ends, as the system holds it.
 
     An implementation carries out every part of a spec or refuses it; nothing is approximated or left out in
-    silence. All calls are made by one thread at a time. They raise ``RunError``. ``spec`` is what was last applied,
-    seen from the first of ``ends``; ``made``: whether there is something of it to be cleared.
+    silence. All calls are made by one thread at a time. They raise ``RunError``. ``spec`` was last applied,
+    seen from the first of ``ends``; ``made``: whether ``clear`` has something to remove.
     """
 
     def __init__(self, name: str, ends: tuple[Port, Port], spec: LinkSpec) -> None:
@@ -89,15 +88,15 @@ class ShapedLink(ABC):
 
     @abstractmethod
     def apply(self, spec: LinkSpec) -> int:
-        """Make the link behave as ``spec`` from now on, whatever it did before; when it began (monotonic, ns).
+        """Make the link behave as ``spec`` from now on; return when that took effect (monotonic, ns).
 
-        Both directions are replaced as a whole, so a change of the delay keeps the rate only because the spec says
-        so. Must check by ``read_back`` that the system took it, and raise if not.
+        Both directions are replaced as a whole, so a change of the delay keeps the rate only if the spec has it. Must
+        check by ``read_back`` that the system took the spec, and raise if not.
         """
 
     @abstractmethod
     def read_back(self) -> LinkSpec:
-        """The spec that the system holds now: asked from it, never remembered.
+        """The spec that the system holds now: read from it, never remembered.
 
         A value the spec left open (a queue limit of ``None``) comes back as the number in force.
         """
@@ -108,7 +107,7 @@ class ShapedLink(ABC):
 
     @abstractmethod
     def statistics(self) -> dict[str, Any]:
-        """What the link saw: ``a_to_b`` and ``b_to_a`` (from the first end on) as ``link_statistics`` has them."""
+        """The link's counters: ``a_to_b`` and ``b_to_a`` (from the first end on) as ``link_statistics`` has them."""
 
     @abstractmethod
     def set_up(self, up: bool) -> int:
@@ -140,5 +139,5 @@ class ShapedLink(ABC):
         return self.apply_change(spec, changes)
 
     def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
-        """``apply`` a spec that came of ``changes``: for those to whom it matters that a field was named at all."""
+        """``apply`` a spec with these ``changes``; for links to which it matters that a field was named at all."""
         return self.apply(spec)

@@ -51,7 +51,7 @@ class Capture:
         self.problem: str | None = None
         self._limit_bytes = limit_bytes
         self._stop, self._done = clock.Event(), clock.Event()
-        # No protocol yet: until it is bound it would hear every interface.
+        # No protocol yet: until it is bound it would receive from every interface.
         self._socket = netns.socket_in(pid, socket.AF_PACKET, socket.SOCK_RAW, 0)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
@@ -81,7 +81,7 @@ class Capture:
         self._done.wait(seconds)
 
     def stop(self) -> str:
-        """End it with all that has come by now, and say what was recorded. Idempotent."""
+        """End it with all frames that have arrived, and describe the recording. Idempotent."""
         self._stop.set()
         self._done.wait()
         words = f"{self.name}: {self.frames} frames in {self.path}"

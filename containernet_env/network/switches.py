@@ -18,7 +18,7 @@ from containernet_env.network.emulator import LinkEmulator
 from containernet_env.network.interface import Port, delete_interface
 
 _TIMEOUT_S = 10
-# A run's id and what tells its bridges apart; cnenv and more of those that are only tried out.
+# A run's id and a suffix; cnenv and a suffix for a trial.
 _NAME = re.compile(r"([0-9a-f]{6}|cnenv).+")
 _NOT_RUNNING = "database connection failed"
 MACHINE = 1  # a process in the machine's own network namespace, where Open vSwitch's interfaces have to be
@@ -60,7 +60,7 @@ def vsctl(*words: str) -> str:
 def problem() -> str | None:
     """Why Open vSwitch cannot be used here, with what to do about it; ``None`` where it can.
 
-    A bridge by the kernel's datapath is made for a moment: only that is a proof.
+    A bridge of the kernel's datapath is made for a moment, as the proof.
     """
     if programs.which("ovs-vsctl") is None:
         return "ovs-vsctl is not installed (Debian, Ubuntu: openvswitch-switch)"
@@ -95,8 +95,8 @@ def remove_bridge(name: str) -> None:
     ports = vsctl("list-ports", name).split() if name in (bridge.name for bridge in list_ours()) else []
     vsctl("--if-exists", "del-br", name)
     for port in ports:
-        # It may have gone with the namespace of its other end, or with another bridge's port. Somebody may have added
-        # an interface of theirs; ours begin with the run's id, as the bridge does.
+        # It may have gone with the namespace of its other end, or with another bridge's port. Interfaces that users
+        # added do not begin with the run's id, as ours and the bridge do.
         if port.startswith(name[:6]):
             delete_interface(MACHINE, port)
 
@@ -117,7 +117,7 @@ def list_ours() -> list[OurBridge]:
 def bridges_of(table: str) -> Iterator[OurBridge]:
     """Our bridges in a table of ``ovs-vsctl --format=json`` (RFC 7047, section 5.1): name, external_ids.
 
-    By mark and by name: one that somebody made with a copy of our mark is theirs.
+    By mark and by name: a user's bridge with a copy of our mark is not ours.
     """
     for name, (_, pairs) in json.loads(table)["data"] if table.strip() else ():
         owned = str(dict(pairs).get(owner.LABEL, ""))
@@ -134,7 +134,7 @@ class LearningSwitch(ABC):
     @property
     @abstractmethod
     def pid(self) -> int | None:
-        """The process in whose network namespace its ports are, or that is the switch; ``None`` once that ended."""
+        """The process in whose network namespace its ports are, or that is the switch; ``None`` once it has ended."""
 
     @abstractmethod
     def attach(self, port: Port) -> None:

@@ -249,12 +249,12 @@ def test_an_ending_that_the_engine_does_not_tell_is_said_to_be_unknown(api: Api,
     api.failing = {"logs": refused, "events": OSError("refused")}
     assert host.ending() == "exit status 4"
     for error, told in (
-        (refused, "the engine does not tell how it ended: Connection refused"),
+        (refused, "the engine does not report how it ended: Connection refused"),
         (EngineGoneError("has ended"), "the Docker engine has ended"),
         (NotFound("no such container", response=HTTP_404), "its container has been removed"),
     ):
         api.failing = {"inspect_container": error}
-        assert host.ending() == f"how is not known: {told}"
+        assert host.ending() == f"how is unknown: {told}"
     host.remove()
 
 

@@ -1,6 +1,6 @@
-"""What a gate says of simulated networks: as configured, with every fault that it is there to catch, and late frames.
+"""Verdicts of gates on simulated networks: as configured, with every fault that a gate detects, and with late frames.
 
-What it proves it has told: a fault as large as docs/fidelity.md says is caught, and a smaller one is not proved.
+A fault of the size in docs/fidelity.md is detected; of a smaller one, the property is unproved.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def proof_of(network: str, seed: int = 1) -> NetworkProof:
     return gate(NETWORKS[network], seed)
 
 
-def told(check: Check) -> str:
+def verdict_text(check: Check) -> str:
     return f"{check.verdict}: {check.measured}: {check.why}"
 
 
@@ -158,27 +158,27 @@ def test_a_few_frames_that_a_machine_makes_late_are_not() -> None:
         ("20 us", "delay", "unproved:.* ms are allowed, more than half of it$"),
         ("200 us", "delay", "unproved:.* ms are allowed, more than half of it$"),
         ("swapped", "delay", "unproved:.*both directions of every link"),
-        ("little jitter", "jitter", "unproved:.*do not tell it from none$"),
+        ("little jitter", "jitter", "unproved:.*cannot distinguish it from none$"),
         ("loss 0.1%", "loss", "unproved:"),
         ("loss 2%", "loss", "proved:"),
         ("loss 30%", "loss", "proved:"),
         ("rare bursts", "loss", "unproved:"),
-        ("bursts", "loss", "unproved:.*lost in bursts is not told$"),
+        ("bursts", "loss", "unproved:.*come in bursts is not checked$"),
         ("all lost", "loss", "proved:"),
         ("all lost", "delay", "unproved:.*: too few frames arrived$"),
         ("all lost", "rate", "unproved:.*: every frame is lost$"),
         ("all lost", "queue", "unproved:.*: every frame is lost$"),
-        ("short queues", "rate", "unproved:.*: it is told only where a rate is "),
+        ("short queues", "rate", "unproved:.*: an error shows only if a rate is "),
         ("no queue", "rate", "unproved:.*: its queue takes no second frame$"),
         ("overhead 10M", "rate", "proved:"),
         ("overhead 100M", "rate", "proved:"),
-        ("overhead 1000M", "rate", r"unproved:.*: what a frame takes besides \(24 bytes\) is told only where"),
+        ("overhead 1000M", "rate", r"unproved:.*: its overhead of 24 bytes shows only if"),
     ],
 )
 def test_what_the_samples_cannot_decide_is_unproved(network: str, kind: str, said: str) -> None:
     proof = proof_of(network)
     assert proof.passed, proof.text
-    assert re.match(said, told(check_of(proof, NAME, kind))), check_of(proof, NAME, kind)
+    assert re.match(said, verdict_text(check_of(proof, NAME, kind))), check_of(proof, NAME, kind)
 
 
 def test_a_direction_that_the_others_cannot_fill_is_proved_to_be_no_slower_than_they_are() -> None:
@@ -186,7 +186,7 @@ def test_a_direction_that_the_others_cannot_fill_is_proved_to_be_no_slower_than_
     proof = proof_of("one fast")
     assert not wrong(proof), proof.text
     for name in ("h4>s1", "s1>h4"):
-        assert re.match("unproved:.*: no path is faster: not below ", told(check_of(proof, name, "rate")))
+        assert re.match("unproved:.*: no path is faster: not below ", verdict_text(check_of(proof, name, "rate")))
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_a_rate_that_a_busy_machine_may_have_made_lower_is_neither_wrong_nor_pro
     ("limits", "capacity"),
     [({"queue_frames": 20}, 20), ({"queue_bytes": 60_000}, 39), ({"queue_frames": 100, "queue_bytes": 10**6}, 100)],
 )
-def test_queue_limits_in_frames_and_bytes_are_told(limits: dict[str, int], capacity: int) -> None:
+def test_queue_limits_in_frames_and_bytes_are_detected(limits: dict[str, int], capacity: int) -> None:
     check = check_of(gate(one(**limits)), NAME, "queue")
     assert check.verdict == "proved" and abs(float(check.measured.split()[0]) - capacity) <= 4, check
     half = gate(one(**limits), 1, changed([NAME], queue_frames=capacity // 2))
@@ -440,7 +440,7 @@ def test_two_trains_that_say_otherwise_prove_nothing() -> None:
     plan = few_trains(count=2)
     end_ns = arrival_ns(plan, plan.rates[NAME][1]) + 10 * MS
     check = check_of(judge(plan, stalls=[(end_ns - 500 * US, end_ns + MS)]), NAME, "rate")
-    assert (check.verdict, check.why) == ("unproved", "one half of its trains says otherwise than the other"), check
+    assert (check.verdict, check.why) == ("unproved", "the two halves of its trains disagree"), check
     assert check_of(judge(plan, shared(0.9)), NAME, "rate").verdict == "wrong"
 
 

@@ -190,7 +190,7 @@ def test_what_takes_too_long_is_left_out_by_name() -> None:
 
 
 def test_links_of_the_kernel_are_measured_slower_and_their_queues_not() -> None:
-    plan = plan_gate(slow(10), pace=KERNEL_PACE, tell_queues=False)
+    plan = plan_gate(slow(10), pace=KERNEL_PACE, test_queues=False)
     assert not plan.queues
     frames = sum(plan.streams[index].count for index in plan.delays.values())
     assert frames <= 4 * 150

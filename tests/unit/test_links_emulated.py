@@ -272,7 +272,7 @@ def test_a_host_that_does_not_hold_what_it_was_told_is_an_error(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel, "_carry_out", lambda line: None)
-    with pytest.raises(RunError, match="link at d1, a to b: asked for"):
+    with pytest.raises(RunError, match="link at d1, a to b: configured"):
         link_of()
 
 

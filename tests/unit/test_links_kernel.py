@@ -29,19 +29,19 @@ def commands(spec: DirectionSpec) -> list[str]:
 
 
 @pytest.mark.parametrize("name", specs.SPECS)
-def test_what_a_kernel_with_netem_holds_is_what_was_asked(name: str) -> None:
-    asked, recorded = specs.SPECS[name], RECORDED[name]
-    assert commands(asked) == recorded["commands"]
-    held = kernel.direction_from_tc(recorded["qdiscs"], recorded["classes"], asked)
-    tolerances = (kernel.delay_tolerance_ns(asked.delay_ns), kernel.RATE_TOLERANCE_RATIO)
-    check_held(name, LinkSpec(asked), LinkSpec(held), *tolerances)
-    late = replace(asked, delay_ns=asked.delay_ns + 10_000 + asked.delay_ns // 1000)
-    for changed in (late, replace(asked, rate_bps=77_000)):
+def test_what_a_kernel_with_netem_holds_is_what_was_configured(name: str) -> None:
+    configured, recorded = specs.SPECS[name], RECORDED[name]
+    assert commands(configured) == recorded["commands"]
+    held = kernel.direction_from_tc(recorded["qdiscs"], recorded["classes"], configured)
+    tolerances = (kernel.delay_tolerance_ns(configured.delay_ns), kernel.RATE_TOLERANCE_RATIO)
+    check_held(name, LinkSpec(configured), LinkSpec(held), *tolerances)
+    late = replace(configured, delay_ns=configured.delay_ns + 10_000 + configured.delay_ns // 1000)
+    for changed in (late, replace(configured, rate_bps=77_000)):
         with pytest.raises(RunError):
             check_held(name, LinkSpec(changed), LinkSpec(held), *tolerances)
 
 
-def test_nothing_asked_is_nothing_done() -> None:
+def test_nothing_configured_is_nothing_done() -> None:
     assert commands(FREE) == commands(DirectionSpec(loss=IndependentLoss(0))) == []
     noqueue = {"kind": "noqueue", "handle": "0:", "root": True, "options": {}}
     assert kernel.direction_from_tc([noqueue, {"kind": "clsact"}], "") == FREE
@@ -49,8 +49,8 @@ def test_nothing_asked_is_nothing_done() -> None:
 
 def test_a_queue_is_as_deep_with_a_delay_as_without() -> None:
     """netem once held both waits: 1454 ms of queue, where the emulator had 242."""
-    for asked in (DirectionSpec(0, 10**8), DirectionSpec(0, 10**8, 77), DirectionSpec(0, 10**8, None, 30_000)):
-        alone, delayed = (kernel.tc_commands("x0", replace(asked, delay_ns=ns))[-1] for ns in (0, 50 * MS))
+    for configured in (DirectionSpec(0, 10**8), DirectionSpec(0, 10**8, 77), DirectionSpec(0, 10**8, None, 30_000)):
+        alone, delayed = (kernel.tc_commands("x0", replace(configured, delay_ns=ns))[-1] for ns in (0, 50 * MS))
         assert alone[-3:] == delayed[-3:]
         assert delayed[delayed.index("parent") + 1] == "10:1"
     assert alone[-3:] == ["bfifo", "limit", "30000"]
@@ -109,14 +109,14 @@ def late_by(jitter: float, correlation: float = 0) -> dict[str, float]:
         (HTB, HTB_CLASS.replace("1:1", "1:2"), "not as it was made"),
         ([{"kind": "tbf", "handle": "1:", "root": True, "options": {}}], "", "in the way: tbf"),
         (netem_with(1000), "", "a limit of 1000 frames"),
-        (netem_with(delay=late_by(0.001)), "", "more than was asked"),
-        (netem_with(delay=late_by(0, 0.25)), "", "more than was asked"),
-        (netem_with(duplicate={"duplicate": 0.01, "correlation": 0}), "", "more than was asked"),
-        (netem_with(reorder={"reorder": 0.25, "correlation": 0}), "", "more than was asked"),
-        (netem_with(**{"loss-random": {"loss": 0.01, "correlation": 0.5}}), "", "more than was asked"),
+        (netem_with(delay=late_by(0.001)), "", "more than configured"),
+        (netem_with(delay=late_by(0, 0.25)), "", "more than configured"),
+        (netem_with(duplicate={"duplicate": 0.01, "correlation": 0}), "", "more than configured"),
+        (netem_with(reorder={"reorder": 0.25, "correlation": 0}), "", "more than configured"),
+        (netem_with(**{"loss-random": {"loss": 0.01, "correlation": 0.5}}), "", "more than configured"),
     ],
 )
-def test_what_nobody_asked_for_is_an_error(qdiscs: list[Any], classes: str, words: str) -> None:
+def test_what_was_not_configured_is_an_error(qdiscs: list[Any], classes: str, words: str) -> None:
     with pytest.raises(RunError, match=words):
         kernel.direction_from_tc(qdiscs, classes)
 

@@ -267,7 +267,7 @@ def test_its_links_are_shaped_at_both_ends_and_read_back(net: Any, kernel: FakeK
     ("spoilt", "value", "words"),
     [
         ("failing", "netem", r"link etcd1-s1: .*netem.*it said so"),
-        ("deaf", True, "link etcd1-s1, a to b: asked for"),
+        ("deaf", True, "link etcd1-s1, a to b: configured"),
         ("homeless", True, r"asked for 10\.0\.0\.251/24"),
     ],
     ids=["an error of tc", "a link that is not held", "an address that is not held"],

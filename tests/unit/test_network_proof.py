@@ -22,7 +22,7 @@ ALLOWED = "0.040 ms early, 0.130 ms late"
 GOOD = Check("etcd1>s1", "delay", "proved", "3.000 ms", "3.020 ms", ALLOWED)
 LATE = replace(GOOD, verdict="wrong", measured="1503.000 ms")
 SLOW = replace(LATE, kind="rate", asked="1000 Mbit/s")
-UNTOLD = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames do not tell it from none")
+UNPROVED = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames cannot distinguish it from none")
 
 
 @pytest.fixture
@@ -122,11 +122,11 @@ def test_a_network_that_is_off_by_itself_is_told_in_a_table(bed: Any) -> None:
 
 
 def test_what_is_not_proved_is_told_by_name(bed: Any) -> None:
-    bed.gates((UNTOLD, 0, None))
+    bed.gates((UNPROVED, 0, None))
     assert bed._prove_network().endswith("0 of 1 properties proved")
-    assert bed._progress.notes == ["not proved: loss of etcd1>s1 (0.1 %): 500 frames do not tell it from none"]
+    assert bed._progress.notes == ["not proved: loss of etcd1>s1 (0.1 %): 500 frames cannot distinguish it from none"]
     assert bed.gate.proof.text == "unproved: loss of etcd1>s1 (0.1 %)"
-    assert bed.proofs[0].unproved == ["loss of etcd1>s1 (0.1 %): 500 frames do not tell it from none"]
+    assert bed.proofs[0].unproved == ["loss of etcd1>s1 (0.1 %): 500 frames cannot distinguish it from none"]
 
 
 def test_after_the_last_scenario_a_network_that_is_off_is_told_and_no_error(bed: Any) -> None:
@@ -185,8 +185,8 @@ def test_the_busiest_direction_counts_by_its_rate() -> None:
 
 
 def test_many_of_a_kind_are_counted_and_few_are_named() -> None:
-    few = [replace(UNTOLD, subject=f"etcd{n}>s1") for n in (1, 2, 3)]
-    more = [*few, replace(UNTOLD, subject="etcd4>s1"), replace(UNTOLD, kind="queue", asked="20 frames")]
+    few = [replace(UNPROVED, subject=f"etcd{n}>s1") for n in (1, 2, 3)]
+    more = [*few, replace(UNPROVED, subject="etcd4>s1"), replace(UNPROVED, kind="queue", asked="20 frames")]
     assert named(few) == "loss of etcd1>s1, etcd2>s1, etcd3>s1 (0.1 %)"
     told = "unproved: loss of 4 directions (0.1 %); queue of etcd1>s1 (20 frames)"
     assert NetworkProof("before", tuple(more)).text == told

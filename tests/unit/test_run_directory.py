@@ -40,16 +40,17 @@ OUTCOME = ScenarioOutcome(
     load=LoadResult.from_json(closed_loop()),
     findings=(Finding("link_lateness", "invalid", "frames were late", 2e6, 1e6),),
 )
-UNTOLD = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames do not tell it from none")
+UNPROVED = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames cannot distinguish it from none")
 WRONG = Check("etcd1>s1", "rate", "wrong", "20 Mbit/s", "997 Mbit/s", "1.8% either way")
 PROOF = Proof(
     at="t",
     at_ns=1,
     passed=True,
     problems=[],
-    unproved=[UNTOLD.line],
+    unproved=[UNPROVED.line],
     checks=[
-        check.to_json() for check in (replace(UNTOLD, verdict="proved"), UNTOLD, replace(UNTOLD, verdict="proved"))
+        check.to_json()
+        for check in (replace(UNPROVED, verdict="proved"), UNPROVED, replace(UNPROVED, verdict="proved"))
     ],
     pairs=[
         {"a": "etcd1", "b": "etcd2", "expected_ns": 12_003_000, "measured_ns": 12_023_000, "samples_ns": [1, 2]},
