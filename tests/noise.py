@@ -20,7 +20,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults.processes import is_stopped
+from tests.processes import is_stopped
 
 PAUSES_S = 0.05, 0.3
 BETWEEN_S = 0.2, 2.0

@@ -7,7 +7,8 @@ import os
 import secrets
 import socket
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -210,12 +211,15 @@ class Throughput:
         return self.received_bytes * 8 / self.seconds
 
 
-def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float, port: int = 0) -> Throughput:
-    """Send from the namespace of one process to ``address`` in that of another, as much as fits; port 0 is any.
+@contextmanager
+def flowing(
+    sender_pid: int, receiver_pid: int, address: str, port: int = 0, congestion_control: str | None = None
+) -> Iterator[tuple[socket.socket, str]]:
+    """A TCP flow that always has data to send: the socket at its end, and the sender's congestion control.
 
-    The time counts from the first arrival on. The sockets belong to this process: the hosts' limits do not hold for
-    them, while links, addresses and congestion control are the hosts'. Raises ``RunError`` where no connection comes
-    up or nothing arrives; ends after ``seconds`` and at most 20 s more.
+    It goes from the namespace of one process to ``address`` in that of another; port 0 is any. The sockets belong to
+    this process: the hosts' limits do not hold for them, while links, addresses and, unless given, congestion control
+    are the hosts'. Raises ``RunError`` if no connection can be made.
     """
     listener, sender = netns.socket_in(receiver_pid), netns.socket_in(sender_pid)
     with listener, sender:
@@ -225,6 +229,8 @@ def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float, po
             listener.listen(1)
             for end in (listener, sender):
                 end.settimeout(_CONNECT_DEADLINE_S)
+            if congestion_control is not None:
+                sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
             sender.connect(listener.getsockname())
             receiver, _ = listener.accept()
         except OSError as error:
@@ -235,14 +241,24 @@ def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float, po
         thread = clock.Thread(target=_send, args=(sender, stop), name="throughput", daemon=True)
         thread.start()
         with receiver:
+            receiver.settimeout(_CONNECT_DEADLINE_S)
             try:
-                received, taken_s = _receive(receiver, seconds)
-            except OSError as error:
-                raise RunError(f"nothing arrived at {address}: {error}") from error
+                yield receiver, name
             finally:
                 stop.set()
                 thread.join(_CONNECT_DEADLINE_S)
-    return Throughput(received, taken_s, name)
+
+
+def measure(sender_pid: int, receiver_pid: int, address: str, seconds: float, port: int = 0) -> Throughput:
+    """Send as much as the links carry, see ``flowing``, and count what arrives from the first arrival on.
+
+    Raises ``RunError`` also if nothing arrives; ends after ``seconds`` and at most 20 s more.
+    """
+    with flowing(sender_pid, receiver_pid, address, port) as (receiver, name):
+        try:
+            return Throughput(*_receive(receiver, seconds), name)
+        except OSError as error:
+            raise RunError(f"nothing arrived at {address}: {error}") from error
 
 
 def _send(sender: socket.socket, stop: clock.Event) -> None:
@@ -259,7 +275,6 @@ def _send(sender: socket.socket, stop: clock.Event) -> None:
 def _receive(receiver: socket.socket, seconds: float) -> tuple[int, float]:
     """Bytes that arrived within ``seconds`` of the first ones, which do not count, and how long that was."""
     buffer = bytearray(_CHUNK_BYTES)
-    receiver.settimeout(_CONNECT_DEADLINE_S)
     receiver.recv_into(buffer)
     begin = now = clock.monotonic()
     received = 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from containernet_env.hosts import engine
 from containernet_env.network import switches
 from tests.deadline import eventually
+from tests.processes import namespace_of, parent_of, processes, program_of, words_of
 
 RAISED_BY_STOCK_MININET = (
     "net/core/rmem_max",
@@ -25,7 +25,7 @@ def _output(*argv: str) -> str:
 
 
 # Programs that only runs start; and those that count where they are in a network namespace of their own, since
-# anybody may run an etcd on this machine.
+# an etcd of other users may run on this machine.
 _OURS = (
     "link-emulator serve",
     "link-emulator rtt",
@@ -46,51 +46,27 @@ _OURS_IN_NAMESPACES = (
 )
 
 
-@dataclass(frozen=True)
-class _Process:
-    pid: int
-    parent: int
-    words: list[str]
-    namespace: int
-    """The inode of its network namespace."""
+def _is_apart(pid: int) -> bool:
+    """Whether a process is of another ring that runs apart beside this one (``apart`` in check.sh)."""
+    words = words_of(pid).split()
+    return pid > 0 and ((words[:1] == ["unshare"] and "apart" in words) or _is_apart(parent_of(pid)))
 
 
-def _processes() -> list[_Process]:
-    """All but those of another ring that runs apart beside this one (``apart`` in check.sh)."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with suppress(OSError):
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            namespace = os.stat(entry / "ns" / "net").st_ino
-            found[int(entry.name)] = _Process(int(entry.name), parent, words, namespace)
-
-    def apart(process: _Process | None) -> bool:
-        return process is not None and (
-            (process.words[0] == "unshare" and "apart" in process.words) or apart(found.get(process.parent))
-        )
-
-    return [process for process in found.values() if not apart(process)]
-
-
-def _of_runs(processes: list[_Process]) -> set[str]:
+def _of_runs(pids: list[int]) -> set[str]:
     """Processes of runs: pid and command line."""
-    here = os.stat("/proc/self/ns/net").st_ino
     found = set()
-    for process in processes:
-        command = " ".join(process.words)
-        inside = process.namespace != here and os.path.basename(process.words[0]) in _OURS_IN_NAMESPACES
+    for pid in pids:
+        command, here = words_of(pid), namespace_of(os.getpid())
+        inside = namespace_of(pid) not in (None, here) and program_of(pid) in _OURS_IN_NAMESPACES
         if inside or any(name in command for name in _OURS):
-            found.add(f"{process.pid} {command[:120]}")
+            found.add(f"{pid} {command[:120]}")
     return found
 
 
 def snapshot() -> dict[str, set[str]]:
     """Kind of resource -> what there is of it. Namespaces and links are those of the whole machine."""
     links = {line.split(":")[1].strip() for line in _output("ip", "-o", "link").splitlines()}
-    processes = _processes()
+    running = [pid for pid in processes() if not _is_apart(pid)]
     cgroups = {str(path) for path in Path("/sys/fs/cgroup").glob("*/docker/*") if path.is_dir()}
     cgroups |= {str(path) for path in Path("/sys/fs/cgroup").glob("system.slice/docker-*") if path.is_dir()}
     mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
@@ -98,13 +74,13 @@ def snapshot() -> dict[str, set[str]]:
         "containers": {container.name for container in engine.list_ours()},
         "all containers": {c["Id"][:12] for c in engine.client().api.containers(all=True)},
         "named namespaces": set(_output("ip", "netns").split()),
-        "namespaces": {str(process.namespace) for process in processes},
+        "namespaces": {str(found) for pid in running if (found := namespace_of(pid)) is not None},
         "links": links,
         "bridges of Open vSwitch": {f"{bridge.name} of {bridge.owner}" for bridge in switches.list_ours()},
         "qdiscs": set(_output("tc", "qdisc").splitlines()),
         "cgroups": cgroups,
         "mounts": mounts,
-        "processes": _of_runs(processes),
+        "processes": _of_runs(running),
         "sysctls": {f"{name} {Path('/proc/sys', name).read_text()}" for name in RAISED_BY_STOCK_MININET},
     }
 

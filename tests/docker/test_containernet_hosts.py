@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +25,8 @@ from containernet_env.network.rtt import ProbeHost, measure
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdMember
 from tests.deadline import HANG_S, eventually
+from tests.processes import processes as running_processes
+from tests.processes import words_of
 from tests.root.network import check_not_early
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
@@ -39,11 +41,9 @@ def left_of(run_id: str, containers: list[str]) -> list[str]:
     for container in containers:
         for pattern in (f"*/docker/{container}", f"system.slice/docker-{container}*"):
             found += [str(path) for path in Path("/sys/fs/cgroup").glob(pattern)]
-    for process in Path("/proc").iterdir():
-        with suppress(OSError):
-            line = (process / "cmdline").read_bytes().decode(errors="replace")
-            found += [line] if any(container in line for container in containers) else []
-    return found
+    return found + [
+        line for line in map(words_of, running_processes()) if any(container in line for container in containers)
+    ]
 
 
 def stopped(network: Containernet) -> None:

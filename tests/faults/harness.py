@@ -19,8 +19,8 @@ from containernet_env.hosts import engine, owner
 from tests.deadline import HANG_S, eventually, let_pass
 from tests.faults.files import MEMBERS, Files
 from tests.faults.own_engine import OwnEngine
-from tests.faults.processes import below, children, is_stopped, program_of, words_of
 from tests.faults.table import BEGINNINGS, BRING_UP, ENDS, PROOF, SCENARIOS
+from tests.processes import below, children, is_stopped, program_of, words_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 # The command as it is installed, with the package of this clone.

@@ -25,7 +25,7 @@ from docker.errors import DockerException
 from containernet_env.hosts import engine
 from containernet_env.setup import dockerd, images
 from tests.deadline import HANG_S, eventually
-from tests.faults.processes import below, children, processes, program_of, words_of
+from tests.processes import below, children, processes, program_of, words_of
 
 # containerd 1.6, runtime/v2/shim/util_unix.go: where the sockets of shims are, whatever the engine's own folders.
 _SHIM_SOCKETS = Path("/run/containerd/s")

@@ -31,7 +31,7 @@ from containernet_env.runs.measure import measure
 from containernet_env.runs.progress import Silent
 from tests.docker.machine_state import left_over, snapshot
 from tests.faults.harness import PROJECT
-from tests.faults.processes import children, processes, program_of, words_of
+from tests.processes import children, processes, program_of, words_of
 
 RESULT = PROJECT / ".build" / "soak.json"
 TOPOLOGIES = ("3node-3ms", "1node", "2node", "5node")

@@ -23,8 +23,8 @@ from tests.docker.test_sweep import assert_each_cell_once, by, struck, words
 from tests.faults.files import MEMBERS
 from tests.faults.harness import COMMAND, PROJECT, Run, tool
 from tests.faults.own_engine import OwnEngine
-from tests.faults.processes import below
 from tests.faults.table import FINISHED, SCENARIOS, TEAR_DOWN
+from tests.processes import below
 
 pytestmark = pytest.mark.docker
 

@@ -6,12 +6,11 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
-from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
+from containernet_env.network.measure import flowing
 from tests.measure import figure
 from tests.root.gate_star import star, star_of
 from tests.root.network import ADDRESSES, echoes, emulated, veth
@@ -19,6 +18,8 @@ from tests.root.network import ADDRESSES, echoes, emulated, veth
 MS, MBIT = 10**6, 10**6
 OUT_OF_REACH_MBPS = 100_000
 _CHUNK = 256 * 1024
+# The same algorithm wherever this runs: bbr, some machines' default, slows down every ten seconds.
+_CUBIC = "cubic"
 
 
 def _limited(mbps: int, uplink: Uplink | None = None) -> LinkSpec:
@@ -29,48 +30,9 @@ def _limited(mbps: int, uplink: Uplink | None = None) -> LinkSpec:
 # --- one TCP flow between two network namespaces ----------------------------------------------------------------------
 
 
-@contextmanager
-def flowing(sender_pid: int, receiver_pid: int, address: str) -> Iterator[socket.socket]:
-    """A flow that always has data to send; the socket at its end, from which nothing is read."""
-    listener = netns.socket_in(receiver_pid)
-    sender = netns.socket_in(sender_pid)
-    stop = threading.Event()
-
-    def send() -> None:
-        chunk = bytes(_CHUNK)
-        while not stop.is_set():
-            try:
-                sender.send(chunk)
-            except TimeoutError:
-                continue
-            except OSError:
-                return
-
-    with listener, sender:
-        listener.bind((address, 0))
-        listener.listen(1)
-        listener.settimeout(5)
-        sender.settimeout(5)
-        # The same algorithm wherever the test runs: bbr, some machines' default, slows down every ten seconds.
-        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
-        sender.connect(listener.getsockname())
-        receiver, _ = listener.accept()
-        sender.settimeout(0.2)
-        with receiver:
-            receiver.settimeout(5)
-            thread = threading.Thread(target=send)
-            thread.start()
-            try:
-                yield receiver
-            finally:
-                stop.set()
-                receiver.shutdown(socket.SHUT_RDWR)
-                thread.join()
-
-
 def goodput_bps(sender_pid: int, receiver_pid: int, address: str, *, warmup_s: float = 0.4, windows: int = 3) -> float:
     """The median over windows of 0.3 s of the bits of payload that arrive per second."""
-    with flowing(sender_pid, receiver_pid, address) as receiver:
+    with flowing(sender_pid, receiver_pid, address, congestion_control=_CUBIC) as (receiver, _):
         _receive_for(receiver, warmup_s)
         return statistics.median(_receive_for(receiver, 0.3) for _ in range(windows))
 
@@ -123,7 +85,8 @@ def echo_beside_a_flow() -> Mapping[str, float]:
 
 
 def _beside_a_flow(pids: tuple[int, int]) -> float:
-    with flowing(*pids, ADDRESSES[1]) as receiver, ThreadPoolExecutor(1) as other:
+    beside = flowing(*pids, ADDRESSES[1], congestion_control=_CUBIC)
+    with beside as (receiver, _), ThreadPoolExecutor(1) as other:
         stop = threading.Event()
 
         def read() -> None:

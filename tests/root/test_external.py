@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from bench.load.secured import PASSWORD, PREFIX, USER, Secured
 from containernet_env.base import assets, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.cli import main
-from containernet_env.hosts import netns
 from containernet_env.runs import external_access
 from containernet_env.runs.external_access import Record, records
 from containernet_env.runs.measure import carry_out, measure
@@ -39,6 +38,7 @@ from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds
 from containernet_env.stores.etcd.certificates import Authority
 from tests.deadline import HANG_S, eventually
+from tests.processes import namespace_of, processes, program_of, words_of
 from tests.root.replica_processes import Replicas, built
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -187,13 +187,8 @@ def under_way(config: Path, folder: Path, block: Any) -> subprocess.Popen[str]:
 
 def started_servers() -> list[str]:
     """The command lines of benchmark servers in this network namespace: those of containers have their own."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError, RunError):
-            words = path.read_bytes().decode(errors="replace").split("\0")
-            if Path(words[0]).name == "benchmark-server" and netns.is_own(int(path.parent.name)):
-                found.append(" ".join(words))
-    return found
+    here = namespace_of(os.getpid())
+    return [words_of(pid) for pid in processes() if program_of(pid) == "benchmark-server" and namespace_of(pid) == here]
 
 
 class Watching(Silent):

@@ -25,6 +25,14 @@ def program_of(pid: int) -> str:
     return os.path.basename(words_of(pid).split(" ")[0])
 
 
+def namespace_of(pid: int) -> int | None:
+    """The inode of a process's network namespace."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino
+    except OSError:
+        return None
+
+
 def _state_and_parent(pid: int) -> list[str]:
     """Fields 3 and 4 of /proc/PID/stat (proc_pid_stat(5)); nothing where there is no such process."""
     try:
@@ -36,6 +44,11 @@ def _state_and_parent(pid: int) -> list[str]:
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal."""
     return _state_and_parent(pid)[:1] == ["T"]
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process; 0 if there is none."""
+    return int([*_state_and_parent(pid), 0, 0][1])
 
 
 def children(pid: int) -> list[int]:
