@@ -1,4 +1,4 @@
-"""No gating test judges time (tests/README.md): what a Python test may read, start and wait for, by its class.
+"""No gating test judges time (docs/tests.md): what a Python test may read, start and wait for, by its class.
 
 Go's half is clocks.go.
 """
