@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
+from re import sub
 
 import pytest
 from click import BadParameter
@@ -48,19 +50,18 @@ def values_of(bed: Bed) -> str:
     return ", ".join(f"{name}={value}" for name, value in pairs)
 
 
-def cells_told(made: Design, form: str) -> Iterator[str]:
+def size(made: Design) -> str:
+    return f"{len(made.cells)} cells on {len(made.beds)} testbed{'s' if len(made.beds) > 1 else ''}"
+
+
+def cells_told(made: Design) -> Iterator[str]:
     """Which scenarios are measured on which testbeds."""
-    beds = f"{len(made.beds)} testbed{'s' if len(made.beds) > 1 else ''}"
-    yield f"{form}: {len(made.cells)} cells on {beds}."
-    yield ""
-    yield "| testbeds | scenarios |"
-    yield "| --- | --- |"
+    yield size(made)
     by_scenarios: dict[tuple[str, ...], list[str]] = {}
     for bed in made.beds:
         by_scenarios.setdefault(tuple(cell.scenario.name for cell in bed.cells), []).append(values_of(bed))
     for names, testbeds in by_scenarios.items():
-        shown = "; ".join(f"`{values}`" if values else "as in the file" for values in testbeds)
-        yield f"| {shown} | {', '.join(f'`{name}`' for name in names)} |"
+        yield f"{'; '.join(values or 'as in the file' for values in testbeds)}: {', '.join(names)}"
 
 
 def test_there_is_a_preset_with_a_page_for_each_seed_document() -> None:
@@ -72,11 +73,12 @@ def test_there_is_a_preset_with_a_page_for_each_seed_document() -> None:
 
 
 @each_preset
-def test_a_preset_expands_to_the_cells_that_its_page_lists(path: Path, snapshot: SnapshotAssertion) -> None:
+def test_a_preset_expands_to_its_cells_whose_number_its_page_has(path: Path, snapshot: SnapshotAssertion) -> None:
+    """The snapshot has the cells, as ``sweep PRESET --dry-run`` lists them."""
     whole, quick = design(path), design(path, quick=True)
-    lines = [*cells_told(whole, "The whole preset"), "", *cells_told(quick, "`--quick`")]
-    text = "\n".join(["", *lines, "", ""])
-    check_block(PAGES / f"{path.stem}.md", "cells", f"configs/sweeps/{path.name}", text, snapshot)
+    assert "\n".join([*cells_told(whole), "", *cells_told(quick)]) == snapshot
+    line = f"The whole preset has {size(whole)}, `--quick` {size(quick)}; `--dry-run` lists them."
+    check_block(PAGES / f"{path.stem}.md", "cells", f"configs/sweeps/{path.name}", f"\n{line}\n\n", snapshot)
 
 
 @each_preset
@@ -133,6 +135,8 @@ def test_a_preset_is_shown_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_page_of_dbtester_says_where_each_row_comes_from(snapshot: SnapshotAssertion) -> None:
     lines = ["| row | unit | from |", "| --- | --- | --- |"]
-    lines += [f"| {measure.label} | {measure.unit} | {measure.source} |" for measure in MEASURES]
+    for source, alike in groupby(MEASURES, lambda of: sub(r"column `[0-9.]+%`", "the percentile's column", of.source)):
+        measures = list(alike)
+        lines.append(f"| {', '.join(of.label for of in measures)} | {measures[0].unit} | {source} |")
     text = "\n".join(["", *lines, "", ""])
     check_block(PAGES / "dbtester-writes.md", "rows", "containernet_env/report/tables.py", text, snapshot)
