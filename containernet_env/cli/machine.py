@@ -20,7 +20,7 @@ from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli.arguments import CONFIG, testbed_options
 from containernet_env.cli.terminal import StopSignals, TerminalProgress
 from containernet_env.config import load_config
-from containernet_env.config.export import schema_of
+from containernet_env.config.writer import schema_of
 from containernet_env.hosts import engine
 from containernet_env.network.factory import remove_bridges
 from containernet_env.results.run_files import FILES, json_schema

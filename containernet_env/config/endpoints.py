@@ -10,12 +10,20 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Tag, TypeAdapter, WithJsonSchema
 
-from containernet_env.config.fields import FILE_FORM, FilePath, checked, choice, refuse
-from containernet_env.config.link_schema import LEFT_OUT
-from containernet_env.config.positions import Location
-from containernet_env.config.reader import Document, Finding, render
-from containernet_env.config.service_schema import RawService, RawSuccess
-from containernet_env.config.validation import Length, StrictModel, rule, validate
+from containernet_env.config.fields import (
+    FILE_FORM,
+    LEFT_OUT,
+    FilePath,
+    Length,
+    StrictModel,
+    checked,
+    choice,
+    refuse,
+    rule,
+    validate,
+)
+from containernet_env.config.reader import Document, Finding, Location, render
+from containernet_env.config.stores import RawService, RawSuccess
 from containernet_env.model.config import (
     CLIENT_NAME,
     DEFAULT_PREFIX,

@@ -2,55 +2,934 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    JsonValue,
+    TypeAdapter,
+    WithJsonSchema,
+    create_model,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from containernet_env.base import assets
-from containernet_env.base.units import format_number
-from containernet_env.config.event_rules import event_findings, event_places
-from containernet_env.config.load_schema import MAX_SCENARIOS, RawLoad
-from containernet_env.config.positions import Location
-from containernet_env.config.reader import Document, Finding, json_path, read_document, render, value_at
-from containernet_env.config.scenario_rules import (
-    key_findings,
-    key_too_small,
-    keys_fit,
-    span_findings,
-    spans_of,
-    unique_findings,
+from containernet_env.base.units import format_duration, format_number, parse_duration
+from containernet_env.config import hints
+from containernet_env.config.fields import (
+    LEFT_OUT,
+    Bandwidth,
+    Boolean,
+    Delay,
+    Length,
+    StrictModel,
+    annotation_of,
+    as_far_as_good,
+    checked,
+    choice,
+    decimal,
+    duration,
+    integer,
+    one_of_or_name,
+    refuse,
+    rule,
+    validate,
 )
-from containernet_env.config.scenario_schema import (
-    BLOCK,
-    DATASET,
-    SCENARIO_FILE,
-    RawAnyBlock,
-    RawDataset,
-    RawMixed,
-    RawOnDataset,
-    RawReading,
-    RawWrite,
-    model_at,
-)
-from containernet_env.config.validation import as_far_as_good, validate
-from containernet_env.model.disruption import name_of
+from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, render, value_at
+from containernet_env.model import load_contract as contract
+from containernet_env.model.disruption import DRAWN_TARGETS, STRUCK, UNDOING, Disruption, Verb, name_of
 from containernet_env.model.scenario import (
+    ALPHABET,
     ANY_MEMBER,
     CONSISTENCY_NAMES,
+    NO_WARMUP,
+    ONE_KEY,
+    REQUEST_TIMEOUT_NS,
     ZIPF_EXPONENT,
+    Answer,
+    Arrival,
     BlockPlace,
     Consistency,
     Dataset,
+    EventPlace,
     KeyOrder,
+    Keys,
     Load,
     MemberTarget,
     Scenario,
     ScenarioSet,
+    ScenarioType,
     SearchPlace,
+    Span,
+    Warmup,
+    after_prefix,
+    new_keys,
 )
+from containernet_env.model.search import (
+    HIGH_PER_S,
+    KEY_SPACE,
+    LOW_PER_S,
+    PERCENTILES,
+    REPEATS,
+    STEP_NS,
+    WITHIN,
+    Objective,
+    Search,
+)
+
+MAX_SCENARIOS = 1000
+"""A file that multiplies out to more than this is a mistake, not a run."""
+
+# What the benchmark server takes: a file that passes here is never refused there.
+REQUESTS_MAX = contract.TOTAL_MAX
+RATE_MIN, RATE_MAX = Decimal(str(contract.RATE_MIN_PER_S)), Decimal(contract.RATE_MAX_PER_S)
+LENGTH_MIN_NS = round(contract.DURATION_MIN_S * 10**9)
+# Half of what the server lets a benchmark take leaves the warm-up and the end their time.
+LENGTH_MAX_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
+TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
+STALL_TIMEOUT_MAX_NS = contract.STALL_TIMEOUT_MAX_S * 10**9
+# Less than the server takes.
+WARMUP_MAX_NS = 3_600 * 10**9
+# What the server takes leaves room for the seeds of later repetitions.
+SEED_MAX = 2**32 - 1
+# An objective below this is met by no network; probes and repeats that take a night are a mistake.
+OBJECTIVE_MIN_NS = 1_000
+STEP_MIN_NS, STEP_MAX_NS = 100 * 10**6, 600 * 10**9
+PROBE_MAX_NS = 1_200 * 10**9
+WITHIN_MIN, WITHIN_MAX = Decimal("0.01"), Decimal("0.5")
+REPEATS_MIN, REPEATS_MAX = 3, 20
+
+
+class OneOrMore:
+    """In a file, ``x`` stands for ``[x]``."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            lambda value: value if isinstance(value, list) else [value], handler(source)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        array = handler(schema)
+        return {"anyOf": [array["items"], array]}
+
+
+AXIS = (Length(1, MAX_SCENARIOS), OneOrMore())
+
+
+_WARMUP_FORM = (
+    f'a number of requests from 1 to {REQUESTS_MAX}, or a duration such as "2s", from '
+    f"{format_duration(LENGTH_MIN_NS)} to {format_duration(WARMUP_MAX_NS)}"
+)
+
+
+def _parse_warmup(value: object) -> Warmup:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= REQUESTS_MAX:
+            raise ValueError("is out of range")
+        return Warmup(requests=value)
+    try:
+        length_ns = parse_duration(value)
+    except ValueError as error:
+        raise ValueError("is neither a number of requests nor a duration") from error
+    if not LENGTH_MIN_NS <= length_ns <= WARMUP_MAX_NS:
+        raise ValueError("is out of range")
+    return Warmup(length_ns=length_ns)
+
+
+_WARMUP = (
+    checked(_parse_warmup, _WARMUP_FORM, hints.warmups),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer", "minimum": 1, "maximum": REQUESTS_MAX}, {"type": "string"}],
+            "description": _WARMUP_FORM,
+        }
+    ),
+)
+
+
+def means(text: str) -> dict[str, JsonValue]:
+    """What a key means, for its ``json_schema_extra``; of keys that are read in one place only (see ``meanings``)."""
+    return {"meaning": text}
+
+
+_OBJECTIVE = Annotated[int | None, *duration(OBJECTIVE_MIN_NS, TIMEOUT_MAX_NS)]
+
+
+def _objective(percentile: str) -> Any:
+    text = f"the response time that the {percentile}th percentile of a probe may have at most"
+    return Field(default=None, alias=f"p{percentile}", json_schema_extra=means(text))
+
+
+class RawSearch(StrictModel):
+    """The objectives of a search for the highest rate that holds them, and how it is searched."""
+
+    model_config = ConfigDict(
+        title="Search", json_schema_extra={"anyOf": [{"required": [f"p{percentile}"]} for percentile in PERCENTILES]}
+    )
+
+    p50_ns: _OBJECTIVE = _objective("50")
+    p90_ns: _OBJECTIVE = _objective("90")
+    p95_ns: _OBJECTIVE = _objective("95")
+    p99_ns: _OBJECTIVE = _objective("99")
+    p99_9_ns: _OBJECTIVE = _objective("99.9")
+    low: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(default=None, alias="from")
+    high: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(default=None, alias="to")
+    step_ns: Annotated[int | None, *duration(STEP_MIN_NS, STEP_MAX_NS)] = Field(
+        default=None,
+        alias="step",
+        json_schema_extra=means(
+            f"how long each probe sends requests, longer where a percentile needs it ({format_duration(STEP_NS)})"
+        ),
+    )
+    within: Annotated[Decimal | None, *decimal(WITHIN_MIN, WITHIN_MAX)] = Field(
+        default=None, json_schema_extra=means(f"how far neighbouring rates are apart, as a ratio ({WITHIN})")
+    )
+    repeats: Annotated[int, *integer(REPEATS_MIN, REPEATS_MAX)] = Field(
+        default=REPEATS, json_schema_extra=means("how many probes have to agree at each end of the interval")
+    )
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """Those that are given, by percentile."""
+        limits = (self.p50_ns, self.p90_ns, self.p95_ns, self.p99_ns, self.p99_9_ns)
+        pairs = zip(PERCENTILES, limits, strict=True)
+        return tuple(Objective(percentile, limit_ns) for percentile, limit_ns in pairs if limit_ns is not None)
+
+    @property
+    def value(self) -> Search:
+        """What is searched."""
+        low, step_ns, within = (
+            given if given is not None else default
+            for given, default in ((self.low, LOW_PER_S), (self.step_ns, STEP_NS), (self.within, WITHIN))
+        )
+        high = HIGH_PER_S if self.high is None else self.high
+        return Search(self.objectives, Decimal(low), high, int(step_ns), Decimal(within), self.repeats)
+
+    @rule
+    def _has_an_objective(self) -> None:
+        if not self.objectives:
+            refuse("is missing", "a response time for p50, p90, p95, p99 or p99.9, at least one", key="p99")
+
+    @rule
+    def _objectives_rise(self) -> None:
+        for one, other in pairwise(self.objectives):
+            if one.limit_ns >= other.limit_ns:
+                allowed = f"less than p{other.percentile}, {format_duration(other.limit_ns)}"
+                refuse(f"follows from p{other.percentile}", allowed, key=f"p{one.percentile}")
+
+    @rule
+    def _ends_above_its_start(self) -> None:
+        if self.value.high <= self.value.low:
+            key, allowed = "to", f"more than from, {format_number(self.value.low)}"
+            if self.high is None:
+                key, allowed = "from", f"less than {format_number(self.value.high)}"
+            refuse("leaves no rates to search", allowed, key=key)
+
+    @rule
+    def _lowest_rate_has_enough_requests(self) -> None:
+        if not self.objectives:
+            return
+        samples = self.value.samples(poisson=False)
+        if samples * 10**9 > self.value.low * PROBE_MAX_NS:
+            least = Decimal(samples * 10**9) / PROBE_MAX_NS
+            message = f"is too low: p{self.objectives[-1].percentile} needs {samples} requests in each probe"
+            allowed = f"at least {format_number(round(least, 3))}, at which that takes {format_duration(PROBE_MAX_NS)}"
+            refuse(message, allowed, key="from")
+
+
+class RawLoad(StrictModel):
+    """How many requests or for how long, at which rate, by how many clients, over how many connections."""
+
+    model_config = ConfigDict(
+        title="Load",
+        json_schema_extra={
+            "oneOf": [{"required": [length]} for length in ("total", "duration", "search")],
+            "not": {"required": ["rate", "search"]},
+            "dependentSchemas": {"arrival": {"anyOf": [{"required": ["rate"]}, {"required": ["search"]}]}},
+        },
+    )
+
+    total: Annotated[int | None, *integer(1, REQUESTS_MAX)] = Field(
+        default=None, json_schema_extra=means("number of requests")
+    )
+    duration_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, LENGTH_MAX_NS)] = Field(
+        default=None,
+        alias="duration",
+        json_schema_extra=means("as many requests as start within this time, in place of total"),
+    )
+    rate: Annotated[list[Annotated[Decimal, *decimal(RATE_MIN, RATE_MAX)]], *AXIS] = Field(
+        default=[], json_schema_extra=means("requests/s over all clients, which makes an open loop; may be a list")
+    )
+    arrival: Annotated[Arrival | None, *choice("constant", "poisson")] = Field(
+        default=None, json_schema_extra=means("evenly spaced requests or Poisson arrivals, with a rate")
+    )
+    clients: Annotated[list[Annotated[int, *integer(1, contract.CLIENTS_MAX)]], *AXIS] = Field(
+        json_schema_extra=means("clients that each have one request at a time; may be a list")
+    )
+    conns: Annotated[int, *integer(1, contract.CONNS_MAX)] = Field(
+        json_schema_extra=means("TCP connections that the clients share")
+    )
+    warmup: Annotated[Warmup | None, *_WARMUP] = Field(
+        default=None, json_schema_extra=means("what runs ahead and is in no figure")
+    )
+    request_timeout_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(
+        default=None, alias="timeout", json_schema_extra=means("deadline of each request")
+    )
+    stall_timeout_ns: Annotated[int | None, *duration(0, STALL_TIMEOUT_MAX_NS)] = Field(
+        default=None,
+        alias="stallTimeout",
+        json_schema_extra=means("how long without a success before the scenario is ended"),
+    )
+    seed: Annotated[int | None, *integer(0, SEED_MAX)] = None
+    search: RawSearch = LEFT_OUT
+
+    @property
+    def _searches(self) -> bool:
+        return "search" in self.model_fields_set
+
+    @rule
+    def _has_a_length(self) -> None:
+        if self.total is None and self.duration_ns is None and not self._searches:
+            refuse("is missing", "total, a number of requests, or duration, or search", key="total")
+
+    @rule
+    def _search_has_no_total(self) -> None:
+        self._refuse_beside_search(self.total, "total")
+
+    @rule
+    def _search_has_no_duration(self) -> None:
+        self._refuse_beside_search(self.duration_ns, "duration")
+
+    @rule
+    def _search_has_no_rate(self) -> None:
+        self._refuse_beside_search(self.rate or None, "rate")
+
+    def _refuse_beside_search(self, value: object, key: str) -> None:
+        if value is not None and self._searches:
+            refuse(
+                "is given beside search", "search alone, which chooses the rate and the length of each probe", key=key
+            )
+
+    @rule
+    def _search_has_no_warmup_in_requests(self) -> None:
+        if self._searches and self.warmup is not None and self.warmup.requests:
+            refuse("is no time", 'a duration such as "1s" beside search, whose rate is not known', key="warmup")
+
+    @rule
+    def _objectives_are_below_the_deadline(self) -> None:
+        timeout_ns = REQUEST_TIMEOUT_NS if self.request_timeout_ns is None else self.request_timeout_ns
+        if self.search is not None:
+            for item in self.search.objectives:
+                if item.limit_ns >= timeout_ns:
+                    # Whatever takes longer has failed: no answered request could miss it.
+                    message = f"has an objective that no answer can miss, {item.text}"
+                    refuse(
+                        message, f"less than the deadline of each request, {format_duration(timeout_ns)}", key="search"
+                    )
+
+    @rule
+    def _has_one_length(self) -> None:
+        if self.total is not None and self.duration_ns is not None:
+            refuse("is given beside total", "either total or duration", key="duration")
+
+    @rule
+    def _clients_have_requests(self) -> None:
+        if self.total is not None and max(self.clients) > self.total:
+            # The row would claim a concurrency that never was.
+            refuse("is more than there are requests", f"at most total, {self.total}", key="clients")
+
+    @rule
+    def _stall_is_never_or_long_enough(self) -> None:
+        if self.stall_timeout_ns is not None and 0 < self.stall_timeout_ns < LENGTH_MIN_NS:
+            allowed = f'"0s", which is never, or at least {format_duration(LENGTH_MIN_NS)}'
+            refuse("is too short", allowed, key="stallTimeout")
+
+    @rule
+    def _arrivals_have_a_rate(self) -> None:
+        if self.arrival is not None and not self.rate and not self._searches:
+            allowed = "only beside rate or search: a closed loop has no arrivals"
+            refuse("is given without a rate", allowed, key="arrival")
+
+    @rule
+    def _takes_no_longer_than_the_server_lets_it(self) -> None:
+        if self.rate and self.total is not None and self.total * 10**9 > min(self.rate) * LENGTH_MAX_NS:
+            most = f"{format_duration(LENGTH_MAX_NS)} in all"
+            refuse(f"is too low for {self.total} requests", f"a rate at which they take at most {most}", key="rate")
+
+    @rule
+    def _warmup_keeps_the_servers_limits(self) -> None:
+        if self.warmup is None or not self.rate:
+            return
+        if self.warmup.requests * 10**9 > min(self.rate) * WARMUP_MAX_NS:
+            refuse("is too long", f"at most {format_duration(WARMUP_MAX_NS)} at this rate", key="warmup")
+
+
+EVENTS_MAX = 50
+"""More than these in one scenario are a mistake."""
+MORE_EVENTS = '; one with "every" repeats, and the others can be of further scenarios'
+"""What to do with more of them."""
+EVENT_MIN_NS = 200_000_000
+"""The generator tells of its start within 100 ms, and who leads is asked right before an event."""
+FOR_MIN_NS = 10_000_000
+_LONGEST_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
+_WHEN, _LENGTH = duration(EVENT_MIN_NS, _LONGEST_NS), duration(FOR_MIN_NS, _LONGEST_NS)
+_CHOSEN, _KILLED, _FROZEN, _PARTITIONED = (
+    one_of_or_name(*words) for words in (DRAWN_TARGETS, ("killed",), ("frozen",), ("partitioned",))
+)
+_TARGETED = ("kill", "restart", "freeze", "thaw", "partition", "heal")
+_OF_LINKS = ("link", "delay", "loss", "rate")
+_ACTIONS = (*_TARGETED, *_OF_LINKS)
+_VERBS: dict[str, Verb] = {verb: verb for verb in get_args(Verb)}
+
+
+class RawEvent(StrictModel):
+    """Once or every so often, one thing is done to members, or to the links of members."""
+
+    model_config = ConfigDict(
+        title="Event",
+        json_schema_extra={
+            "oneOf": [{"required": ["at"]}, {"required": ["every"]}],
+            "anyOf": [{"required": [key]} for key in _ACTIONS],
+            "dependentRequired": {key: ["of"] for key in _OF_LINKS},
+        },
+    )
+
+    at_ns: Annotated[int | None, *_WHEN] = Field(default=None, alias="at")
+    every_ns: Annotated[int | None, *_WHEN] = Field(default=None, alias="every")
+    for_ns: Annotated[int | None, *_LENGTH] = Field(default=None, alias="for")
+    kill: Annotated[str | None, *_CHOSEN] = None
+    restart: Annotated[str | None, *_KILLED] = None
+    freeze: Annotated[str | None, *_CHOSEN] = None
+    thaw: Annotated[str | None, *_FROZEN] = None
+    partition: Annotated[str | None, *_CHOSEN] = None
+    heal: Annotated[str | None, *_PARTITIONED] = None
+    link: Annotated[Literal["down", "up"] | None, *choice("down", "up")] = None
+    delay: Delay = LEFT_OUT
+    loss: Annotated[Decimal | None, *decimal(Decimal(0), Decimal(1))] = None
+    rate: Bandwidth = LEFT_OUT
+    of: Annotated[str | None, *one_of_or_name(*DRAWN_TARGETS, "down")] = None
+
+    @property
+    def _actions(self) -> list[str]:
+        return [key for key in _ACTIONS if key in self.model_fields_set]
+
+    @property
+    def verb(self) -> Verb:
+        """What it does."""
+        action = self._actions[0]
+        return _VERBS[f"link_{self.link}" if action == "link" else action]
+
+    @property
+    def target_key(self) -> str:
+        """The key that has its target."""
+        return "of" if self._actions[0] in _OF_LINKS else self._actions[0]
+
+    @property
+    def disruption(self) -> Disruption:
+        """It as a value."""
+        verb = self.verb
+        value: int | float | None = None
+        if verb in ("delay", "rate"):
+            value = getattr(self, verb)
+        elif verb == "loss" and self.loss is not None:
+            value = float(self.loss)
+        return Disruption(
+            verb=verb,
+            target=getattr(self, self.target_key),
+            at_ns=self.at_ns,
+            every_ns=self.every_ns,
+            for_ns=self.for_ns,
+            value=value,
+        )
+
+    @rule
+    def _has_one_time(self) -> None:
+        if self.at_ns is None and self.every_ns is None:
+            refuse("is missing", "at, a time after the start of the load, or every", key="at")
+        if self.at_ns is not None and self.every_ns is not None:
+            refuse("is given beside at", "either at or every", key="every")
+
+    @rule
+    def _does_one_thing(self) -> None:
+        if not self._actions:
+            refuse("does nothing", f"one of the keys {', '.join(_ACTIONS)}")
+        if len(self._actions) > 1:
+            refuse(f"is given beside {self._actions[0]}", "one action in each event", key=self._actions[1])
+
+    @rule
+    def _links_have_an_owner(self) -> None:
+        links = [key for key in self._actions if key in _OF_LINKS]
+        if links and self.of is None:
+            refuse("is missing", f"whose link: {', '.join(DRAWN_TARGETS)} or a member's name", key="of")
+        if self._actions and not links and self.of is not None:
+            refuse(f"is given beside {self._actions[0]}", f"only beside {', '.join(_OF_LINKS)}", key="of")
+
+    @rule
+    def _what_is_down_goes_up(self) -> None:
+        if not self._actions or self.of is None:
+            return
+        if self.link == "up" and self.of in DRAWN_TARGETS:
+            refuse("is not known to be down", '"down", which is all that are, or a member\'s name', key="of")
+        if self.link != "up" and self.of == "down":
+            refuse("is given without link up", f"{', '.join(DRAWN_TARGETS)} or a member's name", key="of")
+
+    @rule
+    def _only_what_is_done_can_be_undone(self) -> None:
+        if self.for_ns is not None and self._actions and self.verb in STRUCK:
+            undoing = ", ".join(verb.replace("_", " ") for verb in STRUCK)
+            refuse("is given for what ends something", f"not beside {undoing}", key="for")
+
+    @rule
+    def _ends_before_it_comes_again(self) -> None:
+        if self.for_ns is not None and self.every_ns is not None and self.for_ns >= self.every_ns:
+            refuse("is not over when it comes again", f"less than every, {format_duration(self.every_ns)}", key="for")
+
+
+# "More than 0" to the server; less than this is uniform for any data set.
+ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(contract.ZIPF_EXPONENT_MAX)
+KEY_TEXT_MAX = 200
+LIMIT_MAX = 1_000_000_000
+
+
+def _text(pattern: str, form: str, problem: str) -> tuple[Any, WithJsonSchema]:
+    """What marks a field as a text that matches a pattern as a whole."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or re.fullmatch(pattern, value) is None:
+            raise ValueError(problem)
+        return value
+
+    return checked(parse, form), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$", "description": form})
+
+
+# What stands in the names of scenarios, where it must not be a glob, and in a column of the CSV.
+_KEY_PATTERN = f"[0-9A-Za-z/._:-]{{1,{KEY_TEXT_MAX}}}"
+_KEY_FORM = f"1 to {KEY_TEXT_MAX} of 0-9, A-Z, a-z, / . _ : and -"
+_KEY = _text(_KEY_PATTERN, _KEY_FORM, "is not a key or the beginning of one")
+_PREFIX = _text(
+    f"(?=.*[/._:-]){_KEY_PATTERN}",  # a character that no generated key has: what writes make never starts with it
+    f"{_KEY_FORM}, at least one of them / . _ : or -",
+    "does not keep the data set's keys apart from those that are written",
+)
+
+
+class RawDataset(StrictModel):
+    """The data set that the reads read."""
+
+    model_config = ConfigDict(title="Data set")
+
+    key_prefix: Annotated[str | None, *_PREFIX] = Field(default=None, alias="keyPrefix")
+    key_size: Annotated[int, *integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(default=8, alias="keySize")
+    val_size: Annotated[int, *integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(default=256, alias="valSize")
+    keys: Annotated[int, *integer(1, contract.KEY_SPACE_MAX)] = 10_000
+
+
+class RawData(StrictModel):
+    """Sizes in bytes of what is written."""
+
+    model_config = ConfigDict(title="Data")
+
+    key_size: Annotated[int, *integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(alias="keySize")
+    val_size: Annotated[int, *integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(alias="valSize")
+
+
+class RawBlock(StrictModel):
+    """What every block has."""
+
+    type: Annotated[ScenarioType, *choice("write", "read", "mixed", "txn")]
+    load: Annotated[list[RawLoad], *AXIS]
+    events: Annotated[list[RawEvent], Length(1, EVENTS_MAX, MORE_EVENTS), OneOrMore()] = Field(default=[])
+
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        """See ``StrictModel``: what is done meanwhile comes after what is measured."""
+        return [*(key for key in super().known_keys() if key != "events"), "events"]
+
+
+_TARGETS = Annotated[list[Annotated[str, *one_of_or_name(*ANY_MEMBER)]], *AXIS]
+_KEY_ORDERS = Annotated[
+    list[Annotated[KeyOrder, *choice("sequential", "shuffled", "uniform", "zipfian")]],
+    *AXIS,
+]
+_EXPONENT = Annotated[Decimal | None, *decimal(ZIPF_MIN, ZIPF_MAX)]
+
+
+def _refuse_lonely_exponent(exponent: Decimal | None, orders: list[KeyOrder]) -> None:
+    if exponent is not None and "zipfian" not in orders:
+        refuse("is given without zipfian keys", 'only beside keys "zipfian"', key="zipfExponent")
+
+
+_CONSISTENCIES = Annotated[list[Annotated[Consistency, *choice("l", "s", "default")]], *AXIS]
+
+
+class RawWrite(RawBlock):
+    """Writes: for each load, for each data, for each target, for each order of keys."""
+
+    model_config = ConfigDict(title="Writes")
+
+    type: Literal["write"]
+    data: Annotated[list[RawData], *AXIS]
+    target: _TARGETS
+    keys: _KEY_ORDERS = Field(default=["sequential"])
+    zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
+    key_space: Annotated[int | None, *integer(1, contract.KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
+    history: Boolean = False
+
+    @rule
+    def _exponent_has_its_order(self) -> None:
+        _refuse_lonely_exponent(self.zipf_exponent, self.keys)
+
+    @rule
+    def _drawn_keys_have_a_space(self) -> None:
+        drawn = [order for order in self.keys if order in ("uniform", "zipfian")]
+        if drawn and self.key_space is None and any(load.total is None and load.search is None for load in self.load):
+            refuse(
+                "is missing", f"how many keys {drawn[0]} ones are drawn from, where there is no total", key="keySpace"
+            )
+
+
+class RawOnDataset(RawBlock):
+    """What blocks on the data set have in common."""
+
+    target: _TARGETS = Field(default=["cluster"])
+    keys: _KEY_ORDERS = Field(default=["sequential"])
+    zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
+
+    @rule
+    def _exponent_has_its_order(self) -> None:
+        _refuse_lonely_exponent(self.zipf_exponent, self.keys)
+
+
+_SPAN_KEYS = Annotated[list[Annotated[int, *integer(1, contract.SPAN_KEYS_MAX)]], *AXIS]
+
+
+class RawReading(RawOnDataset):
+    """What blocks with reads have in common."""
+
+    consistency: _CONSISTENCIES
+    span_keys: _SPAN_KEYS = Field(default=[], alias="spanKeys")
+    verify: Boolean = True
+
+
+class RawSpan(StrictModel):
+    """All keys from one on to before another one."""
+
+    model_config = ConfigDict(title="Span")
+
+    start: Annotated[str, *_KEY] = Field(alias="from")
+    end: Annotated[str, *_KEY] = Field(alias="to")
+
+    @rule
+    def _ends_after_its_start(self) -> None:
+        if self.end <= self.start:
+            refuse("is not after the start", f"a key that sorts after from, {self.start}", key="to")
+
+
+_EXTENTS = ("prefix", "span", "spanKeys")
+_NOT_BESIDE_A_NAME = ("span", "spanKeys", "keys", "zipfExponent")
+
+
+class RawRead(RawReading):
+    """Reads of the data set: for each load, target, number of keys at once, order of keys, and consistency."""
+
+    model_config = ConfigDict(
+        title="Reads",
+        json_schema_extra={
+            "not": {
+                "anyOf": [
+                    {"required": [one, two]}
+                    for one, others in (("prefix", _NOT_BESIDE_A_NAME), ("span", _NOT_BESIDE_A_NAME[1:]))
+                    for two in others
+                ]
+            },
+            "dependentSchemas": {"limit": {"anyOf": [{"required": [extent]} for extent in _EXTENTS]}},
+        },
+    )
+
+    type: Literal["read"]
+    prefix: Annotated[str | None, *_KEY] = None
+    span: RawSpan = LEFT_OUT
+    limit: Annotated[int | None, *integer(1, LIMIT_MAX)] = None
+    keys_only: Boolean = Field(default=False, alias="keysOnly")
+    count_only: Boolean = Field(default=False, alias="countOnly")
+    history: Boolean = False
+
+    @property
+    def _extents(self) -> list[str]:
+        fields = zip(_EXTENTS, ("prefix", "span", "span_keys"), strict=True)
+        return [key for key, field in fields if field in self.model_fields_set]
+
+    @rule
+    def _asks_for_one_extent(self) -> None:
+        if len(self._extents) > 1:
+            refuse(f"is given beside {self._extents[0]}", "one of prefix, span and spanKeys", key=self._extents[1])
+
+    @rule
+    def _limit_has_an_extent(self) -> None:
+        if self.limit is not None and not self._extents:
+            refuse("is given for single keys", "only beside prefix, span or spanKeys", key="limit")
+
+    @rule
+    def _leaves_one_thing_out(self) -> None:
+        if self.keys_only and self.count_only:
+            refuse("is given beside keysOnly", "one of keysOnly and countOnly", key="countOnly")
+
+    @rule
+    def _named_keys_have_no_order(self) -> None:
+        self._refuse_beside_a_name("keys", "keys")
+
+    @rule
+    def _named_keys_have_no_exponent(self) -> None:
+        self._refuse_beside_a_name("zipf_exponent", "zipfExponent")
+
+    def _refuse_beside_a_name(self, field: str, key: str) -> None:
+        extents = self._extents
+        if extents and extents[0] != "spanKeys" and field in self.model_fields_set:
+            refuse(f"is given beside {extents[0]}", "only where reads begin at the data set's keys", key=key)
+
+
+class RawMixed(RawReading):
+    """Writes and reads of the data set: as reads, for each ratio."""
+
+    model_config = ConfigDict(title="Mixed")
+
+    type: Literal["mixed"]
+    ratio: Annotated[list[Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]], *AXIS]
+    history: Boolean = False
+
+
+class RawTxn(RawOnDataset):
+    """Transactions on the data set: for each load, for each target, for each order of keys."""
+
+    model_config = ConfigDict(title="Transactions")
+
+    type: Literal["txn"]
+    history: Boolean = False
+
+
+RawAnyBlock = RawWrite | RawRead | RawMixed | RawTxn
+
+
+class RawScenarioFile(StrictModel):
+    """A scenario file."""
+
+    model_config = ConfigDict(title="Scenarios")
+
+    dataset: RawDataset = RawDataset()
+    scenarios: Annotated[
+        list[Annotated[RawAnyBlock, Field(discriminator="type")]],
+        Length(1, MAX_SCENARIOS),
+        Field(description=f"a list of 1 to {MAX_SCENARIOS} blocks"),
+    ]
+
+
+def _every_key() -> dict[str, Any]:
+    """The keys that a block of some type has beside those of every block, all of them optional."""
+    fields = {name: field for kind in _BLOCKS.values() for name, field in kind.model_fields.items()}
+    return {
+        name: (annotation_of(field), Field(default=None, alias=field.alias))
+        for name, field in fields.items()
+        if name not in RawBlock.model_fields
+    }
+
+
+_BLOCKS: dict[object, type[RawAnyBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}
+BLOCK_KEYS: dict[str, frozenset[str]] = {str(kind): frozenset(model.known_keys()) for kind, model in _BLOCKS.items()}
+"""The keys that a block of a type can have."""
+# A block whose type is wrong: what any type has is checked, and nothing else is known of it.
+_UNTYPED: type[StrictModel] = create_model("RawUntyped", __base__=RawBlock, **_every_key())
+
+BLOCK: TypeAdapter[RawAnyBlock] = TypeAdapter(Annotated[RawAnyBlock, Field(discriminator="type")])
+DATASET: TypeAdapter[RawDataset] = TypeAdapter(RawDataset)
+SCENARIO_FILE: TypeAdapter[RawScenarioFile] = TypeAdapter(RawScenarioFile)
+
+
+def model_at(location: Location, document: Any) -> type[StrictModel]:
+    """The model of the object at a location of a scenario file whose JSON value is ``document``."""
+    match location:
+        case ():
+            return RawScenarioFile
+        case ("dataset",):
+            return RawDataset
+        case (_, _, "load", *_, "search"):
+            return RawSearch
+        case (_, _, "load", *_):
+            return RawLoad
+        case (_, _, "data", *_):
+            return RawData
+        case (_, _, "span", *_):
+            return RawSpan
+        case (_, _, "events", *_):
+            return RawEvent
+        case (_, int(index)):
+            return _BLOCKS.get(_type_of(document["scenarios"][index]), _UNTYPED)
+    return _UNTYPED
+
+
+def _type_of(block: object) -> str:
+    kind = block.get("type") if isinstance(block, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def spans_of(block: RawOnDataset) -> list[Span]:
+    """What the reads of a block ask for, one for each number of keys at once."""
+    if not isinstance(block, RawReading):
+        return [ONE_KEY]
+    numbers: list[int | None] = [*block.span_keys] or [None]
+    if not isinstance(block, RawRead):
+        return [Span(keys=number) for number in numbers]
+    answer: Answer = "keys" if block.keys_only else "count" if block.count_only else "values"
+    start, end = (block.span.start, block.span.end) if block.span is not None else (None, None)
+    return [Span(block.prefix, start, end, number, block.limit, answer) for number in numbers]
+
+
+def keys_fit(key_size: int, keys: int) -> bool:
+    """Whether so many keys of that size are all different."""
+    # From 6 bytes on there are more keys than may be asked for: no need for large powers.
+    return key_size > 5 or len(ALPHABET) ** key_size >= keys
+
+
+def key_too_small(location: Location, key_size: int, keys: int) -> Finding:
+    """That they are not."""
+    least = next(size for size in range(1, 7) if keys_fit(size, keys))
+    return Finding(location, f"is too small for {keys} different keys", f"{key_size}", f"at least {least}")
+
+
+def key_findings(document: Document, location: Location, block: RawWrite) -> Iterator[Finding]:
+    """Sizes of a block at which its keys are not all different."""
+    most = _most_keys(block)
+    listed = isinstance(value_at(document.value, (*location, "data")), list)
+    for index, data in enumerate(block.data):
+        if not keys_fit(data.key_size, most):
+            step = (index,) if listed else ()
+            yield key_too_small((*location, "data", *step, "keySize"), data.key_size, most)
+
+
+def span_findings(
+    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawAnyBlock]
+) -> Iterator[Finding]:
+    """What is wrong with asking for several keys at once, given what the file writes.
+
+    ``blocks`` are the good ones, by their place in the file.
+    """
+    span = spans_of(block)[0]
+    if span == ONE_KEY or (span.keys is None and not span.named):
+        return
+    key = "prefix" if span.prefix is not None else "span" if span.start is not None else "spanKeys"
+    place = (*location, key)
+    got = render(value_at(document.value, place))
+    if max(block.span_keys, default=0) > dataset.count:
+        # The row would claim spans that never were.
+        yield Finding(place, "is more than the data set has", got, f"at most dataset.keys, {dataset.count}")
+        return
+    start, end = span.bounds(dataset)
+    if not dataset.within(start, end):
+        between = f"{dataset.name(0)} to {dataset.name(dataset.count - 1)}"
+        yield Finding(place, "holds no key of the data set", got, f"some of its keys, {between}")
+        return
+    if not block.verify:
+        return
+    prefix = dataset.prefix
+    if prefix and not (start.startswith(prefix) and end <= after_prefix(prefix)):
+        allowed = f"keys that all start with dataset.keyPrefix, {prefix}, or verify false"
+        yield Finding(place, "reaches beyond the data set, where it is not known what is there", got, allowed)
+        return
+    written = next((index for index, other in blocks.items() if isinstance(other, RawWrite)), None)
+    if not prefix and written is not None:
+        where = json_path(("scenarios", written))
+        allowed = "a dataset.keyPrefix, which keeps the data set apart from what is written, or verify false"
+        yield Finding(place, f"may hold keys beside the data set, which {where} writes", got, allowed)
+
+
+def unique_findings(location: Location, block: RawAnyBlock, dataset: Dataset) -> Iterator[Finding]:
+    """Values without room for the name of their writer, where that is needed, and reads that a history cannot have."""
+    if not block.history and not (isinstance(block, RawMixed) and block.verify):
+        return
+    key = "history" if block.history else "verify"
+    if block.history and any(load.search is not None for load in block.load):
+        yield Finding((*location, key), "is given for a search, of which no single load is judged", "true", "false")
+        return
+    if isinstance(block, RawReading) and block.history:
+        if spans_of(block)[0] != ONE_KEY:
+            yield Finding((*location, key), "is given for more than single keys and their values", "true", "false")
+            return
+        if not block.verify:
+            yield Finding(
+                (*location, key), "is given without verify, which tells what reads have found", "true", "false"
+            )
+            return
+    if isinstance(block, RawRead):
+        return
+    least = contract.UNIQUE_VAL_SIZE_MIN_BYTES
+    sizes = [data.val_size for data in block.data] if isinstance(block, RawWrite) else [dataset.val_size]
+    if min(sizes) < least:
+        problem = f"needs unique values, and {min(sizes)} bytes have no room for the name of their writer"
+        what = "a valSize" if isinstance(block, RawWrite) else "a dataset.valSize"
+        yield Finding((*location, key), problem, "true", f"{what} of at least {least}, or {key} false")
+
+
+def _most_keys(block: RawWrite) -> int:
+    """How many different keys a block may write, by the server's defaults: a duration leaves their number open."""
+    if block.key_space is not None:
+        return block.key_space
+    return min(max(_new_keys(load, order) for load in block.load for order in block.keys), contract.KEY_SPACE_MAX)
+
+
+def _new_keys(load: RawLoad, order: KeyOrder) -> int:
+    warmup = load.warmup or NO_WARMUP
+    made = new_keys(load.total, warmup, order) or (load.total or 0) + contract.KEY_SPACE_OF_DURATION + warmup.requests
+    return KEY_SPACE if load.search is not None else made
+
+
+def event_findings(document: Document, location: Location, block: RawAnyBlock) -> Iterator[Finding]:
+    """Events of a block that never come, or that end what nothing begins."""
+    if block.events and any(load.search is not None for load in block.load):
+        got = render(value_at(document.value, (*location, "events")))
+        yield Finding((*location, "events"), "would spoil the probes of a search", got, "only beside total or duration")
+    lengths = [length for load in block.load if (length := _shortest_ns(load)) is not None]
+    begun = {event.verb for event in block.events}
+    for place, event in _placed(document, location, block):
+        key, first_ns = ("at", event.at_ns) if event.at_ns is not None else ("every", event.every_ns or 0)
+        if lengths and first_ns >= min(lengths):
+            allowed = f"less than the load takes, {format_duration(min(lengths))}"
+            got = render(value_at(document.value, (*place, key)))
+            yield Finding((*place, key), "is not before the end of the load", got, allowed)
+        undone = next((verb for verb, undoing in UNDOING.items() if undoing == event.verb), None)
+        if undone is not None and undone not in begun:
+            got = render(value_at(document.value, (*place, event.target_key)))
+            allowed = f"only beside an event that does: {undone.replace('_', ' ')}"
+            yield Finding((*place, event.target_key), "ends what no event begins", got, allowed)
+
+
+def event_places(document: Document, location: Location, block: RawAnyBlock) -> Iterator[EventPlace]:
+    """Where each event of a block stands: its target."""
+    for place, event in _placed(document, location, block):
+        target = (*place, event.target_key)
+        yield EventPlace(json_path(target), event.disruption, *document.line_and_column(target))
+
+
+def _placed(document: Document, location: Location, block: RawAnyBlock) -> Iterator[tuple[Location, RawEvent]]:
+    place: Location = (*location, "events")
+    listed = bool(block.events) and isinstance(value_at(document.value, place), list)
+    for index, event in enumerate(block.events):
+        yield (*place, *((index,) if listed else ())), event
+
+
+def _shortest_ns(load: RawLoad) -> int | None:
+    """How long it takes at its highest rate; ``None`` where the store decides."""
+    if load.duration_ns is not None:
+        return load.duration_ns
+    return int(load.total * 10**9 / max(load.rate)) if load.rate and load.total is not None else None
+
 
 # What a block's requests do: not every store can.
 _DOING = ("type", "consistency", "spanKeys", "prefix", "span", "limit", "keysOnly", "countOnly", "history", "data")

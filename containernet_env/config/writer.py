@@ -1,6 +1,7 @@
-"""Configs and scenarios as files that the readers take again: everything that they hold, written out and exact.
+"""Configs and scenarios as files that the readers take again, and JSON Schemas of all files that users write.
 
-What follows from the values (an etcd timing from the RTTs, a default queue) is left out, as in the file it came from.
+Everything is written out and exact. What follows from the values (an etcd timing from the RTTs, a default queue) is
+left out, as in the file it came from.
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from containernet_env.base.units import format_duration, format_mbps, format_size
+from containernet_env.config.endpoints import RawEndpoints
 from containernet_env.config.fields import UNLIMITED
-from containernet_env.config.link_schema import FROM_SWITCH, GILBERT_ELLIOTT, TO_SWITCH
+from containernet_env.config.links import FROM_SWITCH, GILBERT_ELLIOTT, TO_SWITCH
+from containernet_env.config.meanings import MEANINGS
 from containernet_env.config.reader import json_text
-from containernet_env.config.service_schema import program_values, service_values
+from containernet_env.config.scenarios import SCENARIO_FILE
+from containernet_env.config.stores import program_values, service_values
+from containernet_env.config.sweeps import SWEEP_FILE
+from containernet_env.config.topologies import CONFIG, PlainNodeList
 from containernet_env.model.config import Config, EtcdSettings, External, Node, StoreChoice
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, Loss
@@ -234,3 +242,58 @@ def _search(search: Search) -> dict[str, Any]:
         "within": search.within,
         "repeats": search.repeats,
     }
+
+
+_TOPOLOGY: Any = PlainNodeList | CONFIG | RawEndpoints
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_KINDS = {
+    "config": (
+        TypeAdapter(_TOPOLOGY),
+        "containernet-env topology file",
+        "A list of nodes, or an object. The file may hold // and /* */ comments.",
+    ),
+    "scenarios": (
+        SCENARIO_FILE,
+        "containernet-env scenario file",
+        "Blocks whose lists multiply. The file may hold // and /* */ comments.",
+    ),
+    "sweep": (
+        SWEEP_FILE,
+        "containernet-env sweep file",
+        "A topology and scenarios, and what varies in them. The file may hold // and /* */ comments.",
+    ),
+}
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of ``config``, ``scenarios`` or ``sweep`` files."""
+    adapter, title, description = _KINDS[kind]
+    schema = _tidy(adapter.json_schema(by_alias=True))
+    for name, model in {"": schema, **schema.get("$defs", {})}.items():
+        for key, value in model.get("properties", {}).items():
+            value["description"] = _description(name, key, value)
+    return {"$schema": _DIALECT, **schema, "title": title, "description": description}
+
+
+def _description(model: str, key: str, value: dict[str, Any]) -> str:
+    """What a key means, and what is accepted; where one value stands for a list of one, that of the value."""
+    meaning = value.pop("meaning", None) or MEANINGS.get(f"{model}.{key}") or MEANINGS[key]
+    forms = [kind["description"] for kind in (value, *value.get("anyOf", ())) if "description" in kind]
+    return f"{meaning}: {forms[0]}" if forms else meaning
+
+
+def _tidy(value: Any, is_properties: bool = False) -> Any:
+    """Without a title per key, and without defaults that are our own values and not what a file could say."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    tidy = {}
+    for key, item in value.items():
+        if not is_properties:
+            inner_title = key == "title" and "properties" not in value
+            own_default = key == "default" and (item in (None, []) or isinstance(item, dict))
+            if inner_title or own_default:
+                continue
+        tidy[key] = _tidy(item, is_properties=key == "properties" and not is_properties)
+    return tidy

@@ -12,26 +12,33 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
-from containernet_env.config.load_schema import MAX_SCENARIOS
-from containernet_env.config.positions import Location
-from containernet_env.config.reader import Finding, document_of, json_path, render
-from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios, scenarios_of
-from containernet_env.config.sweep_axes import (
+from containernet_env.config.reader import Finding, Location, document_of, json_path, render
+from containernet_env.config.scenarios import (
+    DEFAULT_SCENARIOS,
+    MAX_SCENARIOS,
+    QUICK_SCENARIOS,
+    load_scenarios,
+    scenarios_of,
+)
+from containernet_env.config.sweeps import (
     MEMBERS,
     STORE,
     Axis,
     Level,
     NotThereError,
     Ratio,
+    SweepFile,
     axis_of,
     comparable,
     copy_of,
+    is_excluded,
+    load_sweep,
     number_of,
     set_value,
+    shown,
     text_of_number,
     value_of,
 )
-from containernet_env.config.sweeps import SweepFile, is_excluded, load_sweep, shown
 from containernet_env.config.topologies import config_of, load_config
 from containernet_env.config.writer import file_text, scenarios_text, scenarios_values, topology_text, topology_values
 from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config.sweep_axes import AXES, axis_name
-from containernet_env.config.sweeps import load_sweep
+from containernet_env.config.sweeps import AXES, axis_name, load_sweep
 from containernet_env.model.names import column_of, find
 from containernet_env.results.columns import COLUMNS
 from tests.unit.report_rows import shown, sweep, write

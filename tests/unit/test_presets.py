@@ -18,9 +18,9 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env.base import assets
 from containernet_env.cli import group
 from containernet_env.cli.arguments import CONFIG, SCENARIOS, SWEEP
-from containernet_env.config.export import schema_of
 from containernet_env.config.reader import read_document
-from containernet_env.config.sweep_axes import axis_of
+from containernet_env.config.sweeps import axis_of
+from containernet_env.config.writer import schema_of
 from containernet_env.report.tables import MEASURES
 from containernet_env.sweep.design import Bed, Design, design
 from tests.unit.commands import check_block

@@ -17,9 +17,8 @@ import pytest
 
 from containernet_env.base.errors import ConfigError, Interrupted, RunError
 from containernet_env.config import load_config
-from containernet_env.config.export import schema_of
 from containernet_env.config.scenarios import load_scenarios
-from containernet_env.config.writer import scenarios_text
+from containernet_env.config.writer import scenarios_text, schema_of
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.search import Objective, Search

@@ -10,7 +10,7 @@ import pytest
 
 from containernet_env.base.errors import ConfigError, RunError
 from containernet_env.base.programs import read_program
-from containernet_env.config.service_schema import RawProgram
+from containernet_env.config.stores import RawProgram
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_values
 from containernet_env.model.scenario import Scenario

@@ -19,7 +19,7 @@ from containernet_env.base import assets
 from containernet_env.base.programs import read_program
 from containernet_env.config import load_config
 from containernet_env.config.scenarios import load_scenarios
-from containernet_env.config.sweep_axes import AXES, set_value, value_of
+from containernet_env.config.sweeps import AXES, set_value, value_of
 from containernet_env.config.writer import topology_text, topology_values
 from containernet_env.model.config import StoreChoice
 from containernet_env.plan.build import build_plan

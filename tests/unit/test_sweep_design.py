@@ -18,12 +18,10 @@ from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config.export import schema_of
-from containernet_env.config.load_schema import MAX_SCENARIOS
-from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
-from containernet_env.config.sweep_axes import AXES, Ratio, text_of_number
-from containernet_env.config.sweeps import SweepFile, load_sweep
+from containernet_env.config.scenarios import MAX_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.config.sweeps import AXES, Ratio, SweepFile, load_sweep, text_of_number
 from containernet_env.config.topologies import load_config
+from containernet_env.config.writer import schema_of
 from containernet_env.model.findings import OF_THE_MACHINE, RULES, Kind
 from containernet_env.sweep import design as design_module
 from containernet_env.sweep.design import Combination, Design, design, expand, link_seed

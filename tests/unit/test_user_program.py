@@ -17,7 +17,7 @@ import pytest
 
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import ALLOWED, UserProgram, read_program
-from containernet_env.config.store_schema import RawStore, store_choice, store_findings
+from containernet_env.config.stores import RawStore, store_choice, store_findings
 from containernet_env.model.config import StoreChoice
 from containernet_env.setup import images
 from containernet_env.stores.etcd.store import Etcd
