@@ -8,22 +8,24 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Discriminator, Tag, TypeAdapter, WithJsonSchema
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from containernet_env.config.fields import (
-    FILE_FORM,
     LEFT_OUT,
+    PATH,
+    Chosen,
     FilePath,
+    Kind,
     Length,
     StrictModel,
-    checked,
     choice,
     refuse,
     rule,
+    text_schema,
     validate,
 )
-from containernet_env.config.reader import Document, Finding, Location, render
-from containernet_env.config.stores import RawService, RawSuccess
+from containernet_env.config.reader import Document, Finding, render
+from containernet_env.config.stores import RawService
 from containernet_env.model.config import (
     CLIENT_NAME,
     DEFAULT_PREFIX,
@@ -85,37 +87,12 @@ def _parse_prefix(value: object) -> str:
     return str(value)
 
 
-def _text(form: str, **more: Any) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "description": form, **more})
-
-
-EndpointText = Annotated[
-    tuple[str | None, Endpoint],
-    checked(parse_endpoint, ENDPOINT_FORM),
-    _text(ENDPOINT_FORM, pattern=f"^{_ENDPOINT.pattern}$"),
-]
-OptionalUser = Annotated[str | None, checked(_parse_user, USER_FORM), _text(USER_FORM, pattern="^[^:]{1,256}$")]
-Prefix = Annotated[str, checked(_parse_prefix, PREFIX_FORM), _text(PREFIX_FORM, pattern="^.+/$")]
-
-
-def _tag(value: object) -> str:
-    return "service" if isinstance(value, (dict, RawService)) else "name"
-
-
+_ENDPOINT_KIND = Kind(parse_endpoint, ENDPOINT_FORM, text_schema(_ENDPOINT.pattern))
+_USER = Kind(_parse_user, USER_FORM, text_schema("[^:]{1,256}"))
+_PREFIX = Kind(_parse_prefix, PREFIX_FORM, text_schema(".+/"))
 _EXTERNAL = {name: store for name, store in KINDS.items() if store.externals is not None}
-_NAMED = tuple(name for name, store in _EXTERNAL.items() if not store.needs_binary)
-StoreValue = Annotated[
-    Annotated[str, *choice(*_NAMED), Tag("name")] | Annotated[RawService, Tag("service")], Discriminator(_tag)
-]
-
-
-def _parse_path(value: object) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError("is not a path")
-    return value
-
-
-RequiredPath = Annotated[str, checked(_parse_path, FILE_FORM), _text(FILE_FORM, minLength=1)]
+_Name = Annotated[str, choice(*(name for name, store in _EXTERNAL.items() if not store.needs_binary))]
+StoreValue = Annotated[_Name | RawService, Chosen(lambda value: RawService if isinstance(value, dict) else _Name)]
 
 
 class RawTls(StrictModel):
@@ -123,9 +100,9 @@ class RawTls(StrictModel):
 
     model_config = ConfigDict(title="TLS")
 
-    ca: RequiredPath
-    cert: FilePath = None
-    key: FilePath = None
+    ca: Annotated[str, PATH] = Field(description="certificates of the CAs that sign those of the members (PEM)")
+    cert: FilePath = Field(default=None, description="the client's own certificate, where members ask for one (PEM)")
+    key: FilePath = Field(default=None, description="its private key (PEM)")
 
     @rule
     def _certificate_and_key_are_given_together(self) -> None:
@@ -139,14 +116,24 @@ class RawEndpoints(StrictModel):
 
     model_config = ConfigDict(title="Endpoints")
 
-    endpoints: Annotated[list[EndpointText], Length(1, MAX_ENDPOINTS)]
-    store: StoreValue = LEFT_OUT
-    tls: RawTls | None = None
-    user: OptionalUser = None
-    password_file: FilePath = None
-    token_file: FilePath = None
-    prefix: Prefix = DEFAULT_PREFIX
-    scenarios: FilePath = None
+    endpoints: Annotated[list[Annotated[tuple[str | None, Endpoint], _ENDPOINT_KIND]], Length(1, MAX_ENDPOINTS)] = (
+        Field(description="members of an external cluster, by where they serve clients")
+    )
+    store: StoreValue = Field(default=LEFT_OUT, description="what they run")
+    tls: RawTls | None = Field(
+        default=None,
+        description="the files by which members and client know each other, for endpoints with https://",
+    )
+    user: Annotated[str | None, _USER] = Field(default=None, description="the user to log in as")
+    password_file: FilePath = Field(
+        default=None,
+        description="file with the user's password on its first line (the environment variable BENCHMARK_PASSWORD)",
+    )
+    token_file: FilePath = Field(default=None, description="of Consul: file with the token (ACLs) on its first line")
+    prefix: Annotated[str, _PREFIX] = Field(
+        default=DEFAULT_PREFIX, description="what every key that is written starts with, before the run's id"
+    )
+    scenarios: FilePath = Field(default=None, description="scenario file")
 
     @property
     def kind(self) -> str:
@@ -211,7 +198,7 @@ def is_endpoints(value: Any) -> bool:
 
 def config_of_endpoints(document: Document) -> Config:
     """The config in such a document. Raises ``ConfigError`` with every problem of it; opens no other file."""
-    validated = validate(ENDPOINTS_FORM, document, _model_at)
+    validated = validate(ENDPOINTS_FORM, document)
     document.refuse([*validated.findings, *_repeated(document.value[KEY])])
     raw = validated.value
     assert raw is not None  # refused otherwise
@@ -240,11 +227,6 @@ def config_of_endpoints(document: Document) -> Config:
         store=store,
         external=external,
     )
-
-
-def _model_at(location: Location) -> type[StrictModel]:
-    inner = RawSuccess if "success" in location else RawService
-    return {"tls": RawTls, "store": inner}.get(str(location[0]), RawEndpoints) if location else RawEndpoints
 
 
 def _tls_files(folder: Path, raw: RawTls) -> TlsFiles:

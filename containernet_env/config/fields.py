@@ -1,28 +1,29 @@
-"""The kinds of value and object that stand in files: parsed, bounded, described for the JSON Schema.
+"""The kinds of value and object that stand in files: parsed, bounded, described for the JSON Schema, written again.
 
-Each kind of value is an ``Annotated`` type for pydantic models, each object a `StrictModel`. A refused value raises
-pydantic's custom error with what is allowed; `validate` turns every error into a finding with its place in the file.
+A field of a pydantic model names a key of a file (its alias), an attribute of the value that is made of it (its name),
+its `Kind` and, as its description, its meaning. Each object is a `StrictModel`; `validate` turns every error into a
+finding with its place in the file, and ``written`` makes an object of a file again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, partial
 from ipaddress import IPv4Address, IPv4Network
-from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NoReturn, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    PlainValidator,
     TypeAdapter,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -31,7 +32,9 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 from containernet_env.base.units import (
     describe_size,
     format_duration,
+    format_mbps,
     format_number,
+    format_size,
     parse_bandwidth,
     parse_cpus,
     parse_duration,
@@ -39,11 +42,11 @@ from containernet_env.base.units import (
     parse_size,
 )
 from containernet_env.config import hints
-from containernet_env.config.hints import closest_key
 from containernet_env.config.reader import Document, Finding, Location, render, value_at
 from containernet_env.model.config import CLIENT_NAME, DataStore
 from containernet_env.stores.etcd.store import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS
 
+T = TypeVar("T")
 LEFT_OUT: Any = None
 """The default of a key whose value cannot be null in a file."""
 
@@ -63,52 +66,207 @@ MEMORY_MAX_BYTES = 1 << 44
 PREFIX_MIN, PREFIX_MAX = 8, 30
 
 NAME_PATTERN = "[a-z][a-z0-9-]{0,62}"
-# What the run itself calls a node, and the commands of the shell, where a node of that name could not be
-# spoken to.
+NUMBER_PATTERN = "[0-9]{1,15}(\\.[0-9]{1,12})?"
+# The run's own names for nodes, and the commands of the shell, which would hide a node of that name.
 RESERVED_NAMES = frozenset(
-    {CLIENT_NAME, "client", "s1", "c0"}
-    | {
-        "delay",
-        "dpctl",
-        "dump",
-        "exit",
-        "gterm",
-        "heal",
-        "help",
-        "intfs",
-        "iperf",
-        "iperfudp",
-        "link",
-        "links",
-    }
-    | {"loss", "net", "nodes", "noecho", "partition", "pingall", "pingallfull", "pingpair", "pingpairfull"}
-    | {"ports", "px", "py", "quit", "rate", "sh", "source", "switch", "time", "wait", "x", "xterm"}
+    f"{CLIENT_NAME} client s1 c0 delay dpctl dump exit gterm heal help intfs iperf iperfudp link links loss net nodes "
+    "noecho partition pingall pingallfull pingpair pingpairfull ports px py quit rate sh source switch time wait x "
+    "xterm".split()
 )
-
-IP_FORM = "an IPv4 address such as 10.0.0.251"
-NAME_FORM = f"a lower-case letter, then at most 62 of a-z, 0-9 and -; not {CLIENT_NAME}, client or s1"
-MEMBER_FORM = "the name of a node"
-SUBNET_FORM = f"an IPv4 network such as 10.0.0.0/24, /{PREFIX_MIN} to /{PREFIX_MAX}, host bits zero"
-DELAY_FORM = f'a number with s, ms, us or ns such as "3ms", from 0 to {format_duration(DELAY_MAX_NS)}'
-MEMORY_FORM = (
-    f'a number with b, k, m or g such as "512m", from {describe_size(MEMORY_MIN_BYTES)} '
-    f'to {describe_size(MEMORY_MAX_BYTES)}, or "{UNLIMITED}"'
-)
-CPUS_FORM = f'a number such as 1, 0.5 or "2", from {CPUS_MIN} to {CPUS_MAX}, or "{UNLIMITED}"'
-BANDWIDTH_FORM = f'a number of Mbit/s from 0.01 to 100000, or "{UNLIMITED}"'
-FILE_FORM = "a path, relative to the directory of this file"
-HEARTBEAT_FORM = f'whole milliseconds such as "100ms", from 1ms to {format_duration(HEARTBEAT_MAX_MS * 10**6)}'
-ELECTION_FORM = f'whole milliseconds such as "1000ms", from 5ms to {format_duration(ELECTION_MAX_MS * 10**6)}'
-
 _DOTTED_QUAD = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!$)|$)){4}", re.ASCII)
 _NAME = re.compile(NAME_PATTERN)
 
 
-def refuse(message: str, allowed: str, key: str | None = None, got: str | None = None) -> NoReturn:
-    """Refuse the value that is being validated, or the value of that ``key`` in it; ``got`` says it in other words."""
-    context = {"message": message, "allowed": allowed, "key": key, "got": got}
-    context = {name: text for name, text in context.items() if text is not None}
+# --- kinds of value ---------------------------------------------------------------------------------------------------
+
+Quantity = Literal["count", "number", "duration", "milliseconds", "size"]
+"""What a value counts, where one can be a ratio of another."""
+
+
+def refuse(
+    message: str, allowed: str | None, key: str | None = None, got: str | None = None, at_key: bool = False
+) -> NoReturn:
+    """Refuse the value that is being validated, or the value of that ``key`` in it; ``got`` says it in other words.
+
+    ``at_key``: the key is wrong, not its value.
+    """
+    context = {"message": message, "allowed": allowed, "key": key, "got": got, "at_key": at_key}
     raise PydanticCustomError("refused", "{message}", context)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """How one kind of value stands in a file; marks the type of a field: ``Annotated[int, Kind(...)]``.
+
+    ``parse`` makes a value of what a file has, or raises ``ValueError`` with what is wrong with it. ``form`` is what is
+    allowed, and ``schema`` the same as a JSON Schema. ``near`` (see `hints`) has values that may have been meant by one
+    that is refused. ``write`` makes of a value what a file has.
+    """
+
+    parse: Callable[[object], Any]
+    form: str
+    schema: Mapping[str, Any]
+    near: Callable[[object], Iterable[object]] | None = None
+    write: Callable[[Any], Any] | None = None
+    quantity: Quantity | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**self.schema, "form": self.form}
+
+    def _validate(self, value: object) -> Any:
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            hint = "" if self.near is None else hints.advice(value, self.near(value), self.parse)
+            refuse(f"{error}{hint}", self.form)
+
+
+def text_schema(pattern: str) -> dict[str, Any]:
+    """The JSON Schema of a text that matches a pattern as a whole."""
+    return {"type": "string", "pattern": f"^{pattern}$"}
+
+
+_DURATION_SCHEMA = text_schema(f"{NUMBER_PATTERN}(s|ms|us|ns)")
+
+
+def bounded(
+    parse: Callable[[object], Any],
+    low: Any,
+    high: Any,
+    form: str,
+    what: str,
+    schema: Mapping[str, Any],
+    near: Callable[[object], Iterable[object]],
+    quantity: Quantity,
+    write: Callable[[Any], Any] | None = None,
+    unlimited: bool = False,
+) -> Kind:
+    """The kind of a quantity from ``low`` to ``high``; with ``unlimited``, ``None`` is no limit."""
+
+    def accept(value: object) -> Any:
+        if unlimited and value == UNLIMITED:
+            return None
+        if str(value).startswith("-"):
+            raise ValueError("is negative")
+        try:
+            parsed = parse(value)
+        except ValueError as error:
+            raise ValueError(f"is not {what}") from error
+        if not low <= parsed <= high:
+            raise ValueError("is out of range")
+        return parsed
+
+    def meant(value: object) -> Iterator[object]:
+        yield from hints.unlimited(value)
+        yield from near(value)
+
+    def limit(value: Any) -> Any:
+        return UNLIMITED if value is None else write(value) if write is not None else value
+
+    if unlimited:
+        return Kind(accept, f'{form}, or "{UNLIMITED}"', schema, meant, limit, quantity)
+    return Kind(accept, form, schema, near, write, quantity)
+
+
+def _parse_integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("a whole number")
+    return value
+
+
+def integer(low: int, high: int) -> Kind:
+    """A whole number from ``low`` to ``high``."""
+    form, schema = f"a whole number from {low} to {high}", {"type": "integer", "minimum": low, "maximum": high}
+    return bounded(_parse_integer, low, high, form, "a whole number", schema, hints.numbers, "count")
+
+
+def decimal(low: Decimal, high: Decimal) -> Kind:
+    """A number from ``low`` to ``high``."""
+    form = f"a number from {format_number(low)} to {format_number(high)}"
+    schema = {"type": "number", "minimum": float(low), "maximum": float(high)}
+    return bounded(parse_number, low, high, form, "a number", schema, hints.numbers, "number")
+
+
+def duration(low_ns: int, high_ns: int, such: str = "10s", unit: str = "s", what: str = "a duration") -> Kind:
+    """A duration such as ``"10s"``, kept in ns; a number alone may have been meant in that unit."""
+    low = format_duration(low_ns) if low_ns else "0"
+    form = f'a number with s, ms, us or ns such as "{such}", from {low} to {format_duration(high_ns)}'
+    near = partial(hints.durations, unit=unit)
+    return bounded(
+        parse_duration, low_ns, high_ns, form, what, _DURATION_SCHEMA, near, "duration", write=format_duration
+    )
+
+
+def milliseconds(low_ms: int, high_ms: int, such: str) -> Kind:
+    """A time in whole milliseconds."""
+
+    def parse(value: object) -> int:
+        duration_ns = parse_duration(value)
+        if duration_ns % 10**6:
+            raise ValueError("whole milliseconds")
+        return duration_ns // 10**6
+
+    form = f'whole milliseconds such as "{such}", from {low_ms}ms to {format_duration(high_ms * 10**6)}'
+    return bounded(
+        parse,
+        low_ms,
+        high_ms,
+        form,
+        "a time in whole milliseconds",
+        _DURATION_SCHEMA,
+        hints.durations,
+        "milliseconds",
+        write=lambda time_ms: f"{time_ms}ms",
+    )
+
+
+def choice(*choices: str) -> Kind:
+    """A text that is one of a few."""
+
+    def parse(value: object) -> object:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError("is not one of the choices")
+        return value
+
+    form = " or ".join(f'"{text}"' for text in choices)
+    return Kind(parse, form, {"enum": list(choices)}, partial(hints.choices, known=choices))
+
+
+def text(problem: str, form: str, pattern: str | None = None, least: int = 0) -> Kind:
+    """A text of at least so many characters, which matches a pattern as a whole."""
+
+    def parse(value: object) -> str:
+        fits = isinstance(value, str) and len(value) >= least
+        if not fits or (pattern is not None and re.fullmatch(pattern, str(value)) is None):
+            raise ValueError(problem)
+        return str(value)
+
+    lengths = {"minLength": least} if least else {}
+    return Kind(parse, form, ({"type": "string"} if pattern is None else text_schema(pattern)) | lengths)
+
+
+def mapping(problem: str, form: str, schema: Mapping[str, Any]) -> Kind:
+    """An object whose entries are checked elsewhere."""
+
+    def parse(value: object) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError(problem)
+        return value
+
+    return Kind(parse, form, {"type": "object", **schema})
+
+
+def one_of_or_name(*choices: str) -> Kind:
+    """A text that is one of a few or a node's name."""
+
+    def parse(value: object) -> object:
+        return value if isinstance(value, str) and value in choices else parse_name(value)
+
+    form = ", ".join(f'"{text}"' for text in choices) + " or a member's name"
+    return Kind(parse, form, text_schema(NAME_PATTERN), hints.names)
 
 
 def parse_ip(value: object) -> IPv4Address:
@@ -152,225 +310,188 @@ def parse_name(value: object) -> str:
     return value
 
 
-def checked(
-    parse: Callable[[object], Any], form: str, near: Callable[[object], Iterable[object]] | None = None
-) -> PlainValidator:
-    """A validator that takes what ``parse`` makes of a value; for its ``ValueError``, ``form`` is what is allowed.
-
-    ``near`` (see `hints`) has values that may have been meant by one that is refused.
-    """
-
-    def validate(value: object) -> Any:
-        try:
-            return parse(value)
-        except ValueError as error:
-            refuse(f"{error}{hints.advice(value, near(value), parse) if near is not None else ''}", form)
-
-    return PlainValidator(validate)
-
-
-def _bounded(
-    parse: Callable[[object], Any],
-    low: Any,
-    high: Any,
-    form: str,
-    what: str,
-    near: Callable[[object], Iterable[object]],
-    unlimited: bool = False,
-) -> PlainValidator:
-    def accept(value: object) -> Any:
-        if unlimited and value == UNLIMITED:
-            return None
-        if str(value).startswith("-"):
-            raise ValueError("is negative")
-        try:
-            parsed = parse(value)
-        except ValueError as error:
-            raise ValueError(f"is not {what}") from error
-        if not low <= parsed <= high:
-            raise ValueError("is out of range")
-        return parsed
-
-    def meant(value: object) -> Iterator[object]:
-        yield from hints.unlimited(value) if unlimited else ()
-        yield from near(value)
-
-    return checked(accept, form, meant)
-
-
-def _parse_timing_ms(value: object) -> int:
-    duration_ns = parse_duration(value)
-    if duration_ns % 10**6:
-        raise ValueError("whole milliseconds")
-    return duration_ns // 10**6
-
-
-def _parse_integer(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("a whole number")
-    return value
-
-
-def integer(low: int, high: int) -> tuple[PlainValidator, WithJsonSchema]:
-    """The metadata of a whole number from ``low`` to ``high``: ``Annotated[int, *integer(1, 10)]``."""
-    form = f"a whole number from {low} to {high}"
-    return (
-        _bounded(_parse_integer, low, high, form, "a whole number", hints.numbers),
-        WithJsonSchema({"type": "integer", "minimum": low, "maximum": high, "description": form}),
-    )
-
-
-def decimal(low: Decimal, high: Decimal) -> tuple[PlainValidator, WithJsonSchema]:
-    """The metadata of a number from ``low`` to ``high``: ``Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]``."""
-    form = f"a number from {format_number(low)} to {format_number(high)}"
-    return (
-        _bounded(parse_number, low, high, form, "a number", hints.numbers),
-        WithJsonSchema({"type": "number", "minimum": float(low), "maximum": float(high), "description": form}),
-    )
-
-
-def duration(low_ns: int, high_ns: int) -> tuple[PlainValidator, WithJsonSchema]:
-    """The metadata of a duration such as ``"10s"``, kept in ns: ``Annotated[int, *duration(1, 10**9)]``."""
-    form = f'a number with s, ms, us or ns such as "10s", from {format_duration(low_ns)} to {format_duration(high_ns)}'
-    return (
-        _bounded(parse_duration, low_ns, high_ns, form, "a duration", lambda value: hints.durations(value, "s")),
-        WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", form)),
-    )
-
-
 def _parse_boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("is neither true nor false")
     return value
 
 
-def _quantity(pattern: str, form: str) -> dict[str, Any]:
-    return {"type": "string", "pattern": f"^{pattern}$", "description": form}
+def _parse_ratio(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise ValueError("is not a number")
+    if not 0 <= value <= 1:
+        raise ValueError("is out of range")
+    return float(value)
 
 
-NUMBER_PATTERN = "[0-9]{1,15}(\\.[0-9]{1,12})?"
-
-
-def choice(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
-    """The metadata of a text that is one of a few: ``Annotated[Literal["a", "b"], *choice("a", "b")]``."""
-    form = " or ".join(f'"{text}"' for text in choices)
-
-    def parse(value: object) -> object:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError("is not one of the choices")
-        return value
-
-    near = partial(hints.choices, known=choices)
-    return checked(parse, form, near), WithJsonSchema({"enum": list(choices), "description": form})
-
-
-def one_of_or_name(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
-    """The metadata of a text that is one of a few or a node's name."""
-    form = ", ".join(f'"{text}"' for text in choices) + " or a member's name"
-
-    def parse(value: object) -> object:
-        return value if isinstance(value, str) and value in choices else parse_name(value)
-
-    return checked(parse, form, hints.names), WithJsonSchema(_quantity(NAME_PATTERN, form))
-
-
-def _parse_file_path(value: object) -> str:
+def _parse_path(value: object) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("is not a path")
     return value
 
 
-_IP = (
-    checked(parse_ip, IP_FORM, hints.addresses),
-    WithJsonSchema({"type": "string", "format": "ipv4", "description": IP_FORM}),
+# A type of ``X | None`` has None where the key was left out, or of a limit where there is none; a null in the file is
+# refused as any wrong value is.
+IP = Kind(
+    parse_ip,
+    "an IPv4 address such as 10.0.0.251",
+    {"type": "string", "format": "ipv4"},
+    hints.addresses,
+    write=str,
 )
-_SUBNET = (
-    checked(parse_subnet, SUBNET_FORM, hints.networks),
-    WithJsonSchema(_quantity(r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}", SUBNET_FORM)),
+SUBNET = Kind(
+    parse_subnet,
+    f"an IPv4 network such as 10.0.0.0/24, /{PREFIX_MIN} to /{PREFIX_MAX}, host bits zero",
+    text_schema(r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}"),
+    hints.networks,
+    write=str,
 )
-_NAME_KIND = (checked(parse_name, NAME_FORM, hints.names), WithJsonSchema(_quantity(NAME_PATTERN, NAME_FORM)))
+NAME = Kind(
+    parse_name,
+    f"a lower-case letter, then at most 62 of a-z, 0-9 and -; not {CLIENT_NAME}, client or s1",
+    text_schema(NAME_PATTERN),
+    hints.names,
+)
+MEMBER = Kind(parse_name, "the name of a node", text_schema(NAME_PATTERN), hints.names)
+BOOLEAN = Kind(_parse_boolean, "true or false", {"type": "boolean"})
+RATIO = Kind(
+    _parse_ratio,
+    "a number from 0 to 1 such as 0.01",
+    {"type": "number", "minimum": 0, "maximum": 1},
+    hints.numbers,
+    quantity="number",
+)
+PATH = Kind(_parse_path, "a path, relative to the directory of this file", {"type": "string", "minLength": 1})
+DELAY = duration(0, DELAY_MAX_NS, such="3ms", unit="ms", what="a delay")
+HEARTBEAT = milliseconds(1, HEARTBEAT_MAX_MS, "100ms")
+ELECTION = milliseconds(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, "1000ms")
+MEMORY = bounded(
+    parse_size,
+    MEMORY_MIN_BYTES,
+    MEMORY_MAX_BYTES,
+    'a number with b, k, m or g such as "512m", '
+    f"from {describe_size(MEMORY_MIN_BYTES)} to {describe_size(MEMORY_MAX_BYTES)}",
+    "an amount of memory",
+    text_schema(f"({NUMBER_PATTERN}[bkmgBKMG]|{UNLIMITED})"),
+    hints.sizes,
+    "size",
+    write=format_size,
+    unlimited=True,
+)
+_CPUS_TEXT = text_schema(f"({NUMBER_PATTERN}|{UNLIMITED})")
+CPUS = bounded(
+    parse_cpus,
+    CPUS_MIN,
+    CPUS_MAX,
+    f'a number such as 1, 0.5 or "2", from {CPUS_MIN} to {CPUS_MAX}',
+    "a number of cpus",
+    {"anyOf": [{"type": "number", "minimum": float(CPUS_MIN), "maximum": int(CPUS_MAX)}, _CPUS_TEXT]},
+    hints.cpus,
+    "number",
+    unlimited=True,
+)
+BANDWIDTH = bounded(
+    parse_bandwidth,
+    RATE_MIN_BPS,
+    RATE_MAX_BPS,
+    "a number of Mbit/s from 0.01 to 100000",
+    "a bandwidth",
+    {"anyOf": [{"type": "number", "minimum": 0.01, "maximum": 100000}, {"const": UNLIMITED}]},
+    hints.rates,
+    "number",
+    write=lambda rate_bps: Decimal(format_mbps(rate_bps)),
+    unlimited=True,
+)
+Boolean = Annotated[bool, BOOLEAN]
+FilePath = Annotated[str | None, PATH]
+DataChoice = Annotated[DataStore, choice("disk", "tmpfs")]
 
 
-def _timing(low_ms: int, high_ms: int, form: str) -> tuple[PlainValidator, WithJsonSchema]:
-    what = "a time in whole milliseconds"
-    return (
-        _bounded(_parse_timing_ms, low_ms, high_ms, form, what, hints.durations),
-        WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", form)),
-    )
+# --- lists and choices of kinds ---------------------------------------------------------------------------------------
 
 
-BOOLEAN_FORM = "true or false"
-Boolean = Annotated[
-    bool, checked(_parse_boolean, BOOLEAN_FORM), WithJsonSchema({"type": "boolean", "description": BOOLEAN_FORM})
-]
+@dataclass(frozen=True)
+class Length:
+    """How many entries a list has; problems of the entries themselves are reported in any case.
 
-# In an Optional kind, None means that the key was left out; a null in the file is refused as any wrong
-# value is.
-Ip = Annotated[IPv4Address, *_IP]
-OptionalIp = Annotated[IPv4Address | None, *_IP]
-OptionalSubnet = Annotated[IPv4Network | None, *_SUBNET]
-OptionalName = Annotated[str | None, *_NAME_KIND]
-OptionalMember = Annotated[
-    str | None,
-    checked(parse_name, MEMBER_FORM, hints.names),
-    WithJsonSchema(_quantity(NAME_PATTERN, MEMBER_FORM)),
-]
-OptionalHeartbeatMs = Annotated[int | None, *_timing(1, HEARTBEAT_MAX_MS, HEARTBEAT_FORM)]
-OptionalElectionMs = Annotated[int | None, *_timing(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, ELECTION_FORM)]
-FilePath = Annotated[
-    str | None,
-    checked(_parse_file_path, FILE_FORM),
-    WithJsonSchema({"type": "string", "minLength": 1, "description": FILE_FORM}),
-]
-DataChoice = Annotated[DataStore, *choice("disk", "tmpfs")]
-# In a limit, None means unlimited.
-Memory = Annotated[
-    int | None,
-    _bounded(parse_size, MEMORY_MIN_BYTES, MEMORY_MAX_BYTES, MEMORY_FORM, "an amount of memory", hints.sizes, True),
-    WithJsonSchema(_quantity(f"({NUMBER_PATTERN}[bkmgBKMG]|{UNLIMITED})", MEMORY_FORM)),
-]
-Cpus = Annotated[
-    Decimal | None,
-    _bounded(parse_cpus, CPUS_MIN, CPUS_MAX, CPUS_FORM, "a number of cpus", hints.cpus, True),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": float(CPUS_MIN), "maximum": int(CPUS_MAX)},
-                {"type": "string", "pattern": f"^({NUMBER_PATTERN}|{UNLIMITED})$"},
-            ],
-            "description": CPUS_FORM,
-        }
-    ),
-]
-Bandwidth = Annotated[
-    int | None,
-    _bounded(parse_bandwidth, RATE_MIN_BPS, RATE_MAX_BPS, BANDWIDTH_FORM, "a bandwidth", hints.rates, True),
-    WithJsonSchema(
-        {
-            "anyOf": [{"type": "number", "minimum": 0.01, "maximum": 100000}, {"const": UNLIMITED}],
-            "description": BANDWIDTH_FORM,
-        }
-    ),
-]
-Delay = Annotated[
-    int,
-    _bounded(parse_duration, 0, DELAY_MAX_NS, DELAY_FORM, "a delay", hints.durations),
-    WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", DELAY_FORM)),
-]
+    ``instead``: what to do with more of them. ``alone``: in a file, ``x`` stands for ``[x]``.
+    """
+
+    low: int
+    high: int
+    instead: str = ""
+    alone: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        array = {**handler(schema), "minItems": self.low, "maxItems": self.high}
+        return {"anyOf": [array["items"], array]} if self.alone else array
+
+    def _validate(self, value: Any, entries: Callable[[Any], Any]) -> Any:
+        if not isinstance(value, list):
+            return self._validate_alone(value, entries)
+        if self.low <= len(value) <= self.high:
+            return entries(value)
+        try:
+            if len(value) < self.low:
+                refuse("is too short", f"at least {self.low}", got=f"{len(value)} entries")
+            refuse("is too long", f"at most {self.high}{self.instead}", got=f"{len(value)} entries")
+        except PydanticCustomError as refusal:
+            errors = [InitErrorDetails(type=refusal, input=None)]
+        try:
+            entries(value[: self.high])
+        except ValidationError as error:
+            errors.extend(_again(error))
+        raise ValidationError.from_exception_data("list", errors)
+
+    def _validate_alone(self, value: Any, entries: Callable[[Any], Any]) -> Any:
+        if not self.alone:
+            refuse("is not a list", "a list")
+        try:
+            return entries([value])
+        except ValidationError as error:
+            # The file has no list, so that the place has no index.
+            errors = [InitErrorDetails({**item, "loc": item["loc"][1:]}) for item in _again(error)]
+            raise ValidationError.from_exception_data("list", errors) from None
 
 
-T = TypeVar("T")
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Which of several types a value has, by its form: every problem of it is one of that type.
+
+    ``write`` makes of a value what a file has.
+    """
+
+    choose: Callable[[Any], Any]
+    write: Callable[[Any], Any] | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
+
+    def _validate(self, value: Any, _handler: Callable[[Any], Any]) -> Any:
+        return adapter_of(self.choose(value)).validate_python(value)
+
+
+@cache
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """What validates a value of a type."""
+    return TypeAdapter(kind)
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
 
 
 class _Unknown(Exception):
-    """A rule asked for the value of a key that is itself refused or missing."""
+    """A rule needs the value of a key that is itself refused or missing."""
 
 
 def rule(check: Callable[[Any], None]) -> Callable[[Any], None]:
     """Mark a method of a `StrictModel` that refuses what its keys say together.
 
-    Each rule is asked, whatever the others said and whatever else is wrong with the object: one that needs the value
-    of a key that is not good is left out.
+    Each rule is called, whatever the others refused and whatever else is wrong with the object: one that needs the
+    value of a key that is not good is left out.
     """
     check.is_rule = True  # type: ignore[attr-defined]
     return check
@@ -384,25 +505,25 @@ class StrictModel(BaseModel):
     @classmethod
     def known_keys(cls) -> list[str]:
         """The keys in the order in which they are documented."""
-        return [field.alias or name for name, field in cls.model_fields.items()]
+        return [*_keys(cls)]
 
     @model_validator(mode="wrap")
     @classmethod
-    def _ask_rules(cls, raw: Any, validated: Callable[[Any], Any]) -> Any:
+    def _find_every_problem(cls, raw: Any, validated: Callable[[Any], Any]) -> Any:
+        if not isinstance(raw, dict):
+            refuse("is not an object", f"an object with the keys {', '.join(cls.known_keys())}")
         errors: list[InitErrorDetails] = []
         made = None
         try:
-            made = asked = validated(raw)
+            made = good = validated(raw)
         except ValidationError as error:
-            if not isinstance(raw, dict):
-                raise
-            errors = _details(error)
-            asked = cls._as_far_as_good(raw, {step for details in errors for step in details["loc"][:1]})
+            errors = _again(error, cls)
+            good = cls._without(raw, {step for details in errors for step in details["loc"][:1]})
         for check in _rules_of(cls):
             try:
-                check(asked)
+                check(good)
             except PydanticCustomError as refusal:
-                errors.append(InitErrorDetails(type=refusal, input=raw))
+                errors.append(InitErrorDetails(type=refusal, input=None))
             except _Unknown:
                 continue
         if errors:
@@ -410,15 +531,34 @@ class StrictModel(BaseModel):
         return made
 
     @classmethod
-    def _as_far_as_good(cls, raw: dict[str, Any], bad: set[str | int]) -> Any:
-        """The model without the fields that are refused or missing: to ask for one of them raises `_Unknown`."""
-        keys = {field.alias or name: name for name, field in cls.model_fields.items()}
-        good = {key: _field(cls, name).validate_python(raw[key]) for key, name in keys.items() if key in {*raw} - bad}
-        given = {name for key, name in keys.items() if key in raw}
-        made = cls.model_construct(given, **good)
-        for key in bad & {*keys}:
-            made.__dict__.pop(keys[str(key)], None)
+    def _without(cls, raw: dict[str, Any], bad: Collection[str | int]) -> Any:
+        """The model without the fields that are refused or missing: to get one of them raises `_Unknown`."""
+        keys = _keys(cls)
+        good = {
+            key: adapter_of(type_of(cls.model_fields[name])).validate_python(raw[key])
+            for key, name in keys.items()
+            if key in raw and key not in bad
+        }
+        made = cls.model_construct({name for key, name in keys.items() if key in raw}, **good)
+        for key, name in keys.items():
+            if key in bad:
+                made.__dict__.pop(name, None)
         return made
+
+    @classmethod
+    def written(cls, value: Any, always: Collection[str] = ()) -> dict[str, Any]:
+        """The object of a file from which the same ``value``, a dataclass, is read.
+
+        The names of the fields are those of its attributes; what the value has by default is left out, except for the
+        names in ``always``.
+        """
+        defaults = {name: field.default for name, field in cls.model_fields.items()}
+        defaults |= {item.name: item.default for item in dataclasses.fields(value)}
+        return {
+            key: written_value(cls, key, given)
+            for key, name in _keys(cls).items()
+            if hasattr(value, name) and ((given := getattr(value, name)) != defaults[name] or name in always)
+        }
 
     if not TYPE_CHECKING:
 
@@ -429,61 +569,89 @@ class StrictModel(BaseModel):
 
 
 @cache
+def _keys(model: type[StrictModel]) -> dict[str, str]:
+    """The fields of a model by their keys in a file."""
+    return {field.alias or name: name for name, field in model.model_fields.items()}
+
+
+@cache
 def _rules_of(model: type[StrictModel]) -> list[Callable[[Any], None]]:
     return [item for kind in model.__mro__ for item in vars(kind).values() if getattr(item, "is_rule", False)]
 
 
-@cache
-def _field(model: type[StrictModel], name: str) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation_of(model.model_fields[name]))
-
-
-def annotation_of(field: FieldInfo) -> Any:
+def type_of(field: FieldInfo) -> Any:
     """The type of a field with all that marks it, as it is written in a model."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
-def _details(error: ValidationError) -> list[InitErrorDetails]:
-    """The errors, to be raised again together with others."""
+def _is_model(mark: Any) -> TypeGuard[type[StrictModel]]:
+    return isinstance(mark, type) and issubclass(mark, StrictModel)
+
+
+def _marks(hint: Any) -> Iterator[Any]:
+    """What marks a type and the types in it, from the outside in, and the models among them."""
+    if get_origin(hint) is Annotated:
+        inner, *marks_of_it = get_args(hint)
+        yield from reversed(marks_of_it)
+        yield from _marks(inner)
+    elif _is_model(hint):
+        yield hint
+    else:
+        for inner in get_args(hint):
+            yield from _marks(inner)
+
+
+def marks(model: type[StrictModel], key: str) -> list[Any]:
+    """What marks the type of a key's value; see `_marks`."""
+    return [*_marks(type_of(model.model_fields[_keys(model)[key]]))]
+
+
+def quantity_of(model: type[StrictModel], key: str) -> Quantity | None:
+    """What the value of a key counts."""
+    return next((mark.quantity for mark in marks(model, key) if isinstance(mark, Kind)), None)
+
+
+def _allowed(model: type[StrictModel], key: str) -> str:
+    """What is allowed where a key is missing."""
+    for mark in marks(model, key):
+        if isinstance(mark, Kind):
+            return mark.form
+        if _is_model(mark):
+            return f"an object with the keys {', '.join(mark.known_keys())}"
+        if isinstance(mark, Length) and not mark.alone:
+            return f"a list of {mark.low} to {mark.high} entries"
+    raise KeyError(key)
+
+
+def written_value(model: type[StrictModel], key: str, value: Any) -> Any:
+    """What a file has as the value of a key."""
+    for mark in marks(model, key):
+        if _is_model(mark):
+            return mark.written(value)
+        if isinstance(mark, Kind | Chosen) and mark.write is not None:
+            return mark.write(value)
+    return value
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def _again(error: ValidationError, model: type[StrictModel] | None = None) -> list[InitErrorDetails]:
+    """The errors, to be raised again together with others; those about the keys of ``model`` in its own words."""
     again = []
     for item in error.errors(include_url=False):
-        kind, context = item["type"], item.get("ctx", {})
-        refusal = PydanticCustomError("refused", "{message}", context) if kind == "refused" else kind
-        again.append(InitErrorDetails(type=refusal, loc=item["loc"], input=item["input"], ctx=context))
+        context = item.get("ctx", {})
+        if model is not None and item["type"] == "missing":
+            context = {"message": "is missing", "allowed": _allowed(model, str(item["loc"][0]))}
+        elif model is not None and item["type"] == "extra_forbidden":
+            known = model.known_keys()
+            meant = hints.closest_key(str(item["loc"][0]), known)
+            message = f"is not a known key{f', did you mean {meant}?' if meant else ''}"
+            context = {"message": message, "allowed": f"the keys {', '.join(known)}", "at_key": True}
+        again.append(
+            InitErrorDetails(type=PydanticCustomError("refused", "{message}", context), loc=item["loc"], input=None)
+        )
     return again
-
-
-@dataclass(frozen=True)
-class Length:
-    """How many entries a list has; problems of the entries themselves are reported in any case.
-
-    ``instead``: what to do with more of them.
-    """
-
-    low: int
-    high: int
-    instead: str = ""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(self._validate, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {**handler(schema), "minItems": self.low, "maxItems": self.high}
-
-    def _validate(self, value: Any, entries: Callable[[Any], Any]) -> Any:
-        if not isinstance(value, list) or self.low <= len(value) <= self.high:
-            return entries(value)
-        try:
-            if len(value) < self.low:
-                refuse("is too short", f"at least {self.low}", got=f"{len(value)} entries")
-            refuse("is too long", f"at most {self.high}{self.instead}", got=f"{len(value)} entries")
-        except PydanticCustomError as refusal:
-            errors = [InitErrorDetails(type=refusal, input=value)]
-        try:
-            entries(value[: self.high])
-        except ValidationError as error:
-            errors.extend(_details(error))
-        raise ValidationError.from_exception_data("list", errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,107 +662,30 @@ class Validated(Generic[T]):
     findings: list[Finding]
 
 
-def validate(
-    adapter: TypeAdapter[T], document: Document, model_at: Callable[[Location], type[StrictModel]]
-) -> Validated[T]:
-    """Check a document. ``model_at`` names the model of the object at a location, whose keys are known."""
+def validate(adapter: TypeAdapter[T], document: Document) -> Validated[T]:
+    """Check a document."""
     try:
         return Validated(adapter.validate_python(document.value), [])
     except ValidationError as error:
-        errors = _without_tags(error, model_at)
-        return Validated(None, [_finding(item, document, model_at) for item in errors])
+        return Validated(None, [_finding(item, document.value) for item in error.errors(include_url=False)])
 
 
 def as_far_as_good(adapter: TypeAdapter[T], value: Any) -> T | None:
-    """A part of a document by itself; ``None`` where something is wrong with it, which `validate` tells."""
+    """A part of a document by itself; ``None`` where something is wrong with it, which `validate` reports."""
     try:
         return adapter.validate_python(value)
     except ValidationError:
         return None
 
 
-def _without_tags(error: ValidationError, model_at: Callable[[Location], type[StrictModel]]) -> Iterator[Any]:
-    """The errors; an object that does not say of which kind it is has those of the model for any kind."""
-    for item in error.errors(include_url=False):
-        if item["type"] not in ("union_tag_invalid", "union_tag_not_found"):
-            yield item
-            continue
-        try:
-            model_at(item["loc"]).model_validate(item["input"])
-        except ValidationError as inner:
-            yield from ({**found, "loc": (*item["loc"], *found["loc"])} for found in inner.errors(include_url=False))
-
-
-def _finding(details: Any, document: Document, model_at: Callable[[Location], type[StrictModel]]) -> Finding:
-    kind, context = details["type"], details.get("ctx", {})
-    # A model's verdict may be on one of its keys.
-    key = context.get("key") if kind == "refused" else None
-    location = _in_document(details["loc"] if key is None else (*details["loc"], key), document.value)
-    if kind == "missing":
-        return Finding(location, "is missing", allowed=_allowed(model_at(location[:-1]), str(location[-1])))
-    if kind == "extra_forbidden":
-        return _unknown_key(location, render(details["input"]), model_at(location[:-1]).known_keys())
-    got = _got(document, location)
-    if kind == "refused":
-        return Finding(location, context["message"], context.get("got", got), context["allowed"])
-    if kind in ("model_type", "dict_type", "model_attributes_type"):
-        keys = ", ".join(model_at(location).known_keys())
-        return Finding(location, "is not an object", got, f"an object with the keys {keys}")
-    if kind == "list_type":
-        return Finding(location, "is not a list", got, "a list")
-    return Finding(location, details["msg"], got)
-
-
-def _unknown_key(location: Location, got: str, known: list[str]) -> Finding:
-    meant = closest_key(str(location[-1]), known)
-    hint = f", did you mean {meant}?" if meant else ""
-    return Finding(location, f"is not a known key{hint}", got, f"the keys {', '.join(known)}", at_key=True)
-
-
-def _got(document: Document, location: Location) -> str | None:
-    """What stands there; None where nothing does, which is what is wrong with it then."""
-    try:
-        return render(value_at(document.value, location))
-    except KeyError:
-        return None
-
-
-def _in_document(loc: tuple[int | str, ...], value: Any) -> Location:
-    """Where the file has what pydantic names.
-
-    A single value that stands for a list of one has no index in the file, and the tag that chose between models (or
-    between a model and a plain value) is no key of it.
-    """
-    location: list[str | int] = []
-    for depth, step in enumerate(loc):
-        if isinstance(step, int) and not isinstance(value, list):
-            continue
-        if isinstance(step, str) and isinstance(value, dict) and step not in value and depth + 1 < len(loc):
-            continue
-        if isinstance(step, str) and not isinstance(value, dict):
-            continue
-        location.append(step)
-        try:
-            value = value_at(value, (step,))
-        except KeyError:
-            value = None
-    return tuple(location)
-
-
-@cache
-def _allowed(model: type[StrictModel], key: str) -> str | None:
-    whole = model.model_json_schema(by_alias=True)
-    schema = whole["properties"].get(key, {})
-    # Where one value stands for a list of one, the value's own description comes first.
-    kinds = (schema, *schema.get("anyOf", ()))
-    described = (kind["description"] for kind in kinds if "description" in kind)
-    return next(described, None) or next(filter(None, (_form(kind, whole.get("$defs", {})) for kind in kinds)), None)
-
-
-def _form(schema: dict[str, Any], models: dict[str, Any]) -> str | None:
-    """An object or a list, by its JSON Schema."""
-    if "$ref" in schema:
-        return f"an object with the keys {', '.join(models[schema['$ref'].rpartition('/')[2]]['properties'])}"
-    if schema.get("type") == "array":
-        return f"a list of {schema['minItems']} to {schema['maxItems']} entries"
-    return None
+def _finding(details: Any, value: Any) -> Finding:
+    context = details["ctx"]
+    # A rule's refusal may be of one of the object's keys.
+    location: Location = details["loc"]
+    if context.get("key") is not None:
+        location = (*location, context["key"])
+    got = context.get("got")
+    if got is None:
+        with contextlib.suppress(KeyError):  # nothing stands there, which is what is wrong
+            got = render(value_at(value, location))
+    return Finding(location, context["message"], got, context["allowed"], context.get("at_key", False))

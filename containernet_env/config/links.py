@@ -5,28 +5,29 @@ What the values must be together is checked on raw JSON: also where the rest of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from decimal import Decimal
 from typing import Annotated, Any, get_args
 
-from pydantic import ConfigDict, Discriminator, PlainValidator, Tag, WithJsonSchema
+from pydantic import ConfigDict, Field
 
-from containernet_env.base.units import format_duration, parse_duration, parse_size
+from containernet_env.base.units import format_duration, format_size, parse_duration, parse_size
 from containernet_env.config import hints
 from containernet_env.config.fields import (
-    BANDWIDTH_FORM,
-    DELAY_FORM,
+    BANDWIDTH,
+    BOOLEAN,
+    DELAY,
     LEFT_OUT,
     MAX_NODES,
     NUMBER_PATTERN,
+    RATIO,
     UNLIMITED,
-    Bandwidth,
-    Delay,
+    Chosen,
+    Kind,
     StrictModel,
-    checked,
     choice,
     integer,
+    text_schema,
 )
 from containernet_env.config.reader import Finding, Location, json_path, render
 from containernet_env.model.link import (
@@ -42,37 +43,11 @@ from containernet_env.model.link import (
     IndependentLoss,
     Jitter,
     LinkSpec,
-    Loss,
     Uplink,
 )
 
 TO_SWITCH, FROM_SWITCH = "to_switch", "from_switch"
-GILBERT_ELLIOTT = "gilbert-elliott"
-
-# With spaces, so that a tag in an error's location is never taken for a key of the file.
-_TOGETHER, _APART = "both directions", "each direction"
-_RATIO, _MODEL = "a ratio", "a model"
-
-RATIO_FORM = "a number from 0 to 1 such as 0.01"
-LOSS_FORM = f'{RATIO_FORM}, or an object with "model": "{GILBERT_ELLIOTT}"'
-JITTER_FORM = 'a number with s, ms, us or ns such as "500us", more than 0'
-CORRELATION_FORM = (
-    f'a number with s, ms, us or ns such as "10ms", at least {LEAST_CORRELATION} times the value, without reorder'
-)
-QUEUE_FORM = (
-    f'a whole number of frames from 1 to {QUEUE_MAX_FRAMES}, or bytes with b, k, m or g such as "64k", '
-    f"up to {QUEUE_MAX_BYTES}b"
-)
-REORDER_FORM = "true or false"
-
-
-def parse_ratio(value: object) -> float:
-    """A share of frames, 0 to 1. Raises ``ValueError`` with what is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        raise ValueError("is not a number")
-    if not 0 <= value <= 1:
-        raise ValueError("is out of range")
-    return float(value)
+_GILBERT_ELLIOTT = "gilbert-elliott"
 
 
 def parse_jitter(value: object) -> int:
@@ -86,7 +61,7 @@ def parse_jitter(value: object) -> int:
     return jitter_ns
 
 
-def parse_queue(value: object) -> tuple[int | None, int | None]:
+def _parse_queue(value: object) -> tuple[int | None, int | None]:
     """A queue limit as (frames, bytes), one of them ``None``. Raises ``ValueError`` with what is wrong with it."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= QUEUE_MAX_FRAMES:
@@ -101,23 +76,10 @@ def parse_queue(value: object) -> tuple[int | None, int | None]:
     return None, size
 
 
-def _parse_bool(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("is not true or false")
-    return value
-
-
-def _ratio(form: str) -> tuple[PlainValidator, WithJsonSchema]:
-    schema = {"type": "number", "minimum": 0, "maximum": 1, "description": form}
-    return checked(parse_ratio, form, hints.numbers), WithJsonSchema(schema)
-
-
-def _positive_duration(form: str) -> tuple[PlainValidator, WithJsonSchema]:
-    schema = {"type": "string", "pattern": f"^{NUMBER_PATTERN}(s|ms|us|ns)$", "description": form}
-    return checked(parse_jitter, form, hints.durations), WithJsonSchema(schema)
-
-
-Ratio = Annotated[float, *_ratio(RATIO_FORM)]
+def _positive_duration(form: str) -> Kind:
+    form = f"a number with s, ms, us or ns such as {form}"
+    schema = text_schema(f"{NUMBER_PATTERN}(s|ms|us|ns)")
+    return Kind(parse_jitter, form, schema, hints.durations, format_duration, "duration")
 
 
 class RawJitter(StrictModel):
@@ -125,14 +87,20 @@ class RawJitter(StrictModel):
 
     model_config = ConfigDict(title="Jitter")
 
-    distribution: Annotated[Distribution, *choice(*REACH)]
-    value: Annotated[int, *_positive_duration(JITTER_FORM)]
-    correlation: Annotated[int, *_positive_duration(CORRELATION_FORM)] = LEFT_OUT
-    reorder: Annotated[
-        bool,
-        checked(_parse_bool, REORDER_FORM),
-        WithJsonSchema({"type": "boolean", "description": REORDER_FORM}),
-    ] = False
+    distribution: Annotated[Distribution, choice(*REACH)] = Field(
+        description="how it is drawn (normal: the value is the standard deviation)"
+    )
+    ns: Annotated[int, _positive_duration('"500us", more than 0')] = Field(
+        alias="value", description="size of the jitter, at most the delay, with normal a quarter of it"
+    )
+    correlation_ns: Annotated[
+        int | None,
+        _positive_duration(f'"10ms", at least {LEAST_CORRELATION} times the value, without reorder'),
+    ] = Field(default=None, alias="correlation", description="how slowly the delay varies (10 times the value)")
+    reorder: Annotated[bool, BOOLEAN] = Field(
+        default=False,
+        description="whether each frame draws a delay of its own, so that frames may overtake each other",
+    )
 
 
 class RawGilbertElliott(StrictModel):
@@ -140,56 +108,94 @@ class RawGilbertElliott(StrictModel):
 
     model_config = ConfigDict(title="Gilbert-Elliott loss")
 
-    model: Annotated[str, *choice(GILBERT_ELLIOTT)]
-    good_to_bad_ratio: Ratio
-    bad_to_good_ratio: Ratio
-    good_loss_ratio: Ratio = 0.0
-    bad_loss_ratio: Ratio = 1.0
+    kind: Annotated[str, choice(_GILBERT_ELLIOTT)] = Field(alias="model", description="model of the losses")
+    good_to_bad_ratio: Annotated[float, RATIO] = Field(
+        description="probability that the state becomes bad after a frame"
+    )
+    bad_to_good_ratio: Annotated[float, RATIO] = Field(
+        description="probability that the state becomes good after a frame"
+    )
+    good_loss_ratio: Annotated[float, RATIO] = Field(
+        default=0.0, description="probability that a frame is lost in the good state"
+    )
+    bad_loss_ratio: Annotated[float, RATIO] = Field(
+        default=1.0, description="probability that a frame is lost in the bad state"
+    )
 
 
-def _loss_tag(value: object) -> str:
-    return _MODEL if isinstance(value, (dict, RawGilbertElliott)) else _RATIO
+def _written_loss(loss: IndependentLoss | GilbertElliottLoss) -> Any:
+    if isinstance(loss, IndependentLoss):
+        return loss.ratio
+    return {"model": _GILBERT_ELLIOTT, **RawGilbertElliott.written(loss)}
 
 
-def _link_tag(value: object) -> str:
-    if isinstance(value, dict):
-        return _APART if is_per_direction(value) else _TOGETHER
-    return _APART if isinstance(value, RawDirections) else _TOGETHER
+def _written_queue(limit: tuple[int | None, int | None]) -> Any:
+    frames, size = limit
+    return frames if size is None else format_size(size)
 
 
-def is_per_direction(value: object) -> bool:
-    """Whether a ``link`` object says its values for each direction apart."""
-    return isinstance(value, dict) and bool({TO_SWITCH, FROM_SWITCH} & set(value))
+_LOSS = replace(RATIO, form=f'{RATIO.form}, or an object with "model": "{_GILBERT_ELLIOTT}"')
+_QUEUE = Kind(
+    _parse_queue,
+    f'a whole number of frames from 1 to {QUEUE_MAX_FRAMES}, or bytes with b, k, m or g such as "64k", '
+    f"up to {QUEUE_MAX_BYTES}b",
+    {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": QUEUE_MAX_FRAMES},
+            text_schema(f"{NUMBER_PATTERN}[bkmgBKMG]"),
+        ]
+    },
+    hints.queues,
+    _written_queue,
+    "count",
+)
 
 
 class RawDirection(StrictModel):
-    """What is asked of one direction, or of both; what is left out is none, or what the host's own keys say."""
+    """One direction, or both; what is left out is none, or what the host's own keys say."""
 
     model_config = ConfigDict(title="Direction of a link")
 
-    delay: Delay = LEFT_OUT
-    bandwidth: Bandwidth = None
-    jitter: RawJitter = LEFT_OUT
+    delay_ns: Annotated[int | None, DELAY] = Field(default=LEFT_OUT, alias="delay", description="one-way delay")
+    rate_bps: Annotated[int | None, BANDWIDTH] = Field(
+        default=None, alias="bandwidth", description="bandwidth of the host's link in Mbit/s, each direction"
+    )
+    jitter: RawJitter = Field(default=LEFT_OUT, description="how the delay varies")
     loss: Annotated[
-        Annotated[Any, *_ratio(LOSS_FORM), Tag(_RATIO)] | Annotated[RawGilbertElliott, Tag(_MODEL)],
-        Discriminator(_loss_tag),
-    ] = LEFT_OUT
-    queue: Annotated[
-        tuple[int | None, int | None] | None,
-        checked(parse_queue, QUEUE_FORM, hints.queues),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "integer", "minimum": 1, "maximum": QUEUE_MAX_FRAMES},
-                    {"type": "string", "pattern": f"^{NUMBER_PATTERN}[bkmgBKMG]$"},
-                ],
-                "description": QUEUE_FORM,
-            }
-        ),
-    ] = LEFT_OUT
-    overhead: Annotated[int, *integer(0, OVERHEAD_MAX_BYTES)] = 0
-    uplink: Annotated[Uplink, *choice(*get_args(Uplink))] = LEFT_OUT
-    seed: Annotated[int, *integer(0, SEED_MAX)] = LEFT_OUT
+        Annotated[Any, _LOSS] | RawGilbertElliott,
+        Chosen(lambda value: RawGilbertElliott if isinstance(value, dict) else Annotated[Any, _LOSS], _written_loss),
+    ] = Field(default=None, description="share of frames that is lost, or an object for losses in bursts")
+    queue: Annotated[tuple[int | None, int | None] | None, _QUEUE] = Field(
+        default=None, description="what may wait to be sent (250 ms of the bandwidth)"
+    )
+    overhead_bytes: Annotated[int, integer(0, OVERHEAD_MAX_BYTES)] = Field(
+        default=0,
+        alias="overhead",
+        description="bytes that each frame takes at the bandwidth besides its own (24 for preamble, checksum and gap)",
+    )
+    uplink: Annotated[Uplink | None, choice(*get_args(Uplink))] = Field(
+        default=None,
+        description="where the host's frames wait: at the host, as behind a real network card, or in the network",
+    )
+    seed: Annotated[int | None, integer(0, SEED_MAX)] = Field(
+        default=None, description="fixes what is drawn (drawn for each run, and recorded)"
+    )
+
+    def spec(self, delay_ns: int | None, rate_bps: int | None) -> DirectionSpec:
+        """The direction; ``delay_ns`` and ``rate_bps`` are the host's own keys."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        if self.delay_ns is None:
+            values["delay_ns"] = delay_ns or 0
+        if "rate_bps" not in self.model_fields_set:
+            values["rate_bps"] = rate_bps
+        values["queue_frames"], values["queue_bytes"] = values.pop("queue") or (None, None)
+        if self.jitter is not None:
+            values["jitter"] = Jitter(**dict(self.jitter))
+        if isinstance(self.loss, RawGilbertElliott):
+            values["loss"] = GilbertElliottLoss(**self.loss.model_dump(exclude={"kind"}))
+        elif self.loss is not None:
+            values["loss"] = IndependentLoss(self.loss)
+        return DirectionSpec(**values)
 
 
 class RawDirections(StrictModel):
@@ -197,65 +203,41 @@ class RawDirections(StrictModel):
 
     model_config = ConfigDict(title="Directions of a link", json_schema_extra={"minProperties": 1})
 
-    to_switch: RawDirection = LEFT_OUT
-    from_switch: RawDirection = LEFT_OUT
+    to_switch: RawDirection = Field(default=RawDirection(), description="frames from the host to the switch")
+    from_switch: RawDirection = Field(default=RawDirection(), description="frames from the switch to the host")
 
 
-RawLink = Annotated[
-    Annotated[RawDirection, Tag(_TOGETHER)] | Annotated[RawDirections, Tag(_APART)], Discriminator(_link_tag)
-]
+def is_per_direction(value: object) -> bool:
+    """Whether a ``link`` object says its values for each direction apart."""
+    return isinstance(value, dict) and bool({TO_SWITCH, FROM_SWITCH} & set(value))
 
 
-def model_in_link(link: object, steps: Sequence[str | int]) -> type[StrictModel]:
-    """The model of the object that ``steps`` lead to from a ``link`` object."""
-    if is_per_direction(link):
-        if not steps:
-            return RawDirections
-        steps = steps[1:]
-    models: dict[str | int, type[StrictModel]] = {"jitter": RawJitter, "loss": RawGilbertElliott}
-    return models[steps[0]] if steps else RawDirection
+def _written_link(link: LinkSpec) -> dict[str, Any]:
+    """Each direction apart, always with a delay and a bandwidth."""
+    return {TO_SWITCH: _written_direction(link.a_to_b), FROM_SWITCH: _written_direction(link.b_to_a)}
+
+
+def _written_direction(direction: DirectionSpec) -> dict[str, Any]:
+    return RawDirection.written(direction, always=("delay_ns", "rate_bps"))
+
+
+LINK = Chosen(lambda value: RawDirections if is_per_direction(value) else RawDirection, _written_link)
+RawLink = Annotated[RawDirection | RawDirections, LINK]
 
 
 def link_spec(raw: RawDirection | RawDirections | None, delay_ns: int | None, rate_bps: int | None) -> LinkSpec:
-    """The link that is asked for; ``delay_ns`` and ``rate_bps`` are the host's own keys."""
+    """The link that is configured; ``delay_ns`` and ``rate_bps`` are the host's own keys."""
     if isinstance(raw, RawDirections):
-        to_switch, from_switch = raw.to_switch or RawDirection(), raw.from_switch or RawDirection()
+        to_switch, from_switch = raw.to_switch, raw.from_switch
     else:
         to_switch = from_switch = raw or RawDirection()
     # What the host sends is the only direction that has an uplink.
-    return LinkSpec(
-        replace(_direction(to_switch, delay_ns, rate_bps), uplink=to_switch.uplink),
-        _direction(from_switch, delay_ns, rate_bps),
-    )
-
-
-def _direction(raw: RawDirection, delay_ns: int | None, rate_bps: int | None) -> DirectionSpec:
-    given = raw.model_fields_set
-    frames, size = raw.queue or (None, None)
-    return DirectionSpec(
-        raw.delay if "delay" in given else delay_ns or 0,
-        raw.bandwidth if "bandwidth" in given else rate_bps,
-        frames,
-        size,
-        _jitter(raw.jitter),
-        _loss(raw.loss),
-        raw.seed,
-        overhead_bytes=raw.overhead,
-    )
-
-
-def _jitter(raw: RawJitter | None) -> Jitter | None:
-    return None if raw is None else Jitter(raw.distribution, raw.value, raw.reorder, raw.correlation)
-
-
-def _loss(raw: RawGilbertElliott | float | None) -> Loss | None:
-    if isinstance(raw, RawGilbertElliott):
-        return GilbertElliottLoss(raw.good_to_bad_ratio, raw.bad_to_good_ratio, raw.good_loss_ratio, raw.bad_loss_ratio)
-    return None if raw is None else IndependentLoss(raw)
+    back = replace(from_switch.spec(delay_ns, rate_bps), uplink=None)
+    return LinkSpec(to_switch.spec(delay_ns, rate_bps), back)
 
 
 # What a host's own key says for both directions, and its name in a ``link`` object.
-_SAID_TWICE = (("link_delay", "delay", DELAY_FORM), ("bandwidth", "bandwidth", BANDWIDTH_FORM))
+_SAID_TWICE = (("link_delay", "delay", DELAY.form), ("bandwidth", "bandwidth", BANDWIDTH.form))
 
 
 # What says nothing of a direction without a bandwidth.

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    JsonValue,
-    TypeAdapter,
-    WithJsonSchema,
-    create_model,
-)
-from pydantic_core import CoreSchema, core_schema
+from pydantic import ConfigDict, Field, TypeAdapter, create_model
 
 from containernet_env.base import assets
 from containernet_env.base.units import format_duration, format_number, parse_duration
 from containernet_env.config import hints
 from containernet_env.config.fields import (
+    BANDWIDTH,
+    BOOLEAN,
+    DELAY,
     LEFT_OUT,
-    Bandwidth,
     Boolean,
-    Delay,
+    Chosen,
+    Kind,
     Length,
     StrictModel,
-    annotation_of,
     as_far_as_good,
-    checked,
     choice,
     decimal,
     duration,
@@ -42,7 +32,10 @@ from containernet_env.config.fields import (
     one_of_or_name,
     refuse,
     rule,
+    text,
+    type_of,
     validate,
+    written_value,
 )
 from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, render, value_at
 from containernet_env.model import load_contract as contract
@@ -109,20 +102,8 @@ WITHIN_MIN, WITHIN_MAX = Decimal("0.01"), Decimal("0.5")
 REPEATS_MIN, REPEATS_MAX = 3, 20
 
 
-class OneOrMore:
-    """In a file, ``x`` stands for ``[x]``."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(
-            lambda value: value if isinstance(value, list) else [value], handler(source)
-        )
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        array = handler(schema)
-        return {"anyOf": [array["items"], array]}
-
-
-AXIS = (Length(1, MAX_SCENARIOS), OneOrMore())
+AXIS = Length(1, MAX_SCENARIOS, alone=True)
+"""A list of alternatives, or one of them alone."""
 
 
 _WARMUP_FORM = (
@@ -145,28 +126,24 @@ def _parse_warmup(value: object) -> Warmup:
     return Warmup(length_ns=length_ns)
 
 
-_WARMUP = (
-    checked(_parse_warmup, _WARMUP_FORM, hints.warmups),
-    WithJsonSchema(
-        {
-            "anyOf": [{"type": "integer", "minimum": 1, "maximum": REQUESTS_MAX}, {"type": "string"}],
-            "description": _WARMUP_FORM,
-        }
-    ),
+def _written_warmup(warmup: Warmup) -> Any:
+    return warmup.requests or format_duration(warmup.length_ns)
+
+
+_WARMUP = Kind(
+    _parse_warmup,
+    _WARMUP_FORM,
+    {"anyOf": [{"type": "integer", "minimum": 1, "maximum": REQUESTS_MAX}, {"type": "string"}]},
+    hints.warmups,
+    _written_warmup,
+    "duration",
 )
-
-
-def means(text: str) -> dict[str, JsonValue]:
-    """What a key means, for its ``json_schema_extra``; of keys that are read in one place only (see ``meanings``)."""
-    return {"meaning": text}
-
-
-_OBJECTIVE = Annotated[int | None, *duration(OBJECTIVE_MIN_NS, TIMEOUT_MAX_NS)]
+_OBJECTIVE = Annotated[int | None, duration(OBJECTIVE_MIN_NS, TIMEOUT_MAX_NS)]
 
 
 def _objective(percentile: str) -> Any:
-    text = f"the response time that the {percentile}th percentile of a probe may have at most"
-    return Field(default=None, alias=f"p{percentile}", json_schema_extra=means(text))
+    meaning = f"the response time that the {percentile}th percentile of a probe may have at most"
+    return Field(default=None, alias=f"p{percentile}", description=meaning)
 
 
 class RawSearch(StrictModel):
@@ -181,20 +158,25 @@ class RawSearch(StrictModel):
     p95_ns: _OBJECTIVE = _objective("95")
     p99_ns: _OBJECTIVE = _objective("99")
     p99_9_ns: _OBJECTIVE = _objective("99.9")
-    low: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(default=None, alias="from")
-    high: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(default=None, alias="to")
-    step_ns: Annotated[int | None, *duration(STEP_MIN_NS, STEP_MAX_NS)] = Field(
+    low: Annotated[Decimal | None, decimal(RATE_MIN, RATE_MAX)] = Field(
+        default=None, alias="from", description="the lowest rate that is probed, in requests/s (10)"
+    )
+    high: Annotated[Decimal | None, decimal(RATE_MIN, RATE_MAX)] = Field(
+        default=None,
+        alias="to",
+        description="the highest rate that is probed (the highest that the benchmark server takes)",
+    )
+    step_ns: Annotated[int | None, duration(STEP_MIN_NS, STEP_MAX_NS)] = Field(
         default=None,
         alias="step",
-        json_schema_extra=means(
-            f"how long each probe sends requests, longer where a percentile needs it ({format_duration(STEP_NS)})"
-        ),
+        description="how long each probe sends requests, longer where a percentile needs it "
+        f"({format_duration(STEP_NS)})",
     )
-    within: Annotated[Decimal | None, *decimal(WITHIN_MIN, WITHIN_MAX)] = Field(
-        default=None, json_schema_extra=means(f"how far neighbouring rates are apart, as a ratio ({WITHIN})")
+    within: Annotated[Decimal | None, decimal(WITHIN_MIN, WITHIN_MAX)] = Field(
+        default=None, description=f"how far neighbouring rates are apart, as a ratio ({WITHIN})"
     )
-    repeats: Annotated[int, *integer(REPEATS_MIN, REPEATS_MAX)] = Field(
-        default=REPEATS, json_schema_extra=means("how many probes have to agree at each end of the interval")
+    repeats: Annotated[int, integer(REPEATS_MIN, REPEATS_MAX)] = Field(
+        default=REPEATS, description="how many probes have to agree at each end of the interval"
     )
 
     @property
@@ -203,6 +185,12 @@ class RawSearch(StrictModel):
         limits = (self.p50_ns, self.p90_ns, self.p95_ns, self.p99_ns, self.p99_9_ns)
         pairs = zip(PERCENTILES, limits, strict=True)
         return tuple(Objective(percentile, limit_ns) for percentile, limit_ns in pairs if limit_ns is not None)
+
+    @classmethod
+    def written(cls, value: Search, always: Collection[str] = ()) -> dict[str, Any]:
+        """See ``StrictModel``: each objective is a key."""
+        objectives = {f"p{item.percentile}": format_duration(item.limit_ns) for item in value.objectives}
+        return {**objectives, **super().written(value, always)}
 
     @property
     def value(self) -> Search:
@@ -258,39 +246,38 @@ class RawLoad(StrictModel):
         },
     )
 
-    total: Annotated[int | None, *integer(1, REQUESTS_MAX)] = Field(
-        default=None, json_schema_extra=means("number of requests")
-    )
-    duration_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, LENGTH_MAX_NS)] = Field(
+    total: Annotated[int | None, integer(1, REQUESTS_MAX)] = Field(default=None, description="number of requests")
+    duration_ns: Annotated[int | None, duration(LENGTH_MIN_NS, LENGTH_MAX_NS)] = Field(
         default=None,
         alias="duration",
-        json_schema_extra=means("as many requests as start within this time, in place of total"),
+        description="as many requests as start within this time, in place of total",
     )
-    rate: Annotated[list[Annotated[Decimal, *decimal(RATE_MIN, RATE_MAX)]], *AXIS] = Field(
-        default=[], json_schema_extra=means("requests/s over all clients, which makes an open loop; may be a list")
+    rate: Annotated[list[Annotated[Decimal, decimal(RATE_MIN, RATE_MAX)]], AXIS] = Field(
+        default=[], description="requests/s over all clients, which makes an open loop; may be a list"
     )
-    arrival: Annotated[Arrival | None, *choice("constant", "poisson")] = Field(
-        default=None, json_schema_extra=means("evenly spaced requests or Poisson arrivals, with a rate")
+    arrival: Annotated[Arrival | None, choice("constant", "poisson")] = Field(
+        default=None, description="evenly spaced requests or Poisson arrivals, with a rate"
     )
-    clients: Annotated[list[Annotated[int, *integer(1, contract.CLIENTS_MAX)]], *AXIS] = Field(
-        json_schema_extra=means("clients that each have one request at a time; may be a list")
+    clients: Annotated[list[Annotated[int, integer(1, contract.CLIENTS_MAX)]], AXIS] = Field(
+        description="clients that each have one request at a time; may be a list"
     )
-    conns: Annotated[int, *integer(1, contract.CONNS_MAX)] = Field(
-        json_schema_extra=means("TCP connections that the clients share")
+    conns: Annotated[int, integer(1, contract.CONNS_MAX)] = Field(description="TCP connections that the clients share")
+    warmup: Annotated[Warmup | None, _WARMUP] = Field(default=None, description="what runs ahead and is in no figure")
+    request_timeout_ns: Annotated[int | None, duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(
+        default=None, alias="timeout", description="deadline of each request"
     )
-    warmup: Annotated[Warmup | None, *_WARMUP] = Field(
-        default=None, json_schema_extra=means("what runs ahead and is in no figure")
-    )
-    request_timeout_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(
-        default=None, alias="timeout", json_schema_extra=means("deadline of each request")
-    )
-    stall_timeout_ns: Annotated[int | None, *duration(0, STALL_TIMEOUT_MAX_NS)] = Field(
+    stall_timeout_ns: Annotated[int | None, duration(0, STALL_TIMEOUT_MAX_NS)] = Field(
         default=None,
         alias="stallTimeout",
-        json_schema_extra=means("how long without a success before the scenario is ended"),
+        description="how long without a success before the scenario is ended",
     )
-    seed: Annotated[int | None, *integer(0, SEED_MAX)] = None
-    search: RawSearch = LEFT_OUT
+    seed: Annotated[int | None, integer(0, SEED_MAX)] = Field(
+        default=None, description="what schedule, order of keys and kinds of requests are drawn from (0)"
+    )
+    search: RawSearch = Field(
+        default=LEFT_OUT,
+        description="the highest rate whose response times hold, in place of total or duration, and of rate",
+    )
 
     @property
     def _searches(self) -> bool:
@@ -403,20 +390,38 @@ class RawEvent(StrictModel):
         },
     )
 
-    at_ns: Annotated[int | None, *_WHEN] = Field(default=None, alias="at")
-    every_ns: Annotated[int | None, *_WHEN] = Field(default=None, alias="every")
-    for_ns: Annotated[int | None, *_LENGTH] = Field(default=None, alias="for")
-    kill: Annotated[str | None, *_CHOSEN] = None
-    restart: Annotated[str | None, *_KILLED] = None
-    freeze: Annotated[str | None, *_CHOSEN] = None
-    thaw: Annotated[str | None, *_FROZEN] = None
-    partition: Annotated[str | None, *_CHOSEN] = None
-    heal: Annotated[str | None, *_PARTITIONED] = None
-    link: Annotated[Literal["down", "up"] | None, *choice("down", "up")] = None
-    delay: Delay = LEFT_OUT
-    loss: Annotated[Decimal | None, *decimal(Decimal(0), Decimal(1))] = None
-    rate: Bandwidth = LEFT_OUT
-    of: Annotated[str | None, *one_of_or_name(*DRAWN_TARGETS, "down")] = None
+    at_ns: Annotated[int | None, _WHEN] = Field(
+        default=None, alias="at", description="how long after the start of the load it happens, once"
+    )
+    every_ns: Annotated[int | None, _WHEN] = Field(
+        default=None, alias="every", description="how often it happens, the first time after so long"
+    )
+    for_ns: Annotated[int | None, _LENGTH] = Field(
+        default=None, alias="for", description="how long after that it is undone (at the end of the scenario)"
+    )
+    kill: Annotated[str | None, _CHOSEN] = Field(default=None, description="which members are killed (SIGKILL)")
+    restart: Annotated[str | None, _KILLED] = Field(
+        default=None, description="which members are started again, on their data"
+    )
+    freeze: Annotated[str | None, _CHOSEN] = Field(default=None, description="which members are stopped (SIGSTOP)")
+    thaw: Annotated[str | None, _FROZEN] = Field(default=None, description="which members go on")
+    partition: Annotated[str | None, _CHOSEN] = Field(
+        default=None, description="which members are cut off from the other members; clients still reach all"
+    )
+    heal: Annotated[str | None, _PARTITIONED] = Field(default=None, description="which members reach the others again")
+    link: Annotated[Literal["down", "up"] | None, choice("down", "up")] = Field(
+        default=None, description="the members' links are unplugged or plugged in"
+    )
+    delay: Annotated[int, DELAY] = Field(
+        default=LEFT_OUT, description="one-way delay of the members' links, each direction"
+    )
+    loss: Annotated[Decimal | None, decimal(Decimal(0), Decimal(1))] = Field(
+        default=None, description="share of frames that is lost on the members' links, each direction"
+    )
+    rate: Annotated[int | None, BANDWIDTH] = Field(
+        default=LEFT_OUT, description="bandwidth of the members' links in Mbit/s, each direction"
+    )
+    of: Annotated[str | None, one_of_or_name(*DRAWN_TARGETS, "down")] = Field(default=None, description="whose links")
 
     @property
     def _actions(self) -> list[str]:
@@ -436,20 +441,25 @@ class RawEvent(StrictModel):
     @property
     def disruption(self) -> Disruption:
         """It as a value."""
-        verb = self.verb
-        value: int | float | None = None
-        if verb in ("delay", "rate"):
-            value = getattr(self, verb)
-        elif verb == "loss" and self.loss is not None:
-            value = float(self.loss)
+        value = getattr(self, self.verb, None) if self.target_key == "of" else None
         return Disruption(
-            verb=verb,
+            verb=self.verb,
             target=getattr(self, self.target_key),
             at_ns=self.at_ns,
             every_ns=self.every_ns,
             for_ns=self.for_ns,
-            value=value,
+            value=float(value) if isinstance(value, Decimal) else value,
         )
+
+    @classmethod
+    def written(cls, value: Disruption, always: Collection[str] = ()) -> dict[str, Any]:
+        """See ``StrictModel``: the action is a key."""
+        times, verb = super().written(value, always), value.verb
+        if verb.startswith("link_"):
+            return {**times, "link": verb.removeprefix("link_"), "of": value.target}
+        if verb in _OF_LINKS:
+            return {**times, verb: written_value(cls, verb, value.value), "of": value.target}
+        return {**times, verb: value.target}
 
     @rule
     def _has_one_time(self) -> None:
@@ -500,25 +510,14 @@ KEY_TEXT_MAX = 200
 LIMIT_MAX = 1_000_000_000
 
 
-def _text(pattern: str, form: str, problem: str) -> tuple[Any, WithJsonSchema]:
-    """What marks a field as a text that matches a pattern as a whole."""
-
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or re.fullmatch(pattern, value) is None:
-            raise ValueError(problem)
-        return value
-
-    return checked(parse, form), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$", "description": form})
-
-
 # What stands in the names of scenarios, where it must not be a glob, and in a column of the CSV.
 _KEY_PATTERN = f"[0-9A-Za-z/._:-]{{1,{KEY_TEXT_MAX}}}"
 _KEY_FORM = f"1 to {KEY_TEXT_MAX} of 0-9, A-Z, a-z, / . _ : and -"
-_KEY = _text(_KEY_PATTERN, _KEY_FORM, "is not a key or the beginning of one")
-_PREFIX = _text(
-    f"(?=.*[/._:-]){_KEY_PATTERN}",  # a character that no generated key has: what writes make never starts with it
-    f"{_KEY_FORM}, at least one of them / . _ : or -",
+_KEY = text("is not a key or the beginning of one", _KEY_FORM, _KEY_PATTERN)
+_PREFIX = text(
     "does not keep the data set's keys apart from those that are written",
+    f"{_KEY_FORM}, at least one of them / . _ : or -",
+    f"(?=.*[/._:-]){_KEY_PATTERN}",  # a character that no generated key has: what writes make never starts with it
 )
 
 
@@ -527,10 +526,20 @@ class RawDataset(StrictModel):
 
     model_config = ConfigDict(title="Data set")
 
-    key_prefix: Annotated[str | None, *_PREFIX] = Field(default=None, alias="keyPrefix")
-    key_size: Annotated[int, *integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(default=8, alias="keySize")
-    val_size: Annotated[int, *integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(default=256, alias="valSize")
-    keys: Annotated[int, *integer(1, contract.KEY_SPACE_MAX)] = 10_000
+    key_prefix: Annotated[str | None, _PREFIX] = Field(
+        default=None,
+        alias="keyPrefix",
+        description="what the keys of the data set begin with, and those of writes do not",
+    )
+    key_size: Annotated[int, integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(
+        default=8, alias="keySize", description="bytes of a key"
+    )
+    val_size: Annotated[int, integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(
+        default=256, alias="valSize", description="bytes of a value"
+    )
+    keys: Annotated[int, integer(1, contract.KEY_SPACE_MAX)] = Field(
+        default=10_000, description="how many keys the data set has"
+    )
 
 
 class RawData(StrictModel):
@@ -538,16 +547,24 @@ class RawData(StrictModel):
 
     model_config = ConfigDict(title="Data")
 
-    key_size: Annotated[int, *integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(alias="keySize")
-    val_size: Annotated[int, *integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(alias="valSize")
+    key_size: Annotated[int, integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(
+        alias="keySize", description="bytes of a key"
+    )
+    val_size: Annotated[int, integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(
+        alias="valSize", description="bytes of a value"
+    )
 
 
 class RawBlock(StrictModel):
     """What every block has."""
 
-    type: Annotated[ScenarioType, *choice("write", "read", "mixed", "txn")]
-    load: Annotated[list[RawLoad], *AXIS]
-    events: Annotated[list[RawEvent], Length(1, EVENTS_MAX, MORE_EVENTS), OneOrMore()] = Field(default=[])
+    type: Annotated[ScenarioType, choice("write", "read", "mixed", "txn")] = Field(description="what the requests are")
+    load: Annotated[list[RawLoad], AXIS] = Field(
+        description="how many requests or for how long, at which rate, by how many clients; may be a list"
+    )
+    events: Annotated[list[RawEvent], Length(1, EVENTS_MAX, MORE_EVENTS, alone=True)] = Field(
+        default=[], description="what is done to members and their links while the load runs"
+    )
 
     @classmethod
     def known_keys(cls) -> list[str]:
@@ -555,12 +572,26 @@ class RawBlock(StrictModel):
         return [*(key for key in super().known_keys() if key != "events"), "events"]
 
 
-_TARGETS = Annotated[list[Annotated[str, *one_of_or_name(*ANY_MEMBER)]], *AXIS]
-_KEY_ORDERS = Annotated[
-    list[Annotated[KeyOrder, *choice("sequential", "shuffled", "uniform", "zipfian")]],
-    *AXIS,
+_TARGETS = Annotated[
+    list[Annotated[str, one_of_or_name(*ANY_MEMBER)]],
+    AXIS,
+    Field(description="to whom requests are sent: the leader alone, all members in turn, or one member; may be a list"),
 ]
-_EXPONENT = Annotated[Decimal | None, *decimal(ZIPF_MIN, ZIPF_MAX)]
+_KEY_ORDERS = Annotated[
+    list[Annotated[KeyOrder, choice("sequential", "shuffled", "uniform", "zipfian")]],
+    AXIS,
+    Field(description="in which order keys are used; may be a list"),
+]
+_EXPONENT = Annotated[
+    Decimal | None,
+    decimal(ZIPF_MIN, ZIPF_MAX),
+    Field(alias="zipfExponent", description="with zipfian, key i is drawn in proportion to 1/(i+1) to this power"),
+]
+_HISTORY = Annotated[
+    bool,
+    BOOLEAN,
+    Field(description="whether what each operation did and returned is kept, for the command `verify`"),
+]
 
 
 def _refuse_lonely_exponent(exponent: Decimal | None, orders: list[KeyOrder]) -> None:
@@ -568,7 +599,7 @@ def _refuse_lonely_exponent(exponent: Decimal | None, orders: list[KeyOrder]) ->
         refuse("is given without zipfian keys", 'only beside keys "zipfian"', key="zipfExponent")
 
 
-_CONSISTENCIES = Annotated[list[Annotated[Consistency, *choice("l", "s", "default")]], *AXIS]
+_CONSISTENCIES = Annotated[list[Annotated[Consistency, choice("l", "s", "default")]], AXIS]
 
 
 class RawWrite(RawBlock):
@@ -576,13 +607,15 @@ class RawWrite(RawBlock):
 
     model_config = ConfigDict(title="Writes")
 
-    type: Literal["write"]
-    data: Annotated[list[RawData], *AXIS]
+    type: Literal["write"] = Field(description="what the requests are")
+    data: Annotated[list[RawData], AXIS] = Field(description="sizes in bytes of what is written; may be a list")
     target: _TARGETS
     keys: _KEY_ORDERS = Field(default=["sequential"])
-    zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
-    key_space: Annotated[int | None, *integer(1, contract.KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
-    history: Boolean = False
+    zipf_exponent: _EXPONENT = None
+    key_space: Annotated[int | None, integer(1, contract.KEY_SPACE_MAX)] = Field(
+        default=None, alias="keySpace", description="how many different keys are written (as many as requests)"
+    )
+    history: _HISTORY = False
 
     @rule
     def _exponent_has_its_order(self) -> None:
@@ -602,22 +635,29 @@ class RawOnDataset(RawBlock):
 
     target: _TARGETS = Field(default=["cluster"])
     keys: _KEY_ORDERS = Field(default=["sequential"])
-    zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
+    zipf_exponent: _EXPONENT = None
 
     @rule
     def _exponent_has_its_order(self) -> None:
         _refuse_lonely_exponent(self.zipf_exponent, self.keys)
 
 
-_SPAN_KEYS = Annotated[list[Annotated[int, *integer(1, contract.SPAN_KEYS_MAX)]], *AXIS]
+_SPAN_KEYS = Annotated[list[Annotated[int, integer(1, contract.SPAN_KEYS_MAX)]], AXIS]
 
 
 class RawReading(RawOnDataset):
     """What blocks with reads have in common."""
 
-    consistency: _CONSISTENCIES
-    span_keys: _SPAN_KEYS = Field(default=[], alias="spanKeys")
-    verify: Boolean = True
+    consistency: _CONSISTENCIES = Field(
+        description="linearizable (l), a quorum agrees; serializable (s), the member that is queried answers alone; "
+        "or default, of Consul alone: the leader answers by its lease"
+    )
+    span_keys: _SPAN_KEYS = Field(
+        default=[], alias="spanKeys", description="range scans of so many consecutive keys; may be a list"
+    )
+    verify: Boolean = Field(
+        default=True, description="whether an answer must hold exactly what was written, or only something"
+    )
 
 
 class RawSpan(StrictModel):
@@ -625,8 +665,8 @@ class RawSpan(StrictModel):
 
     model_config = ConfigDict(title="Span")
 
-    start: Annotated[str, *_KEY] = Field(alias="from")
-    end: Annotated[str, *_KEY] = Field(alias="to")
+    start: Annotated[str, _KEY] = Field(alias="from", description="first key")
+    end: Annotated[str, _KEY] = Field(alias="to", description="the key before which the span ends")
 
     @rule
     def _ends_after_its_start(self) -> None:
@@ -655,13 +695,19 @@ class RawRead(RawReading):
         },
     )
 
-    type: Literal["read"]
-    prefix: Annotated[str | None, *_KEY] = None
-    span: RawSpan = LEFT_OUT
-    limit: Annotated[int | None, *integer(1, LIMIT_MAX)] = None
-    keys_only: Boolean = Field(default=False, alias="keysOnly")
-    count_only: Boolean = Field(default=False, alias="countOnly")
-    history: Boolean = False
+    type: Literal["read"] = Field(description="what the requests are")
+    prefix: Annotated[str | None, _KEY] = Field(
+        default=None, description="each read requests all keys that begin with this"
+    )
+    span: RawSpan = Field(default=LEFT_OUT, description="each read requests all keys from one to before another")
+    limit: Annotated[int | None, integer(1, LIMIT_MAX)] = Field(
+        default=None, description="an answer holds at most so many keys"
+    )
+    keys_only: Boolean = Field(default=False, alias="keysOnly", description="whether answers hold keys without values")
+    count_only: Boolean = Field(
+        default=False, alias="countOnly", description="whether answers hold only how many keys there are"
+    )
+    history: _HISTORY = False
 
     @property
     def _extents(self) -> list[str]:
@@ -702,9 +748,11 @@ class RawMixed(RawReading):
 
     model_config = ConfigDict(title="Mixed")
 
-    type: Literal["mixed"]
-    ratio: Annotated[list[Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]], *AXIS]
-    history: Boolean = False
+    type: Literal["mixed"] = Field(description="what the requests are")
+    ratio: Annotated[list[Annotated[Decimal, decimal(Decimal(0), Decimal(1))]], AXIS] = Field(
+        description="share of the writes; may be a list"
+    )
+    history: _HISTORY = False
 
 
 class RawTxn(RawOnDataset):
@@ -712,11 +760,19 @@ class RawTxn(RawOnDataset):
 
     model_config = ConfigDict(title="Transactions")
 
-    type: Literal["txn"]
-    history: Boolean = False
+    type: Literal["txn"] = Field(description="what the requests are")
+    history: _HISTORY = False
 
 
 RawAnyBlock = RawWrite | RawRead | RawMixed | RawTxn
+
+
+def _block_model(block: object) -> Any:
+    kind = block.get("type") if isinstance(block, dict) else None
+    return BLOCKS.get(kind, _UNTYPED) if isinstance(kind, str) else _UNTYPED
+
+
+_BLOCK: Any = Annotated[RawWrite | RawRead | RawMixed | RawTxn, Chosen(_block_model)]
 
 
 class RawScenarioFile(StrictModel):
@@ -724,60 +780,30 @@ class RawScenarioFile(StrictModel):
 
     model_config = ConfigDict(title="Scenarios")
 
-    dataset: RawDataset = RawDataset()
-    scenarios: Annotated[
-        list[Annotated[RawAnyBlock, Field(discriminator="type")]],
-        Length(1, MAX_SCENARIOS),
-        Field(description=f"a list of 1 to {MAX_SCENARIOS} blocks"),
-    ]
+    dataset: RawDataset = Field(default=RawDataset(), description="the data set that all but writes use")
+    scenarios: Annotated[list[_BLOCK], Length(1, MAX_SCENARIOS)] = Field(
+        description=f"1 to {MAX_SCENARIOS} blocks, run in this order; in each the lists multiply"
+    )
 
 
 def _every_key() -> dict[str, Any]:
     """The keys that a block of some type has beside those of every block, all of them optional."""
-    fields = {name: field for kind in _BLOCKS.values() for name, field in kind.model_fields.items()}
+    fields = {name: field for kind in BLOCKS.values() for name, field in kind.model_fields.items()}
     return {
-        name: (annotation_of(field), Field(default=None, alias=field.alias))
+        name: (type_of(field), Field(default=None, alias=field.alias))
         for name, field in fields.items()
         if name not in RawBlock.model_fields
     }
 
 
-_BLOCKS: dict[object, type[RawAnyBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}
-BLOCK_KEYS: dict[str, frozenset[str]] = {str(kind): frozenset(model.known_keys()) for kind, model in _BLOCKS.items()}
-"""The keys that a block of a type can have."""
+BLOCKS: dict[str, type[RawAnyBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}
+"""The model of a block by its type."""
 # A block whose type is wrong: what any type has is checked, and nothing else is known of it.
 _UNTYPED: type[StrictModel] = create_model("RawUntyped", __base__=RawBlock, **_every_key())
 
-BLOCK: TypeAdapter[RawAnyBlock] = TypeAdapter(Annotated[RawAnyBlock, Field(discriminator="type")])
+BLOCK: TypeAdapter[RawAnyBlock] = TypeAdapter(_BLOCK)
 DATASET: TypeAdapter[RawDataset] = TypeAdapter(RawDataset)
 SCENARIO_FILE: TypeAdapter[RawScenarioFile] = TypeAdapter(RawScenarioFile)
-
-
-def model_at(location: Location, document: Any) -> type[StrictModel]:
-    """The model of the object at a location of a scenario file whose JSON value is ``document``."""
-    match location:
-        case ():
-            return RawScenarioFile
-        case ("dataset",):
-            return RawDataset
-        case (_, _, "load", *_, "search"):
-            return RawSearch
-        case (_, _, "load", *_):
-            return RawLoad
-        case (_, _, "data", *_):
-            return RawData
-        case (_, _, "span", *_):
-            return RawSpan
-        case (_, _, "events", *_):
-            return RawEvent
-        case (_, int(index)):
-            return _BLOCKS.get(_type_of(document["scenarios"][index]), _UNTYPED)
-    return _UNTYPED
-
-
-def _type_of(block: object) -> str:
-    kind = block.get("type") if isinstance(block, dict) else None
-    return kind if isinstance(kind, str) else ""
 
 
 def spans_of(block: RawOnDataset) -> list[Span]:
@@ -948,7 +974,7 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
 
 def scenarios_of(document: Document) -> ScenarioSet:
     """The scenarios in a document; see `load_scenarios`."""
-    validated = validate(SCENARIO_FILE, document, lambda location: model_at(location, document.value))
+    validated = validate(SCENARIO_FILE, document)
     raw, findings = validated.value, validated.findings
     if raw is not None:
         raw_dataset: RawDataset | None = raw.dataset

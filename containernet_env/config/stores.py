@@ -8,12 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, WithJsonSchema
-from pydantic.json_schema import JsonSchemaValue
+from pydantic import ConfigDict, Field
 
 from containernet_env.base.programs import ALLOWED, read_program
 from containernet_env.config import hints
-from containernet_env.config.fields import FilePath, Length, StrictModel, checked, choice, integer, refuse, rule
+from containernet_env.config.fields import (
+    Chosen,
+    FilePath,
+    Kind,
+    Length,
+    StrictModel,
+    choice,
+    integer,
+    mapping,
+    refuse,
+    rule,
+    text,
+)
 from containernet_env.config.reader import Finding, Location, render
 from containernet_env.model.config import HttpService, StoreChoice
 from containernet_env.stores.http_service import PLACES, filled_in
@@ -21,6 +32,7 @@ from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.store import Flag, Store
 
 HTTP = "http"
+_BINARY = "the program of yours that its members run, of kinds that need one"
 KEY_PLACE = "{key}"
 # MaxTemplate of benchmark_image/internal/spec/parameters.go; isTemplate and Codes of its stores.go.
 _TEMPLATE_BYTES = 512
@@ -72,29 +84,18 @@ def _parse_codes(value: object) -> tuple[int, ...]:
     return tuple(listed)
 
 
-def _path_schema(form: str, pattern: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "description": form, "maxLength": _TEMPLATE_BYTES, "pattern": pattern})
-
-
-_TEMPLATE_SCHEMA = _path_schema(TEMPLATE_FORM, r"^/[^#{}]*\{key\}[^#{}]*$")
-
-
 # Codes of a file that names none.
 WRITTEN, FOUND, DELETED, MISSING = (200, 201, 204), (200,), (200, 202, 204, 404), (404,)
 _CODE = {"type": "integer", "minimum": 200, "maximum": 599}
-Template = Annotated[str, checked(_parse_template, TEMPLATE_FORM), _TEMPLATE_SCHEMA]
-OptionalTemplate = Annotated[str | None, checked(_parse_template, TEMPLATE_FORM), _TEMPLATE_SCHEMA]
-OptionalHealth = Annotated[str | None, checked(_parse_health, HEALTH_FORM), _path_schema(HEALTH_FORM, "^/[^#{}]*$")]
-OptionalCodes = Annotated[
-    tuple[int, ...] | None,
-    checked(_parse_codes, CODES_FORM),
-    WithJsonSchema(
-        {
-            "anyOf": [_CODE, {"type": "array", "items": _CODE, "minItems": 1, "maxItems": _MAX_CODES}],
-            "description": CODES_FORM,
-        },
-    ),
-]
+_PATH_SCHEMA = {"type": "string", "maxLength": _TEMPLATE_BYTES}
+TEMPLATE = Kind(_parse_template, TEMPLATE_FORM, {**_PATH_SCHEMA, "pattern": r"^/[^#{}]*\{key\}[^#{}]*$"})
+HEALTH = Kind(_parse_health, HEALTH_FORM, {**_PATH_SCHEMA, "pattern": "^/[^#{}]*$"})
+CODES = Kind(
+    _parse_codes,
+    CODES_FORM,
+    {"anyOf": [_CODE, {"type": "array", "items": _CODE, "minItems": 1, "maxItems": _MAX_CODES}]},
+    write=list,
+)
 
 
 def _parse_argument(value: object) -> str:
@@ -108,32 +109,36 @@ def _parse_argument(value: object) -> str:
     return str(value)
 
 
-Argument = Annotated[
-    str,
-    checked(_parse_argument, ARGUMENT_FORM),
-    WithJsonSchema({"type": "string", "maxLength": _ARGUMENT_BYTES, "description": ARGUMENT_FORM}),
-]
+ARGUMENT = Kind(_parse_argument, ARGUMENT_FORM, {"type": "string", "maxLength": _ARGUMENT_BYTES})
+OptionalCodes = Annotated[tuple[int, ...] | None, CODES]
 
 
 class RawSuccess(StrictModel):
-    """The status codes by which a service says that it has done what it was asked for."""
+    """The status codes by which a service reports success."""
 
     model_config = ConfigDict(title="Success")
 
-    put: OptionalCodes = None
-    get: OptionalCodes = None
-    delete: OptionalCodes = None
+    put: OptionalCodes = Field(default=None, description="of a put (200, 201, 204)")
+    get: OptionalCodes = Field(default=None, description="of a read that finds its key (200)")
+    delete: OptionalCodes = Field(
+        default=None, description="of a delete, also of a key that is not there (200, 202, 204, 404)"
+    )
 
 
 class RawRequests(StrictModel):
-    """How a service of the kind ``http`` is spoken to."""
+    """The requests of a service of the kind ``http``."""
 
-    kind: Annotated[Literal["http"], *choice(HTTP)]
-    put: Template
-    get: Template
-    success: RawSuccess = RawSuccess()
-    missing: OptionalCodes = None
-    health: OptionalHealth = None
+    kind: Annotated[Literal["http"], choice(HTTP)] = Field(description="which store it is")
+    put: Annotated[str, TEMPLATE] = Field(description="where a value is put, by a PUT")
+    get: Annotated[str, TEMPLATE] = Field(description="where a value is read, by a GET")
+    success: RawSuccess = Field(default=RawSuccess(), description="the status codes by which requests have succeeded")
+    missing: OptionalCodes = Field(
+        default=None, description="the status codes of a read of a key that does not exist (404)"
+    )
+    health: Annotated[str | None, HEALTH] = Field(
+        default=None,
+        description="the path of a GET that a member answers by itself; any answer shows that it is not silent",
+    )
 
     @rule
     def _a_code_means_one_thing(self) -> None:
@@ -153,8 +158,12 @@ class RawService(RawRequests):
 
     model_config = ConfigDict(title="Service")
 
-    delete: OptionalTemplate = None
-    keys: Annotated[Literal["stay"] | None, *choice("stay")] = None
+    delete: Annotated[str | None, TEMPLATE] = Field(
+        default=None, description="where a key is deleted, by a DELETE, after the run"
+    )
+    keys: Annotated[Literal["stay"] | None, choice("stay")] = Field(
+        default=None, description="that the keys of a run stay, where none can be deleted"
+    )
 
     @rule
     def _it_is_said_what_becomes_of_keys(self) -> None:
@@ -177,9 +186,11 @@ class RawProgram(RawRequests):
 
     model_config = ConfigDict(title="Program")
 
-    binary: FilePath = None
-    port: Annotated[int, *integer(1, 65_535)]
-    arguments: Annotated[list[Argument], Length(0, MAX_ARGUMENTS)] = Field(default=[])
+    binary: FilePath = Field(default=None, description=_BINARY)
+    port: Annotated[int, integer(1, 65_535)] = Field(description="where each member serves clients and other members")
+    arguments: Annotated[list[Annotated[str, ARGUMENT]], Length(0, MAX_ARGUMENTS)] = Field(
+        default=[], description="the arguments of the program (none)"
+    )
 
     @rule
     def _nothing_is_deleted(self) -> None:
@@ -218,30 +229,7 @@ def program_values(service: HttpService) -> dict[str, Any]:
 
 
 DEFAULT_KIND = next(iter(KINDS))
-_NAME, _OBJECT, _PROGRAM = "name", "object", "program"
-_VERSION_FORM = "a version, as a text"
-_FLAGS_FORM = "an object of flags, each with its value"
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("is not a text")
-    return value
-
-
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("is not an object of flags")
-    return value
-
-
-def _flags_schema() -> JsonSchemaValue:
-    flags = {name: flag.allowed for kind in KINDS.values() for name, flag in kind.flags.items()}
-    properties = {name: {"description": allowed} for name, allowed in flags.items()}
-    return {"type": "object", "properties": properties, "additionalProperties": False, "description": _FLAGS_FORM}
-
-
-_KIND = choice(*KINDS)
+_FLAGS = {name: {"description": flag.allowed} for kind in KINDS.values() for name, flag in kind.flags.items()}
 
 
 class RawStore(StrictModel):
@@ -249,31 +237,31 @@ class RawStore(StrictModel):
 
     model_config = ConfigDict(title="Store")
 
-    kind: Annotated[str, *_KIND]
-    version: Annotated[
-        str | None, checked(_text, _VERSION_FORM), WithJsonSchema({"type": "string", "description": _VERSION_FORM})
-    ] = None
-    flags: Annotated[dict[str, Any], checked(_object, _FLAGS_FORM), WithJsonSchema(_flags_schema())] = Field(default={})
-    binary: FilePath = None
+    kind: Annotated[str, choice(*KINDS)] = Field(description="which store it is")
+    version: Annotated[str | None, text("is not a text", "a version, as a text")] = Field(
+        default=None, description="its version (the one that is pinned)"
+    )
+    flags: Annotated[
+        dict[str, Any],
+        mapping(
+            "is not an object of flags",
+            "an object of flags, each with its value",
+            {"properties": _FLAGS, "additionalProperties": False},
+        ),
+    ] = Field(default={}, description="flags that each member is given (none)")
+    binary: FilePath = Field(default=None, description=_BINARY)
 
 
-def _tag(value: object) -> str:
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if kind == HTTP or isinstance(value, RawProgram):
-        return _PROGRAM
-    return _OBJECT if isinstance(value, (dict, RawStore)) else _NAME
+_Name = Annotated[str, choice(*KINDS)]
 
 
-def store_model(top: Any) -> type[StrictModel]:
-    """The model of the object that stands for the store in the raw value of a topology."""
-    return RawProgram if _tag(top.get("store")) == _PROGRAM else RawStore
+def _choose(value: object) -> Any:
+    if isinstance(value, dict):
+        return RawProgram if value.get("kind") == HTTP else RawStore
+    return _Name
 
 
-StoreValue = Annotated[
-    Annotated[str, *_KIND, Tag(_NAME)] | Annotated[RawStore, Tag(_OBJECT)] | Annotated[RawProgram, Tag(_PROGRAM)],
-    Discriminator(_tag),
-]
-_STORE: TypeAdapter[str | RawStore | RawProgram] = TypeAdapter(StoreValue)
+StoreValue = Annotated[_Name | RawStore | RawProgram, Chosen(_choose)]
 
 
 def kind_of(top: Mapping[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, WithJsonSchema
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
 
 from containernet_env.base.errors import ConfigError
@@ -27,11 +27,14 @@ from containernet_env.config.fields import (
     NAME_PATTERN,
     FilePath,
     Length,
+    Quantity,
     StrictModel,
-    checked,
     integer,
+    mapping,
+    quantity_of,
     refuse,
     rule,
+    text,
     validate,
 )
 from containernet_env.config.links import FROM_SWITCH, TO_SWITCH, RawDirection
@@ -45,24 +48,13 @@ from containernet_env.config.reader import (
     read_document,
     render,
 )
-from containernet_env.config.scenarios import (
-    BLOCK_KEYS,
-    RawData,
-    RawDataset,
-    RawLoad,
-    RawMixed,
-    RawRead,
-    RawWrite,
-    means,
-)
+from containernet_env.config.scenarios import BLOCKS, RawData, RawDataset, RawLoad, RawMixed, RawRead, RawWrite
 from containernet_env.config.stores import DEFAULT_KIND, section_of
 from containernet_env.config.topologies import RawEtcd, RawNode
 from containernet_env.model.link import SEED_MAX
 from containernet_env.model.names import closest, find
 
 Level = Literal["topology", "scenario"]
-Quantity = Literal["count", "number", "duration", "milliseconds", "size"]
-"""What values of an axis are, where one can be a ratio of another."""
 
 CLIENT = "client"
 MEMBERS = "members"
@@ -70,52 +62,31 @@ MEMBERS = "members"
 STORE = "store"
 """The axis of stores, of their versions and flags."""
 
-_BOTH = (TO_SWITCH, FROM_SWITCH)
+
+def _keys_of(model: type[StrictModel], *but: str) -> dict[str, Quantity | None]:
+    """The keys of an object, each with what its value counts."""
+    return {key: quantity_of(model, key) for key in model.known_keys() if key not in but}
+
+
+def _places_in_link(key: str) -> tuple[Location, ...]:
+    sides = (TO_SWITCH,) if key == "uplink" else (TO_SWITCH, FROM_SWITCH)
+    return tuple(("link", side, key) for side in sides)
+
+
 # Of a host: its keys below the host, and what they are. The writer has delay and bandwidth in ``link`` alone.
 _HOST: Mapping[str, tuple[tuple[Location, ...], Quantity | None]] = {
-    "link_delay": (tuple(("link", side, "delay") for side in _BOTH), "duration"),
-    "bandwidth": (tuple(("link", side, "bandwidth") for side in _BOTH), "number"),
-    "jitter": (tuple(("link", side, "jitter") for side in _BOTH), "duration"),
-    "loss": (tuple(("link", side, "loss") for side in _BOTH), "number"),
-    "queue": (tuple(("link", side, "queue") for side in _BOTH), "count"),
-    "overhead": (tuple(("link", side, "overhead") for side in _BOTH), "count"),
-    "uplink": ((("link", TO_SWITCH, "uplink"),), None),
-    "cpus": ((("cpus",),), "number"),
-    "mem": ((("mem",),), "size"),
+    "link_delay": (_places_in_link("delay"), "duration"),
+    **{
+        key: (_places_in_link(key), "duration" if key == "jitter" else quantity)
+        for key, quantity in _keys_of(RawDirection, "delay", "seed").items()
+    },
+    **{key: (((key,),), quantity_of(RawNode, key)) for key in ("cpus", "mem")},
 }
-_SETTINGS: Mapping[str, Quantity | None] = {
-    "heartbeat_interval": "milliseconds",
-    "election_timeout": "milliseconds",
-    "data": None,
-    "leader": None,
-    "tls": None,
-}
-_LOAD: Mapping[str, Quantity | None] = {
-    "total": "count",
-    "duration": "duration",
-    "rate": "number",
-    "arrival": None,
-    "clients": "count",
-    "conns": "count",
-    "warmup": "duration",
-    "timeout": "duration",
-    "stallTimeout": "duration",
-    "seed": "count",
-}
-_SIZES: Mapping[str, Quantity | None] = {"keySize": "count", "valSize": "count"}
-_BLOCK: Mapping[str, Quantity | None] = {
-    "target": None,
-    "consistency": None,
-    "keys": None,
-    "zipfExponent": "number",
-    "keySpace": "count",
-    "ratio": "number",
-    "spanKeys": "count",
-    "limit": "count",
-    "keysOnly": None,
-    "countOnly": None,
-    "verify": None,
-    "history": None,
+_SETTINGS, _LOAD, _SIZES = _keys_of(RawEtcd), _keys_of(RawLoad, "search"), _keys_of(RawData)
+_BLOCK = {
+    key: quantity
+    for model in BLOCKS.values()
+    for key, quantity in _keys_of(model, "type", "load", "data", "events", "prefix", "span").items()
 }
 DATASET_KEYS = "dataset.keys"
 # A load has one of these: the one that is set takes the place of the others.
@@ -301,7 +272,7 @@ def _place_in_scenario(document: Mapping[str, Any], axis: Axis) -> list[Location
         return [(*at, "load", axis.key)]
     if axis.key in _SIZES:
         return [(*at, "data", axis.key) if kind == "write" else ("dataset", axis.key)]
-    if axis.key not in BLOCK_KEYS[kind]:
+    if axis.key not in BLOCKS[kind].known_keys():
         raise NotThereError(f"a {kind} has no {axis.key}")
     return [(*at, axis.key)]
 
@@ -426,15 +397,6 @@ AXIS_FORM = 'an object of axes, each with a list of values, or with a ratio such
 EXCLUDE_FORM = "an object of axes, each with a value of its own"
 
 
-def _object(form: str, problem: str) -> Any:
-    def parse(value: object) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise ValueError(problem)
-        return value
-
-    return checked(parse, form)
-
-
 def _values_schemas() -> dict[str, JsonSchemaValue]:
     """What one value of each axis may be, from the models that read topologies and scenarios; any, where it varies."""
     known: dict[str, JsonSchemaValue] = {}
@@ -453,7 +415,7 @@ def _single(value: JsonSchemaValue) -> JsonSchemaValue:
         value = kinds[0]
     if "$ref" in str(value):
         return {}
-    return {key: item for key, item in value.items() if key not in ("default", "title", "meaning")}
+    return {key: item for key, item in value.items() if key not in ("default", "title", "description")}
 
 
 def _axes_schema() -> dict[str, Any]:
@@ -464,41 +426,20 @@ def _axes_schema() -> dict[str, Any]:
         return values if name in AXES and AXES[name].quantity is None else {"anyOf": [values, ratio]}
 
     return {
-        "type": "object",
         "minProperties": 1,
         "properties": {name: axis(value, name) for name, value in _values_schemas().items()},
         "patternProperties": {MEMBER_AXIS_PATTERN: axis({})},
         "additionalProperties": False,
-        "description": AXIS_FORM,
     }
 
 
-_EXCLUDE_SCHEMA = {"type": "object", "minProperties": 1, "description": EXCLUDE_FORM}
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("is not a text")
-    return value
-
-
-_PATTERN_FORM = "a name, a glob or a type of scenarios"
-_PATTERN = (
-    checked(_text, _PATTERN_FORM),
-    WithJsonSchema({"type": "string", "minLength": 1, "description": _PATTERN_FORM}),
-)
-
-
-_ONLY = Annotated[list[Annotated[str, *_PATTERN]], Length(1, MAX_VALUES)]
-_REPEAT = Annotated[int | None, *integer(1, REPEAT_MAX)]
-_AXES = Annotated[
-    list[Annotated[dict[str, Any], _object(AXIS_FORM, "is not an object of axes"), WithJsonSchema(_axes_schema())]],
-    Length(1, MAX_DIMENSIONS),
-]
-_EXCLUDE = Annotated[
-    list[Annotated[dict[str, Any], _object(EXCLUDE_FORM, "is not an object of axes"), WithJsonSchema(_EXCLUDE_SCHEMA)]],
-    Length(1, MAX_VALUES),
-]
+_PATTERN = text("is not a text", "a name, a glob or a type of scenarios", least=1)
+_AXES_KIND = mapping("is not an object of axes", AXIS_FORM, _axes_schema())
+_EXCLUDED = mapping("is not an object of axes", EXCLUDE_FORM, {"minProperties": 1})
+_ONLY = Annotated[list[Annotated[str, _PATTERN]], Length(1, MAX_VALUES)]
+_REPEAT = Annotated[int | None, integer(1, REPEAT_MAX)]
+_AXES = Annotated[list[Annotated[dict[str, Any], _AXES_KIND]], Length(1, MAX_DIMENSIONS)]
+_EXCLUDE = Annotated[list[Annotated[dict[str, Any], _EXCLUDED]], Length(1, MAX_VALUES)]
 
 
 class RawQuick(StrictModel):
@@ -506,13 +447,11 @@ class RawQuick(StrictModel):
 
     model_config = ConfigDict(title="Quick form", json_schema_extra={"minProperties": 1})
 
-    scenarios: FilePath = Field(default=None, json_schema_extra=means("the scenarios that are varied"))
-    only: _ONLY = Field(default=[], json_schema_extra=means("only these scenarios (all, with scenarios of its own)"))
-    repeat: _REPEAT = Field(default=None, json_schema_extra=means("how often each cell is measured"))
-    axes: _AXES = Field(default=[], json_schema_extra=means("what varies"))
-    exclude: _EXCLUDE = Field(
-        default=[], json_schema_extra=means("combinations that are left out (none, with axes of its own)")
-    )
+    scenarios: FilePath = Field(default=None, description="the scenarios that are varied")
+    only: _ONLY = Field(default=[], description="only these scenarios (all, with scenarios of its own)")
+    repeat: _REPEAT = Field(default=None, description="how often each cell is measured")
+    axes: _AXES = Field(default=[], description="what varies")
+    exclude: _EXCLUDE = Field(default=[], description="combinations that are left out (none, with axes of its own)")
 
     @rule
     def _says_something(self) -> None:
@@ -525,26 +464,19 @@ class RawSweep(StrictModel):
 
     model_config = ConfigDict(title="Sweep")
 
-    topology: FilePath = Field(json_schema_extra=means("the topology that is varied"))
-    scenarios: FilePath = Field(
-        default=None, json_schema_extra=means("the scenarios that are varied (those of the topology)")
+    topology: FilePath = Field(description="the topology that is varied")
+    scenarios: FilePath = Field(default=None, description="the scenarios that are varied (those of the topology)")
+    only: _ONLY = Field(default=[], description="only these scenarios (all)")
+    repeat: _REPEAT = Field(default=None, description="how often each cell is measured, each time on a new cluster (1)")
+    seed: Annotated[int | None, integer(0, SEED_MAX)] = Field(
+        default=None, description="what the order, losses and jitter are drawn from (drawn, and recorded)"
     )
-    only: _ONLY = Field(default=[], json_schema_extra=means("only these scenarios (all)"))
-    repeat: _REPEAT = Field(
-        default=None, json_schema_extra=means("how often each cell is measured, each time on a new cluster (1)")
-    )
-    seed: Annotated[int | None, *integer(0, SEED_MAX)] = Field(
-        default=None, json_schema_extra=means("what the order, losses and jitter are drawn from (drawn, and recorded)")
-    )
-    axes: _AXES = Field(
-        default=[], json_schema_extra=means("what varies: entries multiply, axes of one entry vary together")
-    )
-    exclude: _EXCLUDE = Field(default=[], json_schema_extra=means("combinations that are left out"))
+    axes: _AXES = Field(default=[], description="what varies: entries multiply, axes of one entry vary together")
+    exclude: _EXCLUDE = Field(default=[], description="combinations that are left out")
     quick: RawQuick = Field(
         default=LEFT_OUT,
-        json_schema_extra=means(
-            "what --quick measures instead: its keys take the place of those above (without it, the quick scenarios)"
-        ),
+        description="what --quick measures instead: its keys take the place of those above "
+        "(without it, the quick scenarios)",
     )
 
 
@@ -636,7 +568,7 @@ def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = Fal
 
 def _checked(document: Document) -> RawSweep:
     """A sweep, both of its forms checked."""
-    validated = validate(SWEEP_FILE, document, lambda location: RawQuick if location[:1] == ("quick",) else RawSweep)
+    validated = validate(SWEEP_FILE, document)
     findings = [*validated.findings, *_axes_findings(document.value), *_quick_findings(document.value)]
     _refuse(document, findings)
     assert validated.value is not None

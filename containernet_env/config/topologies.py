@@ -5,36 +5,37 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, create_model
+from pydantic.config import JsonDict
 
 from containernet_env.base.errors import ConfigError
 from containernet_env.config import hints
 from containernet_env.config.endpoints import config_of_endpoints, is_endpoints
 from containernet_env.config.fields import (
+    BANDWIDTH,
+    CPUS,
+    DELAY,
+    ELECTION,
+    HEARTBEAT,
+    IP,
     LEFT_OUT,
     MAX_NODES,
-    SUBNET_FORM,
+    MEMBER,
+    MEMORY,
+    NAME,
+    SUBNET,
     UNLIMITED,
-    Bandwidth,
     Boolean,
-    Cpus,
     DataChoice,
-    Delay,
     FilePath,
-    Ip,
     Length,
-    Memory,
-    OptionalElectionMs,
-    OptionalHeartbeatMs,
-    OptionalIp,
-    OptionalMember,
-    OptionalName,
-    OptionalSubnet,
     StrictModel,
+    adapter_of,
     as_far_as_good,
     parse_ip,
     parse_name,
@@ -43,18 +44,16 @@ from containernet_env.config.fields import (
     rule,
     validate,
 )
-from containernet_env.config.links import RawLink, link_findings, link_spec, model_in_link
+from containernet_env.config.links import RawLink, link_findings, link_spec
 from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, render, value_at
 from containernet_env.config.stores import (
     DEFAULT_KIND,
-    RawSuccess,
     StoreValue,
     kind_named,
     kind_of,
     section_of,
     store_choice,
     store_findings,
-    store_model,
 )
 from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.topology import star
@@ -62,17 +61,23 @@ from containernet_env.stores.etcd.store import ELECTION_PER_HEARTBEAT
 from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.store import Store
 
+_IP, _MEM, _CPUS = "IPv4 address of the host", "memory limit, swap included", "limit of CPU time, in cpus"
+_BANDWIDTH = "bandwidth of the host's link in Mbit/s, each direction"
+_LINK_DELAY = "one-way delay of the host's link, each direction"
+_LINK = "the host's link in detail, for both directions together or for to_switch and from_switch apart"
+_NO_LIMIT: JsonDict = {"default": UNLIMITED}
+
 
 class RawNode(StrictModel):
     """A member as the list form has it: every key is required."""
 
     model_config = ConfigDict(title="Node")
 
-    ip: Ip
-    mem: Memory
-    cpus: Cpus
-    bandwidth: Bandwidth
-    link_delay: Delay
+    ip: Annotated[IPv4Address, IP] = Field(description=_IP)
+    memory_bytes: Annotated[int | None, MEMORY] = Field(alias="mem", description=_MEM)
+    cpus: Annotated[Decimal | None, CPUS] = Field(description=_CPUS)
+    bandwidth: Annotated[int | None, BANDWIDTH] = Field(description=_BANDWIDTH)
+    link_delay: Annotated[int, DELAY] = Field(description=_LINK_DELAY)
 
 
 def _either(own: str, key: str) -> dict[str, Any]:
@@ -91,10 +96,12 @@ class RawNamedNode(RawNode):
         json_schema_extra={"allOf": [_either("bandwidth", "bandwidth"), _either("link_delay", "delay")]},
     )
 
-    name: OptionalName = None
-    bandwidth: Bandwidth = None
-    link_delay: Delay = LEFT_OUT
-    link: RawLink = LEFT_OUT
+    name: Annotated[str | None, NAME] = Field(
+        default=None, description="name of the member (etcd1, etcd2, ... where it is left out)"
+    )
+    bandwidth: Annotated[int | None, BANDWIDTH] = Field(default=None, description=_BANDWIDTH)
+    link_delay: Annotated[int, DELAY] = Field(default=LEFT_OUT, description=_LINK_DELAY)
+    link: RawLink = Field(default=LEFT_OUT, description=_LINK)
 
 
 class RawClient(StrictModel):
@@ -102,15 +109,16 @@ class RawClient(StrictModel):
 
     model_config = ConfigDict(title="Client")
 
-    ip: OptionalIp = None
-    mem: Memory = Field(default=None, json_schema_extra={"default": UNLIMITED})
-    cpus: Cpus = Field(default=None, json_schema_extra={"default": UNLIMITED})
-    bandwidth: Bandwidth = Field(default=None, json_schema_extra={"default": UNLIMITED})
-    link_delay: Delay = Field(default=0, json_schema_extra={"default": "0ms"})
-    link: RawLink = LEFT_OUT
-
-
-_DATA = "where members keep their data, on disk or in memory"
+    ip: Annotated[IPv4Address | None, IP] = Field(default=None, description=_IP)
+    memory_bytes: Annotated[int | None, MEMORY] = Field(
+        default=None, alias="mem", description=_MEM, json_schema_extra=_NO_LIMIT
+    )
+    cpus: Annotated[Decimal | None, CPUS] = Field(default=None, description=_CPUS, json_schema_extra=_NO_LIMIT)
+    bandwidth: Annotated[int | None, BANDWIDTH] = Field(
+        default=None, description=_BANDWIDTH, json_schema_extra=_NO_LIMIT
+    )
+    link_delay: Annotated[int, DELAY] = Field(default=0, description=_LINK_DELAY, json_schema_extra={"default": "0ms"})
+    link: RawLink = Field(default=LEFT_OUT, description=_LINK)
 
 
 class RawEtcd(StrictModel):
@@ -118,18 +126,35 @@ class RawEtcd(StrictModel):
 
     model_config = ConfigDict(title="etcd")
 
-    heartbeat_interval: OptionalHeartbeatMs = None
-    election_timeout: OptionalElectionMs = None
-    data: DataChoice = Field(default="disk", json_schema_extra={"meaning": _DATA})
-    leader: OptionalMember = None
-    tls: Boolean = False
+    heartbeat_ms: Annotated[int | None, HEARTBEAT] = Field(
+        default=None,
+        alias="heartbeat_interval",
+        description="etcd's heartbeat (the larger of 100 ms and the largest RTT)",
+    )
+    election_ms: Annotated[int | None, ELECTION] = Field(
+        default=None,
+        alias="election_timeout",
+        description="etcd's election timeout, at least 5 heartbeats (the larger of 1000 ms and 10 RTTs)",
+    )
+    data: DataChoice = Field(default="disk", description="where members keep their data, on disk or in memory")
+    leader: Annotated[str | None, MEMBER] = Field(
+        default=None, description="the member that is made the leader before each scenario (left to elections)"
+    )
+    tls: Boolean = Field(
+        default=False, description="whether members and clients speak TLS, with certificates made for the run"
+    )
+
+    @property
+    def settings(self) -> EtcdSettings:
+        """They as a value."""
+        return EtcdSettings(**dict(self))
 
     @rule
     def _election_is_longer_than_heartbeats(self) -> None:
-        if self.heartbeat_interval is None or self.election_timeout is None:
+        if self.heartbeat_ms is None or self.election_ms is None:
             return
-        least_ms = ELECTION_PER_HEARTBEAT * self.heartbeat_interval
-        if self.election_timeout < least_ms:
+        least_ms = ELECTION_PER_HEARTBEAT * self.heartbeat_ms
+        if self.election_ms < least_ms:
             allowed = f"at least {ELECTION_PER_HEARTBEAT} x heartbeat_interval, {least_ms}ms"
             refuse("is too short for the heartbeat", allowed, key="election_timeout")
 
@@ -168,11 +193,13 @@ class RawConfig(StrictModel):
 
     model_config = ConfigDict(title="Config")
 
-    subnet: OptionalSubnet = None
-    nodes: NodeList
-    client: RawClient = RawClient()
-    store: StoreValue = LEFT_OUT
-    scenarios: FilePath = None
+    subnet: Annotated[IPv4Network | None, SUBNET] = Field(
+        default=None, description="network of all hosts (the /24 of the first address)"
+    )
+    nodes: NodeList = Field(description="members of the cluster")
+    client: RawClient = Field(default=RawClient(), description="the host that makes the load")
+    store: StoreValue = Field(default=LEFT_OUT, description="what is measured")
+    scenarios: FilePath = Field(default=None, description="scenario file")
 
     @rule
     def _settings_are_of_the_store(self) -> None:
@@ -183,7 +210,7 @@ class RawConfig(StrictModel):
 
 
 _FIELDS: dict[str, Any] = {
-    section: (model, Field(model(), json_schema_extra={"meaning": f"settings of {KINDS[section].title}"}))
+    section: (model, Field(model(), description=f"settings of {KINDS[section].title}"))
     for section, model in SECTIONS.items()
 }
 CONFIG: type[RawConfig] = create_model("RawConfig", __base__=RawConfig, __doc__="The object form.", **_FIELDS)
@@ -209,13 +236,13 @@ def config_of(document: Document) -> Config:
         return config_of_endpoints(document)
     raw: RawConfig | None = None
     if isinstance(value, list):
-        listed = validate(LIST_FORM, document, _model_in_list)
+        listed = validate(LIST_FORM, document)
         findings = listed.findings
         if listed.value is not None:
             nodes = [RawNamedNode.model_construct(**dict(node)) for node in listed.value]
             raw = CONFIG.model_construct(nodes=nodes)
     elif isinstance(value, dict):
-        validated = validate(OBJECT_FORM, document, lambda location: _model_in_object(value, location))
+        validated = validate(OBJECT_FORM, document)
         raw, findings = validated.value, validated.findings
         findings.extend(link_findings(value))
         findings.extend(store_findings(value, path.parent))
@@ -238,7 +265,7 @@ def config_of(document: Document) -> Config:
         subnet=addresses.subnet,
         nodes=tuple(_node(node.name or names(index), node.ip, node) for index, node in enumerate(raw.nodes)),
         client=_node(CLIENT_NAME, client_ip, raw.client),
-        etcd=_etcd_settings(_section(raw)),
+        etcd=_section(raw).settings,
         scenarios=path.parent / raw.scenarios if raw.scenarios else None,
         store=store_choice(raw.store, path.parent),
     )
@@ -250,34 +277,15 @@ def _names(value: Any) -> Callable[[int], str]:
     return KINDS[kind or DEFAULT_KIND].node_name
 
 
-def _section(raw: RawConfig) -> Any:
+def _section(raw: RawConfig) -> RawEtcd:
     """The settings of the store that is measured."""
-    return getattr(raw, KINDS[kind_named(raw.store)].section)
+    settings: RawEtcd = getattr(raw, KINDS[kind_named(raw.store)].section)
+    return settings
 
 
 def _node(name: str, ip: IPv4Address, raw: RawNamedNode | RawClient) -> Node:
     link = link_spec(raw.link, raw.link_delay, raw.bandwidth)
-    return Node(name=name, ip=ip, memory_bytes=raw.mem, cpus=raw.cpus, link=link)
-
-
-def _model_in_list(location: Location) -> type[StrictModel]:
-    return RawNode
-
-
-def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
-    if "link" in location:
-        after = location.index("link") + 1
-        return model_in_link(value_at(value, location[:after]), location[after:])
-    if not location:
-        return CONFIG
-    if location[0] == "store":
-        return RawSuccess if "success" in location else store_model(value)
-    models: dict[str | int, type[StrictModel]] = {"nodes": RawNamedNode, "client": RawClient}
-    return SECTIONS.get(str(location[0])) or models[location[0]]
-
-
-def _etcd_settings(raw: RawEtcd) -> EtcdSettings:
-    return EtcdSettings(raw.heartbeat_interval, raw.election_timeout, raw.data, raw.leader, raw.tls)
+    return Node(name=name, ip=ip, memory_bytes=raw.memory_bytes, cpus=raw.cpus, link=link)
 
 
 def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Iterator[Finding]:
@@ -320,7 +328,7 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
     if raw is not None:
         settings = getattr(raw, section)
     else:
-        settings = as_far_as_good(TypeAdapter(SECTIONS[section]), value.get(section, {}))
+        settings = as_far_as_good(adapter_of(SECTIONS[section]), value.get(section, {}))
     if settings is None:
         return
     if raw is not None:
@@ -335,7 +343,7 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
         with contextlib.suppress(ValueError):  # `link_findings` tells it
             members.append(_node(KINDS[kind].node_name(index), node.ip, node))
     client = _node(CLIENT_NAME, IPv4Address(0), RawClient())
-    etcd, store = _etcd_settings(settings), StoreChoice(kind)
+    etcd, store = settings.settings, StoreChoice(kind)
     config = Config(Path(), "", IPv4Network(0), tuple(members), client, etcd, None, store)
     try:
         store_of(config).timing(config, star(config).largest_member_rtt())
@@ -406,7 +414,7 @@ class _Addresses:
                     f"{self.subnet.network_address + 1} to {self.subnet.broadcast_address - 1}",
                 )
         if not self.client_given and self.highest_free() is None:
-            yield Finding(("subnet",), "has no address left for the client", f'"{self.subnet}"', SUBNET_FORM)
+            yield Finding(("subnet",), "has no address left for the client", f'"{self.subnet}"', SUBNET.form)
 
     def highest_free(self) -> IPv4Address | None:
         """The highest host address of the subnet that no member has."""

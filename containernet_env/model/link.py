@@ -260,6 +260,12 @@ class DirectionSpec:
                 f"allowed: at most {part}, {self.delay_ns // REACH[kind]} ns"
             )
 
+    @property
+    def queue(self) -> tuple[int | None, int | None] | None:
+        """The configured queue limit, in frames and in bytes; ``None`` where none is."""
+        limit = self.queue_frames, self.queue_bytes
+        return None if limit == (None, None) else limit
+
     def serialization_ns(self, frame_bytes: int) -> int:
         """Nanoseconds to send a frame of ``frame_bytes`` (0 or more) at this rate, rounded up; 0 if unlimited."""
         check_int("frame_bytes", frame_bytes, 0, QUEUE_MAX_BYTES)
