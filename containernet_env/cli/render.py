@@ -203,16 +203,7 @@ def _links_table(plan: Plan) -> Table:
         for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
     ]
     rare = [
-        (heading, shown)
-        for heading, shown in (
-            ("jitter", _jitter),
-            ("loss", _loss),
-            (">queue", _queue),
-            (">overhead", _overhead),
-            ("uplink", _uplink),
-            (">seed", _seed),
-        )
-        if any(shown(direction) for _, _, direction in directions)
+        (heading, shown) for heading, shown in _RARE.items() if any(shown(direction) for _, _, direction in directions)
     ]
     table = _table("from", "to", ">delay", ">bandwidth", *(heading for heading, _ in rare))
     for a, b, direction in directions:
@@ -245,16 +236,15 @@ def _queue(direction: DirectionSpec) -> str:
     return ", ".join(limits)
 
 
-def _overhead(direction: DirectionSpec) -> str:
-    return f"{direction.overhead_bytes} bytes" if direction.overhead_bytes else ""
-
-
-def _uplink(direction: DirectionSpec) -> str:
-    return direction.uplink or ""
-
-
-def _seed(direction: DirectionSpec) -> str:
-    return "" if direction.seed is None else str(direction.seed)
+_RARE: dict[str, Callable[[DirectionSpec], str | None]] = {
+    "jitter": _jitter,
+    "loss": _loss,
+    ">queue": _queue,
+    ">overhead": lambda direction: f"{direction.overhead_bytes} bytes" if direction.overhead_bytes else None,
+    "uplink": lambda direction: direction.uplink,
+    ">seed": lambda direction: None if direction.seed is None else str(direction.seed),
+}
+"""Columns of links that are shown where a direction has such a value."""
 
 
 def _flag_lines(members: list[HostPlan]) -> list[str]:

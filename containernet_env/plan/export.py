@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from decimal import Decimal
 from typing import Any
 
 from containernet_env.base.units import format_number
 from containernet_env.model.config import StoreChoice
-from containernet_env.model.link import DirectionSpec
-from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.model.scenario import Dataset, Load, Scenario, ScheduledScenario
 from containernet_env.model.search import Search
 from containernet_env.model.topology import Link, RttExpectation
 from containernet_env.plan.plan import HostPlan, Plan, PlannedScenario
@@ -91,28 +90,7 @@ def _host_dict(host: HostPlan) -> dict[str, Any]:
 
 def link_values(link: Link) -> dict[str, Any]:
     """A link as JSON values."""
-    return {
-        "name": link.name,
-        "a": link.a,
-        "b": link.b,
-        "a_to_b": _direction_dict(link.spec.a_to_b),
-        "b_to_a": _direction_dict(link.spec.b_to_a),
-    }
-
-
-def _direction_dict(direction: DirectionSpec) -> dict[str, Any]:
-    return {
-        "delay_ns": direction.delay_ns,
-        "rate_bps": direction.rate_bps,
-        "overhead_bytes": direction.overhead_bytes,
-        "queue_frames": direction.queue_frames,
-        "queue_bytes": direction.queue_bytes,
-        "default_queue_frames": direction.default_queue_frames,
-        "jitter": None if direction.jitter is None else asdict(direction.jitter),
-        "loss": None if direction.loss is None else asdict(direction.loss),
-        "seed": direction.seed,
-        "uplink": direction.uplink,
-    }
+    return {"name": link.name, "a": link.a, "b": link.b, **asdict(link.spec)}
 
 
 def _rtt_dict(pair: RttExpectation) -> dict[str, Any]:
@@ -136,31 +114,37 @@ def _search_dict(search: Search) -> dict[str, Any]:
     }
 
 
+def _load_dict(load: Load) -> dict[str, Any]:
+    values = {item.name: getattr(load, item.name) for item in fields(Load)}
+    times = {name: values.pop(name) for name in [*values] if name.endswith("_ns")}
+    warmup, rate = values.pop("warmup"), values.pop("rate")
+    return {
+        **values,
+        **{f"{name.removesuffix('_ns')}_s": time_ns and time_ns / 1e9 for name, time_ns in times.items()},
+        "rate_per_s": rate and float(rate),
+        "arrival": load.arrival if load.is_open else None,
+        "search": load.search and _search_dict(load.search),
+        "warmup_requests": warmup.requests,
+        "warmup_s": warmup.length_ns / 1e9,
+    }
+
+
 def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
     scenario: Scenario = planned.scheduled.scenario
     return {
         "name": scenario.name,
         "repetition": planned.scheduled.repetition,
         "type": scenario.type,
-        "total": scenario.total,
-        "clients": scenario.clients,
-        "conns": scenario.conns,
+        **_load_dict(scenario),
         "key_size_bytes": scenario.key_size,
         "val_size_bytes": scenario.val_size,
         "key_space": scenario.key_space,
         "target": scenario.target,
         "consistency": scenario.consistency,
-        "duration_s": scenario.duration_ns and scenario.duration_ns / 1e9,
-        "rate_per_s": scenario.rate and float(scenario.rate),
-        "arrival": scenario.arrival if scenario.is_open else None,
-        "search": scenario.search and _search_dict(scenario.search),
-        "warmup_requests": scenario.warmup.requests,
-        "warmup_s": scenario.warmup.length_ns / 1e9,
         "keys": scenario.keys,
         "zipf_exponent": float(scenario.zipf_exponent) if scenario.keys == "zipfian" else None,
         "verify": scenario.verify,
         "history": scenario.history,
-        "request_timeout_s": scenario.request_timeout_ns / 1e9,
         "put_ratio": None if scenario.put_ratio is None else float(scenario.put_ratio),
         "key_prefix": scenario.key_prefix,
         "span": asdict(scenario.span) if scenario.reads else None,
