@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from itertools import pairwise, product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -16,7 +17,6 @@ from containernet_env.base.units import format_duration, format_number, parse_du
 from containernet_env.config import hints
 from containernet_env.config.fields import (
     BANDWIDTH,
-    BOOLEAN,
     DELAY,
     LEFT_OUT,
     Boolean,
@@ -555,12 +555,32 @@ class RawData(StrictModel):
     )
 
 
+_TARGETS = Annotated[
+    list[Annotated[str, one_of_or_name(*ANY_MEMBER)]],
+    AXIS,
+    Field(description="to whom requests are sent: the leader alone, all members in turn, or one member; may be a list"),
+]
+_TYPE = "what the requests are"
+
+
 class RawBlock(StrictModel):
     """What every block has."""
 
-    type: Annotated[ScenarioType, choice("write", "read", "mixed", "txn")] = Field(description="what the requests are")
+    type: Annotated[ScenarioType, choice("write", "read", "mixed", "txn")] = Field(description=_TYPE)
     load: Annotated[list[RawLoad], AXIS] = Field(
         description="how many requests or for how long, at which rate, by how many clients; may be a list"
+    )
+    target: _TARGETS = Field(default=["cluster"])
+    keys: Annotated[list[Annotated[KeyOrder, choice("sequential", "shuffled", "uniform", "zipfian")]], AXIS] = Field(
+        default=["sequential"], description="in which order keys are used; may be a list"
+    )
+    zipf_exponent: Annotated[Decimal | None, decimal(ZIPF_MIN, ZIPF_MAX)] = Field(
+        default=None,
+        alias="zipfExponent",
+        description="with zipfian, key i is drawn in proportion to 1/(i+1) to this power",
+    )
+    history: Boolean = Field(
+        default=False, description="whether what each operation did and returned is kept, for the command `verify`"
     )
     events: Annotated[list[RawEvent], Length(1, EVENTS_MAX, MORE_EVENTS, alone=True)] = Field(
         default=[], description="what is done to members and their links while the load runs"
@@ -571,35 +591,10 @@ class RawBlock(StrictModel):
         """See ``StrictModel``: what is done meanwhile comes after what is measured."""
         return [*(key for key in super().known_keys() if key != "events"), "events"]
 
-
-_TARGETS = Annotated[
-    list[Annotated[str, one_of_or_name(*ANY_MEMBER)]],
-    AXIS,
-    Field(description="to whom requests are sent: the leader alone, all members in turn, or one member; may be a list"),
-]
-_KEY_ORDERS = Annotated[
-    list[Annotated[KeyOrder, choice("sequential", "shuffled", "uniform", "zipfian")]],
-    AXIS,
-    Field(description="in which order keys are used; may be a list"),
-]
-_EXPONENT = Annotated[
-    Decimal | None,
-    decimal(ZIPF_MIN, ZIPF_MAX),
-    Field(alias="zipfExponent", description="with zipfian, key i is drawn in proportion to 1/(i+1) to this power"),
-]
-_HISTORY = Annotated[
-    bool,
-    BOOLEAN,
-    Field(description="whether what each operation did and returned is kept, for the command `verify`"),
-]
-
-
-def _refuse_lonely_exponent(exponent: Decimal | None, orders: list[KeyOrder]) -> None:
-    if exponent is not None and "zipfian" not in orders:
-        refuse("is given without zipfian keys", 'only beside keys "zipfian"', key="zipfExponent")
-
-
-_CONSISTENCIES = Annotated[list[Annotated[Consistency, choice("l", "s", "default")]], AXIS]
+    @rule
+    def _exponent_has_its_order(self) -> None:
+        if self.zipf_exponent is not None and "zipfian" not in self.keys:
+            refuse("is given without zipfian keys", 'only beside keys "zipfian"', key="zipfExponent")
 
 
 class RawWrite(RawBlock):
@@ -607,19 +602,12 @@ class RawWrite(RawBlock):
 
     model_config = ConfigDict(title="Writes")
 
-    type: Literal["write"] = Field(description="what the requests are")
+    type: Literal["write"] = Field(description=_TYPE)
     data: Annotated[list[RawData], AXIS] = Field(description="sizes in bytes of what is written; may be a list")
     target: _TARGETS
-    keys: _KEY_ORDERS = Field(default=["sequential"])
-    zipf_exponent: _EXPONENT = None
     key_space: Annotated[int | None, integer(1, contract.KEY_SPACE_MAX)] = Field(
         default=None, alias="keySpace", description="how many different keys are written (as many as requests)"
     )
-    history: _HISTORY = False
-
-    @rule
-    def _exponent_has_its_order(self) -> None:
-        _refuse_lonely_exponent(self.zipf_exponent, self.keys)
 
     @rule
     def _drawn_keys_have_a_space(self) -> None:
@@ -630,29 +618,14 @@ class RawWrite(RawBlock):
             )
 
 
-class RawOnDataset(RawBlock):
-    """What blocks on the data set have in common."""
-
-    target: _TARGETS = Field(default=["cluster"])
-    keys: _KEY_ORDERS = Field(default=["sequential"])
-    zipf_exponent: _EXPONENT = None
-
-    @rule
-    def _exponent_has_its_order(self) -> None:
-        _refuse_lonely_exponent(self.zipf_exponent, self.keys)
-
-
-_SPAN_KEYS = Annotated[list[Annotated[int, integer(1, contract.SPAN_KEYS_MAX)]], AXIS]
-
-
-class RawReading(RawOnDataset):
+class RawReading(RawBlock):
     """What blocks with reads have in common."""
 
-    consistency: _CONSISTENCIES = Field(
+    consistency: Annotated[list[Annotated[Consistency, choice("l", "s", "default")]], AXIS] = Field(
         description="linearizable (l), a quorum agrees; serializable (s), the member that is queried answers alone; "
         "or default, of Consul alone: the leader answers by its lease"
     )
-    span_keys: _SPAN_KEYS = Field(
+    span_keys: Annotated[list[Annotated[int, integer(1, contract.SPAN_KEYS_MAX)]], AXIS] = Field(
         default=[], alias="spanKeys", description="range scans of so many consecutive keys; may be a list"
     )
     verify: Boolean = Field(
@@ -695,7 +668,7 @@ class RawRead(RawReading):
         },
     )
 
-    type: Literal["read"] = Field(description="what the requests are")
+    type: Literal["read"] = Field(description=_TYPE)
     prefix: Annotated[str | None, _KEY] = Field(
         default=None, description="each read requests all keys that begin with this"
     )
@@ -707,7 +680,6 @@ class RawRead(RawReading):
     count_only: Boolean = Field(
         default=False, alias="countOnly", description="whether answers hold only how many keys there are"
     )
-    history: _HISTORY = False
 
     @property
     def _extents(self) -> list[str]:
@@ -748,23 +720,18 @@ class RawMixed(RawReading):
 
     model_config = ConfigDict(title="Mixed")
 
-    type: Literal["mixed"] = Field(description="what the requests are")
+    type: Literal["mixed"] = Field(description=_TYPE)
     ratio: Annotated[list[Annotated[Decimal, decimal(Decimal(0), Decimal(1))]], AXIS] = Field(
         description="share of the writes; may be a list"
     )
-    history: _HISTORY = False
 
 
-class RawTxn(RawOnDataset):
+class RawTxn(RawBlock):
     """Transactions on the data set: for each load, for each target, for each order of keys."""
 
     model_config = ConfigDict(title="Transactions")
 
-    type: Literal["txn"] = Field(description="what the requests are")
-    history: _HISTORY = False
-
-
-RawAnyBlock = RawWrite | RawRead | RawMixed | RawTxn
+    type: Literal["txn"] = Field(description=_TYPE)
 
 
 def _block_model(block: object) -> Any:
@@ -796,17 +763,22 @@ def _every_key() -> dict[str, Any]:
     }
 
 
-BLOCKS: dict[str, type[RawAnyBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}
+BLOCKS: dict[str, type[RawBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}
 """The model of a block by its type."""
 # A block whose type is wrong: what any type has is checked, and nothing else is known of it.
 _UNTYPED: type[StrictModel] = create_model("RawUntyped", __base__=RawBlock, **_every_key())
 
-BLOCK: TypeAdapter[RawAnyBlock] = TypeAdapter(_BLOCK)
+BLOCK: TypeAdapter[RawBlock] = TypeAdapter(_BLOCK)
 DATASET: TypeAdapter[RawDataset] = TypeAdapter(RawDataset)
 SCENARIO_FILE: TypeAdapter[RawScenarioFile] = TypeAdapter(RawScenarioFile)
 
 
-def spans_of(block: RawOnDataset) -> list[Span]:
+def _entry(document: Document, location: Location, index: int) -> Location:
+    """Where an entry of a list stands, or the one that stands for a list."""
+    return (*location, index) if isinstance(value_at(document.value, location), list) else location
+
+
+def spans_of(block: RawBlock) -> list[Span]:
     """What the reads of a block ask for, one for each number of keys at once."""
     if not isinstance(block, RawReading):
         return [ONE_KEY]
@@ -833,15 +805,14 @@ def key_too_small(location: Location, key_size: int, keys: int) -> Finding:
 def key_findings(document: Document, location: Location, block: RawWrite) -> Iterator[Finding]:
     """Sizes of a block at which its keys are not all different."""
     most = _most_keys(block)
-    listed = isinstance(value_at(document.value, (*location, "data")), list)
     for index, data in enumerate(block.data):
         if not keys_fit(data.key_size, most):
-            step = (index,) if listed else ()
-            yield key_too_small((*location, "data", *step, "keySize"), data.key_size, most)
+            place = _entry(document, (*location, "data"), index)
+            yield key_too_small((*place, "keySize"), data.key_size, most)
 
 
 def span_findings(
-    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawAnyBlock]
+    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawBlock]
 ) -> Iterator[Finding]:
     """What is wrong with asking for several keys at once, given what the file writes.
 
@@ -876,7 +847,7 @@ def span_findings(
         yield Finding(place, f"may hold keys beside the data set, which {where} writes", got, allowed)
 
 
-def unique_findings(location: Location, block: RawAnyBlock, dataset: Dataset) -> Iterator[Finding]:
+def unique_findings(location: Location, block: RawBlock, dataset: Dataset) -> Iterator[Finding]:
     """Values without room for the name of their writer, where that is needed, and reads that a history cannot have."""
     if not block.history and not (isinstance(block, RawMixed) and block.verify):
         return
@@ -916,7 +887,7 @@ def _new_keys(load: RawLoad, order: KeyOrder) -> int:
     return KEY_SPACE if load.search is not None else made
 
 
-def event_findings(document: Document, location: Location, block: RawAnyBlock) -> Iterator[Finding]:
+def event_findings(document: Document, location: Location, block: RawBlock) -> Iterator[Finding]:
     """Events of a block that never come, or that end what nothing begins."""
     if block.events and any(load.search is not None for load in block.load):
         got = render(value_at(document.value, (*location, "events")))
@@ -936,18 +907,16 @@ def event_findings(document: Document, location: Location, block: RawAnyBlock) -
             yield Finding((*place, event.target_key), "ends what no event begins", got, allowed)
 
 
-def event_places(document: Document, location: Location, block: RawAnyBlock) -> Iterator[EventPlace]:
+def event_places(document: Document, location: Location, block: RawBlock) -> Iterator[EventPlace]:
     """Where each event of a block stands: its target."""
     for place, event in _placed(document, location, block):
         target = (*place, event.target_key)
         yield EventPlace(json_path(target), event.disruption, *document.line_and_column(target))
 
 
-def _placed(document: Document, location: Location, block: RawAnyBlock) -> Iterator[tuple[Location, RawEvent]]:
-    place: Location = (*location, "events")
-    listed = bool(block.events) and isinstance(value_at(document.value, place), list)
+def _placed(document: Document, location: Location, block: RawBlock) -> Iterator[tuple[Location, RawEvent]]:
     for index, event in enumerate(block.events):
-        yield (*place, *((index,) if listed else ())), event
+        yield _entry(document, (*location, "events"), index), event
 
 
 def _shortest_ns(load: RawLoad) -> int | None:
@@ -981,15 +950,15 @@ def scenarios_of(document: Document) -> ScenarioSet:
         blocks = dict(enumerate(raw.scenarios))
     else:
         raw_dataset, blocks = _as_far_as_good(document.value)
-    count = sum(_size(block) for block in blocks.values())
-    if count > MAX_SCENARIOS:
-        findings.append(Finding(("scenarios",), "multiply to too many", f"{count}", f"at most {MAX_SCENARIOS}"))
     dataset = Dataset()
     if raw_dataset is not None:
         given = raw_dataset
         dataset = Dataset(given.key_size, given.val_size, given.keys, given.key_prefix or "")
         if not keys_fit(dataset.key_size, dataset.keys):
             findings.append(key_too_small(("dataset", "keySize"), dataset.key_size, dataset.keys))
+    count = sum(_size(block, dataset) for block in blocks.values())
+    if count > MAX_SCENARIOS:
+        findings.append(Finding(("scenarios",), "multiply to too many", f"{count}", f"at most {MAX_SCENARIOS}"))
     scenarios: list[Scenario] = []
     first_at: dict[str, Location] = {}
     search_places: list[SearchPlace] = []
@@ -1043,7 +1012,7 @@ def _block_places(
         yield BlockPlace(json_path(location), *document.line_and_column(location), tuple(of_block), keys)
 
 
-def _as_far_as_good(value: Any) -> tuple[RawDataset | None, dict[int, RawAnyBlock]]:
+def _as_far_as_good(value: Any) -> tuple[RawDataset | None, dict[int, RawBlock]]:
     """The data set and the blocks of a file that is refused, those that are good."""
     top = value if isinstance(value, dict) else {}
     listed = top.get("scenarios")
@@ -1052,14 +1021,9 @@ def _as_far_as_good(value: Any) -> tuple[RawDataset | None, dict[int, RawAnyBloc
     return as_far_as_good(DATASET, top.get("dataset", {})), good
 
 
-def _size(block: RawAnyBlock) -> int:
+def _size(block: RawBlock, dataset: Dataset) -> int:
     loads = sum(max(1, len(load.rate)) * len(load.clients) for load in block.load)
-    if isinstance(block, RawWrite):
-        return loads * len(block.data) * len(block.target) * len(block.keys)
-    size = loads * len(block.target) * len(block.keys)
-    if isinstance(block, RawReading):
-        size *= len(block.consistency) * max(1, len(block.span_keys))
-    return size * len(block.ratio) if isinstance(block, RawMixed) else size
+    return loads * prod(map(len, _axes(block, dataset)))
 
 
 def _loads(raw: RawLoad) -> Iterator[Load]:
@@ -1072,57 +1036,42 @@ def _loads(raw: RawLoad) -> Iterator[Load]:
         yield Load(**{**given, "rate": rate, "clients": clients})
 
 
-def _load_settings(load: Load) -> dict[str, Any]:
-    return {item.name: getattr(load, item.name) for item in fields(Load)}
+def _axes(block: RawBlock, dataset: Dataset) -> tuple[Sequence[Any], ...]:
+    """What multiplies besides loads: shares of writes, sizes of data, targets, spans, orders, consistencies."""
+    return (
+        block.ratio if isinstance(block, RawMixed) else [None],
+        block.data if isinstance(block, RawWrite) else [dataset],
+        block.target,
+        spans_of(block),
+        block.keys,
+        block.consistency if isinstance(block, RawReading) else [None],
+    )
 
 
-def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
+def _expand(block: RawBlock, dataset: Dataset) -> Iterator[Scenario]:
     events = tuple(event.disruption for event in block.events)
     loads = [load for raw in block.load for load in _loads(raw)]
-    if isinstance(block, RawWrite):
-        for load, data, target, order in product(loads, block.data, block.target, block.keys):
-            exponent = _exponent(block, order)
-            default = load.default_keys(order)
-            space = f"of{block.key_space}" if block.key_space not in (None, default) else ""
-            parts = [
-                "write",
-                target,
-                load.load_name,
-                f"{data.key_size}B-{data.val_size}B",
-                space,
-                *_order(order, exponent),
-                "history" if block.history else "",
-                name_of(events),
-            ]
-            yield Scenario(
-                name="-".join(filter(None, parts)),
-                type="write",
-                key_size=data.key_size,
-                val_size=data.val_size,
-                key_space=default if block.key_space is None else block.key_space,
-                target=target,
-                keys=order,
-                zipf_exponent=exponent,
-                history=block.history,
-                events=events,
-                **_load_settings(load),
-            )
-        return
-    ratios: list[Decimal | None] = [*block.ratio] if isinstance(block, RawMixed) else [None]
-    consistencies: list[Consistency | None] = [*block.consistency] if isinstance(block, RawReading) else [None]
     verify = isinstance(block, RawReading) and block.verify
-    axes = product(loads, ratios, block.target, spans_of(block), block.keys, consistencies)
-    for load, ratio, target, span, order, consistency in axes:
-        exponent = _exponent(block, order)
+    for load, ratio, data, target, span, order, consistency in product(loads, *_axes(block, dataset)):
+        exponent = ZIPF_EXPONENT if block.zipf_exponent is None or order != "zipfian" else block.zipf_exponent
+        key_space, sizes, given_space = dataset.keys, "", ""
+        if isinstance(block, RawWrite):
+            default = load.default_keys(order)
+            key_space = default if block.key_space is None else block.key_space
+            sizes = f"{data.key_size}B-{data.val_size}B"
+            given_space = f"of{key_space}" if key_space != default else ""
         # What a file leaves out is left out of the name.
         parts = [
             block.type,
             f"w{format_number(ratio)}" if ratio is not None else "",
-            target if target != "cluster" else "",
+            target if target != "cluster" or isinstance(block, RawWrite) else "",
             CONSISTENCY_NAMES[consistency] if consistency is not None else "",
             load.load_name,
+            sizes,
+            given_space,
             span.label,
-            *_order(order, exponent),
+            order if order != "sequential" else "",
+            f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else "",
             "" if verify or not isinstance(block, RawReading) else "unverified",
             "history" if block.history else "",
             name_of(events),
@@ -1130,45 +1079,32 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
         yield Scenario(
             name="-".join(filter(None, parts)),
             type=block.type,
-            key_size=dataset.key_size,
-            val_size=dataset.val_size,
-            key_space=dataset.keys,
+            key_size=data.key_size,
+            val_size=data.val_size,
+            key_space=key_space,
             target=target,
             consistency=consistency,
             keys=order,
             zipf_exponent=exponent,
             verify=verify,
             put_ratio=ratio,
-            key_prefix=dataset.key_prefix,
+            key_prefix="" if isinstance(block, RawWrite) else dataset.key_prefix,
             span=span,
             history=block.history,
             events=events,
-            **_load_settings(load),
+            **{item.name: getattr(load, item.name) for item in fields(Load)},
         )
 
 
-def _exponent(block: RawWrite | RawOnDataset, order: KeyOrder) -> Decimal:
-    return ZIPF_EXPONENT if block.zipf_exponent is None or order != "zipfian" else block.zipf_exponent
-
-
-def _order(order: KeyOrder, exponent: Decimal) -> tuple[str, str]:
-    """What a name says of the order of keys."""
-    return order if order != "sequential" else "", f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else ""
-
-
-def _search_place(document: Document, block_at: Location, block: RawAnyBlock, scenario: Scenario) -> SearchPlace:
-    location = (*block_at, "load")
+def _search_place(document: Document, block_at: Location, block: RawBlock, scenario: Scenario) -> SearchPlace:
     index = next(i for i, load in enumerate(block.load) if load.search and load.search.value == scenario.search)
-    step = (index,) if isinstance(value_at(document.value, location), list) else ()
-    place = (*location, *step, "search")
+    place = (*_entry(document, (*block_at, "load"), index), "search")
     return SearchPlace(json_path(place), scenario.name, *document.line_and_column(place))
 
 
-def _member_targets(document: Document, blocks: Iterable[RawAnyBlock]) -> Iterator[MemberTarget]:
+def _member_targets(document: Document, blocks: Iterable[RawBlock]) -> Iterator[MemberTarget]:
     for number, block in enumerate(blocks):
         for index, target in enumerate(block.target):
             if target not in ANY_MEMBER:
-                location: Location = ("scenarios", number, "target")
-                step = (index,) if isinstance(value_at(document.value, location), list) else ()
-                place = (*location, *step)
+                place = _entry(document, ("scenarios", number, "target"), index)
                 yield MemberTarget(json_path(place), target, *document.line_and_column(place))

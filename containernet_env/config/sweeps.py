@@ -154,49 +154,45 @@ def set_value(document: dict[str, Any], axis: Axis, value: Any) -> list[Location
     Nothing is checked but whether there is such a thing: raises ``NotThereError``, for a scenario also where its type
     has no such key. Scenario documents have one block.
     """
-    if axis.level == "scenario":
-        return _set_in_scenario(document, axis, value)
-    _refuse_endpoints(document, axis)
+    places = _places(document, axis)
     if axis.key == MEMBERS:
-        return _set_members(document, value)
-    if axis.key == STORE:
-        return _set_store(document, value)
-    if axis.key in _SETTINGS:
-        section = section_of(document)
-        document[section][axis.key] = value
-        return [(section, axis.key)]
-    places = []
-    for host in _hosts(document, axis.host):
-        for steps in _HOST[axis.key][0]:
-            place = (*host, *steps)
+        _set_members(document, value)
+    elif axis.key == STORE:
+        # Another store has the settings that the one before had, under its own name.
+        settings = document.pop(section_of(document))
+        document[STORE] = value
+        document[section_of(document)] = settings
+    else:
+        if axis.level == "scenario":
+            _leave_out_others(document["scenarios"][0], axis.key)
+        for place in places:
             _put(document, place, _jitter(_get(document, place), value) if axis.key == "jitter" else value)
-            places.append(place)
     return places
 
 
 def value_of(document: Mapping[str, Any], axis: Axis) -> Any:
     """What a document has of an axis; ``None`` where it has nothing, or not the same everywhere."""
-    if axis.level == "scenario":
-        place = _place_in_scenario(document, axis)[0]
-        return _get(document, place)
-    _refuse_endpoints(document, axis)
-    if axis.key == MEMBERS:
-        return len(document["nodes"])
-    if axis.key == STORE:
-        return document.get(STORE, DEFAULT_KIND)
-    if axis.key in _SETTINGS:
-        return document[section_of(document)].get(axis.key)
-    places = [(*host, *steps) for host in _hosts(document, axis.host) for steps in _HOST[axis.key][0]]
-    found = [_get(document, place) for place in places]
+    found = [_get(document, place) for place in _places(document, axis)]
     first = found[0]
+    if axis.key == MEMBERS:
+        return len(first)
+    if axis.key == STORE:
+        return first or DEFAULT_KIND
     first = first.get("value") if axis.key == "jitter" and isinstance(first, dict) else first
     return first if all(item == found[0] for item in found) else None
 
 
-def _refuse_endpoints(document: Mapping[str, Any], axis: Axis) -> None:
-    """Raise ``NotThereError`` where hosts, links and their store are somebody else's."""
+def _places(document: Mapping[str, Any], axis: Axis) -> list[Location]:
+    """Where a document has an axis. Raises ``NotThereError`` where it cannot have it."""
+    if axis.level == "scenario":
+        return [_place_in_scenario(document, axis)]
     if ENDPOINTS in document:
-        raise NotThereError("is of hosts, links or the store, and somebody else runs those")
+        raise NotThereError("is of hosts, links or the store, which are not configurable in an external cluster")
+    if axis.key in (MEMBERS, STORE):
+        return [("nodes",) if axis.key == MEMBERS else (STORE,)]
+    if axis.key in _SETTINGS:
+        return [(section_of(document), axis.key)]
+    return [(*host, *steps) for host in _hosts(document, axis.host) for steps in _HOST[axis.key][0]]
 
 
 def _hosts(document: Mapping[str, Any], name: str | None) -> Iterator[Location]:
@@ -221,15 +217,7 @@ def _jitter(held: Any, value: Any) -> Any:
     return {**kind, "value": value} if size_ns else None
 
 
-def _set_store(document: dict[str, Any], value: Any) -> list[Location]:
-    """Another store has the settings that the one before had, under its own name."""
-    settings = document.pop(section_of(document))
-    document[STORE] = value
-    document[section_of(document)] = settings
-    return [(STORE,)]
-
-
-def _set_members(document: dict[str, Any], count: Any) -> list[Location]:
+def _set_members(document: dict[str, Any], count: Any) -> None:
     """The first members, or all and then more like the last one, each with the next address and a name that is free."""
     nodes = document["nodes"]
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_NODES:
@@ -247,7 +235,6 @@ def _set_members(document: dict[str, Any], count: Any) -> list[Location]:
         )
         made.append({**copy_of(made[-1]), "name": name, "ip": str(address)})
     document["nodes"] = made
-    return [("nodes",)]
 
 
 def _free_addresses(subnet: IPv4Network, last: IPv4Address, taken: Collection[str]) -> Iterator[IPv4Address]:
@@ -259,38 +246,29 @@ def _free_addresses(subnet: IPv4Network, last: IPv4Address, taken: Collection[st
             yield address
 
 
-def _place_in_scenario(document: Mapping[str, Any], axis: Axis) -> list[Location]:
-    """Where a scenario has an axis, what is its own first."""
-    block = document["scenarios"][0]
+def _place_in_scenario(document: Mapping[str, Any], axis: Axis) -> Location:
+    kind = document["scenarios"][0]["type"]
     at: Location = ("scenarios", 0)
-    kind = block["type"]
     if axis.name == DATASET_KEYS:
         if kind == "write":
             raise NotThereError("writes use no data set")
-        return [("dataset", "keys")]
+        return ("dataset", "keys")
     if axis.key in _LOAD:
-        return [(*at, "load", axis.key)]
+        return (*at, "load", axis.key)
     if axis.key in _SIZES:
-        return [(*at, "data", axis.key) if kind == "write" else ("dataset", axis.key)]
+        return (*at, "data", axis.key) if kind == "write" else ("dataset", axis.key)
     if axis.key not in BLOCKS[kind].known_keys():
         raise NotThereError(f"a {kind} has no {axis.key}")
-    return [(*at, axis.key)]
+    return (*at, axis.key)
 
 
-def _set_in_scenario(document: dict[str, Any], axis: Axis, value: Any) -> list[Location]:
-    places = _place_in_scenario(document, axis)
-    block = document["scenarios"][0]
-    if axis.key in _LENGTHS:
-        for other in _LENGTHS:
-            block["load"].pop(other, None)
-    if axis.key == "rate":
-        block["load"].pop("search", None)
-    if axis.key == "spanKeys":
-        for other in ("prefix", "span"):
-            block.pop(other, None)
-    for place in places:
-        _put(document, place, value)
-    return places
+def _leave_out_others(block: dict[str, Any], key: str) -> None:
+    """Take away what a block cannot have beside the key that is set."""
+    of_load = _LENGTHS if key in _LENGTHS else ("search",) if key == "rate" else ()
+    for other in of_load:
+        block["load"].pop(other, None)
+    for other in ("prefix", "span") if key == "spanKeys" else ():
+        block.pop(other, None)
 
 
 def _get(document: Mapping[str, Any], place: Location) -> Any:

@@ -376,7 +376,7 @@ BLOCK_MISTAKES: Mistakes = {
     "target": (("target",), []),
 }
 # Which of them only the type of the block tells.
-NEED_TYPE = {"zipfExponent", "countOnly"}
+NEED_TYPE = {"countOnly"}
 
 
 def test_no_mistake_of_a_block_hides_another(tmp_path: Path) -> None:
