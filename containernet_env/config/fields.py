@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -361,7 +362,13 @@ RATIO = Kind(
     hints.numbers,
     quantity="number",
 )
-PATH = Kind(_parse_path, "a path, relative to the directory of this file", {"type": "string", "minLength": 1})
+PATH = Kind(
+    _parse_path,
+    "a path, relative to the directory of this file",
+    {"type": "string", "minLength": 1},
+    # Absolute: the file may be written elsewhere.
+    write=lambda path: None if path is None else os.path.abspath(path),
+)
 DELAY = duration(0, DELAY_MAX_NS, such="3ms", unit="ms", what="a delay")
 HEARTBEAT = milliseconds(1, HEARTBEAT_MAX_MS, "100ms")
 ELECTION = milliseconds(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, "1000ms")
@@ -554,11 +561,12 @@ class StrictModel(BaseModel):
         """
         defaults = {name: field.default for name, field in cls.model_fields.items()}
         defaults |= {item.name: item.default for item in dataclasses.fields(value)}
-        return {
+        found = {
             key: written_value(cls, key, given)
             for key, name in _keys(cls).items()
             if hasattr(value, name) and ((given := getattr(value, name)) != defaults[name] or name in always)
         }
+        return {key: item for key, item in found.items() if item is not None}
 
     if not TYPE_CHECKING:
 
@@ -606,6 +614,13 @@ def marks(model: type[StrictModel], key: str) -> list[Any]:
     return [*_marks(type_of(model.model_fields[_keys(model)[key]]))]
 
 
+def schema_of_key(model: type[StrictModel], key: str) -> dict[str, Any]:
+    """The JSON Schema of one value of a key; any, where that may be an object."""
+    found = marks(model, key)
+    kind = next((mark for mark in found if isinstance(mark, Kind)), None)
+    return {} if kind is None or any(map(_is_model, found)) else {**kind.schema, "form": kind.form}
+
+
 def quantity_of(model: type[StrictModel], key: str) -> Quantity | None:
     """What the value of a key counts."""
     return next((mark.quantity for mark in marks(model, key) if isinstance(mark, Kind)), None)
@@ -627,10 +642,10 @@ def written_value(model: type[StrictModel], key: str, value: Any) -> Any:
     """What a file has as the value of a key."""
     for mark in marks(model, key):
         if _is_model(mark):
-            return mark.written(value)
+            return None if value is None else mark.written(value)
         if isinstance(mark, Kind | Chosen) and mark.write is not None:
             return mark.write(value)
-    return value
+    return [*value] if isinstance(value, tuple) else value
 
 
 # --- documents --------------------------------------------------------------------------------------------------------

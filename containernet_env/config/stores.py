@@ -3,8 +3,8 @@ which only URLs are known (``{"kind": "http", ...}``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -94,7 +94,6 @@ CODES = Kind(
     _parse_codes,
     CODES_FORM,
     {"anyOf": [_CODE, {"type": "array", "items": _CODE, "minItems": 1, "maxItems": _MAX_CODES}]},
-    write=list,
 )
 
 
@@ -110,7 +109,7 @@ def _parse_argument(value: object) -> str:
 
 
 ARGUMENT = Kind(_parse_argument, ARGUMENT_FORM, {"type": "string", "maxLength": _ARGUMENT_BYTES})
-OptionalCodes = Annotated[tuple[int, ...] | None, CODES]
+Codes = Annotated[tuple[int, ...], CODES]
 
 
 class RawSuccess(StrictModel):
@@ -118,10 +117,12 @@ class RawSuccess(StrictModel):
 
     model_config = ConfigDict(title="Success")
 
-    put: OptionalCodes = Field(default=None, description="of a put (200, 201, 204)")
-    get: OptionalCodes = Field(default=None, description="of a read that finds its key (200)")
-    delete: OptionalCodes = Field(
-        default=None, description="of a delete, also of a key that is not there (200, 202, 204, 404)"
+    put_codes: Codes = Field(default=WRITTEN, alias="put", description="of a put (200, 201, 204)")
+    get_codes: Codes = Field(default=FOUND, alias="get", description="of a read that finds its key (200)")
+    delete_codes: Codes = Field(
+        default=DELETED,
+        alias="delete",
+        description="of a delete, also of a key that is not there (200, 202, 204, 404)",
     )
 
 
@@ -132,8 +133,8 @@ class RawRequests(StrictModel):
     put: Annotated[str, TEMPLATE] = Field(description="where a value is put, by a PUT")
     get: Annotated[str, TEMPLATE] = Field(description="where a value is read, by a GET")
     success: RawSuccess = Field(default=RawSuccess(), description="the status codes by which requests have succeeded")
-    missing: OptionalCodes = Field(
-        default=None, description="the status codes of a read of a key that does not exist (404)"
+    missing_codes: Codes = Field(
+        default=MISSING, alias="missing", description="the status codes of a read of a key that does not exist (404)"
     )
     health: Annotated[str | None, HEALTH] = Field(
         default=None,
@@ -142,19 +143,29 @@ class RawRequests(StrictModel):
 
     @rule
     def _a_code_means_one_thing(self) -> None:
-        if both := set(self.missing or MISSING) & set(self.success.get or FOUND):
+        if both := set(self.missing_codes) & set(self.success.get_codes):
             allowed = f"other codes than {min(both)}, with which a get finds its key"
             refuse("has a code that success.get has, too", allowed, key="missing")
 
-    def requests(self, delete: str | None) -> HttpService:
-        """What it says."""
-        done = self.success
-        codes = done.put or WRITTEN, done.get or FOUND, done.delete or DELETED, self.missing or MISSING
-        return HttpService(self.put, self.get, delete, *codes, health=self.health)
+    @property
+    def service(self) -> HttpService:
+        """The service as a value."""
+        names = type(self).model_fields
+        own = {item.name: getattr(self, item.name) for item in fields(HttpService) if item.name in names}
+        own["arguments"] = tuple(own.get("arguments", ()))
+        return HttpService(**{"delete": None, **own, **dict(self.success)})
+
+    @classmethod
+    def written(cls, value: HttpService, always: Collection[str] = ()) -> dict[str, Any]:
+        """See ``StrictModel``: the codes of success are an object of their own."""
+        success = RawSuccess.written(value)
+        if value.delete is None:
+            del success["delete"]
+        return {"kind": HTTP, **super().written(value, always), "success": success}
 
 
 class RawService(RawRequests):
-    """A service that somebody else runs."""
+    """A service that is an external cluster."""
 
     model_config = ConfigDict(title="Service")
 
@@ -172,13 +183,13 @@ class RawService(RawRequests):
             refuse(message, '"delete": "/...", or "keys": "stay"', key="delete")
         if self.delete is not None and self.keys is not None:
             refuse("contradicts delete", '"delete": "/...", or "keys": "stay"', key="keys")
-        if self.delete is None and "delete" in self.success.model_fields_set:
+        if self.delete is None and "delete_codes" in self.success.model_fields_set:
             refuse("has codes of a delete that is not there", "no success.delete, or a delete", key="success")
 
-    @property
-    def service(self) -> HttpService:
-        """What it says."""
-        return self.requests(self.delete)
+    @classmethod
+    def written(cls, value: HttpService, always: Collection[str] = ()) -> dict[str, Any]:
+        """See ``StrictModel``: keys that no request can delete stay."""
+        return super().written(value, always) | ({"keys": "stay"} if value.delete is None else {})
 
 
 class RawProgram(RawRequests):
@@ -194,38 +205,8 @@ class RawProgram(RawRequests):
 
     @rule
     def _nothing_is_deleted(self) -> None:
-        if "delete" in self.success.model_fields_set:
+        if "delete_codes" in self.success.model_fields_set:
             refuse("has codes of a delete, and nothing is deleted: the members' data goes with them", "none", "success")
-
-    @property
-    def service(self) -> HttpService:
-        """What it says."""
-        return replace(self.requests(None), port=self.port, arguments=tuple(self.arguments))
-
-
-def _values(service: HttpService) -> dict[str, Any]:
-    success = {"put": service.put_codes, "get": service.get_codes}
-    if service.delete is not None:
-        success["delete"] = service.delete_codes
-    return {
-        "kind": HTTP,
-        "put": service.put,
-        "get": service.get,
-        "success": {name: list(codes) for name, codes in success.items()},
-        "missing": list(service.missing_codes),
-        **({} if service.health is None else {"health": service.health}),
-    }
-
-
-def service_values(service: HttpService) -> dict[str, Any]:
-    """The value from which ``RawService`` reads the same."""
-    kept = {"keys": "stay"} if service.delete is None else {"delete": service.delete}
-    return {**_values(service), **kept}
-
-
-def program_values(service: HttpService) -> dict[str, Any]:
-    """The value from which ``RawProgram`` reads the same, but for its program."""
-    return {**_values(service), "port": service.port, "arguments": list(service.arguments)}
 
 
 DEFAULT_KIND = next(iter(KINDS))

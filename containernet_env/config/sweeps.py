@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
-from pydantic.json_schema import JsonSchemaValue
 
 from containernet_env.base.errors import ConfigError
 from containernet_env.base.units import format_duration, format_number, format_size, parse_duration, parse_size
@@ -34,6 +33,7 @@ from containernet_env.config.fields import (
     quantity_of,
     refuse,
     rule,
+    schema_of_key,
     text,
     validate,
 )
@@ -48,7 +48,7 @@ from containernet_env.config.reader import (
     read_document,
     render,
 )
-from containernet_env.config.scenarios import BLOCKS, RawData, RawDataset, RawLoad, RawMixed, RawRead, RawWrite
+from containernet_env.config.scenarios import BLOCKS, RawData, RawDataset, RawLoad
 from containernet_env.config.stores import DEFAULT_KIND, section_of
 from containernet_env.config.topologies import RawEtcd, RawNode
 from containernet_env.model.link import SEED_MAX
@@ -375,31 +375,19 @@ AXIS_FORM = 'an object of axes, each with a list of values, or with a ratio such
 EXCLUDE_FORM = "an object of axes, each with a value of its own"
 
 
-def _values_schemas() -> dict[str, JsonSchemaValue]:
+def _values_schemas() -> dict[str, dict[str, Any]]:
     """What one value of each axis may be, from the models that read topologies and scenarios; any, where it varies."""
-    known: dict[str, JsonSchemaValue] = {}
-    for model in (RawDirection, RawRead, RawMixed, RawWrite, RawNode, RawEtcd, RawData, RawLoad):
-        properties = model.model_json_schema(by_alias=True)["properties"]
-        known |= {key: _single(value) for key, value in properties.items()}
-    known[DATASET_KEYS] = _single(RawDataset.model_json_schema(by_alias=True)["properties"]["keys"])
+    models: tuple[type[StrictModel], ...] = (RawDirection, *BLOCKS.values(), RawNode, RawEtcd, RawData, RawLoad)
+    known = {key: schema_of_key(model, key) for model in models for key in model.known_keys()}
+    known[DATASET_KEYS] = schema_of_key(RawDataset, "keys")
     known[MEMBERS] = {"type": "integer", "minimum": 1, "maximum": MAX_NODES}
     return {name: known.get(name.removeprefix(f"{CLIENT}."), {}) for name in AXES}
-
-
-def _single(value: JsonSchemaValue) -> JsonSchemaValue:
-    """One of what may be a list; without defaults, and nothing of what is defined elsewhere."""
-    kinds = value.get("anyOf", ())
-    if any(kind.get("type") == "array" for kind in kinds):
-        value = kinds[0]
-    if "$ref" in str(value):
-        return {}
-    return {key: item for key, item in value.items() if key not in ("default", "title", "description")}
 
 
 def _axes_schema() -> dict[str, Any]:
     ratio = {"type": "string", "pattern": RATIO_PATTERN}
 
-    def axis(value: JsonSchemaValue, name: str = CLIENT) -> dict[str, Any]:
+    def axis(value: dict[str, Any], name: str = CLIENT) -> dict[str, Any]:
         values = {"type": "array", "items": value, "minItems": 1, "maxItems": MAX_VALUES}
         return values if name in AXES and AXES[name].quantity is None else {"anyOf": [values, ratio]}
 

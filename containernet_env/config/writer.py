@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -16,7 +15,7 @@ from pydantic import TypeAdapter
 from containernet_env.config.endpoints import RawEndpoints
 from containernet_env.config.reader import json_text
 from containernet_env.config.scenarios import SCENARIO_FILE, RawDataset, RawEvent, RawLoad
-from containernet_env.config.stores import program_values, service_values
+from containernet_env.config.stores import RawProgram, RawService
 from containernet_env.config.sweeps import SWEEP_FILE
 from containernet_env.config.topologies import CONFIG, PlainNodeList, RawClient, RawEtcd, RawNamedNode
 from containernet_env.model.config import Config, External, StoreChoice
@@ -43,23 +42,11 @@ def topology_values(config: Config) -> dict[str, Any]:
 
 
 def _endpoints(external: External, store: StoreChoice) -> dict[str, Any]:
-    """Paths are absolute: the file may be written elsewhere."""
-
-    def path(file: Path | None) -> str | None:
-        return None if file is None else os.path.abspath(file)
-
-    tls = external.tls
-    return _given(
-        {
-            "endpoints": list(external.urls),
-            "store": store.kind if store.service is None else service_values(store.service),
-            "tls": tls and _given({"ca": path(tls.ca), "cert": path(tls.cert), "key": path(tls.key)}),
-            "user": external.user,
-            "password_file": path(external.password_file),
-            "token_file": path(external.token_file),
-            "prefix": external.prefix,
-        }
-    )
+    return {
+        "endpoints": list(external.urls),
+        "store": store.kind if store.service is None else RawService.written(store.service),
+        **{key: value for key, value in RawEndpoints.written(external).items() if key != "endpoints"},
+    }
 
 
 def scenarios_text(dataset: Dataset, scenarios: Iterable[Scenario]) -> str:
@@ -95,7 +82,7 @@ def _store(choice: StoreChoice) -> dict[str, Any]:
     """Nothing for the default, so that files are as they were before there was another one."""
     if choice == StoreChoice(choice.kind):
         return {} if choice == StoreChoice() else {"store": choice.kind}
-    own = {} if choice.service is None else program_values(choice.service)
+    own = {} if choice.service is None else RawProgram.written(choice.service)
     given = {
         "kind": choice.kind,
         "version": choice.version,
