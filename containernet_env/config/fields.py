@@ -7,7 +7,6 @@ finding with its place in the file, and ``written`` makes an object of a file ag
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
@@ -43,7 +42,7 @@ from containernet_env.base.units import (
     parse_size,
 )
 from containernet_env.config import hints
-from containernet_env.config.reader import Document, Finding, Location, render, value_at
+from containernet_env.config.reader import Document, Finding, Location
 from containernet_env.model.config import CLIENT_NAME, DataStore
 from containernet_env.stores.etcd.store import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS
 
@@ -682,7 +681,7 @@ def validate(adapter: TypeAdapter[T], document: Document) -> Validated[T]:
     try:
         return Validated(adapter.validate_python(document.value), [])
     except ValidationError as error:
-        return Validated(None, [_finding(item, document.value) for item in error.errors(include_url=False)])
+        return Validated(None, [_finding(item) for item in error.errors(include_url=False)])
 
 
 def as_far_as_good(adapter: TypeAdapter[T], value: Any) -> T | None:
@@ -693,14 +692,10 @@ def as_far_as_good(adapter: TypeAdapter[T], value: Any) -> T | None:
         return None
 
 
-def _finding(details: Any, value: Any) -> Finding:
+def _finding(details: Any) -> Finding:
     context = details["ctx"]
     # A rule's refusal may be of one of the object's keys.
     location: Location = details["loc"]
     if context.get("key") is not None:
         location = (*location, context["key"])
-    got = context.get("got")
-    if got is None:
-        with contextlib.suppress(KeyError):  # nothing stands there, which is what is wrong
-            got = render(value_at(value, location))
-    return Finding(location, context["message"], got, context["allowed"], context.get("at_key", False))
+    return Finding(location, context["message"], context.get("got"), context["allowed"], context.get("at_key", False))

@@ -27,9 +27,11 @@ from containernet_env.config.fields import (
     StrictModel,
     choice,
     integer,
+    refuse,
+    rule,
     text_schema,
 )
-from containernet_env.config.reader import Finding, Location, json_path, render
+from containernet_env.config.reader import Finding, Location, json_path
 from containernet_env.model.link import (
     LEAST_CORRELATION,
     OVERHEAD_MAX_BYTES,
@@ -101,6 +103,19 @@ class RawJitter(StrictModel):
         default=False,
         description="whether each frame draws a delay of its own, so that frames may overtake each other",
     )
+
+    @rule
+    def _correlation_goes_with_order(self) -> None:
+        if self.correlation_ns is not None and self.reorder:
+            allowed = "without reorder: each frame draws a delay"
+            refuse("goes with jitter that keeps order", allowed, key="correlation")
+
+    @rule
+    def _correlation_keeps_order(self) -> None:
+        least_ns = LEAST_CORRELATION * self.ns
+        if self.correlation_ns is not None and self.correlation_ns < least_ns:
+            allowed = f"at least {LEAST_CORRELATION} times the value, {format_duration(least_ns)}"
+            refuse("is too short to keep order", allowed, key="correlation")
 
 
 class RawGilbertElliott(StrictModel):
@@ -263,7 +278,7 @@ def _host_findings(location: Location, host: Mapping[str, Any], is_member: bool)
         if own in host and said:
             where = " and ".join(json_path(place) for place in said)
             message = f"is said again at {where}"
-            yield Finding((*location, own), message, render(host[own]), "one of the two")
+            yield Finding((*location, own), message, allowed="one of the two")
         elif is_member and own not in host:
             # In one direction of two: the other one is what is missing.
             missing = [(*place, key) for place, values in directions if key not in values] if said else []
@@ -274,12 +289,10 @@ def _host_findings(location: Location, host: Mapping[str, Any], is_member: bool)
         if values.get("bandwidth", host.get("bandwidth", UNLIMITED)) == UNLIMITED:
             for key, what in _OF_A_BANDWIDTH.items():
                 if key in values:
-                    yield Finding(
-                        (*place, key), what, render(values[key]), "with a bandwidth: without one nothing waits"
-                    )
+                    yield Finding((*place, key), what, allowed="with a bandwidth: without one nothing waits")
         if place[-1] == FROM_SWITCH and "uplink" in values:
             allowed = f"in {TO_SWITCH}: it is about what the host sends"
-            yield Finding((*place, "uplink"), "says nothing here", render(values["uplink"]), allowed)
+            yield Finding((*place, "uplink"), "says nothing here", allowed=allowed)
 
 
 def _directions(location: Location, link: Any) -> Iterator[tuple[Location, Mapping[str, Any]]]:
@@ -299,7 +312,6 @@ def _jitter_findings(place: Location, values: Mapping[str, Any], host_delay: Any
     if not isinstance(jitter, dict):
         return
     distribution = jitter.get("distribution")
-    yield from _correlation_findings((*place, "jitter", "correlation"), jitter)
     try:
         delay_ns = parse_duration(values.get("delay", host_delay))
         jitter_ns = parse_jitter(jitter.get("value"))
@@ -311,23 +323,5 @@ def _jitter_findings(place: Location, values: Mapping[str, Any], host_delay: Any
         yield Finding(
             (*place, "jitter", "value"),
             "would make the delay negative at times",
-            render(jitter["value"]),
-            f"at most {part}, {format_duration(delay_ns // reach)}",
-        )
-
-
-def _correlation_findings(place: Location, jitter: Mapping[str, Any]) -> Iterator[Finding]:
-    if "correlation" not in jitter:
-        return
-    told = render(jitter["correlation"])
-    if jitter.get("reorder") is True:
-        yield Finding(place, "goes with jitter that keeps order", told, "without reorder: each frame draws a delay")
-    try:
-        correlation_ns, jitter_ns = parse_jitter(jitter["correlation"]), parse_jitter(jitter.get("value"))
-    except ValueError:
-        return  # reported where the value itself is validated
-    if correlation_ns < LEAST_CORRELATION * jitter_ns:
-        least = format_duration(LEAST_CORRELATION * jitter_ns)
-        yield Finding(
-            place, "is too short to keep order", told, f"at least {LEAST_CORRELATION} times the value, {least}"
+            allowed=f"at most {part}, {format_duration(delay_ns // reach)}",
         )

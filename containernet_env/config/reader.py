@@ -7,6 +7,7 @@ what else is wrong.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -143,7 +144,8 @@ _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=[ \t\n\r]*[\]}}])", re.DOTALL)
 class Finding:
     """Something wrong at a place of a document; becomes a `Problem` when the document is refused.
 
-    ``location`` is ``None`` where the text itself is wrong, at ``offset``. ``at_key``: the key is wrong, not its value.
+    ``got`` is the value at its place unless it says something else. ``location`` is ``None`` where the text itself is
+    wrong, at ``offset``. ``at_key``: the key is wrong, not its value.
     ``implied``: any other finding at the same place says it better, with what is allowed there.
     """
 
@@ -197,9 +199,14 @@ class Document:
         return self._positions.offset(finding.location, finding.at_key)
 
     def _problem(self, offset: int, finding: Finding) -> Problem:
-        path = json_path(finding.location) if finding.location is not None else ""
+        path, got = "", finding.got
+        if finding.location is not None:
+            path = json_path(finding.location)
+            if got is None:
+                with contextlib.suppress(KeyError):  # nothing stands there
+                    got = render(value_at(self.value, finding.location))
         place = self._positions.line_and_column(offset)
-        return Problem(path, finding.message, finding.got, finding.allowed, *place)
+        return Problem(path, finding.message, got, finding.allowed, *place)
 
 
 def read_document(path: Path) -> Document:

@@ -812,7 +812,7 @@ def key_findings(document: Document, location: Location, block: RawWrite) -> Ite
 
 
 def span_findings(
-    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawBlock]
+    location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawBlock]
 ) -> Iterator[Finding]:
     """What is wrong with asking for several keys at once, given what the file writes.
 
@@ -823,28 +823,27 @@ def span_findings(
         return
     key = "prefix" if span.prefix is not None else "span" if span.start is not None else "spanKeys"
     place = (*location, key)
-    got = render(value_at(document.value, place))
     if max(block.span_keys, default=0) > dataset.count:
         # The row would claim spans that never were.
-        yield Finding(place, "is more than the data set has", got, f"at most dataset.keys, {dataset.count}")
+        yield Finding(place, "is more than the data set has", allowed=f"at most dataset.keys, {dataset.count}")
         return
     start, end = span.bounds(dataset)
     if not dataset.within(start, end):
         between = f"{dataset.name(0)} to {dataset.name(dataset.count - 1)}"
-        yield Finding(place, "holds no key of the data set", got, f"some of its keys, {between}")
+        yield Finding(place, "holds no key of the data set", allowed=f"some of its keys, {between}")
         return
     if not block.verify:
         return
     prefix = dataset.prefix
     if prefix and not (start.startswith(prefix) and end <= after_prefix(prefix)):
         allowed = f"keys that all start with dataset.keyPrefix, {prefix}, or verify false"
-        yield Finding(place, "reaches beyond the data set, where it is not known what is there", got, allowed)
+        yield Finding(place, "reaches beyond the data set, where it is not known what is there", allowed=allowed)
         return
     written = next((index for index, other in blocks.items() if isinstance(other, RawWrite)), None)
     if not prefix and written is not None:
         where = json_path(("scenarios", written))
         allowed = "a dataset.keyPrefix, which keeps the data set apart from what is written, or verify false"
-        yield Finding(place, f"may hold keys beside the data set, which {where} writes", got, allowed)
+        yield Finding(place, f"may hold keys beside the data set, which {where} writes", allowed=allowed)
 
 
 def unique_findings(location: Location, block: RawBlock, dataset: Dataset) -> Iterator[Finding]:
@@ -890,21 +889,19 @@ def _new_keys(load: RawLoad, order: KeyOrder) -> int:
 def event_findings(document: Document, location: Location, block: RawBlock) -> Iterator[Finding]:
     """Events of a block that never come, or that end what nothing begins."""
     if block.events and any(load.search is not None for load in block.load):
-        got = render(value_at(document.value, (*location, "events")))
-        yield Finding((*location, "events"), "would spoil the probes of a search", got, "only beside total or duration")
+        allowed = "only beside total or duration"
+        yield Finding((*location, "events"), "would spoil the probes of a search", allowed=allowed)
     lengths = [length for load in block.load if (length := _shortest_ns(load)) is not None]
     begun = {event.verb for event in block.events}
     for place, event in _placed(document, location, block):
         key, first_ns = ("at", event.at_ns) if event.at_ns is not None else ("every", event.every_ns or 0)
         if lengths and first_ns >= min(lengths):
             allowed = f"less than the load takes, {format_duration(min(lengths))}"
-            got = render(value_at(document.value, (*place, key)))
-            yield Finding((*place, key), "is not before the end of the load", got, allowed)
+            yield Finding((*place, key), "is not before the end of the load", allowed=allowed)
         undone = next((verb for verb, undoing in UNDOING.items() if undoing == event.verb), None)
         if undone is not None and undone not in begun:
-            got = render(value_at(document.value, (*place, event.target_key)))
             allowed = f"only beside an event that does: {undone.replace('_', ' ')}"
-            yield Finding((*place, event.target_key), "ends what no event begins", got, allowed)
+            yield Finding((*place, event.target_key), "ends what no event begins", allowed=allowed)
 
 
 def event_places(document: Document, location: Location, block: RawBlock) -> Iterator[EventPlace]:
@@ -967,7 +964,7 @@ def scenarios_of(document: Document) -> ScenarioSet:
         if isinstance(block, RawWrite):
             findings.extend(key_findings(document, location, block))
         elif isinstance(block, RawReading) and raw_dataset is not None:
-            findings.extend(span_findings(document, location, block, dataset.all_keys, blocks))
+            findings.extend(span_findings(location, block, dataset.all_keys, blocks))
         findings.extend(event_findings(document, location, block))
         if raw_dataset is not None:
             findings.extend(unique_findings(location, block, dataset))

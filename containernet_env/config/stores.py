@@ -307,7 +307,7 @@ def store_findings(top: Mapping[str, Any], folder: Path) -> Iterator[Finding]:
             good[key] = kind.flags[key].parse(given)
     if len(good) == len(flags) and (clash := kind.clash(good)) is not None:
         key, message, allowed = clash
-        yield Finding(("store", "flags", key), message, render(flags[key]), allowed)
+        yield Finding(("store", "flags", key), message, allowed=allowed)
 
 
 def _binary_findings(kind: type[Store], value: object, folder: Path) -> Iterator[Finding]:
@@ -317,25 +317,25 @@ def _binary_findings(kind: type[Store], value: object, folder: Path) -> Iterator
         if kind.needs_binary:
             more = ', "port": NUMBER, "put": TEMPLATE, "get": TEMPLATE' if kind.name == HTTP else ""
             allowed = f'{{"kind": "{kind.name}", "binary": PATH{more}}}'
-            yield Finding(("store",), "has no binary, the program that its members run", render(value), allowed)
+            yield Finding(("store",), "has no binary, the program that its members run", allowed=allowed)
     elif not kind.needs_binary:
         if "binary" in value:
             message = f"is not for {kind.name}, whose program is set up here"
-            yield Finding(place, message, render(given), "no binary", at_key=True)
+            yield Finding(place, message, allowed="no binary", at_key=True)
     elif "binary" not in value:
         yield Finding(place, f"is missing: {kind.name} runs a program of yours", None, ALLOWED)
     elif isinstance(given, str) and given and "\0" not in given:  # others are told where the value is validated
         try:
             read_program(folder / given)
         except ValueError as error:
-            yield Finding(place, str(error), render(given), ALLOWED)
+            yield Finding(place, str(error), allowed=ALLOWED)
 
 
 def _refused(flag: Flag, value: object, place: Location) -> Iterator[Finding]:
     try:
         flag.parse(value)
     except ValueError as error:
-        yield Finding(place, str(error), render(value), flag.allowed)
+        yield Finding(place, str(error), allowed=flag.allowed)
 
 
 def _unknown(kind: type[Store], key: str, place: Location) -> Finding:

@@ -654,16 +654,16 @@ def _axes_findings(value: Any, at: Location = ()) -> Iterator[Finding]:
                 yield _unknown(place, name)
                 continue
             if name in first:
-                yield Finding(place, "is an axis already", render(values), "each axis once", at_key=True)
+                yield Finding(place, "is an axis already", allowed="each axis once", at_key=True)
                 continue
             first[name] = place
             if isinstance(values, list) and 1 <= len(values) <= MAX_VALUES:
                 lists[name] = values
                 for number, item in enumerate(values):
                     if item is None or isinstance(item, list):
-                        yield Finding((*place, number), "is no value", render(item), "one value of this axis")
+                        yield Finding((*place, number), "is no value", allowed="one value of this axis")
             elif (problem := _not_a_ratio(axis, values)) is not None:
-                yield Finding(place, problem, render(values), VALUES_FORM)
+                yield Finding(place, problem, allowed=VALUES_FORM)
         if len({*map(len, lists.values())}) > 1:
             other, wanted = next((name, len(values)) for name, values in lists.items())
             for name, values in lists.items():
@@ -728,13 +728,13 @@ def _ratio_findings(entries: Sequence[Any], known: Mapping[str, Any], at: Locati
                     _unknown(place, ratio.of), message=f"is a ratio of {ratio.of}, which is no axis", at_key=False
                 )
             elif any(isinstance(entry, dict) and isinstance(entry.get(ratio.of), str) for entry in entries):
-                yield Finding(place, f"is a ratio of {ratio.of}, which is one itself", render(values), "one of values")
+                yield Finding(place, f"is a ratio of {ratio.of}, which is one itself", allowed="one of values")
             elif _kind(other) is None or _kind(other) != _kind(axis):
                 allowed = "of numbers a number, of durations a duration, of sizes a size"
-                yield Finding(place, f"cannot follow from {ratio.of}", render(values), allowed)
+                yield Finding(place, f"cannot follow from {ratio.of}", allowed=allowed)
             elif axis.level == "topology" and other.level == "scenario" and ratio.of not in known:
                 allowed = f"{ratio.of} as an axis: each scenario has its own"
-                yield Finding(place, f"cannot follow from {ratio.of}", render(values), allowed)
+                yield Finding(place, f"cannot follow from {ratio.of}", allowed=allowed)
 
 
 def _kind(axis: Axis) -> str | None:
@@ -761,7 +761,7 @@ def _exclude_findings(value: Any, known: Mapping[str, Sequence[Any]], at: Locati
             quantity = axis.quantity if axis is not None else None
             if comparable(quantity, item) not in [comparable(quantity, other) for other in known[name]]:
                 allowed = f"one of {', '.join(map(render, known[name][:20]))}"
-                yield Finding(place, "is none of the axis's values", render(item), allowed)
+                yield Finding(place, "is none of the axis's values", allowed=allowed)
 
 
 def _dimension(place: Location, entry: Mapping[str, Any]) -> Dimension:

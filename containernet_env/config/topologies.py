@@ -45,7 +45,7 @@ from containernet_env.config.fields import (
     validate,
 )
 from containernet_env.config.links import RawLink, link_findings, link_spec
-from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, render, value_at
+from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, value_at
 from containernet_env.config.stores import (
     DEFAULT_KIND,
     StoreValue,
@@ -250,7 +250,7 @@ def config_of(document: Document) -> Config:
         findings.extend(_lack_findings(value))
     else:
         allowed = "a list of nodes, or an object with the key nodes or endpoints"
-        findings = [Finding((), "is not a config", render(value), allowed)]
+        findings = [Finding((), "is not a config", allowed=allowed)]
     addresses = _Addresses.of(value)
     findings.extend(addresses.findings())
     findings.extend(_leader_findings(value, addresses.names))
@@ -300,7 +300,7 @@ def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Itera
     if leader not in known and isinstance(nodes, list) and len(known) == len(nodes):
         near = hints.closest(leader, known)
         meant = f', did you mean "{near}"?' if near is not None else ""
-        yield Finding(place, f"is not the name of a node{meant}", render(leader), ", ".join(known))
+        yield Finding(place, f"is not the name of a node{meant}", allowed=", ".join(known))
 
 
 def _lack_findings(value: Mapping[str, Any]) -> Iterator[Finding]:
@@ -316,7 +316,7 @@ def _lack_findings(value: Mapping[str, Any]) -> Iterator[Finding]:
     for key, given in settings.items():
         if (reason := store.lacks.get(key)) is not None and given is not False:
             message = f"cannot be had: {store.title} {reason}"
-            yield Finding((section, key), message, render(given), f"no {key}", at_key=True)
+            yield Finding((section, key), message, allowed=f"no {key}", at_key=True)
 
 
 def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterator[Finding]:
