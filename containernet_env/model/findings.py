@@ -17,41 +17,8 @@ from containernet_env.model.usage import LATE_NS, Consumption, Leadership, LinkS
 Effect = Literal["told", "unknown", "invalid"]
 """What it does to the figures of its row: nothing (it is only told), nobody can tell, or they are not the store's."""
 
-Kind = Literal[
-    "fell_behind",
-    "generator_late",
-    "generator_paused",
-    "link_lateness",
-    "link_early",
-    "frames_unmatched",
-    "links_paused",
-    "member_silent",
-    "leader_changed",
-    "frames_lost",
-    "counters",
-    "usage",
-    "member_died",
-    "member_throttled",
-    "member_waited",
-    "slow_disk",
-    "client_throttled",
-    "generator_saturated",
-    "generator_waited",
-    "links_saturated",
-    "links_throttled",
-    "machine_stolen",
-    "machine_shared",
-    "machine_full",
-    "network_off",
-    "network_unknown",
-    "few_answers",
-    "cut_short",
-    "below_floor",
-    "search",
-    "event",
-    "event_missed",
-    "unseen",
-]
+Kind = str
+"""A key of ``RULES``."""
 PAUSE_NS = 100_000_000
 """A pause of the link emulator or of the load generator that is longer is told. It is etcd's default heartbeat, so that
 members notice it. The largest lateness of 219 scenarios of all kinds on two busy cores was 36 ms."""
@@ -83,7 +50,7 @@ class Finding:
     """One finding.
 
     ``value`` and ``threshold`` are in the unit that ``kind`` is about (requests, ns, frames); ``None`` where there
-    is no number. ``effect`` follows from the rule of its kind (``model.verdict``). ``text`` is one line for people.
+    is no number. ``effect`` is one of its kind's in ``RULES``. ``text`` is one line for people.
     ``subject`` names the link, port or member that it is about.
     """
 
@@ -93,6 +60,10 @@ class Finding:
     value: float | None = None
     threshold: float | None = None
     subject: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in RULES:
+            raise ValueError(f"{self.kind!r} is no kind of finding")
 
     def values(self) -> dict[str, Any]:
         """As JSON values."""
@@ -456,14 +427,24 @@ State = Literal["valid", "not valid", "of unknown validity", "failed"]
 class Rule:
     """What findings of one kind are. ``effects``: told, unknown or invalid, the first one where nothing else applies.
 
-    ``value`` says what is compared, with its unit, ``threshold`` with what, ``reason`` why that.
+    ``value`` says what is compared, with its unit, ``threshold`` with what, ``reason`` why that. Where it can make
+    figures not valid, ``words`` names it to users and ``helps`` lists general remedies; empty where none is known.
+    ``of_machine``: it is about what measures and not about the store under what was configured: a sweep measures again.
     """
 
     effects: tuple[Effect, ...]
     value: str
     threshold: str
     reason: str
+    words: str = ""
+    helps: tuple[str, ...] = ()
+    of_machine: bool = False
 
+
+_LOWER = ("fewer clients", "a lower rate")
+_LOAD = (*_LOWER, "more cores")
+_LIMITS = (*_LOAD, "lower CPU limits of members")
+_ALONE = ("a machine that does nothing else",)
 
 RULES: Mapping[Kind, Rule] = {
     "fell_behind": Rule(
@@ -477,12 +458,18 @@ RULES: Mapping[Kind, Rule] = {
         "requests that the generator itself started more than 10 ms late",
         "1 of 2,000 for invalid, 0 for told",
         "half of what is above the 99.9th percentile is then the generator's",
+        words="the load generator started requests late",
+        helps=_LOAD,
+        of_machine=True,
     ),
     "generator_paused": Rule(
         ("invalid",),
         "ns in which the generator did not run although it had work: the longest pause, or all above 10 ms",
         "100 ms, or 5 % of the time together",
         "all clients wait; three times the longest pause in 219 scenarios on two busy cores",
+        words="the load generator was paused",
+        helps=_ALONE,
+        of_machine=True,
     ),
     "link_lateness": Rule(
         ("invalid",),
@@ -490,33 +477,64 @@ RULES: Mapping[Kind, Rule] = {
         "a 40th of the floor (else of the median latency), at least 0.3 ms, at most 1 ms; of the median a quarter, at "
         "least 50 us",
         "a request crosses four links at least; 18 scenarios on two busy cores had less than half of 0.3 ms and 50 us",
+        words="the link emulator delivered frames late",
+        helps=_LOAD,
+        of_machine=True,
     ),
     "link_early": Rule(
         ("invalid",),
         "ns, the most by which a frame reached its host before its time",
         "as for lateness",
         "a link that is faster than configured",
+        words="the link emulator delivered frames early",
+        helps=_ALONE,
+        of_machine=True,
     ),
     "links_paused": Rule(
         ("invalid",),
         "ns, the largest lateness",
         "100 ms",
         "the link emulator was paused, which no percentile shows",
+        words="the link emulator was paused",
+        helps=_ALONE,
+        of_machine=True,
     ),
     "frames_unmatched": Rule(
         ("unknown",),
         "frames that had no stamp of their arrival",
         "0",
         "their lateness lacks the time before they were read",
+        words="frames have no stamp of their arrival",
+        helps=_LOAD,
+        of_machine=True,
     ),
     "frames_lost": Rule(
         ("told", "invalid"),
         "frames that the emulator or a host's network stack lost",
         "0",
         "TCP waits 200 ms for some; told where a configured event killed the member",
+        words="frames were lost by no configured loss or queue",
+        helps=_LOAD,
+        of_machine=True,
     ),
-    "counters": Rule(("unknown",), "-", "-", "what the links did meanwhile is not known"),
-    "usage": Rule(("unknown",), "-", "-", "whether hosts, links and load had their cores is not known"),
+    "counters": Rule(
+        ("unknown",),
+        "-",
+        "-",
+        "what the links did meanwhile is not known",
+        words="the counters of the links could not be read",
+        helps=_ALONE,
+        of_machine=True,
+    ),
+    "usage": Rule(
+        ("unknown",),
+        "-",
+        "-",
+        "whether hosts, links and load had their cores is not known",
+        words="what used the CPU could not be read",
+        helps=_ALONE,
+        of_machine=True,
+    ),
     "member_throttled": Rule(
         ("told",),
         "share of the time for which a member's own CPU limit stopped it",
@@ -528,6 +546,9 @@ RULES: Mapping[Kind, Rule] = {
         "threads of a member that waited for a core, on average; not of one that its own CPU limit stopped",
         "0.5",
         "its host had less CPU time than configured; two cores carried scenarios with up to 0.23, not 0.68 and more",
+        words="a member waited for a core",
+        helps=_LIMITS,
+        of_machine=True,
     ),
     "slow_disk": Rule(
         ("told",),
@@ -540,87 +561,125 @@ RULES: Mapping[Kind, Rule] = {
         "share of the time for which the CPU limit of the client's host stopped it",
         "1 %",
         "the 99th percentile then includes it",
+        words="the CPU limit of the client stopped it",
+        helps=("a higher limit", *_LOWER),
     ),
     "generator_saturated": Rule(
         ("invalid",),
         "share of the time in which the generator did not wait for members, or its CPU time in cores, the larger",
         "0.9",
         "one thread carries all requests: it then sets the rate",
+        words="the load generator used all of its one core",
+        helps=_LOWER,
+        of_machine=True,
     ),
     "generator_waited": Rule(
         ("invalid",),
         "time for which the generator waited for a core; of an open loop two mean waits over the median, if less",
         "5 %",
         "every latency has about that share of it",
+        words="the load generator waited for a core",
+        helps=_LOAD,
+        of_machine=True,
     ),
     "links_saturated": Rule(
         ("invalid",),
         "CPU time of the link emulator over the time, in cores",
         "0.9",
         "one thread carries all frames",
+        words="the link emulator used all of its one core",
+        helps=_LOWER,
+        of_machine=True,
     ),
     "links_throttled": Rule(
         ("invalid",),
         "share of the time for which a CPU limit stopped the link emulator",
         "1 %",
         "frames wait for it meanwhile",
+        words="a CPU limit stopped the link emulator",
+        helps=("a higher CPU limit of the session that runs it",),
+        of_machine=True,
     ),
     "machine_stolen": Rule(
         ("invalid",),
         "share of the machine's time that a hypervisor took",
         "1 %, and the 10 ms of the kernel's clock",
         "the 99th percentile then includes it",
+        words="a hypervisor took CPU time",
+        helps=_ALONE,
+        of_machine=True,
     ),
     "machine_shared": Rule(
         ("invalid",),
         "share of the machine's cores that programs took which are not of this run, as user time",
         "10 %",
         "the engine takes a few percent; more is other work",
+        words="other programs took CPU time",
+        helps=_ALONE,
+        of_machine=True,
     ),
     "machine_full": Rule(
         ("told", "invalid"),
         "share of the time for which the machine's cores were busy, without one that is kept for the link emulator",
         "95 %",
         "told where all limits together fit into the machine and other programs took at most a tenth of it",
+        words="all cores were busy",
+        helps=_LIMITS,
+        of_machine=True,
     ),
     "member_died": Rule(
         ("told", "invalid"),
         "-",
         "-",
         "the cluster is smaller than what was configured; told where its own memory limit ended it",
+        words="a member ended",
     ),
     "member_silent": Rule(
         ("told", "invalid"),
         "ns in which a living member answered nothing, on a connection that crosses no emulated link",
         "its election timeout, at most 2 s",
         "told where its CPU limit (half of that, a tenth of the scenario) or a configured event explains it",
+        words="a member did not answer",
     ),
     "leader_changed": Rule(
         ("told", "unknown", "invalid"),
         "elections between the start and the end of the scenario",
         "0",
         "told where its memory limit or configured events (events.md) explain it, unknown where the first leader is",
+        words="the leader changed, or may have",
     ),
     "network_off": Rule(
         ("invalid",),
         "the proof after the last scenario",
         "wrong",
         "no scenario since the previous proof is known to be right",
+        words="after the load the network was not the configured one",
+        helps=_ALONE,
+        of_machine=True,
     ),
     "network_unknown": Rule(
         ("unknown",),
         "the proof after the last scenario",
         "none, or inconclusive",
         "whether the network was still as configured is not known",
+        words="after the load the network could not be proved",
+        helps=_ALONE,
+        of_machine=True,
     ),
     "few_answers": Rule(
         ("unknown",),
         "requests that were answered well",
         "20",
         "with fewer, the 95th percentile is the slowest request",
+        words="there are too few answers",
+        helps=("more requests", "a longer duration"),
     ),
     "cut_short": Rule(
-        ("unknown",), "-", "-", "the scenario ended before its load did: its figures are of another load"
+        ("unknown",),
+        "-",
+        "-",
+        "the scenario ended before its load did: its figures are of another load",
+        words="the load ended early",
     ),
     "below_floor": Rule(
         ("told",),
@@ -633,6 +692,8 @@ RULES: Mapping[Kind, Rule] = {
         "requests/s at which the objective of a search held in all repeats",
         "requests/s above it at which it held in none",
         "told where both are known; else a higher rate may hold",
+        words="the search is not certain of its rate",
+        helps=("a wider range of rates", "more repeats"),
     ),
     "event": Rule(("told",), "events that were carried out on members and links", "0", "they are what was configured"),
     "unseen": Rule(
@@ -640,76 +701,18 @@ RULES: Mapping[Kind, Rule] = {
         "-",
         "-",
         "the members' cores and disks and the network of an external cluster are not seen",
+        words="external cluster: CPU, disks and network are not observable",
     ),
     "event_missed": Rule(
         ("invalid",),
         "-",
         "-",
         "there was no leader, the member was dead, the load had ended, or the system refused it",
+        words="a configured event did not happen",
     ),
 }
 
-
-_LOWER = ("fewer clients", "a lower rate")
-_LOAD = (*_LOWER, "more cores")
-_LIMITS = (*_LOAD, "lower CPU limits of members")
-_ALONE = ("a machine that does nothing else",)
-REASONS: Mapping[Kind, tuple[str, tuple[str, ...]]] = {
-    "generator_late": ("the load generator started requests late", _LOAD),
-    "generator_paused": ("the load generator was paused", _ALONE),
-    "generator_saturated": ("the load generator used all of its one core", _LOWER),
-    "generator_waited": ("the load generator waited for a core", _LOAD),
-    "link_lateness": ("the link emulator delivered frames late", _LOAD),
-    "link_early": ("the link emulator delivered frames early", _ALONE),
-    "links_paused": ("the link emulator was paused", _ALONE),
-    "links_saturated": ("the link emulator used all of its one core", _LOWER),
-    "links_throttled": ("a CPU limit stopped the link emulator", ("a higher CPU limit of the session that runs it",)),
-    "frames_unmatched": ("frames have no stamp of their arrival", _LOAD),
-    "frames_lost": ("frames were lost by no configured loss or queue", _LOAD),
-    "counters": ("the counters of the links could not be read", _ALONE),
-    "usage": ("what used the CPU could not be read", _ALONE),
-    "member_waited": ("a member waited for a core", _LIMITS),
-    "client_throttled": ("the CPU limit of the client stopped it", ("a higher limit", *_LOWER)),
-    "machine_stolen": ("a hypervisor took CPU time", _ALONE),
-    "machine_shared": ("other programs took CPU time", _ALONE),
-    "machine_full": ("all cores were busy", _LIMITS),
-    "member_died": ("a member ended", ()),
-    "member_silent": ("a member did not answer", ()),
-    "leader_changed": ("the leader changed, or may have", ()),
-    "network_off": ("after the load the network was not the configured one", _ALONE),
-    "network_unknown": ("after the load the network could not be proved", _ALONE),
-    "few_answers": ("there are too few answers", ("more requests", "a longer duration")),
-    "cut_short": ("the load ended early", ()),
-    "search": ("the search is not certain of its rate", ("a wider range of rates", "more repeats")),
-    "unseen": ("external cluster: CPU, disks and network are not observable", ()),
-    "event_missed": ("a configured event did not happen", ()),
-}
-"""A reason in words, and what helps in general: nothing that is known, where that is empty."""
-
-OF_THE_MACHINE: frozenset[Kind] = frozenset(
-    {
-        "generator_late",
-        "generator_paused",
-        "generator_saturated",
-        "generator_waited",
-        "link_lateness",
-        "link_early",
-        "links_paused",
-        "links_saturated",
-        "links_throttled",
-        "frames_unmatched",
-        "frames_lost",
-        "counters",
-        "usage",
-        "member_waited",
-        "machine_stolen",
-        "machine_shared",
-        "machine_full",
-        "network_off",
-        "network_unknown",
-    }
-)
-"""Findings that are about what measures and not about the store under what was configured: a sweep measures again."""
+OF_THE_MACHINE = frozenset(kind for kind, rule in RULES.items() if rule.of_machine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -732,10 +735,7 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
 
 def reasons_text(reasons: str) -> str:
     """A row's column ``Reasons`` in words; an unknown kind stays as it is."""
-    return ", ".join(_WORDS.get(kind, kind) for kind in reasons.split(";"))
-
-
-_WORDS: Mapping[str, str] = {kind: words for kind, (words, _) in REASONS.items()}
+    return ", ".join((RULES[kind].words if kind in RULES else "") or kind for kind in reasons.split(";"))
 
 
 def state_of(failed: bool, valid: object) -> State:

@@ -19,7 +19,7 @@ from pydantic import Field
 from containernet_env.base import assets
 from containernet_env.base.errors import ContainernetEnvError
 from containernet_env.model.config import DataStore
-from containernet_env.model.findings import FULL_SHARE, REASONS, SATURATED_CORES, Capacity, Finding, Kind
+from containernet_env.model.findings import FULL_SHARE, RULES, SATURATED_CORES, Capacity, Finding, Kind
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario
@@ -521,7 +521,7 @@ def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | N
         found = weigher.shortages(outcome.scheduled.scenario) or ()
         fits = min(found, key=lambda one: one.rate_per_s, default=None)
     parts = [] if fits is None else [helps_text(fits)]
-    general = [way for kind in outcome.verdict.reasons if not (fits and kind in short) for way in REASONS[kind][1]]
+    general = [way for kind in outcome.verdict.reasons if not (fits and kind in short) for way in RULES[kind].helps]
     if general:
         parts.append(f"what helps: {_either(list(dict.fromkeys(general)))}")
     return "; ".join(parts) or None
