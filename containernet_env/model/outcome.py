@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from containernet_env.model.config import Config
 from containernet_env.model.disruption import Disruptions
@@ -73,43 +73,40 @@ class ClientRtt:
 class ScenarioOutcome:
     """One scenario of a run, ended.
 
-    ``began`` is wall-clock time (UTC, ISO 8601), ``began_ns`` the same moment on the monotonic clock; ``seconds`` is
-    how long it took, the server's answer included. ``cluster`` is the number of the cluster within the run, ``None``
-    where it was not run. ``leader`` is who led at its end ("etcd1>etcd3" where another one did at its start); it and
-    the terms are ``None`` where they are not known. ``floor_s`` is the least median latency that network, disks and the
-    store's protocol allow (``analysis.floor``), ``None`` where that is not known. ``load`` and ``network`` are what the
-    generator and the links saw, ``machine`` what hosts, links and machine used, ``store`` what the members counted
-    themselves; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request was answered
-    well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown. ``search`` is
-    what a saturation search found; the figures are then those of one of its probes. ``disruptions`` is what events did;
-    ``None`` where none is configured. ``reused`` is what was there before; ``None`` where it was not run.
-    ``testbed_failed``: it failed because nothing could be measured any more, and not because of the store.
-    ``client_rtts``, by member, are known of an external cluster alone. ``advice``: what would make its
-    figures valid; ``None`` where they are, or nothing is known to help.
+    A field that is annotated with a description is a key of its line in scenarios.jsonl (``results.run_files``).
+    ``load`` and ``network`` are what the generator and the links saw; ``None`` where nothing was measured. ``findings``
+    are what a reader of the figures has to know, in the order in which they are shown. ``search`` is what a saturation
+    search found; the figures are then those of one of its probes. ``disruptions`` is what events did; ``None`` where
+    none is configured. ``reused`` is what was there before; ``None`` where it was not run. ``testbed_failed``: it
+    failed because nothing could be measured any more, and not because of the store.
     """
 
     scheduled: ScheduledScenario
-    began: str
-    began_ns: int
-    cluster: int | None = None
-    leader: str | None = None
-    leader_at_start: str | None = None
-    term_at_start: int | None = None
-    term_at_end: int | None = None
-    floor_s: float | None = None
-    seconds: float = 0.0
+    began: Annotated[str, "when it began, UTC, ISO 8601"]
+    began_ns: Annotated[int, "the same moment on the monotonic clock, ns"]
+    cluster: Annotated[int | None, "the number of the cluster within the run; null where it was not run"] = None
+    leader: Annotated[str | None, "who led at the end; etcd1>etcd3 where another one did at the start"] = None
+    leader_at_start: Annotated[str | None, "who led at the start; null where it is not known, as of the terms"] = None
+    term_at_start: Annotated[int | None, "the term of that leadership"] = None
+    term_at_end: Annotated[int | None, "the term at the end"] = None
+    floor_s: Annotated[float | None, "the least possible median latency; docs/floor.md"] = None
+    seconds: Annotated[float, "how long it took, the benchmark server's answer included"] = 0.0
     load: LoadResult | None = None
     network: LinkStatistics | None = None
-    machine: Usage | None = None
-    store: StoreActivity | None = None
+    machine: Annotated[Usage | None, "what hosts, links and machine used"] = None
+    store: Annotated[StoreActivity | None, "what the members counted themselves"] = None
     findings: tuple[Finding, ...] = ()
     search: SearchResult | None = None
-    error: str | None = None
+    error: Annotated[str | None, "one line; null where every request was answered well"] = None
     disruptions: Disruptions | None = None
     reused: Reused | None = None
     testbed_failed: bool = False
-    client_rtts: Mapping[str, ClientRtt] | None = None
-    advice: str | None = None
+    client_rtts: Annotated[
+        Mapping[str, ClientRtt] | None,
+        "of an external cluster: how long TCP connections to each member took to open, right before and after the "
+        "scenario",
+    ] = None
+    advice: Annotated[str | None, "what would make the figures valid; the CSV's Advice"] = None
 
     @property
     def requests_per_s(self) -> float | None:

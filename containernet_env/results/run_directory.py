@@ -43,7 +43,7 @@ from containernet_env.results.files import (
     replacing,
 )
 from containernet_env.results.run_files import (
-    SHOWN,
+    OF_OUTCOME,
     DisruptionLine,
     EventLine,
     Manifest,
@@ -328,26 +328,13 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         repetition=outcome.scheduled.repetition,
         attempt=outcome.scheduled.attempt,
         identity=outcome.scheduled.identity,
-        began=outcome.began,
-        began_ns=outcome.began_ns,
-        seconds=round(outcome.seconds, 3),
-        cluster=outcome.cluster,
-        leader=outcome.leader,
-        leader_at_start=outcome.leader_at_start,
-        term_at_start=outcome.term_at_start,
-        term_at_end=outcome.term_at_end,
-        floor_s=outcome.floor_s,
-        error=outcome.error,
         valid=outcome.verdict.valid if outcome.verdict else None,
         findings=[finding.values() for finding in outcome.findings],
-        advice=outcome.advice,
         load=dict(outcome.load.values) if outcome.load is not None else None,
         network=dict(outcome.network.values) if outcome.network is not None else None,
-        machine=outcome.machine,
-        store=outcome.store,
         search=outcome.search.values() if outcome.search is not None else None,
         history=outcome.scheduled.scenario.history,
-        client_rtts=None if outcome.client_rtts is None else dict(outcome.client_rtts),
+        **{name: getattr(outcome, name) for name in OF_OUTCOME} | {"seconds": round(outcome.seconds, 3)},
     )
 
 
@@ -511,21 +498,22 @@ def _read_lines(path: Path, form: type[RunFile]) -> tuple[list[Mapping[str, Any]
 
 
 def _known(value: Any, where: str, form: type[RunFile]) -> Mapping[str, Any]:
-    """The value, if it is of that form."""
+    """The value, if it is of that form; with the defaults of keys that it lacks."""
     version = value.get("schema") if isinstance(value, dict) else None
     if version != 1:
         raise UsageError(f"{where} is of version {version!r}; version 1 is read here")
     assert isinstance(value, dict)
+    # As JSON, where a list may become a tuple and an object a dataclass, but no text a number.
+    text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
     try:
-        form.model_validate(value)
-        SHOWN[form].model_validate(value)
+        read = form.model_validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         # Unlike json.dumps it bounds how deep it looks.
         got = textwrap.shorten(reprlib.repr(first["input"]), 100)
         raise UsageError(f"{where} is not of its form: {place}: {first['msg']}; got {got}\n  {_REMEDY}") from error
-    return value
+    return value | read.model_dump(by_alias=True, exclude=read.model_fields_set)
 
 
 # What a run of 4 hosts wrote, rounded up: a row of 0.5 KB and, of each host's links and port, 4 KB in scenarios.jsonl

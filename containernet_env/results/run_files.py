@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import fields
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
 from containernet_env.model.disruption import Cause, Verb
-from containernet_env.model.outcome import ClientRtt
-from containernet_env.model.usage import Consumption, StoreActivity, Usage
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.usage import Consumption
 from containernet_env.results.provenance import (
     Flags,
     ImageFacts,
@@ -20,11 +21,91 @@ from containernet_env.results.provenance import (
     StoreFacts,
 )
 
+# What an int64 holds: larger ones are no times, and leave what a float can hold.
+_Nanoseconds = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class _Part(BaseModel):
+    """What the program itself reads of an object that others wrote; any other key may be there, too."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+
+class SourceFile(_Part):
+    """A file of the user's."""
+
+    path: str
+    sha256: str
+
+
+class _Host(_Part):
+    role: str
+
+
+class PlanFiles(_Part):
+    """What is read of the plan in a manifest."""
+
+    config: SourceFile
+    scenario_file: SourceFile | None
+    hosts: list[_Host]
+
+
+class _Pair(_Part):
+    a: str
+    b: str
+    expected_ns: _Nanoseconds
+    measured_ns: _Nanoseconds | None
+
+
+class _Check(_Part):
+    verdict: str
+
+
+class _Times(_Part):
+    percentiles_s: dict[str, float | None] = {}
+    histogram: str | None = None
+
+
+class _Step(_Part):
+    second: float
+    ok: int
+    failed: int
+    unknown: int
+    p50_s: float | None
+    p99_s: float | None
+
+
+class _Load(_Part):
+    began_ns: _Nanoseconds | None = None
+    ok: int = 0
+    failed: int = 0
+    requests_per_s: float | None = None
+    response_time: _Times | None = None
+    timeline_interval_s: Annotated[float, Field(gt=0)] | None = None
+    timeline: list[_Step] = []
+
+
+class _Finding(_Part):
+    text: str
+
+
+def _with(part: type[_Part]) -> AfterValidator:
+    """An object of any keys; where it is read from a file, those of ``part`` have to be as that says."""
+
+    def check(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if info.mode == "json":
+            part.model_validate(value)
+        return value
+
+    return AfterValidator(check)
+
 
 class RunFile(BaseModel):
     """What all of them have."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_serialization_defaults_required=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True
+    )
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="version of this form")
 
@@ -69,7 +150,9 @@ class Manifest(RunFile):
         description="what the gate allows links of each kind (ns, shares and bit/s) and the chance that its tests err, "
         "and the thresholds by which a row is judged, by kind of finding (docs/fidelity.md)",
     )
-    plan: dict[str, Any] = Field(description="the resolved plan, as `run --dry-run` works it out")
+    plan: Annotated[dict[str, Any], _with(PlanFiles)] = Field(
+        description="the resolved plan, as `run --dry-run` works it out"
+    )
     repeats: Repeats | None = Field(default=None, description="the run that `rerun` repeats here")
     links: LinkFacts | None = Field(default=None, description="known when the testbed is up, as what follows")
     hosts: dict[str, Any] = Field(
@@ -92,12 +175,14 @@ class Proof(BaseModel):
     passed: bool
     problems: list[str] = Field(description="what is not as configured, a line each")
     unproved: list[str] = Field(description="what the samples cannot tell, a line each")
-    checks: list[dict[str, Any]] = Field(
+    checks: list[Annotated[dict[str, Any], _with(_Check)]] = Field(
         default=[],
         description="each property (kind) of each direction of a link (subject): verdict, what was asked, measured and "
         "allowed, why, and the figures behind it",
     )
-    pairs: list[dict[str, Any]] = Field(description="expected and measured RTT of each pair of hosts, in ns")
+    pairs: list[Annotated[dict[str, Any], _with(_Pair)]] = Field(
+        description="expected and measured RTT of each pair of hosts, in ns"
+    )
     paths: list[dict[str, Any]] = Field(
         default=[], description="each way between two hosts: frames sent and lost, and every one-way delay in ns"
     )
@@ -110,43 +195,44 @@ class NetworkFile(RunFile):
     proofs: list[Proof]
 
 
-class ScenarioLine(RunFile):
+def _described(value: type[ScenarioOutcome]) -> dict[str, Any]:
+    """The fields of a value that are annotated with a description; one with another default than None must be there."""
+    types = get_type_hints(value, include_extras=True)
+    found = {field.name: field for field in fields(value) if get_origin(types[field.name]) is Annotated}
+    return {
+        name: (
+            types[name],
+            Field(default=None if field.default is None else ..., description=types[name].__metadata__[0]),
+        )
+        for name, field in found.items()
+    }
+
+
+OF_OUTCOME = _described(ScenarioOutcome)
+_OutcomeLine: Any = create_model("_OutcomeLine", __base__=RunFile, **OF_OUTCOME)
+
+
+class ScenarioLine(_OutcomeLine):  # type: ignore[misc]
     """A line of scenarios.jsonl: one scenario, ended."""
 
     scenario: str
     repetition: int
     attempt: int = Field(default=1, description="the CSV's Attempt")
     identity: str | None = Field(description="hash of scenario and data set; the CSV's ScenarioHash")
-    began: str
-    began_ns: int
-    seconds: float
-    cluster: int | None = Field(default=None, description="the number of the cluster within the run")
-    leader: str | None = Field(description="who led at the end; etcd1>etcd3 where another one did at the start")
-    leader_at_start: str | None = None
-    term_at_start: int | None = None
-    term_at_end: int | None = None
-    floor_s: float | None = Field(default=None, description="the least possible median latency; docs/floor.md")
-    error: str | None
     valid: Literal["yes", "no", "unknown"] | None = Field(
         description="whether the figures are those of the store under what was configured; null without figures"
     )
-    findings: list[dict[str, Any]] = Field(description="what a reader of the figures has to know")
-    advice: str | None = Field(default=None, description="what would make the figures valid; the CSV's Advice")
-    load: dict[str, Any] | None = Field(
+    findings: list[Annotated[dict[str, Any], _with(_Finding)]] = Field(
+        description="what a reader of the figures has to know"
+    )
+    load: Annotated[dict[str, Any], _with(_Load)] | None = Field(
         description="the benchmark server's whole result (benchmark-result.schema.json)"
     )
     network: dict[str, Any] | None = Field(description="what every link, port and switch saw, with whole histograms")
-    machine: Usage | None = Field(description="what hosts, links and machine used")
-    store: StoreActivity | None = Field(default=None, description="what the members counted themselves")
     search: dict[str, Any] | None = Field(
         default=None, description="what a saturation search found; the figures are those of one of its probes"
     )
     history: bool = Field(default=False, description="whether it was to keep a history (docs/verify.md)")
-    client_rtts: dict[str, ClientRtt] | None = Field(
-        default=None,
-        description="of a cluster that somebody else runs: how long TCP connections to each member took to open, right "
-        "before and after the scenario",
-    )
 
 
 class ProbeLine(ScenarioLine):
@@ -229,134 +315,3 @@ def json_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of one of ``FILES``."""
     schema = FILES[name].model_json_schema(by_alias=True, mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-# What an int64 holds: larger ones are no times, and leave what a float can hold.
-_Nanoseconds = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
-
-
-class SourceFile(_Part):
-    """A file of the user's."""
-
-    path: str
-    sha256: str
-
-
-class _Host(_Part):
-    role: str
-
-
-class _Plan(_Part):
-    config: SourceFile
-    scenario_file: SourceFile | None
-    hosts: list[_Host]
-
-
-class ShownManifest(_Part):
-    """manifest.json."""
-
-    plan: _Plan
-
-
-class _Pair(_Part):
-    a: str
-    b: str
-    expected_ns: _Nanoseconds
-    measured_ns: _Nanoseconds | None
-
-
-class _Check(_Part):
-    verdict: str
-
-
-class _Proof(_Part):
-    moment: Literal["before", "after", "change"] = "before"
-    passed: bool
-    problems: list[str]
-    unproved: list[str]
-    pairs: list[_Pair]
-    checks: list[_Check] = []
-
-
-class ShownNetwork(_Part):
-    """network.json."""
-
-    proofs: list[_Proof]
-
-
-class _Times(_Part):
-    percentiles_s: dict[str, float | None] = {}
-    histogram: str | None = None
-
-
-class _Step(_Part):
-    second: float
-    ok: int
-    failed: int
-    unknown: int
-    p50_s: float | None
-    p99_s: float | None
-
-
-class _Load(_Part):
-    began_ns: _Nanoseconds | None = None
-    ok: int = 0
-    failed: int = 0
-    requests_per_s: float | None = None
-    response_time: _Times | None = None
-    timeline_interval_s: Annotated[float, Field(gt=0)] | None = None
-    timeline: list[_Step] = []
-
-
-class _Finding(_Part):
-    text: str
-
-
-class ShownScenario(_Part):
-    """A line of scenarios.jsonl."""
-
-    scenario: str
-    repetition: int
-    attempt: int = 1
-    seconds: float
-    leader: str | None
-    error: str | None
-    valid: str | None = None
-    findings: list[_Finding]
-    advice: str | None = None
-    load: _Load | None
-
-
-class ShownEvent(_Part):
-    """A line of events.jsonl."""
-
-    at_ns: _Nanoseconds
-    kind: str
-    text: str
-
-
-class ShownDisruption(_Part):
-    """A line of disruptions.jsonl."""
-
-    scenario: str
-    repetition: int
-    attempt: int
-    cause: str
-    verb: str
-    members: list[str]
-    since_start_ns: _Nanoseconds | None
-
-
-SHOWN: dict[type[RunFile], type[Any]] = {
-    Manifest: ShownManifest,
-    NetworkFile: ShownNetwork,
-    ScenarioLine: ShownScenario,
-    EventLine: ShownEvent,
-    DisruptionLine: ShownDisruption,
-    UsageLine: UsageLine,
-}
-"""The form of a file as a run writes it -> what is read of it."""

@@ -38,7 +38,7 @@ from containernet_env.results.run_directory import (
     read_run,
     results_file_of,
 )
-from containernet_env.results.run_files import Manifest, ShownManifest
+from containernet_env.results.run_files import Manifest, PlanFiles
 from containernet_env.runs.manifest import manifest_of
 from containernet_env.runs.measure import carry_out
 from containernet_env.runs.preflight import preflight
@@ -278,7 +278,7 @@ def _plan(run: Path, was: Manifest) -> Plan:
 
 def _configured(run: Path, was: Manifest) -> tuple[Config, ScenarioSet]:
     """What was configured, under the names of the files that it was first read from."""
-    plan = ShownManifest.model_validate({"plan": was.plan}).plan
+    plan = PlanFiles.model_validate(was.plan)
     config, scenario_set = load_config(run / TOPOLOGY_INPUT), load_scenarios(run / SCENARIOS_INPUT)
     config = replace(config, path=Path(plan.config.path), sha256=plan.config.sha256)
     if plan.scenario_file is not None:
