@@ -40,6 +40,16 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORE
 FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, SEED_COLUMNS)
 
 
+def is_form(header: tuple[str, ...]) -> bool:
+    """Whether a file with this header is a results file: the seed's, ours, or ours before some columns were added.
+
+    Rows are appended to it in its own form; where it lacks columns, they are read as missing.
+    """
+    earlier = header[: len(SEED_COLUMNS)] == SEED_COLUMNS and {"Scenario", "RunId"} <= set(header)
+    earlier = earlier and header[-1] == COLUMNS[-1] and header == tuple(name for name in COLUMNS if name in header)
+    return header in FORMS or earlier
+
+
 @dataclass(frozen=True)
 class Opened:
     """What `ResultsFile.open` found: the header in use, and a line for each thing that it created or repaired."""
@@ -112,11 +122,8 @@ class ResultsFile:
             os.ftruncate(self._fd, 0)
             append_whole(self._fd, _line(self.columns))
             return None if not first else f"{self.path}: its header was torn and has been completed"
-        for form in FORMS:
-            if header == _line(form).rstrip(b"\n"):
-                self.columns = form
-                break
-        else:
+        self.columns = tuple(header.decode(errors="replace").split(","))
+        if not is_form(self.columns):
             raise UsageError(
                 f"{self.path} is not a results file: its first line is neither our header nor the seed's.\n"
                 f"  got: {first[:100].decode(errors='replace')!r}\n  Choose another file, or move this one away."
@@ -270,7 +277,10 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
     import pandas
 
     header, rows = _whole_rows(path, note)
-    return typed(pandas.DataFrame(rows, columns=header, dtype=str).replace(NOT_APPLICABLE, None))
+    frame = pandas.DataFrame(rows, columns=header, dtype=str)
+    if header != SEED_COLUMNS:
+        frame = frame.reindex(columns=list(COLUMNS), fill_value=NOT_APPLICABLE)
+    return typed(frame.replace(NOT_APPLICABLE, None))
 
 
 def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
@@ -314,14 +324,14 @@ def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, .
         rows = [values_of(line) for line in lines]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
-    if header[: len(SEED_COLUMNS)] == SEED_COLUMNS and "Scenario" in header and header not in FORMS:
+    if header[: len(SEED_COLUMNS)] == SEED_COLUMNS and "Scenario" in header and not is_form(header):
         missing, more = ([name for name in a if name not in b] for a, b in ((COLUMNS, header), (header, COLUMNS)))
         parts = [f"{what} {', '.join(names[:5])}" for what, names in (("it lacks", missing), ("it has", more)) if names]
         raise UsageError(
             f"{path} is of another version of this program: {'; '.join(parts) or 'its columns are in another order'}\n"
             "  Read it with the version that wrote it, or measure again with this one."
         )
-    if header not in FORMS:
+    if not is_form(header):
         raise UsageError(f"{path} is not a results file: unknown header {','.join(header)[:100]!r}")
     whole, torn = [], 0
     for number, row in enumerate(rows, start=2):

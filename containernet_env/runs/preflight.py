@@ -10,7 +10,7 @@ from containernet_env.base.errors import UsageError, allow_open_files
 from containernet_env.containernet import engines
 from containernet_env.network.factory import choose, choose_switches
 from containernet_env.plan.plan import Plan
-from containernet_env.results.csv_file import FORMS
+from containernet_env.results.csv_file import FORMS, is_form
 from containernet_env.results.files import reason, remedy
 from containernet_env.results.run_directory import check_place, least_bytes
 
@@ -60,9 +60,8 @@ def _check_header(out: Path) -> None:
     except OSError as error:
         raise UsageError(f"cannot write results to {out}: {reason(error)}\n  {remedy(error)}") from error
     text = first.decode(errors="replace")
-    headers = [",".join(form) for form in FORMS]
-    torn = not newline and any(header.startswith(text) for header in headers)
-    if not torn and text.rstrip("\r") not in headers:
+    torn = not newline and any(",".join(form).startswith(text) for form in FORMS)
+    if not torn and not is_form(tuple(text.rstrip("\r").split(","))):
         raise UsageError(
             f"{out} is not a results file: its first line is neither our header nor the seed's.\n"
             f"  got: {text[:100]!r}\n  Choose another file, or move this one away."

@@ -110,6 +110,8 @@ def test_a_congestion_control_that_the_kernel_does_not_have(kernel):
         (f"{OURS}\n", True),
         (f"{OURS}\r\n1,2", True),
         (",".join(FORMS[-1]) + "\n1,2\n", True),
+        (OURS.replace(",Advice", "") + "\n1,2\n", True),
+        (OURS.replace("Valid,Reasons", "Reasons,Valid") + "\n", False),
         (OURS[:20], True),
         (OURS[:20] + "\n", False),
         (f"{OURS},x\n", False),

@@ -75,6 +75,17 @@ def test_a_file_of_the_seed_is_appended_to_in_its_own_form(tmp_path: Path) -> No
     assert lines(path)[2].split(",") == ["read"] + ["-"] * 19
 
 
+def test_a_file_of_before_a_column_is_read_and_appended_to_in_its_own_form(tmp_path: Path) -> None:
+    path, run_id = tmp_path / "o.csv", {"RunId": "r", "Timestamp": "2026-01-01T00:00:00.000Z"}
+    columns = [name for name in COLUMNS if name != "Advice"]
+    path.write_text(",".join(columns) + "\n")
+    opened(path).append({"ClientCount": "5", "Advice": "fewer clients", **run_id})
+    assert list(rows_of(path)[0]) == columns
+    frame = results.load(path)
+    assert list(frame.columns) == list(COLUMNS) and frame["ClientCount"].tolist() == [5]
+    assert frame["Advice"].isna().all()
+
+
 def test_the_readme_has_the_table_of_columns(snapshot: SnapshotAssertion) -> None:
     check_block(README, "columns", "containernet_env/results/columns.py", as_markdown(), snapshot)
 
