@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,8 +17,8 @@ from rich.text import Text
 from containernet_env.base import assets
 from containernet_env.base.errors import UsageError
 from containernet_env.model.backends import ProfileKind
-from containernet_env.model.link import SEED_MAX
 from containernet_env.network.rtt import Tolerance
+from containernet_env.plan.plan import OPTIONS, PlanOptions
 
 if TYPE_CHECKING:
     from containernet_env.model.config import Config
@@ -264,56 +264,48 @@ class KindsType(click.ParamType[tuple[str, ...]]):
         return kinds
 
 
+def plan_options(*names: str) -> Callable[[_Command], _Command]:
+    """Add options of ``PlanOptions``, under their own names."""
+
+    def add(command: _Command) -> _Command:
+        for name in reversed(names):
+            command = click.option(f"--{name.replace('_', '-')}", **_form(name))(command)
+        return command
+
+    return add
+
+
+def _form(name: str) -> dict[str, Any]:
+    """How click has an option of ``PlanOptions``."""
+    kind, option = OPTIONS[name]
+    form: dict[str, Any] = {"help": option.text, "metavar": option.metavar}
+    if kind is bool:
+        return form | {"is_flag": True}
+    if name == "only":
+        return form | {"multiple": True, "shell_complete": complete_scenarios}
+    default = None if name == "seed" else PlanOptions.__dataclass_fields__[name].default
+    form |= {"default": default, "show_default": bool(default)}
+    if name == "profile":
+        return form | {"type": KindsType()}
+    if get_origin(kind) is Literal:
+        return form | {"type": click.Choice(get_args(kind))}
+    if int in (kind, *get_args(kind)):
+        return form | {"type": click.IntRange(option.least, option.most)}
+    return form
+
+
 def testbed_options(command: _Command) -> _Command:
     """Add --engine, --links, --switches, --seed, --rtt-tolerance and --congestion-control."""
-    options = (
-        click.option(
-            "--engine",
-            type=click.Choice(["builtin", "containernet"]),
-            default="builtin",
-            show_default=True,
-            help="What makes hosts and links: this project, or the original Containernet where it is installed.",
-        ),
-        click.option(
-            "--links",
-            type=click.Choice(["auto", "netem", "emulator"]),
-            default="auto",
-            show_default=True,
-            help="What carries out delay and bandwidth: auto is the link emulator; netem is a cross-check.",
-        ),
-        click.option(
-            "--switches",
-            type=click.Choice(["auto", "ovs", "bridge"]),
-            default="auto",
-            show_default=True,
-            help="What joins links by netem: Open vSwitch or a Linux bridge; goes with --links netem.",
-        ),
-        click.option(
-            "--seed",
-            type=click.IntRange(0, SEED_MAX),
-            metavar="N",
-            help="What losses and jitter of links without a seed are drawn from; drawn and recorded if left out.",
-        ),
-        click.option(
-            "--rtt-tolerance",
-            type=ToleranceType(),
-            default=None,
-            metavar="SPEC",
-            help="How far a round trip may be off: '1ms', '15%', or '1ms,15%' (the larger counts). Default: by the "
-            "kind of links.",
-        ),
-        click.option(
-            "--congestion-control",
-            "tcp_congestion_control",
-            default="cubic",
-            show_default=True,
-            metavar="NAME",
-            help="TCP congestion control of every host.",
-        ),
+    tolerance = click.option(
+        "--rtt-tolerance",
+        type=ToleranceType(),
+        default=None,
+        metavar="SPEC",
+        help="How far a round trip may be off: '1ms', '15%', or '1ms,15%' (the larger counts). Default: by the "
+        "kind of links.",
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    made = tolerance(plan_options("congestion_control")(command))
+    return plan_options("engine", "links", "switches", "seed")(made)
 
 
 testbed_options.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name begins with

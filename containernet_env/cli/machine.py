@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -27,7 +27,6 @@ from containernet_env.results.run_files import FILES, json_schema
 from containernet_env.runs import clean
 
 if TYPE_CHECKING:
-    from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice
     from containernet_env.network.rtt import Tolerance
     from containernet_env.runs.testbed import Testbed
 
@@ -195,13 +194,9 @@ def _clean_cluster(path: Path) -> None:
 def shell_command(
     config: Path,
     commands: tuple[str, ...],
-    engine: EngineChoice,
-    links: LinksChoice,
-    switches: SwitchesChoice,
-    seed: int | None,
     rtt_tolerance: Tolerance | None,
-    tcp_congestion_control: str,
     port: int,
+    **choices: Any,
 ) -> int:
     """Bring the topology of CONFIG up and open the Containernet command line on it; `exit` tears it down.
 
@@ -221,9 +216,7 @@ def shell_command(
     from containernet_env.setup import ready_images
 
     console = Console(highlight=False, markup=False, emoji=False, stderr=True)
-    plan = prepare_shell(
-        config, links=links, switches=switches, engine=engine, congestion_control=tcp_congestion_control, seed=seed
-    )
+    plan = prepare_shell(config, **choices)
     require_root()
     engines.require(plan)
     progress = TerminalProgress(console)

@@ -347,7 +347,7 @@ def render_machine(plan: Plan, console: Console) -> None:
 def machine_lines(plan: Plan, carries: Carried, cpu_model: str, memory: Memory) -> Iterator[str]:
     """The lines of the section."""
     cores = plan.options.machine_cores
-    kept = ", one of them for the link emulator" if plan.options.links_core is not None else ""
+    kept = ", one of them for the link emulator" if plan.options.links_cpu is not None else ""
     yield f"{cores} core{'s' if cores > 1 else ''} ({cpu_model}){kept}"
     yield from _memory(plan, memory)
     yield from _sync(carries, plan)

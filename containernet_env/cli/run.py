@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -13,9 +13,8 @@ from containernet_env.base import clock
 from containernet_env.cli.arguments import (
     CONFIG,
     SCENARIOS,
-    KindsType,
-    complete_scenarios,
     consent_option,
+    plan_options,
     refuse_options,
     render_endpoints,
     render_external_plan,
@@ -30,7 +29,6 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 
 if TYPE_CHECKING:
-    from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice
     from containernet_env.network.rtt import Tolerance
     from containernet_env.plan.plan import Plan
     from containernet_env.results.provenance import Repeats
@@ -46,37 +44,9 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Scenario file (JSON), or a shipped one by its name.",
 )
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_scenarios,
-    help="Only these scenarios: a name, a glob, a type.",
-)
-@click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run the matrix N times.")
-@click.option("--fresh", is_flag=True, help="A new cluster for each repetition; without it all share one.")
-@click.option(
-    "--retry-invalid",
-    type=click.IntRange(0, 100),
-    default=0,
-    metavar="N",
-    help="Measure a scenario again, up to N times, where its figures are not certainly valid.",
-)
+@plan_options("only", "repeat", "fresh", "retry_invalid")
 @strict_option
-@click.option(
-    "--links-cpu",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Keep core N for the link emulator: members, client and driver use the others.",
-)
-@click.option(
-    "--profile",
-    type=KindsType(),
-    default=(),
-    metavar="KINDS",
-    help="Take profiles of a member during each scenario: cpu, allocs, mutex, with commas between.",
-)
-@click.option("--profile-member", metavar="NAME", help="The member that --profile is about.  [default: the leader]")
+@plan_options("links_cpu", "profile", "profile_member")
 @testbed_options
 @consent_option
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and create nothing.")
@@ -85,22 +55,11 @@ def run_command(
     out: Path | None,
     quick: bool,
     scenarios: Path | None,
-    only: tuple[str, ...],
-    repeat: int,
-    fresh: bool,
-    retry_invalid: int,
     strict: bool,
-    links_cpu: int | None,
-    profile: tuple[str, ...],
-    profile_member: str | None,
-    engine: EngineChoice,
-    links: LinksChoice,
-    switches: SwitchesChoice,
-    seed: int | None,
     rtt_tolerance: Tolerance | None,
-    tcp_congestion_control: str,
     consent: bool,
     dry_run: bool,
+    **choices: Any,
 ) -> int:
     """Bring the topology of CONFIG up, run the scenario matrix on it, append a row per scenario to OUT, tear down.
 
@@ -112,23 +71,7 @@ def run_command(
 
     began = clock.monotonic()
     console = Console(highlight=False, markup=False, emoji=False)
-    plan = prepare(
-        config,
-        scenarios,
-        quick=quick,
-        only=only,
-        repeat=repeat,
-        fresh=fresh,
-        retry_invalid=retry_invalid,
-        links_cpu=links_cpu,
-        profile=profile,
-        profile_member=profile_member,
-        links=links,
-        switches=switches,
-        engine=engine,
-        congestion_control=tcp_congestion_control,
-        seed=seed,
-    )
+    plan = prepare(config, scenarios, quick=quick, **choices)
     refuse_options(plan.config)
     left_open = preflight(plan, out)
     if dry_run:

@@ -34,7 +34,6 @@ from containernet_env.results.capacity import carried
 from containernet_env.runs import machine
 
 if TYPE_CHECKING:
-    from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.network.rtt import Tolerance
     from containernet_env.sweep.design import Cell
@@ -385,12 +384,8 @@ def sweep_command(
     other_versions: bool,
     strict: bool,
     links_cpu: int | None,
-    engine: EngineChoice,
-    links: LinksChoice,
-    switches: SwitchesChoice,
     seed: int | None,
     rtt_tolerance: Tolerance | None,
-    tcp_congestion_control: str,
     dask: str | None,
     tls_ca_file: Path | None,
     tls_cert: Path | None,
@@ -398,6 +393,7 @@ def sweep_command(
     consent: bool,
     as_json: bool,
     dry_run: bool,
+    **choices: Any,
 ) -> int:
     from containernet_env.setup import packages
     from containernet_env.sweep.design import design
@@ -415,11 +411,8 @@ def sweep_command(
         only=only,
         repeat=repeat,
         seed=seed,
-        engine=engine,
-        links=links,
-        switches=switches,
-        congestion_control=tcp_congestion_control,
         links_cpu=links_cpu,
+        **choices,
     )
     until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
     refuse_options(made.beds[0].config, taken=("seed",))

@@ -25,7 +25,6 @@ from containernet_env.plan.plan import (
     Plan,
     PlannedScenario,
     PlanOptions,
-    ProfileChoice,
     select,
 )
 from containernet_env.stores.http_service import MOST_KEYS
@@ -73,15 +72,15 @@ def _store_refusals(scenario: Scenario, store: Store) -> dict[str, str]:
     return dict(found())
 
 
-def check_profile(config: Config, profile: ProfileChoice | None, store: Store) -> None:
+def check_profile(config: Config, options: PlanOptions, store: Store) -> None:
     """Raise ``UsageError`` for profiles that cannot be taken."""
-    if profile is None:
+    if not options.profile:
         return
     if (reason := store.lacks.get("profile")) is not None:
-        raise UsageError(f"profile={','.join(profile.kinds)}: {store.title} {reason}")
-    names = [node.name for node in config.nodes]
-    if profile.member is not None and profile.member not in names:
-        raise UsageError(f"profile_member={profile.member!r} is no member of {config.path}: it has {', '.join(names)}")
+        raise UsageError(f"profile={','.join(options.profile)}: {store.title} {reason}")
+    names, member = [node.name for node in config.nodes], options.profile_member
+    if member is not None and member not in names:
+        raise UsageError(f"profile_member={member!r} is no member of {config.path}: it has {', '.join(names)}")
 
 
 FIELDS = {"delay": "delay_ns", "rate": "rate_bps", "loss": "loss"}
@@ -215,15 +214,15 @@ def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
         yield f"links={options.links!r}", _LINKS
     if options.switches != "auto":
         yield f"switches={options.switches!r}", _LINKS
-    if options.tcp_congestion_control != "cubic":
+    if options.congestion_control != "cubic":
         yield "another congestion control", "the members' TCP is theirs, and the load uses that of this machine"
-    if options.links_core is not None:
+    if options.links_cpu is not None:
         yield "links_cpu", "no link emulator runs"
     if options.fresh:
         yield "fresh", "it cannot be started again; repetitions share the cluster"
     if options.retry_invalid:
         yield "retry_invalid", "its rows are never certainly valid, so each would be measured as often as that allows"
-    if options.profile is not None:
+    if options.profile:
         yield "profile", "members give profiles only where they are started for that (--enable-pprof)"
 
 
@@ -246,11 +245,11 @@ def notes_of(
 
 
 def _choice_notes(options: PlanOptions) -> Iterator[str]:
-    if options.links_core is not None:
-        others = ", ".join(map(str, options.links_core.others))
-        yield f"core {options.links_core.cpu} is kept for the link emulator; members, client and driver use {others}"
-    if options.profile is not None:
-        kinds, member = ", ".join(options.profile.kinds), options.profile.member or "the leader"
+    if options.links_cpu is not None:
+        others = ", ".join(map(str, options.other_cores))
+        yield f"core {options.links_cpu} is kept for the link emulator; members, client and driver use {others}"
+    if options.profile:
+        kinds, member = ", ".join(options.profile), options.profile_member or "the leader"
         yield f"profiles ({kinds}) of {member} are taken, which costs it time: such rows are not merged with others"
 
 
@@ -337,11 +336,11 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         backends.check(topology.links, options.links)
     if options.links == "netem":
         _check_netem(config, topology.links)
-    if options.links_core is not None:
+    if options.links_cpu is not None:
         _check_kept_core(options)
     largest = None if is_external else topology.largest_member_rtt()
     store = store_of(config)
-    check_profile(config, options.profile, store)
+    check_profile(config, options, store)
     timing: Timing = Timing() if is_external else store.timing(config, largest)
     if scenario_set is not None:
         _check_targets(config, scenario_set)
@@ -352,7 +351,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         replace(item, identity=scenario_hash(item.scenario, dataset))
         for item in (_selected(scenario_set, options) if scenario_set else ())
     ]
-    cores = len(options.links_core.others) if options.links_core is not None else options.machine_cores
+    cores = len(options.other_cores) if options.links_cpu is not None else options.machine_cores
     estimator = Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
     if scenario_set is not None:
         _check_objectives(config, scenario_set, estimator)
@@ -457,7 +456,7 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
     role: HostRole = "member" if is_member else "benchmark"
     memory_bytes = node.memory_bytes and node.memory_bytes // _PAGE_BYTES * _PAGE_BYTES
     if is_member:
-        profiled = options.profile is not None
+        profiled = bool(options.profile)
         limited = replace(node, memory_bytes=memory_bytes)
         start = store.start(limited, config, timing, options.run_id, profiled=profiled)
     else:
@@ -476,14 +475,14 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         command=start.command,
         data=start.data,
         environment=start.environment,
-        tcp_congestion_control=options.tcp_congestion_control,
+        tcp_congestion_control=options.congestion_control,
         tmpfs=tmpfs,
         memory_bytes=memory_bytes,
         memswap_bytes=memory_bytes,
         cpus=node.cpus,
         cpu_period_us=CPU_PERIOD_US,
         cpu_quota_us=round(node.cpus * CPU_PERIOD_US) if node.cpus is not None else None,
-        cpuset=options.links_core.others if options.links_core is not None else (),
+        cpuset=options.other_cores,
     )
 
 

@@ -184,7 +184,8 @@ def config_hash(plan: Plan) -> str:
     timing = {name: value for name, value in plan.timing.values().items() if not name.endswith("_from")}
     links = [link_values(link) for link in plan.links]
     # Members are started otherwise, and stopped for each sample.
-    profile = [] if plan.options.profile is None else [asdict(plan.options.profile)]
+    options = plan.options
+    profile = [{"kinds": options.profile, "member": options.profile_member}] if options.profile else []
     leader = {} if plan.config.etcd.leader is None else {"leader": plan.config.etcd.leader}
     choice = plan.config.store
     # What is not configured leaves the hash as it was before there was such a key.

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from containernet_env.base.errors import UsageError
 from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import Config
+from containernet_env.model.link import SEED_MAX
 from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
 from containernet_env.stores.store import Store, Timing, Waits
@@ -45,53 +47,91 @@ CPU_PERIOD_US = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCore:
-    """The core that only the link emulator's data thread uses; ``others`` are those of hosts and driver."""
+class Option:
+    """What all forms of an option share: what it does, the least and largest number, what stands for its value."""
 
-    cpu: int
-    others: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileChoice:
-    """Which profiles are taken during each scenario, of which member; ``None``: of the leader."""
-
-    kinds: tuple[ProfileKind, ...]
-    member: str | None = None
+    text: str
+    least: int | None = None
+    most: int | None = None
+    metavar: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """What the command line and the machine add to the files.
 
-    ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
-    placeholder until there is one. ``seed``: what losses and jitter of all links are drawn from where a direction has
-    no seed of its own. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
-    ``repeat``: 1 or more; ``fresh``: each repetition on a new cluster; ``retry_invalid``: how often a scenario is
-    measured again. ``first_repetition``: the number of the first one, from 1, by which seeds differ. ``engine``: what
-    creates hosts and links (`containernet_env.containernet`). ``links_core``, ``profile``: a core for the link
-    emulator, profiles of a member, if wanted.
+    A field that is annotated with an ``Option`` is one of `run`: the command line, the Python interface and the
+    manifest, from which `rerun` repeats it, have it under this name, with this type and this default.
+
+    ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a placeholder until
+    there is one. ``other_cores``: those of hosts and driver, where ``links_cpu`` is kept for the link emulator.
     """
 
     machine_cores: int
     run_id: str = "RUN-ID"
-    links: LinksChoice = "auto"
-    switches: SwitchesChoice = "auto"
-    tcp_congestion_control: str = "cubic"
-    only: tuple[str, ...] = ()
-    repeat: int = 1
-    fresh: bool = False
-    retry_invalid: int = 0
-    first_repetition: int = 1
-    engine: EngineChoice = "builtin"
-    seed: int = 0
-    links_core: KeptCore | None = None
-    profile: ProfileChoice | None = None
+    only: Annotated[tuple[str, ...], Option("Only these scenarios: a name, a glob, a type.", metavar="NAME")] = ()
+    repeat: Annotated[int, Option("Run the matrix N times.", 1, 1000)] = 1
+    first_repetition: Annotated[int, Option("The number of the first repetition, by which seeds differ.", 1)] = 1
+    fresh: Annotated[bool, Option("A new cluster for each repetition; without it all share one.")] = False
+    retry_invalid: Annotated[
+        int,
+        Option(
+            "Measure a scenario again, up to N times, where its figures are not certainly valid.",
+            0,
+            100,
+            metavar="N",
+        ),
+    ] = 0
+    links_cpu: Annotated[
+        int | None,
+        Option(
+            "Keep core N for the link emulator: members, client and driver use the others.",
+            0,
+            metavar="N",
+        ),
+    ] = None
+    profile: Annotated[
+        tuple[ProfileKind, ...],
+        Option(
+            "Take profiles of a member during each scenario: cpu, allocs, mutex, with commas between.",
+            metavar="KINDS",
+        ),
+    ] = ()
+    profile_member: Annotated[
+        str | None,
+        Option("The member that --profile is about.  [default: the leader]", metavar="NAME"),
+    ] = None
+    engine: Annotated[
+        EngineChoice,
+        Option("What makes hosts and links: this project, or the original Containernet where it is installed."),
+    ] = "builtin"
+    links: Annotated[
+        LinksChoice,
+        Option("What carries out delay and bandwidth: auto is the link emulator; netem is a cross-check."),
+    ] = "auto"
+    switches: Annotated[
+        SwitchesChoice,
+        Option("What joins links by netem: Open vSwitch or a Linux bridge; goes with --links netem."),
+    ] = "auto"
+    seed: Annotated[
+        int,
+        Option(
+            "What losses and jitter of links without a seed are drawn from; drawn and recorded if left out.",
+            0,
+            SEED_MAX,
+            metavar="N",
+        ),
+    ] = 0
+    congestion_control: Annotated[str, Option("TCP congestion control of every host.", metavar="NAME")] = "cubic"
+    other_cores: tuple[int, ...] = ()
 
-    @property
-    def links_cpu(self) -> int | None:
-        """The core that is kept for the link emulator."""
-        return None if self.links_core is None else self.links_core.cpu
+
+OPTIONS: Mapping[str, tuple[Any, Option]] = {
+    name: (hint.__origin__, hint.__metadata__[0])
+    for name, hint in get_type_hints(PlanOptions, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
+"""The options of `run` by their names: the type of each, and what all its forms share."""
 
 
 @dataclass(frozen=True, slots=True)

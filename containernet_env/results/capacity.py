@@ -474,7 +474,7 @@ def capacity_of(plan: Plan) -> Capacity:
     known = [float(limit) for limit in limits if limit is not None]
     links = 1.0 if by_emulator(plan) else 0.0
     limits_cores = sum(known) + links if len(known) == len(limits) else None
-    return Capacity(plan.options.machine_cores, limits_cores, plan.options.links_core is not None)
+    return Capacity(plan.options.machine_cores, limits_cores, plan.options.links_cpu is not None)
 
 
 def by_emulator(plan: Plan) -> bool:
@@ -540,8 +540,8 @@ class _Weigher:
         self._client_cpus = plan.config.client.cpus
         self._config = config_hash(plan)
         self._full = full_share(samples)
-        self._kept = plan.options.links_core
-        self._cores = plan.options.machine_cores if self._kept is None else len(self._kept.others)
+        self._kept = plan.options.links_cpu
+        self._cores = plan.options.machine_cores if self._kept is None else len(plan.options.other_cores)
 
     def floor_s(self, scenario: Scenario) -> float:
         """Under the leader that answers soonest."""

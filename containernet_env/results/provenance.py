@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from types import GenericAlias
+from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
+from containernet_env.plan.plan import OPTIONS, PlanOptions
 
 # What an int64 holds: larger ones are none of ours, and leave what a float can hold.
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -91,21 +92,23 @@ class ToleranceFacts(Part):
     ratio: float = Field(ge=0)
 
 
-class Flags(Part):
+def _kept(name: str) -> tuple[Any, Any]:
+    """The type of an option in the manifest, where a tuple is a list, and its field."""
+    kind, option = OPTIONS[name]
+    default: Any = PlanOptions.__dataclass_fields__[name].default
+    if get_origin(kind) is tuple:
+        kind, default = GenericAlias(list, get_args(kind)[:1]), list(default)
+    limits: Any = {"ge": 0, "lt": 2**63} if int in (kind, *get_args(kind)) else {}
+    return kind, Field(default=default, description=option.text, **limits)
+
+
+_KEPT: Any = {name: _kept(name) for name in OPTIONS if name != "only"}
+_Options: Any = create_model("_Options", __base__=Part, **_KEPT)
+
+
+class Flags(_Options):  # type: ignore[misc]
     """The options of the run, those left out with their defaults; --quick, --scenarios and --only are in the inputs."""
 
-    links: LinksChoice
-    switches: SwitchesChoice
-    engine: EngineChoice
-    seed: _Count = Field(description="what losses and jitter were drawn from where the topology gives no seed")
-    congestion_control: str
-    repeat: _Count
-    fresh: bool
-    retry_invalid: _Count
-    first_repetition: _Count = Field(default=1, description="the number of the first repetition, by which seeds differ")
-    links_cpu: _Count | None
-    profile: list[ProfileKind]
-    profile_member: str | None
     rtt_tolerance: ToleranceFacts | None = Field(description="null: by the kind of link")
 
     @model_validator(mode="before")

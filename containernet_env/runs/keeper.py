@@ -48,7 +48,7 @@ def keep_costs(
     try:
         members = len(plan.topology.members)
         usual = [outcome for outcome in outcomes if outcome.disruptions is None]
-        measured = [] if plan.options.profile is not None else usual
+        measured = [] if plan.options.profile else usual
         which = config_hash(plan), plan.store.name
         samples = [sample_of(outcome, members, facts.cores, *which) for outcome in measured]
         syncs = [

@@ -15,7 +15,7 @@ from containernet_env.network.chance import ALARM, MISS
 from containernet_env.network.gate_trains import EMULATOR, KERNEL
 from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.export import config_hash, plan_values
-from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.plan.plan import OPTIONS, Plan, PlanOptions
 from containernet_env.results.provenance import (
     Flags,
     ImageFacts,
@@ -81,19 +81,12 @@ def tolerances() -> dict[str, Any]:
 
 
 def flags_of(options: PlanOptions, tolerance: Tolerance | None) -> Flags:
-    """The options by the names that callers give them (``RunChoices``), and what `measure` takes beside them."""
-    held = {
-        **asdict(options),
-        "congestion_control": options.tcp_congestion_control,
-        "links_cpu": options.links_cpu,
-        "profile": [] if options.profile is None else list(options.profile.kinds),
-        "profile_member": None if options.profile is None else options.profile.member,
-    }
-    named = {name: value for name, value in held.items() if name in Flags.model_fields}
+    """The options, and what `measure` takes beside them."""
+    kept = {name: getattr(options, name) for name in OPTIONS if name in Flags.model_fields}
     rtt_tolerance = None
     if tolerance is not None:
         rtt_tolerance = ToleranceFacts(absolute_ns=tolerance.absolute_ns, ratio=tolerance.ratio)
-    return Flags(**named, rtt_tolerance=rtt_tolerance)
+    return Flags(**kept | {"profile": list(options.profile)}, rtt_tolerance=rtt_tolerance)
 
 
 def program_facts() -> ProgramFacts:

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, resource_errors, text_of
@@ -42,7 +42,7 @@ from containernet_env.runs.manifest import inputs_of, manifest_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.preflight import preflight
-from containernet_env.runs.prepare import RunChoices, kept_off, lock_for, prepare, require_root
+from containernet_env.runs.prepare import kept_off, lock_for, prepare, require_root
 from containernet_env.runs.progress import Guarded, RunProgress, Silent
 from containernet_env.runs.reuse import Standing, StandingTestbed, change_between
 from containernet_env.runs.testbed import take_down
@@ -63,14 +63,12 @@ def measure(
     progress: RunProgress | None = None,
     stop: Stop | None = None,
     yes_load_this_cluster: bool = False,
-    **choices: Unpack[RunChoices],
+    **choices: Any,
 ) -> RunResult:
     """Bring ``topology`` up, run ``scenarios`` on it, append a row for each to the CSV ``out``, tear down.
 
     Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
-    ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``,
-    ``first_repetition``, ``fresh``, ``retry_invalid``, ``links``, ``switches``, ``seed``, ``engine``,
-    ``congestion_control``, ``links_cpu``, ``profile``, ``profile_member``. Raises
+    ``quick`` its small form. ``choices`` are the options of `run` by their names (``plan.plan.PlanOptions``). Raises
     ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks
     something, ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end.
     Needs root; not where the topology names endpoints of a cluster that somebody else runs, which is loaded with
@@ -122,7 +120,7 @@ def carry_out(
             stops_kept(),
             resource_errors(),
             nullcontext() if in_sweep else lock_for(plan),
-            kept_off(plan.options.links_core),
+            kept_off(plan.options.links_cpu, plan.options.other_cores),
         ):
             results = ResultsFile(out)
             for note in results.open().notes:
@@ -310,8 +308,8 @@ class _Run:
     def _observer(self, testbed: AnyTestbed) -> Observer:
         keeper = self._keeper
         sampler = Sampler(AllUse(testbed.pids(), lambda: testbed.pids().members), keeper.usage)
-        choice = self._plan.options.profile
-        return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile, keeper.history)
+        options = self._plan.options
+        return Observer(testbed, self._progress, self._event, sampler, options, keeper.profile, keeper.history)
 
     def _run_matrix(self, testbed: AnyTestbed, until: int) -> bool:
         plan = self._plan
@@ -376,7 +374,7 @@ class _Run:
             second_tries=plan.store.load_terms.second_tries,
             store_version=store_version,
             timing=plan.timing.values(),
-            congestion_control=None if plan.config.external else plan.options.tcp_congestion_control,
+            congestion_control=None if plan.config.external else plan.options.congestion_control,
             realtime=testbed.realtime,
             seed=plan.options.seed if testbed.links_kind == "emulator" else None,
             config_hash=self._manifest.config_hash,

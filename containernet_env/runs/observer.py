@@ -20,7 +20,7 @@ from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.outcome import ClientRtt, ScenarioOutcome
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import StoreActivity, Usage
-from containernet_env.plan.plan import ProfileChoice
+from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import CLIENT_SUFFIX, STORE_SUFFIX, history_name
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
@@ -143,7 +143,7 @@ class Observer:
         progress: RunProgress,
         on_event: OnEvent,
         sampler: Sampler | None = None,
-        profile: ProfileChoice | None = None,
+        options: PlanOptions | None = None,
         keep_profile: KeepProfile = lambda folder, name, content: None,
         keep_history: KeepHistory = lambda name, content: None,
     ) -> None:
@@ -151,7 +151,8 @@ class Observer:
         self._progress = progress
         self._on_event = on_event
         self._sampler = sampler
-        self._profile = profile
+        self._kinds = () if options is None else options.profile
+        self._member = None if options is None else options.profile_member
         self._keep_profile = keep_profile
         self._histories = Histories(target, progress, keep_history)
         self._store: Observation | None = None
@@ -185,9 +186,9 @@ class Observer:
         self._usage = None
         self._rtts = self._target.client_rtts_ns()
         self._store = self._target.cluster.observe()
-        if self._profile is not None:
-            self._profiled = self._profile.member or leader or ""
-            self._profiling = self._target.cluster.profile(self._profiled, self._profile.kinds)
+        if self._kinds:
+            self._profiled = self._member or leader or ""
+            self._profiling = self._target.cluster.profile(self._profiled, self._kinds)
 
     def begin(self) -> None:
         """The benchmark is sent now."""
@@ -211,7 +212,7 @@ class Observer:
             rtts = self._client_rtts()
             store = self._store.end() if self._store is not None else None
             name = history_name(self._number, outcome.scheduled.scenario.name, outcome.scheduled.repetition)
-            if self._profile is not None:
+            if self._kinds:
                 self._keep(outcome, name)
             self._histories.keep(outcome, name)
         self._end_profiling()

@@ -34,7 +34,7 @@ def preflight(plan: Plan, out: Path | None = None) -> str:
     if plan.config.external is not None:
         allow_open_files(_OPEN_FILES)
         return "Only a run can tell whether the endpoints answer and let this user in; so does `check`."
-    _check_congestion_control(plan.options.tcp_congestion_control)
+    _check_congestion_control(plan.options.congestion_control)
     allow_open_files(_OPEN_FILES + _OPEN_FILES_PER_HOST * len(plan.hosts))
     open_questions = ["whether the Docker engine and its images are ready"]
     if os.geteuid() == 0:

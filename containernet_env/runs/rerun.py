@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from operator import eq
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -42,7 +42,7 @@ from containernet_env.results.run_files import Manifest, PlanFiles
 from containernet_env.runs.manifest import manifest_of
 from containernet_env.runs.measure import carry_out
 from containernet_env.runs.preflight import preflight
-from containernet_env.runs.prepare import RunChoices, prepare, require_root
+from containernet_env.runs.prepare import prepare, require_root
 from containernet_env.runs.progress import RunProgress
 from containernet_env.setup.images import required_images
 
@@ -272,8 +272,7 @@ def _plan(run: Path, was: Manifest) -> Plan:
             f"{len(listed) if isinstance(listed, list) else 'no'} scenarios, and {SCENARIOS_INPUT} "
             f"{len(scenario_set.scenarios)}\n  It was changed since the run wrote it."
         )
-    named = {name: value for name, value in flags.model_dump().items() if name in RunChoices.__optional_keys__}
-    return prepare(config, scenario_set, **cast(RunChoices, named))
+    return prepare(config, scenario_set, **flags.model_dump(exclude={"rtt_tolerance"}))
 
 
 def _configured(run: Path, was: Manifest) -> tuple[Config, ScenarioSet]:

@@ -81,7 +81,7 @@ def _started(host: HostPlan, run_id: str) -> HostPlan:
 
 
 def _fixed(spec: LinkSpec, plan: Plan) -> tuple[object, ...]:
-    if plan.options.tcp_congestion_control not in _FORGETFUL:
+    if plan.options.congestion_control not in _FORGETFUL:
         return (spec,)
     return _fixed_direction(spec.a_to_b), _fixed_direction(spec.b_to_a)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
 from containernet_env.config.reader import Finding, Location, document_of, json_path, render
@@ -47,7 +47,7 @@ from containernet_env.model.link import SEED_MAX
 from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet
 from containernet_env.plan.export import cell_hash, config_hash
 from containernet_env.plan.plan import Plan, select
-from containernet_env.runs.prepare import RunChoices, prepare
+from containernet_env.runs.prepare import prepare
 from containernet_env.runs.reuse import standing_key
 
 MAX_CELLS = 10_000
@@ -487,8 +487,8 @@ def _bed(
     return Bed(items[0].config, own, plan, own_cells, standing_key(plan))
 
 
-def _prepare(config: Config, scenario_set: ScenarioSet, choices: dict[str, object]) -> Plan:
-    return prepare(config, scenario_set, **cast(RunChoices, choices))
+def _prepare(config: Config, scenario_set: ScenarioSet, choices: dict[str, Any]) -> Plan:
+    return prepare(config, scenario_set, **choices)
 
 
 def _named(items: Sequence[Combination]) -> str:

@@ -23,7 +23,7 @@ from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import RULES, Finding, Kind, reasons_text
 from containernet_env.model.scenario import Span
 from containernet_env.plan.export import config_hash
-from containernet_env.plan.plan import KeptCore, Plan, ProfileChoice
+from containernet_env.plan.plan import Plan
 from containernet_env.results import capacity
 from containernet_env.results.capacity import (
     CostSample,
@@ -100,7 +100,7 @@ RARE, OFTEN = sample(rate_per_s=10, cluster_ns=249.9 * MS, links_ns=40 * MS), sa
         # 5000/s take 2.5 cores of each. The machine is asked for what they let through: 2000/s, 7.4 cores.
         (of(cpus="unlimited"), [("machine", 7.4), ("links", 2.5), ("generator", 2.5)]),
         # Members, client and the rest want 3.2 cores of the one that is left: 4 of them, and the one that is kept.
-        (of(links_core=KeptCore(1, (0,))), [("machine", 3.2)]),
+        (of(links_cpu=1, other_cores=(0,)), [("machine", 3.2)]),
         # Of 0.2, 0.2 and 0.6 cores: the member with the highest limit may lead, 600/s at most.
         (of(nodes=members("cpus", 0.2, 0.6, 0.2)), [("machine", 0.6 * 3.7)]),
         (of(client=client(0.5), machine_cores=8), [("client", 0.6)]),
@@ -124,7 +124,7 @@ def test_the_rate_and_the_clients_that_fit_follow(tmp_path: Path) -> None:
 
 
 def test_a_core_that_is_kept_for_the_emulator_is_not_shared(tmp_path: Path) -> None:
-    (short,) = shortages(plan_of(tmp_path, links_core=KeptCore(1, (0,))))
+    (short,) = shortages(plan_of(tmp_path, links_cpu=1, other_cores=(0,)))
     assert (short.has, short.cores) == (1, 5)
 
 
@@ -292,7 +292,7 @@ def printed(plan: Plan, costs: MachineCosts, memory: Memory = MEMORY) -> list[st
 def test_what_check_prints_of_a_machine(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """A disk is named where an fdatasync is a large part of a floor: of 6 ms to the leader, 12 and its time beyond."""
     small = plan_of(tmp_path, *MANY, replace(READ, name="read-l", consistency="l"))
-    kept = plan_of(tmp_path, machine_cores=6, links_core=KeptCore(5, (0, 1, 2, 3, 4)))
+    kept = plan_of(tmp_path, machine_cores=6, links_cpu=5, other_cores=(0, 1, 2, 3, 4))
     two = plan_of(tmp_path, WRITE, replace(WRITE, name="b"), machine_cores=4)
     assert {
         "of which nothing is known": printed(plan_of(tmp_path), known()),
@@ -418,7 +418,7 @@ def test_a_run_keeps_what_it_has_measured(place: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr(measure_module, "keep_costs", costs_module.keep_costs)
     run(tmp_path / "out.csv")
     assert [(one.data, one.median_ns) for one in capacity.read(KEY)[0].syncs] == [("disk", 500_000)]
-    profiled = plan_of(tmp_path, profile=ProfileChoice(("cpu",)))
+    profiled = plan_of(tmp_path, profile=("cpu",))
     for plan in (plan_of(tmp_path), profiled):
         struck = replace(outcome(), disruptions=Disruptions("1"))
         assert costs_module.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared"), struck]) is None

@@ -19,12 +19,12 @@ from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import config_hash
-from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
+from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.runs import measure, testbed
 from containernet_env.runs.load import Answer
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
-from containernet_env.runs.prepare import kept_core, kept_off, prepare
+from containernet_env.runs.prepare import kept_off, other_cores, prepare
 from containernet_env.stores.profiling import Profile
 from tests.unit.matrix_fakes import CONFIG, Bench, result_of, write
 from tests.unit.run_fakes import on_fakes, run
@@ -58,7 +58,8 @@ class Watched(Bench):
             close=lambda: None if self.life[-1] == "close" else note("close"),  # idempotent
         )
         self.server.behave = lambda path, body: (note("load"), Answer(result_of(), None))[1]
-        choice = None if profiles is None else ProfileChoice(("cpu", "allocs"), member)
+        kinds = () if profiles is None else ("cpu", "allocs")
+        choice = PlanOptions(2, profile=kinds, profile_member=member)
         observer = Observer(self.target, self.progress, self.happened, sampler, choice, self.keep)
         planned, dataset = self.matrix._planned, self.matrix._dataset
         self.matrix = Matrix(
@@ -194,27 +195,26 @@ def test_a_run_that_is_interrupted_lets_go_of_its_profile() -> None:
 
 def test_a_core_is_kept_if_it_is_one_and_another_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testbed.os, "sched_getaffinity", lambda pid: {0, 2, 5})
-    assert kept_core(2) == KeptCore(2, (0, 5))
+    assert other_cores(2) == (0, 5)
     with pytest.raises(UsageError, match=r"links_cpu=1 is no core that this process may use; allowed: 0, 2, 5"):
-        kept_core(1)
+        other_cores(1)
     monkeypatch.setattr(testbed.os, "sched_getaffinity", lambda pid: {3})
     with pytest.raises(UsageError, match=r"links_cpu=3 would leave no core for members, client and driver"):
-        kept_core(3)
+        other_cores(3)
 
 
 def test_the_driver_and_its_threads_use_the_other_cores_and_get_all_back() -> None:
     before = os.sched_getaffinity(0)
     if len(before) < 2:
         pytest.skip("needs two cores")
-    core = kept_core(min(before))
     seen: list[set[int]] = []
-    with kept_off(core):
+    with kept_off(min(before), before - {min(before)}):
         thread = threading.Thread(target=lambda: seen.append(os.sched_getaffinity(0)))
         thread.start()
         thread.join()
     assert seen == [before - {min(before)}]
     assert os.sched_getaffinity(0) == before
-    with kept_off(None):
+    with kept_off(None, ()):
         assert os.sched_getaffinity(0) == before
 
 
@@ -222,29 +222,29 @@ def plan_with(**options: Any) -> Plan:
     return build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=4, **options))
 
 
-CORE = KeptCore(1, (0, 2, 3))
+CORE: dict[str, Any] = {"links_cpu": 1, "other_cores": (0, 2, 3)}
 
 
 def test_hosts_are_kept_off_the_core_and_the_emulator_carries_the_links() -> None:
-    plan = plan_with(links_core=CORE)
+    plan = plan_with(**CORE)
     assert {host.cpuset for host in plan.hosts} == {(0, 2, 3)}
     assert {host.cpuset for host in plan_with().hosts} == {()}
     assert plan.notes[0] == "core 1 is kept for the link emulator; members, client and driver use 0, 2, 3"
     for choice in ({"links": "netem"}, {"engine": "containernet"}):
         with pytest.raises(UsageError, match="links_cpu keeps a core for the link emulator"):
-            plan_with(links_core=CORE, **choice)
+            plan_with(**CORE, **choice)
 
 
 def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment() -> None:
-    plain, profiled = plan_with(), plan_with(profile=ProfileChoice(("cpu",)))
+    plain, profiled = plan_with(), plan_with(profile=("cpu",))
     assert all("--enable-pprof" in host.command for host in profiled.hosts if host.role == "member")
     assert not any("--enable-pprof" in host.command for host in (*plain.hosts, profiled.hosts[-1]))
     hashes = {
         config_hash(plan)
-        for plan in (plain, profiled, plan_with(profile=ProfileChoice(("cpu",), "etcd1")), plan_with(links_core=CORE))
+        for plan in (plain, profiled, plan_with(profile=("cpu",), profile_member="etcd1"), plan_with(**CORE))
     }
     assert profiled.notes[0].startswith("profiles (cpu) of the leader are taken")
-    assert len(hashes) == 3 and config_hash(plain) == config_hash(plan_with(links_core=CORE))
+    assert len(hashes) == 3 and config_hash(plain) == config_hash(plan_with(**CORE))
 
 
 @pytest.mark.parametrize(
@@ -259,9 +259,9 @@ def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment
 )
 def test_choices_that_cannot_be(choices: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        prepare(CONFIG, None, quick=True, **choices)  # type: ignore[typeddict-item]
+        prepare(CONFIG, None, quick=True, **choices)
     plan = prepare(CONFIG, None, quick=True, profile=["mutex", "cpu", "mutex"])
-    assert plan.options.profile == ProfileChoice(("cpu", "mutex"))
+    assert plan.options.profile == ("cpu", "mutex")
 
 
 def test_a_run_leaves_a_line_for_each_edge_of_a_scenario(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

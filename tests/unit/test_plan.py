@@ -70,7 +70,7 @@ def test_memory_is_rounded_down_to_pages():
 
 def test_tcp_and_tmpfs_are_as_asked():
     config = with_etcd(config_of(), data="tmpfs")
-    plan = plan_of(config, replace(OPTIONS, tcp_congestion_control="bbr", run_id="abc123"))
+    plan = plan_of(config, replace(OPTIONS, congestion_control="bbr", run_id="abc123"))
     assert {host.tcp_congestion_control for host in plan.hosts} == {"bbr"}
     assert [bool(host.tmpfs) for host in plan.hosts] == [True, True, True, False]
     assert "--initial-cluster-token=containernet-env-abc123" in plan.hosts[0].command

@@ -94,11 +94,11 @@ def test_what_is_not_installed_is_missed_also_without_root(kernel):
 
 def test_a_congestion_control_that_the_kernel_does_not_have(kernel):
     with pytest.raises(UsageError) as refused:
-        preflight.preflight(plan_of(tcp_congestion_control="vegas"))
+        preflight.preflight(plan_of(congestion_control="vegas"))
     assert str(refused.value) == (
         "--congestion-control: this kernel has no TCP congestion control 'vegas'; it has: reno, cubic"
     )
-    preflight.preflight(plan_of(tcp_congestion_control="reno"))
+    preflight.preflight(plan_of(congestion_control="reno"))
 
 
 @pytest.mark.parametrize(

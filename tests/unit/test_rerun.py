@@ -18,6 +18,7 @@ from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, ContainernetEnvError, UsageError
 from containernet_env.cli import group
 from containernet_env.network.rtt import Tolerance
+from containernet_env.plan.plan import OPTIONS
 from containernet_env.results.columns import USAGE_COLUMNS
 from containernet_env.results.files import CHECKSUMS
 from containernet_env.results.provenance import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
@@ -26,7 +27,6 @@ from containernet_env.runs import machine as machine_module
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import rerun as rerun_module
 from containernet_env.runs.measure import measure
-from containernet_env.runs.prepare import RunChoices
 from containernet_env.runs.rerun import FACTS, as_markdown, differences, prepare_rerun, rerun
 from containernet_env.setup.images import Images
 from containernet_env.sweep.runner import Counts
@@ -226,16 +226,14 @@ def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
     made: Beds, first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An option that is forgotten would be that of `run`'s default when the run is repeated."""
-    resolved = {"quick", "only"}  # into inputs/scenarios.json
-    beside = {"rtt_tolerance"}
-    assert set(Flags.model_fields) == set(RunChoices.__optional_keys__) - resolved | beside
+    assert set(Flags.model_fields) == OPTIONS.keys() - {"only"} | {"rtt_tolerance"}  # which is in inputs/scenarios.json
     values: dict[str, Any] = {"links": "emulator", "switches": "auto", "engine": "builtin", "repeat": 2}
     values |= {"port": 8080}  # of earlier manifests
     values |= {"congestion_control": "vegas", "rtt_tolerance": {"absolute_ns": 7, "ratio": 0.25}}
     edit(first, lambda value: value["flags"].update(values))
     found = prepare_rerun(first, anyway=True)
     options = found.plan.options
-    assert (options.links, options.tcp_congestion_control, options.repeat) == ("emulator", "vegas", 2)
+    assert (options.links, options.congestion_control, options.repeat) == ("emulator", "vegas", 2)
     assert found.tolerance == Tolerance(7, 0.25)
 
 
