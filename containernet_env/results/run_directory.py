@@ -446,12 +446,6 @@ def read_usage(path: Path) -> list[UsageLine]:
     return [UsageLine.model_validate(line) for line in lines]
 
 
-def read_manifest(path: Path) -> Manifest | None:
-    """The manifest of a run directory; ``None`` where it has none. Raises ``UsageError`` as `read_run` does."""
-    value = _read(path / MANIFEST, Manifest)
-    return None if value is None else Manifest.model_validate(value)
-
-
 def _is_run(path: Path) -> bool:
     return (path / MANIFEST).is_file() or (path / EVENTS).is_file()
 

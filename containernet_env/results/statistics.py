@@ -143,13 +143,6 @@ class Interval:
     n: int
     why: str | None = None
 
-    @property
-    def half_width_ratio(self) -> float | None:
-        """Half the interval's width over the estimate (0.05: +- 5 %); ``None`` without one, or around 0."""
-        if self.low is None or self.high is None or self.estimate == 0:
-            return None
-        return (self.high - self.low) / 2 / abs(self.estimate)
-
 
 def checked(values: Sequence[float], positive: bool = False) -> list[float]:
     """The values in order. Raises ``ValueError`` where there are none, or one is not finite (or not ``positive``)."""
@@ -209,55 +202,10 @@ def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     return quantile_interval(values, 0.5, level)
 
 
-def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """The mean with Student's t interval (Student, 1908): for values that are about normal; from 2 values on."""
-    from scipy.special import stdtrit
-
-    found = checked(values)
-    n, mean = len(found), math.fsum(found) / len(found)
-    if n < 2:
-        return Interval(mean, None, None, None, n, "an interval of the mean needs 2 repetitions, there is 1")
-    half = float(stdtrit(n - 1, (1 + level) / 2)) * math.sqrt(variance(found) / n)
-    return Interval(mean, mean - half, mean + half, level, n)
-
-
-def geometric_mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """The geometric mean of positive values with the t interval of their logarithms: for times, rates and ratios."""
-    logs = mean_interval([math.log(value) for value in checked(values, positive=True)], level)
-    return _exponential(logs)
-
-
-def ratio_of_means(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Interval:
-    """Geometric mean of ``b`` over that of ``a``, with Welch's t interval of the logarithms; from 2 a side on.
-
-    Spreads may differ. Source: Welch, Biometrika 34 (1947), 28-35; logarithms make a ratio of a difference.
-    """
-    from scipy.special import stdtrit
-
-    left, right = ([math.log(value) for value in checked(side, positive=True)] for side in (a, b))
-    n = min(len(left), len(right))
-    difference = math.fsum(right) / len(right) - math.fsum(left) / len(left)
-    if n < 2:
-        why = "an interval of a ratio needs 2 repetitions a side"
-        return _exponential(Interval(difference, None, None, None, n, why))
-    shares = [variance(side) / len(side) for side in (left, right)]
-    total = math.fsum(shares)
-    half = 0.0
-    if total > 0:
-        freedom = total**2 / sum(share**2 / (len(side) - 1) for share, side in zip(shares, (left, right), strict=True))
-        half = float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total)
-    return _exponential(Interval(difference, difference - half, difference + half, level, n))
-
-
 def variance(values: Sequence[float]) -> float:
     """Of a sample, from two values on."""
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-def _exponential(logs: Interval) -> Interval:
-    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
-    return Interval(math.exp(logs.estimate), low, high, logs.coverage, logs.n, logs.why)
 
 
 def ratio_of_medians(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Interval:

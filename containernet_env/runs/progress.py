@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Protocol
 
 from containernet_env.base.errors import text_of
@@ -27,61 +27,55 @@ def ignore_event(kind: str, text: str, subject: str | None = None) -> None:
 
 
 class RunProgress(Progress, Protocol):
-    """Receives the course of a run."""
+    """Receives the course of a run; a class that inherits from it need not have every method."""
 
     def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
         """These scenarios are run now, one after the other."""
+        return
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         """The next of them begins; not told of one that is not run."""
+        return
 
     def probe_started(self, number: int, probe: Scenario) -> None:
         """The running scenario is a search: its probe of that number, from 1, begins."""
+        return
 
     def scenario_progress(self, done: int, errors: int) -> None:
         """The running scenario, or probe, has ``done`` answered requests, ``errors`` of them failed."""
+        return
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
         """The running scenario has ended and its row is kept."""
+        return
 
 
-class Silent:
-    """Tells nothing: for callers that only want the results."""
+class Silent(RunProgress):
+    """Tells nothing: for callers that only want the results, and for those that show a part."""
 
-    class _Stage:
-        def done(self, text: str) -> None:
-            """Nothing is shown."""
-
-        def __enter__(self) -> Silent._Stage:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-    def stage(self, name: str, seconds: float | None = None) -> Silent._Stage:
+    @contextmanager
+    def stage(self, name: str, seconds: float | None = None) -> Iterator[Stage]:
         """See ``Progress``."""
-        return self._Stage()
+        yield _Stage(lambda text: None)
 
     def note(self, text: str) -> None:
         """See ``Progress``."""
 
-    def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
-        """See ``RunProgress``."""
 
-    def scenario_started(self, planned: PlannedScenario) -> None:
-        """See ``RunProgress``."""
-
-    def probe_started(self, number: int, probe: Scenario) -> None:
-        """See ``RunProgress``."""
-
-    def scenario_progress(self, done: int, errors: int) -> None:
-        """See ``RunProgress``."""
-
-    def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        """See ``RunProgress``."""
+_TOLD = ("note", "matrix_started", "scenario_started", "probe_started", "scenario_progress", "scenario_ended")
 
 
-class Guarded:
+@dataclass(frozen=True)
+class _Stage:
+    """A stage whose result goes to ``tell``."""
+
+    tell: Callable[[str], object]
+
+    def done(self, text: str) -> None:
+        self.tell(text)
+
+
+class Guarded(Silent):
     """Tells another one, and goes on where that raises: who shows a run can neither end it nor have a part repeated.
 
     Only who asks the run to end, ``Interrupted`` or ``KeyboardInterrupt``, passes. ``on_failure`` hears of the first.
@@ -91,68 +85,34 @@ class Guarded:
         self._progress = progress
         self._failed = False
         self.on_failure: Callable[[str], None] = lambda text: None
+        for name in _TOLD:
+            setattr(self, name, partial(self._tell, name))
 
-    def tell(self, what: Callable[[], object]) -> None:
-        """Call what tells something."""
+    @contextmanager
+    def stage(self, name: str, seconds: float | None = None) -> Iterator[Stage]:
+        """See ``Progress``; an exception of the work in it passes."""
+        shown = ExitStack()  # which gets the exception, too
+        stages: list[Stage] = []
+
+        def done(text: str) -> None:
+            for stage in stages:
+                stage.done(text)
+
+        self._guard(lambda: stages.append(shown.enter_context(self._progress.stage(name, seconds))))
         try:
-            what()
+            yield _Stage(lambda text: self._guard(partial(done, text)))
+        except BaseException as error:
+            self._guard(partial(shown.__exit__, type(error), error, error.__traceback__))
+            raise
+        self._guard(shown.close)
+
+    def _tell(self, name: str, *values: object) -> None:
+        self._guard(lambda: getattr(self._progress, name)(*values))
+
+    def _guard(self, tell: Callable[[], object]) -> None:
+        try:
+            tell()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - rich leaves by SystemExit where its pipe is broken
             if not self._failed:
                 self._failed = True
                 self.on_failure(text_of(error))
-
-    def stage(self, name: str, seconds: float | None = None) -> _GuardedStage:
-        """See ``Progress``."""
-        return _GuardedStage(self, lambda: self._progress.stage(name, seconds))
-
-    def note(self, text: str) -> None:
-        """See ``Progress``."""
-        self.tell(lambda: self._progress.note(text))
-
-    def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
-        """See ``RunProgress``."""
-        self.tell(lambda: self._progress.matrix_started(scenarios))
-
-    def scenario_started(self, planned: PlannedScenario) -> None:
-        """See ``RunProgress``."""
-        self.tell(lambda: self._progress.scenario_started(planned))
-
-    def probe_started(self, number: int, probe: Scenario) -> None:
-        """See ``RunProgress``."""
-        self.tell(lambda: self._progress.probe_started(number, probe))
-
-    def scenario_progress(self, done: int, errors: int) -> None:
-        """See ``RunProgress``."""
-        self.tell(lambda: self._progress.scenario_progress(done, errors))
-
-    def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        """See ``RunProgress``."""
-        self.tell(lambda: self._progress.scenario_ended(outcome))
-
-
-class _GuardedStage:
-    """A stage of another progress, see ``Guarded``; an exception of the work in it passes."""
-
-    def __init__(self, guarded: Guarded, begin: Callable[[], AbstractContextManager[Stage]]) -> None:
-        self._guarded = guarded
-        self._begin = begin
-        self._context: AbstractContextManager[Stage] | None = None
-        self._stage: Stage | None = None
-
-    def done(self, text: str) -> None:
-        if self._stage is not None:
-            self._guarded.tell(partial(self._stage.done, text))
-
-    def __enter__(self) -> _GuardedStage:
-        self._guarded.tell(self._enter)
-        return self
-
-    def _enter(self) -> None:
-        self._context = self._begin()
-        self._stage = self._context.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._context is not None and self._stage is not None:
-            self._guarded.tell(partial(self._context.__exit__, kind, error, trace))

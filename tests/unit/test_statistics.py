@@ -22,18 +22,15 @@ from containernet_env.results.statistics import (
     bootstrap_median,
     decode,
     detectable_ratio,
-    geometric_mean_interval,
     holm,
     least_number,
     least_p,
     likely_spread,
     mann_whitney,
-    mean_interval,
     median,
     median_interval,
     merged,
     quantile_interval,
-    ratio_of_means,
     ratio_of_medians,
     repetitions_for,
     repetitions_to_tell,
@@ -70,7 +67,7 @@ def test_too_few_values_have_no_interval_and_say_how_many_it_takes(p: float, n: 
     assert least_number(p) == n and max(p, 1 - p) ** n <= 0.025 < max(p, 1 - p) ** (n - 1)
     assert quantile_interval(range(n), p).low is not None
     few = quantile_interval(range(n - 1), p)
-    assert (few.low, few.high, few.coverage, few.half_width_ratio) == (None, None, None, None)
+    assert (few.low, few.high, few.coverage) == (None, None, None)
     assert few.why is not None and f"needs {n} repetitions, there are {n - 1}" in few.why
 
 
@@ -80,31 +77,6 @@ def test_a_quantile_lies_in_its_interval_and_has_its_share_below(values: list[fl
     assert found.low is None or found.high is None or found.low <= found.estimate <= found.high
     assert sum(value <= found.estimate for value in values) >= len(values) * p - 1e-9
     assert median(values) == pytest.approx(float(np.median(values)), abs=1e-300)
-
-
-def test_intervals_of_means_are_students() -> None:
-    found = mean_interval(range(1, 11))
-    # t(0.975; 9) = 2.262: Fisher and Yates, table III.
-    half = 2.262 * math.sqrt(55 / 6 / 10)
-    assert (found.low, found.high) == (pytest.approx(5.5 - half, abs=1e-3), pytest.approx(5.5 + half, abs=1e-3))
-    logs = geometric_mean_interval([math.exp(value) for value in range(1, 11)])
-    assert math.log(logs.estimate) == pytest.approx(5.5)
-    assert logs.low is not None and math.log(logs.low) == pytest.approx(found.low)
-    assert mean_interval([3.0]).low is None
-
-
-@given(SAMPLES, SAMPLES)
-def test_the_ratio_of_means_is_welchs(a: list[float], b: list[float]) -> None:
-    found = ratio_of_means(a, b)
-    spreads = [max(values) / min(values) - 1 for values in (a, b)]
-    if found.low == found.high:
-        assert max(spreads) < ROUNDING
-        return
-    if min(spreads) < ROUNDING:
-        return  # scipy warns of values without a spread, but for what rounding makes
-    theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
-    assert found.low is not None and found.high is not None
-    assert (math.log(found.low), math.log(found.high)) == pytest.approx(tuple(theirs), rel=1e-6, abs=1e-9)
 
 
 def test_values_that_are_none_are_refused() -> None:
