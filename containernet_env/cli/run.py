@@ -31,7 +31,7 @@ from containernet_env.plan.plan import PlanOptions
 if TYPE_CHECKING:
     from containernet_env.network.rtt import Tolerance
     from containernet_env.plan.plan import Plan
-    from containernet_env.results.provenance import Repeats
+    from containernet_env.results.run_files import Repeats
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -12,7 +12,7 @@ from containernet_env.model.backends import SwitchKind, needs_netem
 from containernet_env.network.emulator import granted
 from containernet_env.network.factory import choose, choose_switches, kernel_has_netem
 from containernet_env.plan.plan import Plan
-from containernet_env.results.provenance import LinkFacts
+from containernet_env.results.run_files import LinkFacts
 
 GUIDE = "docs/containernet.md#on-the-original-containernet"
 """Where it is said how to install the original, with the commands."""

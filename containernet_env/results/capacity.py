@@ -29,8 +29,7 @@ from containernet_env.plan.export import config_hash
 from containernet_env.plan.plan import Plan
 from containernet_env.results.files import reason
 from containernet_env.results.floor import Floor, weighted_median
-from containernet_env.results.provenance import MachineFacts, Part
-from containernet_env.results.run_files import RunFile
+from containernet_env.results.run_files import MachineFacts, Part, RunFile
 
 NAME = "machine-costs-1.json"
 """In the machine's cache folder; the number is the version of the form, so that other versions have other files."""

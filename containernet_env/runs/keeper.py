@@ -17,9 +17,8 @@ from containernet_env.results import capacity
 from containernet_env.results.capacity import MachineKey, SyncSample, advice, sample_of
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.files import reason
-from containernet_env.results.provenance import MachineFacts
 from containernet_env.results.run_directory import SCENARIOS, RunDirectory
-from containernet_env.results.run_files import ClusterRecord, Manifest, Proof
+from containernet_env.results.run_files import ClusterRecord, MachineFacts, Manifest, Proof
 from containernet_env.runs.matrix import INTERRUPTED, NOT_RUN
 from containernet_env.runs.progress import Guarded
 

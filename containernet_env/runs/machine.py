@@ -12,7 +12,7 @@ from typing import Any
 from containernet_env.base import programs
 from containernet_env.base.files import unescape
 from containernet_env.results.capacity import MachineKey
-from containernet_env.results.provenance import (
+from containernet_env.results.run_files import (
     MachineFacts,
     Virtualisation,
 )

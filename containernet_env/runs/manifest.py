@@ -16,17 +16,17 @@ from containernet_env.network.gate_trains import EMULATOR, KERNEL
 from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.export import config_hash, plan_values
 from containernet_env.plan.plan import OPTIONS, Plan, PlanOptions
-from containernet_env.results.provenance import (
+from containernet_env.results.run_directory import SCENARIOS_INPUT, TOPOLOGY_INPUT
+from containernet_env.results.run_files import (
     Flags,
     ImageFacts,
     InputFile,
     Inputs,
+    Manifest,
     ProgramFacts,
     Repeats,
     ToleranceFacts,
 )
-from containernet_env.results.run_directory import SCENARIOS_INPUT, TOPOLOGY_INPUT
-from containernet_env.results.run_files import Manifest
 from containernet_env.runs import machine, version
 from containernet_env.setup import builds, images
 

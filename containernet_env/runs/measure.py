@@ -31,9 +31,8 @@ from containernet_env.plan.plan import Plan
 from containernet_env.results.capacity import MachineKey
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
-from containernet_env.results.provenance import Repeats, StoreFacts
 from containernet_env.results.run_directory import RunDirectory, RunResult
-from containernet_env.results.run_files import ClusterRecord, Manifest, Sync
+from containernet_env.results.run_files import ClusterRecord, Manifest, Repeats, StoreFacts, Sync
 from containernet_env.runs import clean, labs, version
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent

@@ -27,7 +27,6 @@ from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan
 from containernet_env.results.files import CHECKSUMS, digest_of, reason
-from containernet_env.results.provenance import Difference, Repeats, StoreFacts
 from containernet_env.results.run_directory import (
     MANIFEST,
     SCENARIOS_INPUT,
@@ -38,7 +37,7 @@ from containernet_env.results.run_directory import (
     read_run,
     results_file_of,
 )
-from containernet_env.results.run_files import Manifest, PlanFiles
+from containernet_env.results.run_files import Difference, Manifest, PlanFiles, Repeats, StoreFacts
 from containernet_env.runs.manifest import manifest_of
 from containernet_env.runs.measure import carry_out
 from containernet_env.runs.preflight import preflight

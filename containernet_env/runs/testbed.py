@@ -28,8 +28,7 @@ from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.plan import HostPlan, Plan
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.floor import Floor
-from containernet_env.results.provenance import LinkFacts
-from containernet_env.results.run_files import Proof
+from containernet_env.results.run_files import LinkFacts, Proof
 from containernet_env.runs.disruptor import TestbedFaults
 from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
 from containernet_env.runs.network_prover import NetworkProver, proved_text

@@ -11,17 +11,17 @@ from containernet_env.config.topologies import load_config
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import config_hash, plan_values
 from containernet_env.plan.plan import Plan, PlanOptions
-from containernet_env.results.provenance import (
+from containernet_env.results.run_files import (
     ImageFacts,
     InputFile,
     Inputs,
     LinkFacts,
     MachineFacts,
+    Manifest,
     ProgramFacts,
     StoreFacts,
     Virtualisation,
 )
-from containernet_env.results.run_files import Manifest
 from containernet_env.runs.manifest import flags_of, inputs_of, tolerances
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"

@@ -20,7 +20,7 @@ from containernet_env.model.findings import Capacity
 from containernet_env.model.outcome import Reused
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.usage import Leadership
-from containernet_env.results.provenance import LinkFacts
+from containernet_env.results.run_files import LinkFacts
 from containernet_env.runs import machine
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import measure as measure_module

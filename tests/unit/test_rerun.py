@@ -21,8 +21,8 @@ from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.plan import OPTIONS
 from containernet_env.results.columns import USAGE_COLUMNS
 from containernet_env.results.files import CHECKSUMS
-from containernet_env.results.provenance import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of
+from containernet_env.results.run_files import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
 from containernet_env.runs import machine as machine_module
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import rerun as rerun_module
