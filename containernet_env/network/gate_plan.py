@@ -234,7 +234,7 @@ def plan_gate(
     plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
     plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
     at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
-    if any(_loss(hop.spec) for hop in hops) or sum(stream.count for stream in plan.streams) < _DELAY_FRAMES * len(
+    if any(loss_ratio(hop.spec) for hop in hops) or sum(stream.count for stream in plan.streams) < _DELAY_FRAMES * len(
         names
     ):
         at_ns = _plan_losses(plan, at_ns) + longest_ns + _MARGIN_NS
@@ -247,7 +247,7 @@ def plan_gate(
 
 def longest_path_ns(path: Sequence[Hop]) -> int:
     """The longest that a full frame may take where it meets no other."""
-    return sum(hop.spec.delay_ns + _reach_ns(hop.spec) + hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path)
+    return sum(hop.spec.delay_ns + hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path) + jitter_reach_ns(path)
 
 
 def capacity_frames(spec: DirectionSpec, frame_bytes: int) -> int | None:
@@ -263,12 +263,14 @@ def capacity_frames(spec: DirectionSpec, frame_bytes: int) -> int | None:
     return min(limits) if limits else None
 
 
-def _loss(spec: DirectionSpec) -> float:
+def loss_ratio(spec: DirectionSpec) -> float:
+    """The configured share of frames that a direction loses."""
     return spec.loss.mean_ratio if spec.loss is not None else 0.0
 
 
-def _reach_ns(spec: DirectionSpec) -> int:
-    return spec.jitter.reach_ns if spec.jitter is not None else 0
+def jitter_reach_ns(path: Iterable[Hop]) -> int:
+    """The largest change of a path's delay by jitter, either way."""
+    return sum(hop.spec.jitter.reach_ns for hop in path if hop.spec.jitter is not None)
 
 
 def _plan_delays(plan: GatePlan, at_ns: int) -> int:
@@ -390,7 +392,7 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     if _TRAIN_FRAMES_MIN * frame_bytes * 8 * S // rate > _TRAIN_MAX_NS:
         frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
     frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate
-    reach_ns = max(sum(_reach_ns(hop.spec) for hop in plan.paths[pair]) for pair in feed.pairs)
+    reach_ns = max(jitter_reach_ns(plan.paths[pair]) for pair in feed.pairs)
     frames = round(max(plan.pace.train_ns, _TRAIN_REACHES * reach_ns) / frame_ns)
     frames = max(_TRAIN_FRAMES_MIN, min(frames, _TRAIN_FRAMES_MAX, round(_TRAIN_MAX_NS / frame_ns)))
     each = -(-frames // len(feed.pairs))
@@ -413,7 +415,7 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
 
 def _loses_all(plan: GatePlan, feed: Feed) -> bool:
     """Whether a path that fills a direction lets no frame through."""
-    return any(_loss(hop.spec) >= 1 for pair in feed.pairs for hop in plan.paths[pair])
+    return any(loss_ratio(hop.spec) >= 1 for pair in feed.pairs for hop in plan.paths[pair])
 
 
 def _offsets_ns(plan: GatePlan, feed: Feed) -> list[int]:

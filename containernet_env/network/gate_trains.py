@@ -11,7 +11,18 @@ from containernet_env.model.link import DirectionSpec
 from containernet_env.model.proof import Check, Verdict
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop
 from containernet_env.network.chance import MISS, sigmas
-from containernet_env.network.gate_plan import FRAME_MIN_NS, MS, US, GatePlan, S, Train, before, capacity_frames
+from containernet_env.network.gate_plan import (
+    FRAME_MIN_NS,
+    MS,
+    US,
+    GatePlan,
+    S,
+    Train,
+    before,
+    capacity_frames,
+    jitter_reach_ns,
+    loss_ratio,
+)
 
 _WIDEST_RATIO = 0.25
 """If the samples spread so far that a rate may be off by more, it is unproved."""
@@ -218,10 +229,7 @@ def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequenc
     least = min(rest, offered)
     text = f"not below {rate_text(bps)}"
     # Jitter alone may spread a train so far, whatever the rate.
-    reach_ns = 2 * max(
-        sum(hop.spec.jitter.reach_ns for hop in plan.paths[pair] if hop.spec.jitter is not None)
-        for pair in trains[0].feed.pairs
-    )
+    reach_ns = 2 * max(jitter_reach_ns(plan.paths[pair]) for pair in trains[0].feed.pairs)
     if bps < _LIMITED_RATIO * least and bps < _LIMITED * allowed.sure_bps:
         if len(_sent(trains[0], times)) * _bits(trains[0]) * S / bps <= reach_ns:
             return Check(
@@ -270,7 +278,7 @@ def _single_ns(plan: GatePlan, stream: int, times: Sequence[Times], frame_bytes:
     if probes := [delay for delay in times[plan.delays[pair]].delay_ns if delay >= 0] if pair in plan.delays else []:
         probe_ns = sum(hop.spec.delay_ns + hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path)
         took_ns += round(statistics.median(probes)) - probe_ns
-    return took_ns + sum(hop.spec.jitter.reach_ns for hop in path if hop.spec.jitter is not None)
+    return took_ns + jitter_reach_ns(path)
 
 
 def _first_late_ns(plan: GatePlan, train: Train, times: Sequence[Times], allowed: Allowed) -> float:
@@ -319,8 +327,7 @@ def train_bps(plan: GatePlan, train: Train, times: Sequence[Times], late_ns: flo
     during = sorted(at for got in each for at in got if begin <= at <= end)
     if len(during) <= len(each) or during[-1] == during[0]:
         return None
-    loss = train.feed.hop.spec.loss
-    kept = 1 - loss.mean_ratio if loss is not None else 1.0
+    kept = 1 - loss_ratio(train.feed.hop.spec)
     return (len(during) - 1) * bits / (during[-1] - during[0] + late_ns) / kept
 
 
@@ -347,7 +354,7 @@ def fits(sent_ns: Sequence[int], frame_ns: float, capacity: int) -> int:
 
 def _lost(path: Sequence[Hop]) -> float:
     """The share of the frames that a path loses."""
-    return 1 - math.prod(1 - (hop.spec.loss.mean_ratio if hop.spec.loss is not None else 0.0) for hop in path)
+    return 1 - math.prod(1 - loss_ratio(hop.spec) for hop in path)
 
 
 def _lost_early(path: Sequence[Hop], frame_bytes: int) -> float:
@@ -410,10 +417,7 @@ def _queue(
     offered = [at for number, (at, _, _) in enumerate(sent) if int((number + 1) * reach) > int(number * reach)]
     expected = fits(offered, frame_ns, capacity)
     # Jitter before the direction brings frames together, or keeps them apart, by what it reaches either way.
-    reach_ns = max(
-        2 * sum(h.spec.jitter.reach_ns for h in before(plan.paths[pair], hop.name) if h.spec.jitter is not None)
-        for pair in train.feed.pairs
-    )
+    reach_ns = 2 * max(jitter_reach_ns(before(plan.paths[pair], hop.name)) for pair in train.feed.pairs)
     slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + (allowed.noise_ns + reach_ns) / frame_ns
     spread = math.sqrt(len(sent) * lost * (1 - lost) * (1 + correlation) / (1 - correlation)) if correlation < 1 else 0
     slack += z * spread / (1 - lost)

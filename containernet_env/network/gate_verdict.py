@@ -13,7 +13,7 @@ from containernet_env.model.proof import Check, Verdict
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop
 from containernet_env.network import gate_trains
 from containernet_env.network.chance import MISS, CountTest, each, frames_for_one, path_correlation, sigmas, worth
-from containernet_env.network.gate_plan import GatePlan
+from containernet_env.network.gate_plan import GatePlan, jitter_reach_ns, loss_ratio
 from containernet_env.network.gate_trains import Allowed, Times, delay_text
 
 _Pair = tuple[str, str]
@@ -77,7 +77,7 @@ def path_delays(plan: GatePlan, pair: _Pair, times: Sequence[Times], allowed: Al
         return None
     offs = [delay - expected_ns for _, delay in came]
     early_ns, late_ns = allowed.early(expected_ns), allowed.late(expected_ns)
-    reach_ns = sum(hop.spec.jitter.reach_ns for hop in path if hop.spec.jitter is not None)
+    reach_ns = jitter_reach_ns(path)
     low = -reach_ns - early_ns if reach_ns else -math.inf
     high = reach_ns + late_ns + (_LATE_NOISES_JITTER if reach_ns else _LATE_NOISES) * allowed.noise_ns
     kept = [(at, off) for (at, _), off in zip(came, offs, strict=True) if low <= off <= high]
@@ -505,11 +505,6 @@ class _Losses:
         return test.explains(math.floor(count) if count > test.trials * self.ratio else math.ceil(count))
 
 
-def loss_of(hop: Hop) -> float:
-    """The share of frames that a direction loses, as configured."""
-    return hop.spec.loss.mean_ratio if hop.spec.loss is not None else 0.0
-
-
 def _losses(plan: GatePlan, pairs: Sequence[tuple[str, str]], times: Sequence[Times]) -> _Losses:
     sent, lost, expected, correlation = 0, 0, 0.0, 0.0
     for pair in pairs:
@@ -527,7 +522,7 @@ def _losses(plan: GatePlan, pairs: Sequence[tuple[str, str]], times: Sequence[Ti
 
 
 def _loss_checks(plan: GatePlan, times: Sequence[Times], alpha: float) -> Iterator[Check]:
-    over = {hop.name: informative_paths(plan, hop, loss_of) for hop in plan.hops}
+    over = {hop.name: informative_paths(plan, hop, lambda hop: loss_ratio(hop.spec)) for hop in plan.hops}
     counts = {hop.name: _losses(plan, over[hop.name], times) for hop in plan.hops}
     # A direction that loses shows on every path over it: the one that is off by most is blamed first, and then the
     # others only for what the paths that avoid it have lost.
@@ -554,7 +549,7 @@ def _suspicion(hop: Hop, losses: _Losses) -> tuple[float, bool]:
 
 
 def _loss_check(hop: Hop, losses: _Losses, alpha: float) -> Check:
-    ratio = loss_of(hop)
+    ratio = loss_ratio(hop.spec)
     configured = f"{ratio * 100:g} %"
     values = {"sent": losses.sent, "lost": losses.lost, "expected_ratio": losses.ratio}
     if not losses.sent:

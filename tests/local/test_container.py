@@ -63,7 +63,7 @@ class Api:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.created: dict[str, Any] = {}
         self.failing: dict[str, Exception] = {}
         self.state: dict[str, Any] = {"ExitCode": 4, "OOMKilled": False, "FinishedAt": "2026-11-22T02:18:22.30201372Z"}
@@ -72,7 +72,7 @@ class Api:
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any, **options: Any) -> Any:
-            self.asked.append(name)
+            self.calls.append(name)
             if name in self.failing:
                 raise self.failing[name]
             if name == "create_container":
@@ -161,7 +161,7 @@ def test_from_its_creation_to_its_end(api: Api, family: Family) -> None:
     host.remove()
     host.remove()
     host.wait_gone()
-    assert api.asked.count("remove_container") == 1
+    assert api.calls.count("remove_container") == 1
     with pytest.raises(RunError, match="d1: its container has been removed"):
         _ = host.pid
 
@@ -214,7 +214,7 @@ THEN, LONG_BEFORE = FINISHED_NS - 3 * 10**6, FINISHED_NS - 60 * 10**9
 
 
 @pytest.mark.parametrize(
-    ("code", "flag", "kills_ns", "told"),
+    ("code", "flag", "kills_ns", "message"),
     [
         (137, False, [], "killed by SIGKILL"),
         (143, False, [], "killed by SIGTERM"),
@@ -229,32 +229,32 @@ THEN, LONG_BEFORE = FINISHED_NS - 3 * 10**6, FINISHED_NS - 60 * 10**9
     ],
 )
 def test_an_ending_says_how_and_why(
-    api: Api, family: Family, code: int, flag: bool, kills_ns: list[int], told: str
+    api: Api, family: Family, code: int, flag: bool, kills_ns: list[int], message: str
 ) -> None:
     host = started()
     assert host.ending() is None
     api.state |= {"ExitCode": code, "OOMKilled": flag}
     api.oom_kills_ns = kills_ns
     family.end()
-    assert host.ending() == told
+    assert host.ending() == message
     host.remove()
     assert host.ending() == "its container has been removed"
 
 
-def test_an_ending_that_the_engine_does_not_tell_is_said_to_be_unknown(api: Api, family: Family) -> None:
+def test_an_ending_that_the_engine_does_not_report_is_unknown(api: Api, family: Family) -> None:
     host = started()
     assert Container("d2", OPTIONS).ending() is None  # not up yet
     family.end()
     refused = requests.exceptions.ConnectionError("Connection refused")
     api.failing = {"logs": refused, "events": OSError("refused")}
     assert host.ending() == "exit status 4"
-    for error, told in (
+    for error, message in (
         (refused, "the engine does not report how it ended: Connection refused"),
         (EngineGoneError("has ended"), "the Docker engine has ended"),
         (NotFound("no such container", response=HTTP_404), "its container has been removed"),
     ):
         api.failing = {"inspect_container": error}
-        assert host.ending() == f"how is unknown: {told}"
+        assert host.ending() == f"how is unknown: {message}"
     host.remove()
 
 
@@ -313,9 +313,9 @@ def test_a_container_is_started_again_within_its_limits_once_it_has_ended(
     family.end()
     with Family(tmp_path / "other") as other:
         api.pid = other.first
-        api.asked.clear()
+        api.calls.clear()
         made.restart()
-        assert api.asked == ["inspect_container", "start", "inspect_container"], "the engine has to know that it ended"
+        assert api.calls == ["inspect_container", "start", "inspect_container"], "the engine has to know that it ended"
         assert (made.pid, made.alive) == (other.first, True)
         other.end()
         until_ended(made)
@@ -332,7 +332,7 @@ def test_the_first_process_is_stopped_and_goes_on_and_the_kernel_says_so(api: Ap
         made.wait_stopped(False)
     made.signal(signal.SIGCONT)
     made.wait_stopped(False)
-    # Nobody waits for it meanwhile, so the kernel still takes signals for it.
+    # Nothing waits for it meanwhile, so the kernel still takes signals for it.
     family.shim.send_signal(signal.SIGSTOP)
     made.signal(signal.SIGKILL)
     until_ended(made)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 
 
 class FakeEngine:
-    """Tells its version and begins to tell events. ``greeting``: what it answers instead; ``silent``: nothing."""
+    """Sends its version and begins to send events. ``greeting``: what it answers instead; ``silent``: nothing."""
 
     def __init__(self, place: Path) -> None:
         self.greeting = b""
@@ -69,9 +69,9 @@ class FakeEngine:
     def tell_kill(self, container: str, signal: str = "15") -> None:
         """Tell the event of a signal to a container."""
         actor = {"ID": container, "Attributes": {"signal": signal}}
-        told = json.dumps({"Type": "container", "Action": "kill", "Actor": actor}).encode()
+        message = json.dumps({"Type": "container", "Action": "kill", "Actor": actor}).encode()
         assert self._events is not None
-        self._events.sendall(b"%x\r\n%s\r\n" % (len(told), told))
+        self._events.sendall(b"%x\r\n%s\r\n" % (len(message), message))
 
     def end(self, remove: bool = True) -> None:
         """End as dockerd does on SIGTERM, or, with its socket left behind, on SIGKILL."""
@@ -177,7 +177,7 @@ def test_something_silent_may_be_an_engine_that_starts(fake: FakeEngine, monkeyp
     assert raised.value.late
 
 
-def test_an_sdk_that_fits_no_engine_is_told_apart_from_no_engine(
+def test_an_sdk_that_fits_no_engine_is_distinguished_from_no_engine(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # docker 6.0.1 beside requests 2.34
@@ -220,7 +220,7 @@ def test_the_end_of_an_engine_in_use_is_one_error_of_ours_with_the_remedy(
         )
 
 
-def test_how_to_start_the_engine_is_told_where_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_to_start_the_engine_is_reported_where_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     assert str(EngineGoneError("has ended", "its containers etcd1, etcd2 may still run")) == (
         "the Docker engine at unix:///var/run/docker.sock has ended; its containers etcd1, etcd2 may still run. "
@@ -253,16 +253,16 @@ def test_an_engine_that_breaks_one_connection_has_not_ended(fake: FakeEngine, mo
 
 
 class Watched:
-    """A watch on a fake engine, and what it told."""
+    """A watch on a fake engine, and what it reported."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.ended = threading.Event()
         self.watch = EngineWatch("a1b2c3", lambda: 2, self._note)
         self.watch.start()
 
     def _note(self, state: str) -> None:
-        self.told.append(state)
+        self.reported.append(state)
         self.ended.set()
 
 
@@ -273,7 +273,7 @@ def stop_all(fake: FakeEngine, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strike", "told"),
+    ("strike", "message"),
     [
         pytest.param(lambda fake, place: fake.end(), "has ended", id="SIGTERM"),
         pytest.param(lambda fake, place: fake.end(remove=False), "has ended", id="SIGKILL"),
@@ -287,16 +287,16 @@ def stop_all(fake: FakeEngine, place: Path) -> None:
         ),
     ],
 )
-def test_the_end_of_a_watched_engine_is_told_once(
-    strike: Callable[[FakeEngine, Path], object], told: str, fake: FakeEngine, place: Path
+def test_the_end_of_a_watched_engine_is_reported_once(
+    strike: Callable[[FakeEngine, Path], object], message: str, fake: FakeEngine, place: Path
 ) -> None:
     watched = Watched()
-    assert fake.watched.wait(60) and watched.told == []
+    assert fake.watched.wait(60) and watched.reported == []
     strike(fake, place)
     assert watched.ended.wait(60)
     watched.watch.close()
     watched.watch.close()
-    assert watched.told == [told]
+    assert watched.reported == [message]
 
 
 def test_a_watch_that_is_closed_says_nothing(fake: FakeEngine) -> None:
@@ -308,11 +308,11 @@ def test_a_watch_that_is_closed_says_nothing(fake: FakeEngine) -> None:
         if thread.name == "engine-watch":
             thread.join(60)
             assert not thread.is_alive()
-    assert watched.told == []
+    assert watched.reported == []
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_engine_killed_while_it_tells_an_event_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_killed_while_it_sends_an_event_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half an event is an error of the SDK's: the watch ended with a traceback and did not report the end."""
 
     def events(**_: Any) -> Iterator[Any]:
@@ -321,7 +321,7 @@ def test_an_engine_killed_while_it_tells_an_event_has_ended(monkeypatch: pytest.
 
     monkeypatch.setattr(engine, "client", lambda: SimpleNamespace(events=events, api=SimpleNamespace(events=events)))
     watched = Watched()
-    assert watched.ended.wait(60) and watched.told == ["has ended"]
+    assert watched.ended.wait(60) and watched.reported == ["has ended"]
 
 
 def test_a_tear_down_without_its_engine_says_so_first_and_what_stays(place: Path) -> None:

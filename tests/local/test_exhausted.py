@@ -1,4 +1,4 @@
-"""What is told where the machine gives a process no more of something, and what works all the same."""
+"""Errors of exhausted resources, and what works without them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def fifo(tmp_path: Path) -> Path:
 
 
 def kill_driver_of(call: str, fifo: Path) -> None:
-    """Kill a driver that makes a call on a thread, once what it starts has told its pid: that ends, too."""
+    """Kill a driver that makes a call on a thread, once its program has written its pid: that ends, too."""
     code = f"{IMPORTS}threading.Thread(target=lambda: {call}, daemon=True).start()\nsys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, cwd=PROJECT) as driver:
         held = os.pidfd_open(int(fifo.read_text()))
@@ -94,7 +94,7 @@ def test_a_program_of_the_set_up_ends_with_a_killed_set_up(
 
 
 @pytest.mark.parametrize(("script", "said"), [("exit 3", "exit status 3"), ("kill -TERM $$", "ended by SIGTERM")])
-def test_a_guarded_program_is_told_by_its_own_end(script: str, said: str, tmp_path: Path) -> None:
+def test_a_guarded_program_has_its_own_end(script: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=said):
         Commands().run(["sh", "-c", script], tmp_path / "log", timeout_s=60)
 
@@ -157,7 +157,7 @@ def news() -> Iterator[str | None]:
 
 
 @pytest.mark.parametrize(
-    ("script", "more", "told"),
+    ("script", "more", "message"),
     [
         pytest.param("exec sleep 600", {"broken": news().__next__}, DIED, id="on a dead network"),
         pytest.param(
@@ -168,8 +168,8 @@ def news() -> Iterator[str | None]:
         ),
     ],
 )
-def test_a_prober_without_an_answer_is_told(script: str, more: Any, told: str, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=told):
+def test_a_prober_without_an_answer_is_reported(script: str, more: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=message):
         probed(program(tmp_path / "prober", script), **more)
 
 
@@ -195,17 +195,17 @@ def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("said", "end", "told"),
+    ("said", "end", "message"),
     [
         ("map frame memory: no room", "exit 1", "exit status 1: map frame memory: no room"),
         ("fatal error: no room\n\ngoroutine 1 [running]:", "exit 2", "exit status 2: fatal error: no room"),
         ("link-emulator: started", "kill -9 $$", "killed by SIGKILL"),
     ],
 )
-def test_a_start_that_fails_tells_how_the_emulator_ended(tmp_path: Path, said: str, end: str, told: str) -> None:
+def test_a_start_that_fails_says_how_the_emulator_ended(tmp_path: Path, said: str, end: str, message: str) -> None:
     binary = program(tmp_path / "link-emulator", f"cat >&2 <<.\n{said}\n.\n{end}")
     emulator = LinkEmulator(binary, lambda kind, text: None)
-    with pytest.raises(RunError, match=f"^the link emulator ended: {told}$"):
+    with pytest.raises(RunError, match=f"^the link emulator ended: {message}$"):
         emulator.start()
     emulator.stop()
 

@@ -80,7 +80,7 @@ def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
     assert [answer.result(60).result for answer in answers] == [{"is": 1}, {"is": 2}]
 
 
-def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
+def test_an_answer_says_when_it_took_effect(emulator: Emulator) -> None:
     answer = emulator.callers.submit(emulator.client.request, "heal")
     emulator.answer(at_ns=12345, result={})
     assert (answer.result(60).at_ns, answer.result().result) == (12345, {})
@@ -93,7 +93,7 @@ def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator:
         answer.result(60)
 
 
-def test_no_answer_in_time_is_an_error_and_a_late_one_is_nobodys(emulator: Emulator) -> None:
+def test_no_answer_in_time_is_an_error_and_a_late_one_is_dropped(emulator: Emulator) -> None:
     with pytest.raises(RunError, match=r"no answer after 0\.05 s"):
         emulator.client.request("hello", deadline_s=SOON_S)
     emulator.answer(result={"late": True})
@@ -119,7 +119,7 @@ def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> N
         emulator.client.request("stats")
 
 
-def test_an_emulator_that_stands_still_holds_nobody_for_ever(emulator: Emulator) -> None:
+def test_an_emulator_that_stalls_blocks_no_caller_for_ever(emulator: Emulator) -> None:
     # It reads nothing. Requests pile up until the socket is full, and then sending itself would wait.
     problems = []
     while not problems or "no answer" in problems[-1]:
@@ -222,7 +222,7 @@ def test_what_is_sent_has_the_protocols_own_names() -> None:
     assert direction_to_json(DirectionSpec(loss=IndependentLoss(1)))["loss"] == {"ratio": 1.0, "model": "independent"}
 
 
-def test_a_default_limit_is_sent_where_none_is_asked_for() -> None:
+def test_a_default_limit_is_sent_where_none_is_configured() -> None:
     spec = DirectionSpec(0, 10**6, default_queue_frames=4000)
     assert direction_to_json(spec)["queue_frames"] == 4000
     assert direction_to_json(replace(spec, queue_frames=5))["queue_frames"] == 5

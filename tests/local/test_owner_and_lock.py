@@ -29,7 +29,7 @@ def test_only_a_living_process_of_this_boot_is_alive() -> None:
     assert not any(map(owner.is_alive, (ended, *reused, "", "x", "/", "a/b/c", "//")))
 
 
-def test_a_second_run_is_refused_and_told_who_holds_the_machine(tmp_path: Path) -> None:
+def test_a_second_run_is_refused_and_names_the_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert holder(path) is None
     with RunLock(path):
@@ -76,7 +76,7 @@ def test_a_lock_that_cannot_be_written_is_no_traceback(tmp_path: Path) -> None:
         RunLock(tmp_path / "lock").__enter__()
 
 
-def test_a_lock_that_cannot_be_made_is_told_with_a_remedy(tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_made_is_reported_with_a_remedy(tmp_path: Path) -> None:
     """A read-only /run, or none: a traceback."""
     with pytest.raises(RunError, match=r"cannot be locked.*\n  "):
         RunLock(tmp_path / "missing" / "lock").__enter__()

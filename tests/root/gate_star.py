@@ -56,6 +56,6 @@ def star(topology: Topology, binary: Path | None = None) -> Iterator[Star]:
             pids[host.name] = stack.enter_context(ThrowawayNamespace()).pid
             here = Place(host.name, pids[host.name], address=f"{host.ip}/24")
             links[host.name] = factory.make_link(here, Place("s1", switch), link.spec)
-            # Frames that nobody asked for (routers, neighbours) would draw losses, too.
+            # Unexpected frames (routers, neighbours) would draw losses, too.
             netns.write_sysctl(pids[host.name], "net.ipv6.conf.all.disable_ipv6", "1")
         yield Star(topology, pids, links, factory.emulator)

@@ -1,4 +1,4 @@
-"""Replicas (replicas_image) as processes on loopback, as somebody else may run them; ended by process id."""
+"""Replicas (replicas_image) as processes on loopback, as external clusters; ended by process id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on clusters that the test has started on loopback, as on those that somebody else runs: etcd and replicas."""
+"""Runs on clusters that the test has started on loopback, as on those of others: etcd and replicas."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ pytestmark = [
 
 
 def kill(cluster: Cluster, first: int = 0) -> None:
-    """End its members, from number ``first`` on, at once: nobody wants their data."""
+    """End its members, from number ``first`` on, at once: their data is not needed."""
     for process in cluster._processes[first:]:
         process.kill()
         process.wait()
@@ -478,7 +478,7 @@ def test_rows_are_of_a_service_and_no_key_is_left(three: Replicas, tmp_path: Pat
     assert not left(three.urls)
 
 
-def test_wrong_codes_are_told_of_a_write_before_the_load_and_of_reads_as_errors_of_requests(
+def test_wrong_codes_are_reported_of_a_write_before_the_load_and_of_reads_as_errors_of_requests(
     three: Replicas, tmp_path: Path
 ) -> None:
     config = service_file(tmp_path, three.urls, success={"put": 299, "delete": [202, 404]})

@@ -77,7 +77,7 @@ def received(pids: tuple[int, int], *, lossless: bool = False) -> list[int]:
 
 @pytest.mark.parametrize("make", [EMULATOR, NETEM])
 @pytest.mark.parametrize("loss", [IndependentLoss(0.1), GilbertElliottLoss(0.05, 0.45)], ids=["independent", "bursts"])
-def test_as_many_frames_are_lost_as_was_asked(make: Maker, loss: Loss) -> None:
+def test_as_many_frames_are_lost_as_configured(make: Maker, loss: Loss) -> None:
     spec = LinkSpec(DirectionSpec(), DirectionSpec())
     with make(spec) as (link, pids):
         eventually(lambda: answers(*pids, ADDRESSES[1]), "an answer")  # addresses are known before frames are counted
@@ -129,7 +129,7 @@ def test_jitter_is_read_back_and_makes_no_frame_too_early(make: Maker, distribut
 
 
 @needs_emulator
-def test_order_is_kept_unless_reordering_is_asked_for() -> None:
+def test_order_is_kept_unless_reordering_is_configured() -> None:
     for reorder in (False, True):
         direction = DirectionSpec(5 * MS, jitter=Jitter("uniform", 5 * MS, reorder))
         with emulated(LinkSpec(direction, DirectionSpec())) as (_, pids):

@@ -1,4 +1,4 @@
-"""What every implementation of a link promises, asked of each; and of HTB alone where the kernel has no netem."""
+"""The contract of links, tested on every implementation; and on HTB alone where the kernel has no netem."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_default_for_the_queue_limit_is_held_and_stays(make: Maker) -> None:
         pytest.param(veth, 20 * MS, None, id="netem", marks=NETEM.marks),
     ],
 )
-def test_a_queue_is_as_deep_as_was_asked_for(make: Maker, delay_ns: int, uplink: Uplink | None) -> None:
+def test_a_queue_is_as_deep_as_configured(make: Maker, delay_ns: int, uplink: Uplink | None) -> None:
     """netem's queue had room for the smallest frames of its delay besides: 1454 ms could wait, by the emulator 242."""
     sent, limit = 60, 20
     with (

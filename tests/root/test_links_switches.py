@@ -89,7 +89,7 @@ def test_the_cable_and_the_switch(net: Containernet) -> None:
     assert reach(*hosts[:2])
 
 
-def test_links_hold_what_was_asked_whatever_becomes_of_their_switch(net: Containernet) -> None:
+def test_links_hold_their_spec_whatever_becomes_of_their_switch(net: Containernet) -> None:
     # Open vSwitch takes the queueing discipline off an interface that becomes a port of its.
     s1, s2 = net.addSwitch("s1"), net.addSwitch("s2")
     for number, switch in ((1, s1), (2, s2), (3, s1)):
@@ -201,7 +201,7 @@ def test_stopping_twice_and_then_using_it(net: Containernet) -> None:
 
 
 @needs_emulator
-def test_the_death_of_the_emulator_is_told_at_once() -> None:
+def test_the_death_of_the_emulator_is_reported_at_once() -> None:
     heard: list[tuple[str, str]] = []
     with Containernet(links="emulator") as net:
         net.on_event(lambda kind, text: heard.append((kind, text)))

@@ -94,7 +94,7 @@ def post(port: int, body: Any, path: str = "/", **more: Any) -> Any:
 
 
 def has_ended(caller: socket.socket) -> bool:
-    """Whether the connection was closed from the other side; one that nobody had accepted yet is reset."""
+    """Whether the connection was closed from the other side; one not yet accepted is reset."""
     try:
         return caller.recv(1) == b""
     except ConnectionResetError:
@@ -115,7 +115,7 @@ def test_a_taken_port_is_replaced_by_another_on_loopback_only(server: UnixConnec
         assert relay._listener.getsockname()[0] == "127.0.0.1"
 
 
-def test_where_nobody_listens_inside_the_caller_sees_a_closed_connection() -> None:
+def test_where_nothing_listens_inside_the_caller_sees_a_closed_connection() -> None:
     nobody = UnixConnection("benchmark", "containernet-env-test-nobody", os.getpid())
     with relay_to(nobody) as relay, socket.create_connection(("127.0.0.1", relay.port), timeout=HANG_S) as caller:
         assert has_ended(caller)
@@ -159,7 +159,7 @@ def test_a_socket_in_a_folder_of_any_length_is_reached(tmp_path: Path, monkeypat
             UnixConnection("benchmark server", folder / "other.sock").open(timeout_s=HANG_S)
 
 
-def test_a_refusal_and_an_answer_that_is_no_json_are_told_apart(port: int) -> None:
+def test_a_refusal_and_an_answer_that_is_no_json_are_distinguished(port: int) -> None:
     with pytest.raises(HttpError) as caught:
         post(port, {}, "/refuse")
     assert (caught.value.status, caught.value.body) == (400, {"error": "no"})

@@ -69,5 +69,5 @@ try:
 except UsageError as error:
     print(str(error).splitlines()[0])
 """
-    (told,) = on(tmp_path / "place", options, program)
-    assert words in told if words is not None else told == "taken []"
+    (message,) = on(tmp_path / "place", options, program)
+    assert words in message if words is not None else message == "taken []"

@@ -42,7 +42,7 @@ class PlainHosts(Testbed):
             self.hosts[plan.name] = self.net.addHost(plan.name, ip=f"{plan.ip}/{plan.prefix_length}")
 
     def _ended_hosts(self, names: Any) -> Iterator[str]:
-        return iter(())  # nothing tells of a shell that it has ended
+        return iter(())  # no shell reports its end
 
 
 @needs_emulator
@@ -88,7 +88,7 @@ def test_a_script_with_many_hosts_loses_nothing_either(monkeypatch: pytest.Monke
         hosts.append(add(25))
         hosts[0].setIP("10.0.0.99/8")
         entries = [line.split()[0] for line in permanent(hosts[-1].pid)]
-        assert len(entries) == 25 and "10.0.0.99" in entries  # what has gone stays, and disturbs nobody
+        assert len(entries) == 25 and "10.0.0.99" in entries  # what has gone stays, and does no harm
         assert reach(hosts[0], hosts[-1])
 
 
@@ -98,7 +98,7 @@ def permanent(pid: int) -> list[str]:
 
 
 def resolved(pid: int) -> int:
-    """How many neighbours the kernel holds in that namespace that nobody entered for good."""
+    """How many neighbours the kernel holds in that namespace that are not permanent."""
     shown = netns.run(pid, ["ip", "-4", "neighbour", "show", "nud", "all"]).stdout
     return sum("PERMANENT" not in line and "NOARP" not in line for line in shown.splitlines())
 

@@ -37,20 +37,20 @@ def sender_to(pids: tuple[int, int]) -> Iterator[tuple[socket.socket, socket.soc
         yield here, there
 
 
-def test_a_sender_of_datagrams_is_told_to_wait_as_by_a_real_network_card() -> None:
-    told = {}
+def test_a_sender_of_datagrams_has_to_wait_as_by_a_real_network_card() -> None:
+    waits = {}
     for uplink in ("host", "network"):
         with emulated(both_ways(MBIT, uplink)) as (_, pids), sender_to(pids) as (here, _):  # type: ignore[arg-type]
             eventually(lambda pids=pids: answers(*pids, ADDRESSES[1]), "an answer")  # type: ignore[misc]
-            told[uplink] = 0
+            waits[uplink] = 0
             for _ in range(500):
                 try:
                     here.send(bytes(1400))
                 except OSError as error:
                     assert error.errno in (errno.EAGAIN, errno.ENOBUFS)
-                    told[uplink] += 1
-    assert told["host"] > 0, told
-    assert told["network"] == 0, told
+                    waits[uplink] += 1
+    assert waits["host"] > 0, waits
+    assert waits["network"] == 0, waits
 
 
 def test_what_the_hosts_queue_loses_is_counted() -> None:

@@ -62,7 +62,7 @@ def busy() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_process_that_its_groups_quota_stops_shows_it(group: Path, busy: subprocess.Popen[bytes]) -> None:
-    """As the link emulator, which somebody else put into a group with a quota after it had been found."""
+    """As the link emulator, which another program put into a group with a quota after it had been found."""
     use = ProcessUse(busy.pid)
     assert use.read() is not None
     (group / "cgroup.procs").write_text(str(busy.pid))
@@ -92,7 +92,7 @@ def test_a_process_that_its_groups_quota_stops_shows_it(group: Path, busy: subpr
 
 
 def test_a_container_is_its_group_and_its_namespace(group: Path) -> None:
-    """Its traffic is that of its own interfaces, and nobody who looks keeps these once it has ended."""
+    """Its traffic is that of its own interfaces, and no reader keeps these once it has ended."""
     with ThrowawayNamespace() as other, ThrowawayNamespace() as ours:
         (group / "cgroup.procs").write_text(str(ours.pid))
         ip_batch(other.pid, [f"link add peer type veth peer name own netns {ours.pid}"])

@@ -1,4 +1,4 @@
-"""The keywords of a Docker host: what the engine is asked for, and what is refused before it is asked."""
+"""The keywords of a Docker host: the engine's parameters, and refusals before it is called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from containernet_env.hosts import container, engine, processes
 from containernet_env.hosts.options import ContainerOptions, CpuLimit, check_name, cpu_limit, hostname, memory_bytes
 
 
-def test_nothing_is_given_unless_asked_for() -> None:
+def test_nothing_is_given_unless_configured() -> None:
     log = {"type": "none", "config": {}}
     bounds = {"security_opt": ["no-new-privileges"], "pids_limit": 4096}
     assert ContainerOptions().host_config() == {"network_mode": "none", "shm_size": "64mb", "log_config": log, **bounds}
@@ -29,7 +29,7 @@ def test_nothing_is_given_unless_asked_for() -> None:
 @pytest.mark.parametrize(
     ("options", "limits"),
     [
-        ({"mem_limit": "512m"}, (512 << 20, 512 << 20)),  # without swap unless asked for
+        ({"mem_limit": "512m"}, (512 << 20, 512 << 20)),  # no swap by default
         ({"mem_limit": 1000, "memswap_limit": 3000}, (1000, 3000)),
         ({"mem_limit": "1g", "memswap_limit": -1}, (1 << 30, -1)),
     ],

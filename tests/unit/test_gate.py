@@ -137,7 +137,7 @@ def test_every_shipped_config_is_proved_wholly(path: Path) -> None:
 @pytest.mark.parametrize("correlation_ns", [None, 200 * MS])
 @pytest.mark.parametrize("jitter", [Jitter("uniform", 300 * US), SLOW_JITTER, Jitter("normal", 3 * MS)])
 def test_jitter_that_changes_slowly_is_never_wrong(jitter: Jitter, correlation_ns: int | None) -> None:
-    """A gate sees few of its values, and what it cannot tell is unproved."""
+    """A gate sees few of its values, and what it cannot show is unproved."""
     spec = DirectionSpec(40 * MS, 20 * MBIT, jitter=replace(jitter, correlation_ns=correlation_ns))
     for seed in range(2):
         proof = gate(star_of(*[LinkSpec(spec, spec)] * 3), seed)

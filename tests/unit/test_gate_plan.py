@@ -120,7 +120,7 @@ def span(plan: GatePlan, train: Train) -> tuple[int, int]:
         star_of(*[LinkSpec.symmetric(MS, MBIT)] * 4),
     ],
 )
-def test_trains_fit_and_are_in_nobodys_way(topology: Topology) -> None:
+def test_trains_fit_and_do_not_disturb_each_other(topology: Topology) -> None:
     plan = plan_gate(topology)
     specs = {hop.name: hop.spec for hop in plan.hops}
 
@@ -137,7 +137,7 @@ def test_trains_fit_and_are_in_nobodys_way(topology: Topology) -> None:
         if limited_of(plan, one) & limited_of(plan, two):
             first, second = sorted((span(plan, one), span(plan, two)))
             assert first[1] <= second[0] + MS, (one, two)
-    # They begin when the frames that tell delays are through.
+    # They begin when the frames for delays are through.
     paced = [plan.streams[index] for kept in (plan.delays, plan.losses) for index in kept.values()]
     begins_ns = min(plan.streams[index].start_ns for _, train in named for index in train.streams)
     assert begins_ns >= max(stream.until_ns for stream in paced)
@@ -149,7 +149,7 @@ def test_delays_leave_the_slowest_direction_idle_for_nine_tenths_of_the_time() -
     stream = plan.streams[next(iter(plan.delays.values()))]
     frame_ns = max(hop.spec.serialization_ns(stream.frame_bytes) for hop in plan.hops)
     assert stream.interval_ns // others >= 10 * frame_ns
-    assert plan.losses  # too few of them to tell a loss of 1 %
+    assert plan.losses  # too few of them to show a loss of 1 %
 
 
 @pytest.mark.parametrize(

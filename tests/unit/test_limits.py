@@ -105,12 +105,12 @@ def test_texts_of_the_kernel(parse: Callable[[str], Any], text: str, expected: A
 
 
 @pytest.mark.parametrize(
-    ("asked", "held", "fits"),
+    ("configured", "held", "fits"),
     [(None, "0-1", True), ("1,0", "0-1", True), ("0", "0-1", False), ("0-1", "0", False), ("0", None, False)],
 )
-def test_cores_that_are_not_held_are_told(asked: str | None, held: str | None, fits: bool) -> None:
-    with nullcontext() if fits else pytest.raises(RunError, match=f"holds cpuset={held} instead of {asked}"):
-        check_cores(asked, Limits(None, None, None, None, held))
+def test_cores_that_are_not_held_are_reported(configured: str | None, held: str | None, fits: bool) -> None:
+    with nullcontext() if fits else pytest.raises(RunError, match=f"holds cpuset={held} instead of {configured}"):
+        check_cores(configured, Limits(None, None, None, None, held))
 
 
 OF_V1 = {

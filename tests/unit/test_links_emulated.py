@@ -35,7 +35,7 @@ PORT: dict[str, Any] = dict.fromkeys(
 
 
 class Kernel:
-    """HTB with a queue on one interface, as tc is told and tells it; ``refused``: words of a line that it refuses."""
+    """HTB with a queue on one interface, as tc sets and prints it; ``refused``: words of a line that it refuses."""
 
     def __init__(self) -> None:
         self.commands: list[str] = []
@@ -127,7 +127,7 @@ class Emulator:
             raise RunError("there is no such port")
         self.ports.discard(name)
 
-    def _stats(self, **asked: Any) -> Any:
+    def _stats(self, **options: Any) -> Any:
         found = {"links": {name: self._read_link(name) for name in self.links}, "ports": {"d1": PORT}, "switches": {}}
         return found | {"stamps": "kernel", "unmatched": 0, "lateness": {}, "partition": None}
 
@@ -268,9 +268,7 @@ def test_what_the_host_refuses_leaves_the_link_as_it_was(kernel: Kernel) -> None
     assert kernel.rate == "rate 10000000bit ceil 10000000bit"
 
 
-def test_a_host_that_does_not_hold_what_it_was_told_is_an_error(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_does_not_hold_what_was_set_is_an_error(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "_carry_out", lambda line: None)
     with pytest.raises(RunError, match="link at d1, a to b: configured"):
         link_of()
@@ -287,7 +285,7 @@ def test_a_link_whose_host_has_ended_changes_without_it(kernel: Kernel, monkeypa
     assert emulator.links["d1-s1"]["a_to_b"]["rate_bps"] == 10 * MBIT
 
 
-def test_a_kernel_without_htb_is_told_with_a_remedy(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_htb_is_reported_with_a_remedy(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(line: str) -> None:
         raise RunError("'tc -batch -' failed with status 1: Error: Specified qdisc kind is unknown.")
 
@@ -331,7 +329,7 @@ def test_a_making_that_is_cut_short_leaves_nothing_and_raises_nothing_else(
     assert (emulator.ports, emulator.links) == (set(), {})
 
 
-def test_what_the_emulator_has_and_does_not_take_back_is_told() -> None:
+def test_what_the_emulator_has_and_does_not_take_back_is_reported() -> None:
     link, emulator = new_link()
     link.make()
     emulator.fail = ("remove_port", False, RunError("it has ended"))
@@ -374,7 +372,7 @@ def test_a_link_that_was_removed_or_failed_gives_its_name_and_addresses_back(
 
 
 class Starts:
-    """Emulators whose own test ends as ``results`` says, one start after the other; ``life``: all that is asked."""
+    """Emulators whose own test ends as ``results`` says, one start after the other; ``life``: all requests."""
 
     def __init__(self, *results: bool) -> None:
         self.results, self.life, self.links = list(results), list[str](), list[dict[str, Any]]()

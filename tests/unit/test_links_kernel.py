@@ -1,6 +1,6 @@
 """Links of the kernel, HTB and netem: the commands for a spec, the spec in what tc prints, and changes in place.
 
-What Linux 6.1 said of each kind of spec is in tests/recorded; the changes of it here have the form of tc/q_netem.c.
+What Linux 6.1 prints of each kind of spec is in tests/recorded; the changes of it here have the form of tc/q_netem.c.
 """
 
 from __future__ import annotations

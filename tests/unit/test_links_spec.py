@@ -1,4 +1,4 @@
-"""What may be asked of a link, of Mininet's keywords too; what links take of the emulator's memory; what they count."""
+"""Specs of links, Mininet's keywords included; the emulator's memory for links; their counters."""
 
 from __future__ import annotations
 
@@ -223,23 +223,23 @@ def test_the_emulators_statistics() -> None:
     assert (LinkStatistics(counters).stamps, LinkStatistics(counters).unmatched) == ("kernel", 0)
 
 
-def test_every_loss_that_nobody_asked_for_is_told() -> None:
+def test_every_loss_that_was_not_configured_is_reported() -> None:
     counters = emulator_counters(stats_example(), 5)
     assert [text for _, _, text in LinkStatistics(counters).own_losses()] == []
     link, port = counters["links"]["etcd1-s1"], counters["ports"]["etcd1"]
     link["a_to_b"]["drops"] |= {"loss": 1, "queue": 1, "cut": 1, "down": 1, "partition": 1, "oversize": 1, "buffers": 3}
     link["b_to_a"]["drops"] |= {"device": 4, "error": 5}
     port["tap_drops"] = {"queue": 7, "receive": 8}
-    told = [
+    losses = [
         "link etcd1-s1: 3 frames from its first node lost, since the emulator had no memory left",
         "link etcd1-s1: 4 frames to its first node lost, since the kernel had no room for them",
         "link etcd1-s1: 5 frames to its first node lost, since the kernel refused them",
         "etcd1: 7 frames lost before the link, since the emulator could not keep up",
         "etcd1: 8 frames lost after the link, since the host's network stack did not take them",
     ]
-    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == told
+    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == losses
     port["tap_drops"] = None
-    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == told[:3]
+    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == losses[:3]
 
 
 def test_the_kernels_counters_and_their_difference() -> None:

@@ -49,7 +49,7 @@ class Gates:
         self.hosts.append(hosts)
         return FakeGate(NetworkProof(moment, (check,)), spoiled)
 
-    def statistics(self, **asked: Any) -> dict[str, Any]:
+    def statistics(self, **options: Any) -> dict[str, Any]:
         return {"links": {}, "lateness": {"count": 9, "p99_ns": 5, "max_ns": self.paused_ns}}
 
 
@@ -104,13 +104,13 @@ def test_only_what_gates_agree_on_is_the_networks_fault(
 )
 def test_what_the_emulator_admits_is_not_the_links_fault(bed: Any, seen: dict[str, Any], said: str) -> None:
     gates = bed.gates((LATE, 0, None), (GOOD, 0, None))
-    bed.net.link_statistics = lambda **asked: gates.statistics() | seen
+    bed.net.link_statistics = lambda **options: gates.statistics() | seen
     bed._prove_network()
     (note,) = bed._progress.notes
     assert note.startswith(said) and note.endswith("while the network was proved: it is proved anew")
 
 
-def test_a_network_that_is_off_by_itself_is_told_in_a_table(bed: Any) -> None:
+def test_a_network_that_is_off_by_itself_is_reported_in_a_table(bed: Any) -> None:
     bed.gates(*[(LATE, 50_000, None)] * 2)
     with pytest.raises(RunError) as refusal:
         bed._prove_network()
@@ -121,7 +121,7 @@ def test_a_network_that_is_off_by_itself_is_told_in_a_table(bed: Any) -> None:
     assert [(proof.passed, proof.moment, len(proof.checks)) for proof in bed.proofs] == [(False, "before", 1)] * 2
 
 
-def test_what_is_not_proved_is_told_by_name(bed: Any) -> None:
+def test_what_is_not_proved_is_reported_by_name(bed: Any) -> None:
     bed.gates((UNPROVED, 0, None))
     assert bed._prove_network().endswith("0 of 1 properties proved")
     assert bed._progress.notes == ["not proved: loss of etcd1>s1 (0.1 %): 500 frames cannot distinguish it from none"]
@@ -129,7 +129,7 @@ def test_what_is_not_proved_is_told_by_name(bed: Any) -> None:
     assert bed.proofs[0].unproved == ["loss of etcd1>s1 (0.1 %): 500 frames cannot distinguish it from none"]
 
 
-def test_after_the_last_scenario_a_network_that_is_off_is_told_and_no_error(bed: Any) -> None:
+def test_after_the_last_scenario_a_network_that_is_off_is_reported_and_no_error(bed: Any) -> None:
     gates = bed.gates((GOOD, 0, None), *[(LATE, 0, None)] * 2)
     bed._prove_network()
     bed.hosts["etcd2"].alive = False
@@ -148,7 +148,7 @@ def test_members_that_still_send_make_nothing_wrong_after_the_last_scenario(
     monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
     carried = iter([0, 10_000_000, 12_500_000, 25_000_000])
 
-    def statistics(**asked: Any) -> dict[str, Any]:
+    def statistics(**options: Any) -> dict[str, Any]:
         direction = {"bytes": next(carried, 0)}
         links = {link.name: {"a_to_b": direction, "b_to_a": direction} for link in bed.plan.topology.links}
         return {"at_ns": direction["bytes"] * 8, "links": links, "lateness": None}
@@ -188,8 +188,8 @@ def test_many_of_a_kind_are_counted_and_few_are_named() -> None:
     few = [replace(UNPROVED, subject=f"etcd{n}>s1") for n in (1, 2, 3)]
     more = [*few, replace(UNPROVED, subject="etcd4>s1"), replace(UNPROVED, kind="queue", asked="20 frames")]
     assert named(few) == "loss of etcd1>s1, etcd2>s1, etcd3>s1 (0.1 %)"
-    told = "unproved: loss of 4 directions (0.1 %); queue of etcd1>s1 (20 frames)"
-    assert NetworkProof("before", tuple(more)).text == told
+    message = "unproved: loss of 4 directions (0.1 %); queue of etcd1>s1 (20 frames)"
+    assert NetworkProof("before", tuple(more)).text == message
     assert NetworkProof("before", (GOOD,)).text == "proved"
 
 

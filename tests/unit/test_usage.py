@@ -273,7 +273,7 @@ def test_a_machine_is_read(tmp_path: Path) -> None:
 
 
 def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its counters began at 0 again, so that nobody knew what it had used."""
+    """Its counters began at 0 again, so that its usage was unknown."""
     seen: dict[int, list[Consumption | None]] = {
         1: [Consumption(cpu_ns=5, rss_bytes=70), Consumption(cpu_ns=9, rss_bytes=80, reads=3), None],
         2: [Consumption(cpu_ns=2, rss_bytes=10, reads=4), Consumption(cpu_ns=4, rss_bytes=20)],
