@@ -24,8 +24,8 @@ from containernet_env.containernet.links import NetworkLink
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import Distribution, IndependentLoss, Jitter, Loss
 from containernet_env.network import measure
-from containernet_env.network.factory import Fabric
 from containernet_env.network.interface import Interface, read_addresses, read_gateway
+from containernet_env.network.link import Fabric
 from containernet_env.network.measure import Capture
 
 # What ping waits for the answer to its last request (MAXWAIT in iputils).

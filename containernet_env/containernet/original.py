@@ -42,9 +42,10 @@ from containernet_env.hosts.processes import SENTINEL
 from containernet_env.model.backends import SwitchKind
 from containernet_env.model.link import LinkSpec
 from containernet_env.network import switches
-from containernet_env.network.factory import Fabric, KernelFabric, remove_interfaces
+from containernet_env.network.factory import remove_interfaces
 from containernet_env.network.interface import NAME_MAX, derive_mac, enter_neighbours
-from containernet_env.network.link import EventHandler
+from containernet_env.network.kernel import KernelFabric
+from containernet_env.network.link import EventHandler, Fabric
 from containernet_env.plan.plan import HostPlan
 
 

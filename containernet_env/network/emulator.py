@@ -10,7 +10,7 @@ import select
 import socket
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -22,10 +22,10 @@ from containernet_env.base.errors import ContainernetEnvError, MissingRequiremen
 from containernet_env.base.programs import ending, last_words
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec, Loss
-from containernet_env.model.usage import link_counters
+from containernet_env.model.usage import emulator_counters, link_counters
 from containernet_env.network.interface import Interface, Port
 from containernet_env.network.kernel import Uplink
-from containernet_env.network.link import EventHandler, ShapedLink, check_held
+from containernet_env.network.link import EventHandler, Fabric, ShapedLink, check_held, counters_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -539,3 +539,30 @@ def port_name(end: Interface) -> str:
 
 def _end_to_json(end: Port) -> dict[str, str]:
     return {"port": port_name(end)} if isinstance(end, Interface) else {"switch": end.switch}
+
+
+class EmulatorFabric(Fabric):
+    """The link emulator; ``emulator`` gives it, and is not called before there is a link."""
+
+    def __init__(self, emulator: Callable[[], LinkEmulator]) -> None:
+        self._emulator = emulator
+
+    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
+        """See ``Fabric``: at one moment, between two frames."""
+        return self._emulator().request("partition", sets=[[port_name(end) for end in group] for group in sets]).at_ns
+
+    def heal(self) -> int:
+        """See ``Fabric``."""
+        # Before its start there is no partition.
+        return self._emulator().request("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
+
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
+        """See ``Fabric``: of all its links, whichever are given."""
+        if not links:
+            return counters_of([])
+        answer = self._emulator().request("stats", reset=reset, buckets=buckets)
+        counters = emulator_counters(answer.result, answer.at_ns)
+        for link in links:
+            if isinstance(link, EmulatedLink) and link.name in counters["links"]:
+                link.count_at_hosts(counters["links"][link.name], counters["ports"], reset=reset)
+        return counters

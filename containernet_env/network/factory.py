@@ -1,4 +1,4 @@
-"""Makes the switches and links of a network, in the way chosen for it, and removes them; partitions, leftovers."""
+"""Makes the switches and links of a network, of the chosen kind, and removes them and the leftovers of dead runs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import itertools
 import os
 import re
 import subprocess
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
-from containernet_env.base import clock
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.hosts import netns, owner
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.backends import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec
-from containernet_env.model.usage import emulator_counters
 from containernet_env.network import switches
-from containernet_env.network.emulator import EmulatedLink, LinkEmulator, port_name
+from containernet_env.network.emulator import EmulatedLink, EmulatorFabric, LinkEmulator
 from containernet_env.network.interface import (
     MTU_MAX_BYTES,
     NAME_MAX,
@@ -31,8 +27,8 @@ from containernet_env.network.interface import (
     delete_interface,
     derive_mac,
 )
-from containernet_env.network.kernel import KernelPartition, VethLink
-from containernet_env.network.link import EventHandler, ShapedLink
+from containernet_env.network.kernel import KernelFabric, VethLink
+from containernet_env.network.link import EventHandler, Fabric, ShapedLink
 from containernet_env.network.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch
 
 _DESCRIPTIONS = {
@@ -318,89 +314,3 @@ class LinkFactory:
         if self._namespace is not None:
             self._namespace.close()
             self._namespace = None
-
-
-class Fabric(ABC):
-    """Operations on all links of one network."""
-
-    @abstractmethod
-    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
-        """Keep these sets of hosts' interfaces apart, in place of an earlier partition."""
-
-    @abstractmethod
-    def heal(self) -> int:
-        """End the partition; without one, nothing changes."""
-
-    @abstractmethod
-    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
-        """Counters of these links since they came up, or since ``reset`` was last given (after it was read).
-
-        ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
-        ``stamps``, ``unmatched`` and ``lateness``: of the link emulator; ``at_ns``: when.
-        ``buckets``: with histograms.
-        """
-
-
-class EmulatorFabric(Fabric):
-    """The link emulator; ``emulator`` gives it, and is not called before there is a link."""
-
-    def __init__(self, emulator: Callable[[], LinkEmulator]) -> None:
-        self._emulator = emulator
-
-    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
-        """See ``Fabric``: at one moment, between two frames."""
-        return self._emulator().request("partition", sets=[[port_name(end) for end in group] for group in sets]).at_ns
-
-    def heal(self) -> int:
-        """See ``Fabric``."""
-        # Before its start there is no partition.
-        return self._emulator().request("heal").at_ns if self._emulator().hello else clock.monotonic_ns()
-
-    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
-        """See ``Fabric``: of all its links, whichever are given."""
-        if not links:
-            return _kernel_counters([])
-        answer = self._emulator().request("stats", reset=reset, buckets=buckets)
-        counters = emulator_counters(answer.result, answer.at_ns)
-        for link in links:
-            if isinstance(link, EmulatedLink) and link.name in counters["links"]:
-                link.count_at_hosts(counters["links"][link.name], counters["ports"], reset=reset)
-        return counters
-
-
-class KernelFabric(Fabric):
-    """The kernel: hosts follow each other within milliseconds, and the time is when the last was done."""
-
-    def __init__(self) -> None:
-        self._partition = KernelPartition()
-
-    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
-        """See ``Fabric``."""
-        self._partition.part(sets)
-        return clock.monotonic_ns()
-
-    def heal(self) -> int:
-        """See ``Fabric``."""
-        self._partition.heal()
-        return clock.monotonic_ns()
-
-    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
-        """See ``Fabric``."""
-        statistics = _kernel_counters(links)
-        if reset:
-            for link in links:
-                if isinstance(link, VethLink):
-                    link.reset_counters()
-        return statistics
-
-
-def _kernel_counters(links: Sequence[ShapedLink]) -> dict[str, Any]:
-    return {
-        "at_ns": clock.monotonic_ns(),
-        "links": {link.name: link.statistics() for link in links},
-        "ports": {},
-        "switches": {},
-        "stamps": None,
-        "unmatched": None,
-        "lateness": None,
-    }

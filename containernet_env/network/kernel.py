@@ -27,7 +27,7 @@ from containernet_env.model.link import (
 )
 from containernet_env.model.usage import since, veth_counters
 from containernet_env.network.interface import Interface, delete_interface
-from containernet_env.network.link import ShapedLink, check_held
+from containernet_env.network.link import Fabric, ShapedLink, check_held, counters_of
 
 _NEVER_SET = frozenset({"loss-state", "duplicate", "corrupt", "reorder", "rate", "slot"})
 
@@ -478,17 +478,14 @@ def part_lines(interface: str, macs: Sequence[str]) -> list[str]:
     return lines
 
 
-class KernelPartition:
-    """The partition of one network, and how to end it."""
+class KernelFabric(Fabric):
+    """The kernel: hosts follow each other within milliseconds, and the time is when the last was done."""
 
     def __init__(self) -> None:
         self._parted: set[Interface] = set()
 
-    def part(self, sets: Sequence[Sequence[Interface]]) -> None:
-        """Keep these sets of hosts' interfaces apart, in place of an earlier partition.
-
-        One host after the other, some milliseconds apart; at an error nothing stays parted. Raises ``RunError``.
-        """
+    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
+        """See ``Fabric``; at an error nothing stays parted. Raises ``RunError``."""
         stale = self._parted - {end for members in sets for end in members}
         try:
             for number, members in enumerate(sets):
@@ -501,10 +498,21 @@ class KernelPartition:
         except RunError:
             self.heal()
             raise
+        return clock.monotonic_ns()
 
-    def heal(self) -> None:
-        """End the partition; without one, nothing."""
+    def heal(self) -> int:
+        """See ``Fabric``."""
         self._heal(set(self._parted))
+        return clock.monotonic_ns()
+
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
+        """See ``Fabric``."""
+        statistics = counters_of(links)
+        if reset:
+            for link in links:
+                if isinstance(link, VethLink):
+                    link.reset_counters()
+        return statistics
 
     def _heal(self, ends: set[Interface]) -> None:
         for end in ends:

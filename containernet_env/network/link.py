@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.link import IndependentLoss, Jitter, LinkSpec, Loss
 from containernet_env.network.interface import Interface, Port
@@ -141,3 +142,37 @@ class ShapedLink(ABC):
     def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
         """``apply`` a spec with these ``changes``; for links to which it matters that a field was named at all."""
         return self.apply(spec)
+
+
+class Fabric(ABC):
+    """Operations on all links of one network."""
+
+    @abstractmethod
+    def partition(self, sets: Sequence[Sequence[Interface]]) -> int:
+        """Keep these sets of hosts' interfaces apart, in place of an earlier partition."""
+
+    @abstractmethod
+    def heal(self) -> int:
+        """End the partition; without one, nothing changes."""
+
+    @abstractmethod
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
+        """Counters of these links since they came up, or since ``reset`` was last given (after it was read).
+
+        ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
+        ``stamps``, ``unmatched`` and ``lateness``: of the link emulator; ``at_ns``: when.
+        ``buckets``: with histograms.
+        """
+
+
+def counters_of(links: Sequence[ShapedLink]) -> dict[str, Any]:
+    """``Fabric.statistics`` of links that are not the emulator's."""
+    return {
+        "at_ns": clock.monotonic_ns(),
+        "links": {link.name: link.statistics() for link in links},
+        "ports": {},
+        "switches": {},
+        "stamps": None,
+        "unmatched": None,
+        "lateness": None,
+    }

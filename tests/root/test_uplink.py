@@ -11,7 +11,7 @@ import pytest
 
 from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
-from containernet_env.network.factory import EmulatorFabric
+from containernet_env.network.emulator import EmulatorFabric
 from tests.deadline import eventually
 from tests.root.network import ADDRESSES, answers, emulated, needs_emulator, needs_root
 

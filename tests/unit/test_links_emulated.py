@@ -20,8 +20,8 @@ from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network import factory as factory_module
 from containernet_env.network import kernel as tc
-from containernet_env.network.emulator import EmulatedLink
-from containernet_env.network.factory import EmulatorFabric, LinkFactory, Place
+from containernet_env.network.emulator import EmulatedLink, EmulatorFabric
+from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import Interface, SwitchPort
 
 MBIT = 10**6

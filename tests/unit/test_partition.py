@@ -10,7 +10,7 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.network.interface import Interface
-from containernet_env.network.kernel import KernelPartition
+from containernet_env.network.kernel import KernelFabric
 
 
 class Kernel:
@@ -44,15 +44,15 @@ def test_a_partition_is_made_again_on_interfaces_that_were(monkeypatch: pytest.M
     kernel: Any = Kernel()
     monkeypatch.setattr(netns, "run", kernel.run)
     h1, h2, h3 = (Interface(n, f"e{n}", f"02:00:00:00:00:0{n}") for n in (1, 2, 3))
-    partition = KernelPartition()
-    partition.part([[h1], [h2, h3]])
+    fabric = KernelFabric()
+    fabric.partition([[h1], [h2, h3]])
     parted = {(1, "e1"): 2, (2, "e2"): 1, (3, "e3"): 1}
     assert kernel.filters == parted
     del kernel.filters[1, "e1"]
-    partition.part([[h1], [h2, h3]])
+    fabric.partition([[h1], [h2, h3]])
     assert kernel.filters == parted
     h2.pid = 0  # it has ended
-    partition.part([[h1], [h2, h3]])
+    fabric.partition([[h1], [h2, h3]])
     del kernel.filters[1, "e1"]
-    partition.heal()
+    fabric.heal()
     assert kernel.filters == {(2, "e2"): 1}
