@@ -226,9 +226,9 @@ class Container:
 
     def _check_limits(self, held: Limits) -> None:
         """Raise ``RunError`` if the kernel does not hold the configured limits."""
-        cpu = cpu_limit(self.options.cpus, self.options.cpu_quota, self.options.cpu_period)
+        quota_us, period_us = cpu_limit(self.options.cpus, self.options.cpu_quota, self.options.cpu_period)
         memory, memswap = self.options.memory_limits
-        configured = {"cpu_quota_us": cpu.quota_us, "cpu_period_us": cpu.period_us, "memory_bytes": memory}
+        configured = {"cpu_quota_us": quota_us, "cpu_period_us": period_us, "memory_bytes": memory}
         # Where the kernel does not account for swap there is nothing to compare.
         if held.memswap_bytes is not None:
             configured["memswap_bytes"] = memswap

@@ -43,22 +43,14 @@ def memory_bytes(value: int | str) -> int:
     return int(float(match[1]) * _MEMORY_UNITS[match[2].lower()])
 
 
-@dataclass(frozen=True)
-class CpuLimit:
-    """A CFS bandwidth limit: microseconds of CPU time per period; ``None`` is left to the engine."""
-
-    quota_us: int | None
-    period_us: int | None
-
-
-def cpu_limit(cpus: float | str | None, cpu_quota: int | None, cpu_period: int | None) -> CpuLimit:
-    """The limit that ``cpus`` or ``cpu_quota`` configures.
+def cpu_limit(cpus: float | str | None, cpu_quota: int | None, cpu_period: int | None) -> tuple[int | None, int | None]:
+    """The limit that ``cpus`` or ``cpu_quota`` configures: quota and period in us, ``None`` is left to the engine.
 
     ``cpus`` may be fractional and, unlike the engine's own option, above the machine's cores: it is applied as a
     quota, which then simply cannot bind. Raises ``UsageError`` for both at once and for values out of range.
     """
     if cpus is None:
-        return CpuLimit(cpu_quota, cpu_period)
+        return cpu_quota, cpu_period
     if cpu_quota is not None:
         raise UsageError(f"cpus={cpus} and cpu_quota={cpu_quota} both limit the CPU: give one of them")
     try:
@@ -69,7 +61,7 @@ def cpu_limit(cpus: float | str | None, cpu_quota: int | None, cpu_period: int |
     quota = round(wanted * period)
     if quota < MIN_CPU_QUOTA_US:
         raise UsageError(f"cpus={cpus} is a quota of {quota} us per {period} us; the kernel allows 1000 us or more")
-    return CpuLimit(quota, period)
+    return quota, period
 
 
 @dataclass(frozen=True)
@@ -171,7 +163,7 @@ class ContainerOptions:
     def host_config(self, exposed: Sequence[str] = ()) -> dict[str, Any]:
         """Arguments of the SDK's ``create_host_config``."""
         memory, memswap = self.memory_limits
-        cpu = cpu_limit(self.cpus, self.cpu_quota, self.cpu_period)
+        quota_us, period_us = cpu_limit(self.cpus, self.cpu_quota, self.cpu_period)
         wanted = {
             "network_mode": self.network,
             "privileged": False,
@@ -180,8 +172,8 @@ class ContainerOptions:
             "port_bindings": self.bindings(exposed),
             "mem_limit": memory,
             "memswap_limit": memswap,
-            "cpu_quota": cpu.quota_us,
-            "cpu_period": cpu.period_us,
+            "cpu_quota": quota_us,
+            "cpu_period": period_us,
             "cpu_shares": self.cpu_shares,
             "cpuset_cpus": self.cpuset_cpus,
             "dns": list(self.dns),
