@@ -196,7 +196,7 @@ def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
 
 
 def _links_table(plan: Plan) -> Table:
-    """Every direction of every link; of what is rarely asked for, only the columns that say something."""
+    """Every direction of every link; of rare properties, only the columns that have values."""
     directions = [
         (a, b, direction)
         for link in plan.links
@@ -280,7 +280,7 @@ def _scenarios_table(plan: Plan) -> Table:
 
 
 def _length(scenario: Scenario) -> str:
-    """How many requests were asked for, for how long, or what is searched."""
+    """The configured number of requests, length or search."""
     if scenario.search is not None:
         return f"search {scenario.search.text}"
     return str(scenario.total) if scenario.duration_ns is None else f"for {format_duration(scenario.duration_ns)}"
@@ -424,7 +424,7 @@ def _scenarios(plan: Plan, carries: Carried) -> Iterator[str]:
         yield f"  {len(shortages)} would take {words}:"
         yield f"    {_named([one.scenario for one in shortages])}; {helps_text(worst)}"
     if carries.unknown:
-        yield f"  {len(carries.unknown)} cannot be told, since nothing like them was measured here yet:"
+        yield f"  {len(carries.unknown)} cannot be estimated, since nothing like them was measured here yet:"
         yield f"    {_named(carries.unknown)}"
 
 

@@ -98,7 +98,7 @@ def refuse(
 class Kind:
     """How one kind of value stands in a file; marks the type of a field: ``Annotated[int, Kind(...)]``.
 
-    ``parse`` makes a value of what a file has, or raises ``ValueError`` with what is wrong with it. ``form`` is what is
+    ``parse`` makes a value of what a file has, or raises ``ValueError`` with its problem. ``form`` is what is
     allowed, and ``schema`` the same as a JSON Schema. ``near`` (see `hints`) has values that may have been meant by one
     that is refused. ``write`` makes of a value what a file has.
     """
@@ -270,7 +270,7 @@ def one_of_or_name(*choices: str) -> Kind:
 
 
 def parse_ip(value: object) -> IPv4Address:
-    """A host's address in strict dotted-quad form. Raises ``ValueError`` with what is wrong with it."""
+    """A host's address in strict dotted-quad form. Raises ``ValueError`` with its problem."""
     # Our own pattern before ipaddress: no other notation, no leading zeros (octal to some tools).
     if not isinstance(value, str) or _DOTTED_QUAD.fullmatch(value) is None:
         raise ValueError("is not an IPv4 address")
@@ -281,7 +281,7 @@ def parse_ip(value: object) -> IPv4Address:
 
 
 def parse_subnet(value: object) -> IPv4Network:
-    """A network in CIDR form. Raises ``ValueError`` with what is wrong with it."""
+    """A network in CIDR form. Raises ``ValueError`` with its problem."""
     match = re.fullmatch(r"([0-9.]+)/([1-9][0-9]?)", value, re.ASCII) if isinstance(value, str) else None
     if match is None or _DOTTED_QUAD.fullmatch(match[1]) is None:
         raise ValueError("is not an IPv4 network")
@@ -302,7 +302,7 @@ def is_usable(address: IPv4Address) -> bool:
 
 
 def parse_name(value: object) -> str:
-    """A node's name. Raises ``ValueError`` with what is wrong with it."""
+    """A node's name. Raises ``ValueError`` with its problem."""
     if not isinstance(value, str) or _NAME.fullmatch(value) is None:
         raise ValueError("is not a node's name")
     if value in RESERVED_NAMES:
@@ -503,6 +503,18 @@ def rule(check: Callable[[Any], None]) -> Callable[[Any], None]:
     return check
 
 
+def not_beside(key: str, other: str, allowed: str) -> Callable[[Any], None]:
+    """A rule that refuses a key where another one is given, too."""
+
+    @rule
+    def check(model: StrictModel) -> None:
+        given = {alias for alias, name in _keys(type(model)).items() if name in model.model_fields_set}
+        if {key, other} <= given:
+            refuse(f"is given beside {other}", allowed, key=key)
+
+    return check
+
+
 class StrictModel(BaseModel):
     """An object of a file: its keys are the fields' aliases, and no others."""
 
@@ -670,7 +682,7 @@ def _again(error: ValidationError, model: type[StrictModel] | None = None) -> li
 
 @dataclass(frozen=True, slots=True)
 class Validated(Generic[T]):
-    """The value of a document, or ``None`` and what is wrong with it."""
+    """The value of a document, or ``None`` and its problems."""
 
     value: T | None
     findings: list[Finding]

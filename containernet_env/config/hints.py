@@ -214,7 +214,7 @@ def advice(value: object, candidates: Iterable[object], accepts: Callable[[objec
 
 
 def _why(value: object) -> str:
-    """What is wrong with the form of a value that text should stand for, where that is easily said."""
+    """The mistake in the form of a value that should be a text, where it is an obvious one."""
     number, unit = _split(value)
     if number is None:
         return ""

@@ -53,7 +53,7 @@ _GILBERT_ELLIOTT = "gilbert-elliott"
 
 
 def parse_jitter(value: object) -> int:
-    """Nanoseconds, 1 or more. Raises ``ValueError`` with what is wrong with it."""
+    """Nanoseconds, 1 or more. Raises ``ValueError`` with its problem."""
     try:
         jitter_ns = parse_duration(value)
     except ValueError as error:
@@ -64,7 +64,7 @@ def parse_jitter(value: object) -> int:
 
 
 def _parse_queue(value: object) -> tuple[int | None, int | None]:
-    """A queue limit as (frames, bytes), one of them ``None``. Raises ``ValueError`` with what is wrong with it."""
+    """A queue limit as (frames, bytes), one of them ``None``. Raises ``ValueError`` with its problem."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= QUEUE_MAX_FRAMES:
             raise ValueError("is out of range")
@@ -193,7 +193,7 @@ class RawDirection(StrictModel):
         description="where the host's frames wait: at the host, as behind a real network card, or in the network",
     )
     seed: Annotated[int | None, integer(0, SEED_MAX)] = Field(
-        default=None, description="fixes what is drawn (drawn for each run, and recorded)"
+        default=None, description="fixes the random draws (drawn for each run, and recorded)"
     )
 
     def spec(self, delay_ns: int | None, rate_bps: int | None) -> DirectionSpec:

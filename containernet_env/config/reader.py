@@ -237,7 +237,7 @@ def read_document(path: Path) -> Document:
 
 
 def document_of(path: Path, text: str, sha256: str = "") -> Document:
-    """Parse a text, under the path by which it is told of. Raises ``ConfigError`` when it is not JSON."""
+    """Parse a text, under the path that messages show. Raises ``ConfigError`` when it is not JSON."""
     try:
         stripped, value, findings = _parse(text)
     except _NotJson as error:
@@ -386,7 +386,7 @@ class _NotJson(ValueError):
 
 
 def _fault(text: str, offset: int, message: str, allowed: str | None = None) -> Finding:
-    """What is wrong with the text from ``offset`` on."""
+    """The problem of the text from ``offset`` on."""
     rest = text[offset : offset + _GOT_CHARACTERS + 1].split("\n", 1)[0].strip()
     end = "the end of the line" if offset < len(text) else "the end of the file"
     got = render(_Verbatim(rest)) if rest else end
@@ -410,7 +410,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
-    """The value without `_Pairs`; what is wrong with them and with `_NotANumber` is added to ``findings``."""
+    """The value without `_Pairs`; their problems and those of `_NotANumber` are added to ``findings``."""
     if isinstance(raw, _NotANumber):
         findings.append(Finding(location, "is not a number", render(raw), "a finite number", implied=True))
         return raw
@@ -434,7 +434,7 @@ def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
         return [_plain(value, (*location, index), findings) for index, value in enumerate(raw)]
     if isinstance(raw, str) and not _is_text(raw):
         findings.append(Finding(location, _NO_TEXT, render(raw), _TEXT))
-        return raw.encode(errors="replace").decode()  # nobody is told of this one: see `refuse`
+        return raw.encode(errors="replace").decode()  # its own finding is the one that is reported: see `refuse`
     return raw
 
 

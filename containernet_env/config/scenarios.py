@@ -1,4 +1,4 @@
-"""Scenario files: compact blocks of settings whose lists multiply, expanded into what is run in a row."""
+"""Scenario files: compact blocks of settings whose lists multiply, expanded into the scenarios of a run."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from containernet_env.config.fields import (
     decimal,
     duration,
     integer,
+    not_beside,
     one_of_or_name,
     refuse,
     rule,
@@ -194,7 +195,7 @@ class RawSearch(StrictModel):
 
     @property
     def value(self) -> Search:
-        """What is searched."""
+        """The search as a value."""
         low, step_ns, within = (
             given if given is not None else default
             for given, default in ((self.low, LOW_PER_S), (self.step_ns, STEP_NS), (self.within, WITHIN))
@@ -288,23 +289,11 @@ class RawLoad(StrictModel):
         if self.total is None and self.duration_ns is None and not self._searches:
             refuse("is missing", "total, a number of requests, or duration, or search", key="total")
 
-    @rule
-    def _search_has_no_total(self) -> None:
-        self._refuse_beside_search(self.total, "total")
-
-    @rule
-    def _search_has_no_duration(self) -> None:
-        self._refuse_beside_search(self.duration_ns, "duration")
-
-    @rule
-    def _search_has_no_rate(self) -> None:
-        self._refuse_beside_search(self.rate or None, "rate")
-
-    def _refuse_beside_search(self, value: object, key: str) -> None:
-        if value is not None and self._searches:
-            refuse(
-                "is given beside search", "search alone, which chooses the rate and the length of each probe", key=key
-            )
+    _search_has_no_total, _search_has_no_duration, _search_has_no_rate = (
+        not_beside(key, "search", "search alone, which chooses the rate and the length of each probe")
+        for key in ("total", "duration", "rate")
+    )
+    _has_one_length = not_beside("duration", "total", "either total or duration")
 
     @rule
     def _search_has_no_warmup_in_requests(self) -> None:
@@ -322,11 +311,6 @@ class RawLoad(StrictModel):
                     refuse(
                         message, f"less than the deadline of each request, {format_duration(timeout_ns)}", key="search"
                     )
-
-    @rule
-    def _has_one_length(self) -> None:
-        if self.total is not None and self.duration_ns is not None:
-            refuse("is given beside total", "either total or duration", key="duration")
 
     @rule
     def _clients_have_requests(self) -> None:
@@ -365,7 +349,7 @@ EVENTS_MAX = 50
 MORE_EVENTS = '; one with "every" repeats, and the others can be of further scenarios'
 """What to do with more of them."""
 EVENT_MIN_NS = 200_000_000
-"""The generator tells of its start within 100 ms, and who leads is asked right before an event."""
+"""The generator reports its start within 100 ms, and the leader is queried right before an event."""
 FOR_MIN_NS = 10_000_000
 _LONGEST_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
 _WHEN, _LENGTH = duration(EVENT_MIN_NS, _LONGEST_NS), duration(FOR_MIN_NS, _LONGEST_NS)
@@ -462,11 +446,11 @@ class RawEvent(StrictModel):
         return {**times, verb: value.target}
 
     @rule
-    def _has_one_time(self) -> None:
+    def _has_a_time(self) -> None:
         if self.at_ns is None and self.every_ns is None:
             refuse("is missing", "at, a time after the start of the load, or every", key="at")
-        if self.at_ns is not None and self.every_ns is not None:
-            refuse("is given beside at", "either at or every", key="every")
+
+    _has_one_time = not_beside("every", "at", "either at or every")
 
     @rule
     def _does_one_thing(self) -> None:
@@ -543,7 +527,7 @@ class RawDataset(StrictModel):
 
 
 class RawData(StrictModel):
-    """Sizes in bytes of what is written."""
+    """Sizes in bytes of the keys and values that are written."""
 
     model_config = ConfigDict(title="Data")
 
@@ -583,12 +567,12 @@ class RawBlock(StrictModel):
         default=False, description="whether what each operation did and returned is kept, for the command `verify`"
     )
     events: Annotated[list[RawEvent], Length(1, EVENTS_MAX, MORE_EVENTS, alone=True)] = Field(
-        default=[], description="what is done to members and their links while the load runs"
+        default=[], description="actions on members and their links while the load runs"
     )
 
     @classmethod
     def known_keys(cls) -> list[str]:
-        """See ``StrictModel``: what is done meanwhile comes after what is measured."""
+        """See ``StrictModel``: events come after the load."""
         return [*(key for key in super().known_keys() if key != "events"), "events"]
 
     @rule
@@ -603,7 +587,7 @@ class RawWrite(RawBlock):
     model_config = ConfigDict(title="Writes")
 
     type: Literal["write"] = Field(description=_TYPE)
-    data: Annotated[list[RawData], AXIS] = Field(description="sizes in bytes of what is written; may be a list")
+    data: Annotated[list[RawData], AXIS] = Field(description="sizes in bytes of keys and values; may be a list")
     target: _TARGETS
     key_space: Annotated[int | None, integer(1, contract.KEY_SPACE_MAX)] = Field(
         default=None, alias="keySpace", description="how many different keys are written (as many as requests)"
@@ -779,7 +763,7 @@ def _entry(document: Document, location: Location, index: int) -> Location:
 
 
 def spans_of(block: RawBlock) -> list[Span]:
-    """What the reads of a block ask for, one for each number of keys at once."""
+    """What the reads of a block request, one for each number of keys at once."""
     if not isinstance(block, RawReading):
         return [ONE_KEY]
     numbers: list[int | None] = [*block.span_keys] or [None]
@@ -792,7 +776,7 @@ def spans_of(block: RawBlock) -> list[Span]:
 
 def keys_fit(key_size: int, keys: int) -> bool:
     """Whether so many keys of that size are all different."""
-    # From 6 bytes on there are more keys than may be asked for: no need for large powers.
+    # From 6 bytes on there are more keys than a file may request: no need for large powers.
     return key_size > 5 or len(ALPHABET) ** key_size >= keys
 
 
@@ -814,7 +798,7 @@ def key_findings(document: Document, location: Location, block: RawWrite) -> Ite
 def span_findings(
     location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawBlock]
 ) -> Iterator[Finding]:
-    """What is wrong with asking for several keys at once, given what the file writes.
+    """Problems of reads of several keys at once, given what the file writes.
 
     ``blocks`` are the good ones, by their place in the file.
     """
@@ -860,7 +844,7 @@ def unique_findings(location: Location, block: RawBlock, dataset: Dataset) -> It
             return
         if not block.verify:
             yield Finding(
-                (*location, key), "is given without verify, which tells what reads have found", "true", "false"
+                (*location, key), "is given without verify, which checks what reads have found", "true", "false"
             )
             return
     if isinstance(block, RawRead):

@@ -270,7 +270,7 @@ def store_choice(raw: str | RawStore | RawProgram | None, folder: Path) -> Store
     if raw is None or isinstance(raw, str):
         return StoreChoice(raw or DEFAULT_KIND)
     if isinstance(raw, RawProgram):
-        assert raw.binary is not None  # `store_findings` has told it
+        assert raw.binary is not None  # `store_findings` has reported it
         return StoreChoice(raw.kind, binary=read_program(folder / raw.binary), service=raw.service)
     kind = KINDS[raw.kind]
     version = None if raw.version is None else str(kind.versions.parse(raw.version))
@@ -279,13 +279,13 @@ def store_choice(raw: str | RawStore | RawProgram | None, folder: Path) -> Store
 
 
 def store_findings(top: Mapping[str, Any], folder: Path) -> Iterator[Finding]:
-    """What is wrong with version, flags and program for the kind of store, in the raw value of a topology.
+    """Problems of version, flags and program for the kind of store, in the raw value of a topology.
 
-    The path of a program is relative to ``folder``. Its file is read: nothing else tells which program is measured.
+    The path of a program is relative to ``folder``. Its file is read: nothing else identifies the program.
     """
     value, name = top.get("store"), kind_of(top)
     if name is None:
-        return  # what is wrong then is told where the value itself is validated
+        return  # reported where the value itself is validated
     kind = KINDS[name]
     yield from _binary_findings(kind, value, folder)
     if not isinstance(value, dict) or name == HTTP:
@@ -324,7 +324,7 @@ def _binary_findings(kind: type[Store], value: object, folder: Path) -> Iterator
             yield Finding(place, message, allowed="no binary", at_key=True)
     elif "binary" not in value:
         yield Finding(place, f"is missing: {kind.name} runs a program of yours", None, ALLOWED)
-    elif isinstance(given, str) and given and "\0" not in given:  # others are told where the value is validated
+    elif isinstance(given, str) and given and "\0" not in given:  # others are reported where the value is validated
         try:
             read_program(folder / given)
         except ValueError as error:

@@ -486,7 +486,7 @@ class SweepFile:
     exclude_at: Location
 
     def refuse(self, findings: Sequence[Finding]) -> None:
-        """Raise ``ConfigError`` with these findings, if any; places in a text that nobody wrote have no lines."""
+        """Raise ``ConfigError`` with these findings, if any; places in a generated text have no lines."""
         _refuse(self.document, findings)
 
 
@@ -550,7 +550,7 @@ def quick_form(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(path: Path, value: Any) -> Document:
-    """A document that no file holds, told of under a path."""
+    """A document that no file holds, shown under a path."""
     return document_of(path, json_text(value))
 
 
@@ -560,12 +560,12 @@ def _refuse(document: Document, findings: Sequence[Finding]) -> None:
     except ConfigError as error:
         if document.sha256:
             raise
-        # Nobody wrote that text: an axis is known by its name alone.
-        told = [
+        # The text is generated: an axis is known by its name alone.
+        found = [
             replace(problem, path=_AXIS_PLACE.sub(r"\1", problem.path), line=None, column=None)
             for problem in error.problems
         ]
-        raise ConfigError(error.file, told) from None
+        raise ConfigError(error.file, found) from None
 
 
 def _with_settings(document: Document, settings: Sequence[str]) -> Document:
@@ -629,7 +629,7 @@ def _known_values(entries: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _quick_findings(value: Any) -> Iterator[Finding]:
-    """What is wrong with axes and exclusions of the quick form, of a raw document."""
+    """Problems of axes and exclusions of the quick form, of a raw document."""
     quick = value.get("quick") if isinstance(value, dict) else None
     if isinstance(quick, dict) and "axes" in quick:
         yield from _axes_findings(quick, ("quick",))
@@ -638,7 +638,7 @@ def _quick_findings(value: Any) -> Iterator[Finding]:
 
 
 def _axes_findings(value: Any, at: Location = ()) -> Iterator[Finding]:
-    """What is wrong with axes and exclusions of a raw object that stands at ``at``."""
+    """Problems of axes and exclusions of a raw object that stands at ``at``."""
     entries = _entries(value)
     first: dict[str, Location] = {}
     for index, entry in enumerate(entries):

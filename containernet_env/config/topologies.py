@@ -198,7 +198,7 @@ class RawConfig(StrictModel):
     )
     nodes: NodeList = Field(description="members of the cluster")
     client: RawClient = Field(default=RawClient(), description="the host that makes the load")
-    store: StoreValue = Field(default=LEFT_OUT, description="what is measured")
+    store: StoreValue = Field(default=LEFT_OUT, description="the store that is measured")
     scenarios: FilePath = Field(default=None, description="scenario file")
 
     @rule
@@ -340,7 +340,7 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
     # Names, addresses and the client's link make no difference to that.
     members = []
     for index, node in enumerate(nodes):
-        with contextlib.suppress(ValueError):  # `link_findings` tells it
+        with contextlib.suppress(ValueError):  # `link_findings` reports it
             members.append(_node(KINDS[kind].node_name(index), node.ip, node))
     client = _node(CLIENT_NAME, IPv4Address(0), RawClient())
     etcd, store = settings.settings, StoreChoice(kind)
