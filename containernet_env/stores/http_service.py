@@ -352,7 +352,7 @@ _ONE_KEY = "is known by the URLs of single keys alone"
 class Http(Store):
     """A service by its URLs. Its members are started from a program of the user's, or are external.
 
-    Its settings in topology files are in ``config.service_schema``.
+    Its settings in topology files are in ``config.stores``.
     """
 
     name: ClassVar[str] = "http"
