@@ -553,7 +553,7 @@ class StrictModel(BaseModel):
         """The model without the fields that are refused or missing: to get one of them raises `_Unknown`."""
         keys = _keys(cls)
         good = {
-            key: adapter_of(type_of(cls.model_fields[name])).validate_python(raw[key])
+            key: _adapter_of_field(cls, name).validate_python(raw[key])
             for key, name in keys.items()
             if key in raw and key not in bad
         }
@@ -596,6 +596,11 @@ def _keys(model: type[StrictModel]) -> dict[str, str]:
 @cache
 def _rules_of(model: type[StrictModel]) -> list[Callable[[Any], None]]:
     return [item for kind in model.__mro__ for item in vars(kind).values() if getattr(item, "is_rule", False)]
+
+
+@cache
+def _adapter_of_field(model: type[StrictModel], name: str) -> TypeAdapter[Any]:
+    return adapter_of(type_of(model.model_fields[name]))
 
 
 def type_of(field: FieldInfo) -> Any:
@@ -665,7 +670,7 @@ def written_value(model: type[StrictModel], key: str, value: Any) -> Any:
 def _again(error: ValidationError, model: type[StrictModel] | None = None) -> list[InitErrorDetails]:
     """The errors, to be raised again together with others; those about the keys of ``model`` in its own words."""
     again = []
-    for item in error.errors(include_url=False):
+    for item in error.errors(include_url=False, include_input=False):
         context = item.get("ctx", {})
         if model is not None and item["type"] == "missing":
             context = {"message": "is missing", "allowed": _allowed(model, str(item["loc"][0]))}
@@ -693,7 +698,7 @@ def validate(adapter: TypeAdapter[T], document: Document) -> Validated[T]:
     try:
         return Validated(adapter.validate_python(document.value), [])
     except ValidationError as error:
-        return Validated(None, [_finding(item) for item in error.errors(include_url=False)])
+        return Validated(None, [_finding(item) for item in error.errors(include_url=False, include_input=False)])
 
 
 def as_far_as_good(adapter: TypeAdapter[T], value: Any) -> T | None:

@@ -150,6 +150,7 @@ def _written_queue(limit: tuple[int | None, int | None]) -> Any:
 
 
 _LOSS = replace(RATIO, form=f'{RATIO.form}, or an object with "model": "{_GILBERT_ELLIOTT}"')
+_Ratio = Annotated[Any, _LOSS]
 _QUEUE = Kind(
     _parse_queue,
     f'a whole number of frames from 1 to {QUEUE_MAX_FRAMES}, or bytes with b, k, m or g such as "64k", '
@@ -177,8 +178,8 @@ class RawDirection(StrictModel):
     )
     jitter: RawJitter = Field(default=LEFT_OUT, description="how the delay varies")
     loss: Annotated[
-        Annotated[Any, _LOSS] | RawGilbertElliott,
-        Chosen(lambda value: RawGilbertElliott if isinstance(value, dict) else Annotated[Any, _LOSS], _written_loss),
+        _Ratio | RawGilbertElliott,
+        Chosen(lambda value: RawGilbertElliott if isinstance(value, dict) else _Ratio, _written_loss),
     ] = Field(default=None, description="share of frames that is lost, or an object for losses in bursts")
     queue: Annotated[tuple[int | None, int | None] | None, _QUEUE] = Field(
         default=None, description="what may wait to be sent (250 ms of the bandwidth)"
