@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from containernet_env.model.findings import Capacity
 from containernet_env.model.scenario import Scenario
+from containernet_env.model.usage import Leadership
+from containernet_env.plan.plan import Plan
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import BenchmarkServer
 from containernet_env.stores.cluster import Cluster
@@ -33,6 +35,9 @@ class ClientHost(Protocol):
 class Target(Protocol):
     """Something that can be measured. A store that somebody else runs has neither ``network`` nor ``client_host``."""
 
+    plan: Plan
+    led_at_start: Leadership | None
+    """Who led when it came up; ``None`` until then, and where no leader is known."""
     failure: str | None
     """Why nothing can be measured any more: the links have ended, the benchmark host, or the engine; ``None`` while all
     stand."""
@@ -48,15 +53,18 @@ class Target(Protocol):
 
     @property
     def leader_at_start(self) -> str | None:
-        """Who led when it came up."""
+        """The leader of ``led_at_start``."""
+        return self.led_at_start.leader if self.led_at_start is not None else None
 
     @property
     def load_terms(self) -> LoadTerms:
         """How loads speak with its store."""
+        return self.plan.store.load_terms
 
     @property
     def member_timeout_s(self) -> float:
         """See ``stores.store.Timing``."""
+        return self.plan.timing.member_timeout_s
 
     def settled_failure(self) -> str | None:
         """``failure`` once something has gone wrong: what caused that may be known only a moment later.
@@ -66,9 +74,10 @@ class Target(Protocol):
 
     def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
         """RTTs to each member, measured now; none where nobody has to. Takes some RTTs, and never raises."""
+        return {}
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
-        """The floor of a scenario; see ``analysis.floor.Floor``."""
+        """The floor of a scenario; see ``results.floor.Floor``."""
 
     @property
     def cluster(self) -> Cluster[Any]: ...

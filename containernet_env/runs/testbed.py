@@ -33,9 +33,10 @@ from containernet_env.runs.disruptor import TestbedFaults
 from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
 from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
+from containernet_env.runs.target import Target
 from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import Broken, Cluster, MemberHost, MemberPlace
-from containernet_env.stores.store import GATE_SCRIPT, LoadTerms, Trust
+from containernet_env.stores.store import GATE_SCRIPT, Trust
 
 ALL_BUDGET_S = 1.0
 """What it may take for all members together."""
@@ -134,7 +135,7 @@ TCP_SYSCTLS = (
 )
 
 
-class Testbed:
+class Testbed(Target):
     """Brings a plan up step by step and takes it down as a whole.
 
     `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. What is done
@@ -254,28 +255,9 @@ class Testbed:
         """The host that makes the load; only after `up`."""
         return self.hosts[self.plan.config.client.name]
 
-    @property
-    def leader_at_start(self) -> str | None:
-        """See ``runs.target.Target``."""
-        return self.led_at_start.leader if self.led_at_start is not None else None
-
-    def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
-        """See ``runs.target.Target``: the network is proved instead."""
-        return {}
-
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
         """See ``runs.target.Target``."""
         return self._floor.median_s(scenario, leader, living)
-
-    @property
-    def load_terms(self) -> LoadTerms:
-        """See ``runs.target.Target``."""
-        return self.plan.store.load_terms
-
-    @property
-    def member_timeout_s(self) -> float:
-        """See ``runs.target.Target``."""
-        return self.plan.timing.member_timeout_s
 
     @property
     def realtime(self) -> bool | None:
