@@ -41,3 +41,10 @@ def remove_leftovers() -> Leftovers:
     engine.remove_containers([container.id for container in stale])
     removed += [f"container {container.name}" for container in stale]
     return Leftovers((*removed, *remove_bridges(bridges)), tuple(in_use))
+
+
+def others_up() -> int:
+    """How many testbeds of other living processes are up, by their containers. Raises what asking the engine raises."""
+    ours = owner.current()
+    living = {container.owner for container in engine.list_ours() if owner.is_alive(container.owner)}
+    return len(living - {ours})

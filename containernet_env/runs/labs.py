@@ -7,19 +7,11 @@ from collections.abc import Sequence
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError
 from containernet_env.containernet.shell import Crashes
-from containernet_env.hosts import engine, owner
 from containernet_env.model.usage import Leadership
 from containernet_env.runs.testbed import Testbed
 
 _REJOIN_S = 20.0
 """How long the shell waits for members that were started again; without a quorum they cannot answer."""
-
-
-def others_up() -> int:
-    """How many testbeds of other living processes are up, by their containers. Raises what asking the engine raises."""
-    ours = owner.current()
-    living = {container.owner for container in engine.list_ours() if owner.is_alive(container.owner)}
-    return len(living - {ours})
 
 
 class Lab(Crashes):

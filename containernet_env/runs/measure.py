@@ -33,7 +33,7 @@ from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory, RunResult
 from containernet_env.results.run_files import ClusterRecord, Manifest, Repeats, StoreFacts, Sync
-from containernet_env.runs import clean, labs, version
+from containernet_env.runs import clean, version
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import Keeper, advised, keep_costs, was_measured
@@ -194,7 +194,7 @@ class _Run:
         )
         self._keeper.manifest(self._manifest, inputs_of(self._plan))
         self._event("run_began", f"run {self._run_id}")
-        self._labs = 0 if images is None else labs.others_up()
+        self._labs = 0 if images is None else clean.others_up()
         if self._labs:
             count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"
             self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")

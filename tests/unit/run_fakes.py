@@ -167,7 +167,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> Beds:
     monkeypatch.setattr(measure_module, "lock_for", lambda plan: nullcontext())
     monkeypatch.setattr(measure_module, "ready_images", lambda *of: Images(member="e", benchmark="b"))
     monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
-    monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
+    monkeypatch.setattr(measure_module.clean, "others_up", lambda: 0)
     monkeypatch.setattr(measure_module, "keep_costs", lambda *_: None)  # this machine's own file stays as it is
     # How busy this machine is decides no verdict.
     monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
