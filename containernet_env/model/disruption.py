@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from containernet_env.base.units import format_duration, format_mbps, format_number
 from containernet_env.model.link import FULL_FRAME_BYTES, USUAL_MAX_FRAMES
@@ -165,29 +165,25 @@ def _moment(due: Due) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Something that was done to members, or that should have been.
+    """Something that was done to members, or that should have been; a line of disruptions.jsonl has its fields.
 
-    ``number`` is its event's place in the scenario (from 1; 0 at the end), ``occurrence`` how often that had been due
-    by then; ``cause`` is why. ``asked_ns`` is when it was due (ns since the start of the load; ``None`` at the end of
-    the scenario) and ``at_ns`` when it took effect (CLOCK_MONOTONIC; the latest of several members),
-    ``since_start_ns`` the same since the start of the load. ``leader`` led right before. ``answered_ns``
-    (CLOCK_MONOTONIC) is when a member that was restarted answered again. ``problem`` is why it did not happen, or not
-    as configured.
+    ``at_ns`` is on CLOCK_MONOTONIC, of several members the latest; ``since_start_ns`` is the same since the start of
+    the load.
     """
 
-    number: int
-    occurrence: int
-    cause: Cause
-    verb: Verb
-    target: str
-    value: int | float | None
-    members: tuple[str, ...]
-    asked_ns: int | None
-    at_ns: int | None
-    since_start_ns: int | None
-    leader: str | None = None
-    answered_ns: int | None = None
-    problem: str | None = None
+    number: Annotated[int, "of the event in the scenario, from 1; 0 for what was undone at the end"]
+    occurrence: Annotated[int, "how often the event had been due by then, from 1"]
+    cause: Annotated[Cause, "the event itself, the end of its length, or the end of the scenario"]
+    verb: Annotated[Verb, "what was done; reset: delay, loss or rate are as in the topology again"]
+    target: Annotated[str, "as configured"]
+    value: Annotated[int | float | None, "of delay (ns), loss (ratio) or rate (bit/s; null is unlimited)"]
+    members: Annotated[tuple[str, ...], "to whom it was done"]
+    asked_ns: Annotated[int | None, "when it was due, since the load began; null at the end of the scenario"]
+    at_ns: Annotated[int | None, "when it took effect; null where it did not happen"]
+    since_start_ns: Annotated[int | None, "when it took effect, since the load began"]
+    leader: Annotated[str | None, "who led right before; null where nobody did, or nobody asked"] = None
+    answered_ns: Annotated[int | None, "when a member that was started again answered"] = None
+    problem: Annotated[str | None, "why it did not happen, or not as configured"] = None
 
     @property
     def text(self) -> str:

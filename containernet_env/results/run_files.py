@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model, model_validator
 
-from containernet_env.model.disruption import Cause, Verb
+from containernet_env.model.disruption import Carried
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.usage import Consumption
 from containernet_env.plan.plan import OPTIONS, PlanOptions
@@ -342,7 +342,7 @@ class NetworkFile(RunFile):
     proofs: list[Proof]
 
 
-def _described(value: type[ScenarioOutcome]) -> dict[str, Any]:
+def _described(value: type[ScenarioOutcome | Carried]) -> dict[str, Any]:
     """The fields of a value that are annotated with a description; one with another default than None must be there."""
     types = get_type_hints(value, include_extras=True)
     found = {field.name: field for field in fields(value) if get_origin(types[field.name]) is Annotated}
@@ -388,7 +388,10 @@ class ProbeLine(ScenarioLine):
     probe: dict[str, Any] = Field(description="its number, purpose, rate, seed, verdict and why")
 
 
-class DisruptionLine(RunFile):
+_CarriedLine: Any = create_model("_CarriedLine", __base__=RunFile, **_described(Carried))
+
+
+class DisruptionLine(_CarriedLine):  # type: ignore[misc]
     """A line of disruptions.jsonl: something that an event of a scenario did to members, or should have done.
 
     The lines of a scenario are in the order in which it happened; there is one for each end of an event, too.
@@ -399,20 +402,7 @@ class DisruptionLine(RunFile):
     attempt: int
     began_ns: int | None = Field(description="when the load began; null where it did not")
     seed: str = Field(description="what random members were drawn from: the run's seed, scenario, repetition, attempt")
-    number: int = Field(description="of the event in the scenario, from 1; 0 for what was undone at the end")
-    occurrence: int = Field(description="how often the event had been due by then, from 1")
-    cause: Cause = Field(description="the event itself, the end of its length, or the end of the scenario")
-    verb: Verb = Field(description="what was done; reset: delay, loss or rate are as in the topology again")
-    target: str = Field(description="as configured")
-    value: int | float | None = Field(description="of delay (ns), loss (ratio) or rate (bit/s; null is unlimited)")
-    members: list[str] = Field(description="to whom it was done")
-    leader: str | None = Field(description="who led right before; null where nobody did, or nobody asked")
-    asked_ns: int | None = Field(description="when it was due, since the load began; null at the end of the scenario")
-    since_start_ns: int | None = Field(description="when it took effect, since the load began")
-    at_ns: int | None = Field(description="when it took effect; null where it did not happen")
-    answered_ns: int | None = Field(description="when a member that was started again answered")
     first_success_s: float | None = Field(description="how long after it the first request succeeded")
-    problem: str | None = Field(description="why it did not happen, or not as configured")
 
 
 class UsageLine(RunFile):
