@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import median
+from typing import ParamSpec
 
 from containernet_env.base.errors import RunError, text_of
-from containernet_env.hosts.sampler import Sample
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.search import Probe
 from containernet_env.plan.export import config_hash
 from containernet_env.plan.plan import Plan
 from containernet_env.results import capacity
@@ -18,9 +16,11 @@ from containernet_env.results.capacity import MachineKey, SyncSample, advice, sa
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.files import reason
 from containernet_env.results.run_directory import SCENARIOS, RunDirectory
-from containernet_env.results.run_files import ClusterRecord, MachineFacts, Manifest, Proof
+from containernet_env.results.run_files import ClusterRecord, MachineFacts, Manifest
 from containernet_env.runs.matrix import INTERRUPTED, NOT_RUN
 from containernet_env.runs.progress import Guarded
+
+_P = ParamSpec("_P")
 
 
 def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOutcome:
@@ -110,7 +110,7 @@ class Keeper:
         self._write_rows()
         while self._recorded < len(self.outcomes):
             self._recorded += 1
-            self._record(lambda: self.directory.add_scenario(self.outcomes[self._recorded - 1]))
+            self.record(self.directory.add_scenario, self.outcomes[self._recorded - 1])
         if new:
             self._progress.scenario_ended(outcome)
         return self._refused.reason if self._refused is not None else None
@@ -132,50 +132,32 @@ class Keeper:
                 f"{self.results.file} could not be written anew: {reason(error)}; "
                 f"what is known of {len(changed)} of its rows since is in {self.directory.path / SCENARIOS}"
             )
-        self._record(lambda: self.directory.amend_scenarios(self.outcomes))
+        self.record(self.directory.amend_scenarios, self.outcomes)
+
+    def record(self, write: Callable[_P, object], *values: _P.args, **named: _P.kwargs) -> None:
+        """Write something into the run directory by one of its methods, or say once that it cannot be written."""
+        try:
+            write(*values, **named)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more
+            if not self._record_told:
+                self._record_told = True
+                why = reason(error) if isinstance(error, OSError) else text_of(error)
+                self._progress.note(f"{self.directory.path} cannot be kept as a whole: {why}; the run goes on")
 
     def manifest(self, manifest: Manifest, inputs: Mapping[str, str] | None = None) -> None:
         """See ``RunDirectory``; ``inputs`` are the files that the manifest names, by their names."""
-        self._record(lambda: self.directory.write_manifest(manifest))
+        self.record(self.directory.write_manifest, manifest)
         for name, text in (inputs or {}).items():
-            self._record(partial(self.directory.write_input, name, text))
-
-    def proof(self, proof: Proof) -> None:
-        """See ``RunDirectory``."""
-        self._record(lambda: self.directory.add_proof(proof))
-
-    def event(self, kind: str, text: str, subject: str | None = None) -> None:
-        """See ``runs.progress.OnEvent``."""
-        self._record(lambda: self.directory.add_event(kind, text, subject))
-
-    def probe(self, probe: Probe, outcome: ScenarioOutcome) -> None:
-        """See ``RunDirectory``."""
-        self._record(lambda: self.directory.add_probe(probe, outcome))
-
-    def usage(self, sample: Sample) -> None:
-        """See ``RunDirectory``."""
-        self._record(lambda: self.directory.add_usage(sample.at_ns, sample.edge, sample.consumers))
-
-    def profile(self, folder: str, name: str, content: bytes) -> None:
-        """See ``RunDirectory``."""
-        self._record(lambda: self.directory.write_profile(folder, name, content))
-
-    def history(self, name: str, content: Iterable[bytes]) -> None:
-        """See ``RunDirectory``."""
-        self._record(lambda: self.directory.write_history(name, content))
+            self.record(self.directory.write_input, name, text)
 
     def logs(self, read: Callable[[], Iterable[tuple[str, str]]]) -> None:
         """Keep what the hosts printed."""
 
         def keep() -> None:
             for name, text in read():
-                self._record(partial(self.directory.write_log, name, text))
+                self.record(self.directory.write_log, name, text)
 
-        self._record(keep)
-
-    def seal(self) -> None:
-        """See ``RunDirectory``; the last that is written."""
-        self._record(self.directory.seal)
+        self.record(keep)
 
     def settle(self, error: BaseException | None) -> None:
         """At the end, after the tear-down, try once more what was refused, and say where the rows are.
@@ -184,7 +166,7 @@ class Keeper:
         gets that as a note instead, and one of where the rows are if not where they were to be.
         """
         self._write_rows()
-        self._record(self.directory.restore)
+        self.record(self.directory.restore)
         if self._refused is not None:
             problem = self._refusal(self._refused)
             if error is None:
@@ -208,16 +190,6 @@ class Keeper:
         if moved is not None:
             self._rescued.append(moved)
             self._progress.note(moved)
-
-    def _record(self, write: Callable[[], None]) -> None:
-        """Write something into the run directory, or say once that it cannot be written."""
-        try:
-            write()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more
-            if not self._record_told:
-                self._record_told = True
-                why = reason(error) if isinstance(error, OSError) else text_of(error)
-                self._progress.note(f"{self.directory.path} cannot be kept as a whole: {why}; the run goes on")
 
     def _refusal(self, refused: RowNotWrittenError) -> RowsNotWrittenError:
         """Where every row is, of a run that had one refused."""

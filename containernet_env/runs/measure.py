@@ -32,7 +32,7 @@ from containernet_env.results.capacity import MachineKey
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory, RunResult
-from containernet_env.results.run_files import ClusterRecord, Manifest, Repeats, StoreFacts, Sync
+from containernet_env.results.run_files import ClusterRecord, Manifest, Proof, Repeats, StoreFacts, Sync
 from containernet_env.runs import clean, version
 from containernet_env.runs.external import ExternalTestbed
 from containernet_env.runs.external_access import require_consent
@@ -156,7 +156,7 @@ class _Run:
         self._run_id = f"{self._began.at[:19].replace('-', '').replace(':', '')}Z-{plan.run_id}"
         directory = RunDirectory(results.path, self._run_id)
         self._keeper = Keeper(results, directory, progress, unmeasured=not in_sweep)
-        progress.on_failure = lambda text: self._keeper.event("progress_failed", text)
+        progress.on_failure = lambda text: self._event("progress_failed", text)
         self._caller = caller
         self._in_sweep = in_sweep
         self._standing = standing
@@ -263,7 +263,7 @@ class _Run:
             self._progress,
             tolerance=self._tolerance,
             on_event=self._event,
-            on_proof=self._keeper.proof,
+            on_proof=self._proof,
             stop=self._stop,
         )
 
@@ -275,7 +275,7 @@ class _Run:
         try:
             if (change := change_between(testbed.plan, self._plan)) is None:
                 raise RunError("it differs in more than what can be changed while it stands")
-            testbed.turn_to(self._plan, change, self._progress, self._event, self._keeper.proof)
+            testbed.turn_to(self._plan, change, self._progress, self._event, self._proof)
         except BaseException as error:
             self._stop.shield()
             why = f"the testbed of run {came_from} could not be changed for this one: {text_of(error)}"
@@ -305,10 +305,21 @@ class _Run:
         return True
 
     def _observer(self, testbed: AnyTestbed) -> Observer:
-        keeper = self._keeper
-        sampler = Sampler(AllUse(testbed.pids(), lambda: testbed.pids().members), keeper.usage)
+        record, directory = self._keeper.record, self._keeper.directory
+        sampler = Sampler(
+            AllUse(testbed.pids(), lambda: testbed.pids().members),
+            lambda sample: record(directory.add_usage, sample.at_ns, sample.edge, sample.consumers),
+        )
         options = self._plan.options
-        return Observer(testbed, self._progress, self._event, sampler, options, keeper.profile, keeper.history)
+        return Observer(
+            testbed,
+            self._progress,
+            self._event,
+            sampler,
+            options,
+            lambda folder, name, content: record(directory.write_profile, folder, name, content),
+            lambda name, content: record(directory.write_history, name, content),
+        )
 
     def _run_matrix(self, testbed: AnyTestbed, until: int) -> bool:
         plan = self._plan
@@ -324,7 +335,7 @@ class _Run:
                 self._event,
                 self._observer(testbed),
                 plan.options.retry_invalid,
-                self._keeper.probe,
+                lambda probe, outcome: self._keeper.record(self._keeper.directory.add_probe, probe, outcome),
                 plan.options.seed,
                 alone=self._in_sweep,
                 advised=self._advised,
@@ -431,7 +442,10 @@ class _Run:
         return advised(self._plan, MachineKey.of(self._manifest.machine), outcome)
 
     def _event(self, kind: str, text: str, subject: str | None = None) -> None:
-        self._keeper.event(kind, text, subject)
+        self._keeper.record(self._keeper.directory.add_event, kind, text, subject)
+
+    def _proof(self, proof: Proof) -> None:
+        self._keeper.record(self._keeper.directory.add_proof, proof)
 
     def _error(self) -> BaseException | None:
         """What is on its way to the caller; not what the caller itself is handling."""
@@ -478,7 +492,7 @@ class _Run:
             try:
                 self._keeper.settle(self._error())
             finally:
-                self._keeper.seal()
+                self._keeper.record(self._keeper.directory.seal)
                 self._keep_costs()
 
     def _keep_costs(self) -> None:
