@@ -204,7 +204,7 @@ def shell_command(
     while it runs: `link etcd1 s1 down`, `delay etcd1 s1 10ms`, `jitter etcd1 s1 1ms`, `rate etcd1 s1 100`,
     `loss etcd1 s1 1%`, `queue etcd1 s1 100`, `partition etcd1 | etcd2 etcd3`, `heal`. Members crash and come back:
     `kill leader`, `restart etcd1`, `freeze etcd1`, `thaw etcd1`; `leader` shows who leads. `links` shows links,
-    `iperf etcd1 etcd2` measures, `capture etcd1 FILE.pcap` records; `help` tells more.
+    `iperf etcd1 etcd2` measures, `capture etcd1 FILE.pcap` records; `help` lists all.
     The benchmark server answers at 127.0.0.1:8080.
     """
     from containernet_env.containernet import engines

@@ -1,6 +1,6 @@
-"""All that knows Mininet: Containernet's two classes on stock Mininet, their shell, and the original Containernet.
+"""The network engines on Mininet: Containernet's two classes on stock Mininet, the shell, the original Containernet.
 
-``from containernet_env.containernet import CLI, Containernet, Docker`` is what scripts write (docs/containernet.md).
+Scripts write ``from containernet_env.containernet import CLI, Containernet, Docker`` (docs/containernet.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["CLI", "Containernet", "Docker"]
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: the original Containernet's modules bring a Mininet of their own, and must not meet another one.
+    # On first use: the original Containernet brings its own Mininet, which must not be mixed with another one.
     if name == "Containernet":
         from containernet_env.containernet.network import Containernet
 

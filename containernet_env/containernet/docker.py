@@ -57,14 +57,14 @@ class ContainerPrograms(Host):  # type: ignore[misc]
 
     @property
     def processes(self) -> ContainerProcesses:
-        """What starts programs in the container. Raises ``RunError`` where it does not run."""
+        """The launcher of programs in the container. Raises ``RunError`` if it does not run."""
         raise NotImplementedError
 
     def startShell(self, *_args: Any, **_options: Any) -> None:
-        """Nothing: the shell is started by the first command that needs it."""
+        """Does nothing: the shell is started by the first command that needs it."""
 
     def mountPrivateDirs(self) -> None:
-        """Nothing: a container's files are private; ``tmpfs`` and ``volumes`` mount."""
+        """Does nothing: a container's files are private; ``tmpfs`` and ``volumes`` mount."""
 
     unmountPrivateDirs = mountPrivateDirs
 
@@ -90,9 +90,9 @@ class ContainerPrograms(Host):  # type: ignore[misc]
         self.shell = None
 
     def sendCmd(self, *args: Any, **_options: Any) -> None:
-        """Start a command in the shell; ``monitor``, ``waitOutput`` read what it prints.
+        """Start a command in the shell; ``monitor`` and ``waitOutput`` read its output.
 
-        Where the container has ended they read that instead, and the status is ``CANNOT_RUN``.
+        If the container has ended, they read an error message instead, and the status is ``CANNOT_RUN``.
         """
         try:
             shell = self._ensure_shell()
@@ -112,7 +112,7 @@ class ContainerPrograms(Host):  # type: ignore[misc]
         self.waiting = True
 
     def _say(self, text: str) -> None:
-        """Have ``text`` read as the output of a command: Mininet's CLI would end over an exception of ``sendCmd``."""
+        """Return ``text`` as a command's output: an exception in ``sendCmd`` would end Mininet's CLI."""
         self._close_shell()
         ours, theirs = os.pipe()
         os.write(theirs, f"{text}{SENTINEL}".encode())
@@ -122,10 +122,11 @@ class ContainerPrograms(Host):  # type: ignore[misc]
         self.waiting = True
 
     def _poll(self, stream: Any) -> None:
-        """Make ``stream`` what Mininet's CLI and ``monitor`` wait for."""
+        """Make Mininet's CLI and ``monitor`` wait for ``stream``."""
         self.stdout = self.stdin = stream
         self.pollOut = select.poll()
-        # Not by default, as Mininet does: a terminal can always be written to, so monitor() would keep no time limit.
+        # Register for reading only; Mininet's default includes writing, which a terminal always allows, so monitor()
+        # would ignore its time limit.
         self.pollOut.register(stream, select.POLLIN)
         self.outToNode[stream.fileno()] = self
         self.inToNode[stream.fileno()] = self
@@ -148,12 +149,12 @@ class ContainerPrograms(Host):  # type: ignore[misc]
             os.write(self._shell.terminal, data.encode())
 
     def sendInt(self, intr: str = "\x03") -> None:
-        """Interrupt the running command; nothing where none runs."""
+        """Interrupt the running command, if any."""
         if self.waiting:
             self.write(intr)
 
     def monitor(self, timeoutms: int | None = None, findPid: bool = True) -> str:
-        """What the running command printed since; ``waiting`` is false once it has ended."""
+        """The running command's output since the last call; ``waiting`` is false once it has ended."""
         if not self.waiting:
             return ""
         data = str(super().monitor(timeoutms, findPid=findPid))
@@ -165,13 +166,13 @@ class ContainerPrograms(Host):  # type: ignore[misc]
             self.last_status = self._shell.status()
 
     def cmd(self, *args: Any, **options: Any) -> str:
-        """Run a command in the shell, return what it printed. Raises ``RunError`` where the container has ended."""
+        """Run a command in the shell and return its output. Raises ``RunError`` if the container has ended."""
         self._ensure_shell()
         self.sendCmd(*args)
         return str(self.waitOutput(bool(options.get("verbose", False))))
 
     def run(self, *args: Any) -> tuple[int, str]:
-        """Run a command in the shell; its exit status, and what it printed with plain line ends."""
+        """Run a command in the shell; its exit status, and its output with ``\\n`` line ends."""
         output = self.cmd(*args).replace("\r\n", "\n")
         assert self.last_status is not None
         return self.last_status, output
@@ -206,16 +207,16 @@ class ContainerPrograms(Host):  # type: ignore[misc]
 
 BRING_UP_DEADLINE_S = 120.0
 
-# What Mininet itself hands to a host; everything else that is unknown is a mistake.
+# Keywords that Mininet itself passes to a host; other unknown keywords are refused.
 _HOST_PARAMETERS = frozenset({"ip", "mac", "defaultRoute"})
 _OPTION_NAMES = frozenset(option.name for option in dataclasses.fields(ContainerOptions))
 
 
 @dataclass
 class ContainerContext:
-    """What the hosts of one network share: its run id, the pool that brings containers up, their labels.
+    """The context that the hosts of one network share: its run id, the pool that brings containers up, their labels.
 
-    ``reconnect`` makes the links of a host again that was started again.
+    ``reconnect`` creates the links of a restarted host again.
     """
 
     run_id: str
@@ -226,17 +227,17 @@ class ContainerContext:
     _images: dict[str, clock.Lock] = field(default_factory=dict)
 
     def image_lock(self, image: str) -> clock.Lock:
-        """One lock per image, so that hosts that share a missing one fetch it once."""
+        """One lock per image, so that a missing image that several hosts use is pulled once."""
         return self._images.setdefault(image, clock.Lock())
 
 
 class Docker(ContainerPrograms):
     """A container as a Mininet host.
 
-    The constructor returns at once; the container comes up on a pool of threads. Whatever needs it (``pid``,
-    ``cmd``, a link) waits, and raises ``RunError`` naming host and image if it failed. ``options`` are the fields
-    of ``ContainerOptions`` and Mininet's ``ip``, ``mac``, ``defaultRoute``; unknown keywords raise ``UsageError``.
-    Interfaces are configured from outside, so the container needs no capability for them.
+    The constructor returns at once; the container comes up on a pool of threads. Operations that need it
+    (``pid``, ``cmd``, a link) wait, and raise ``RunError`` naming host and image if it failed. ``options`` are the
+    fields of ``ContainerOptions`` and Mininet's ``ip``, ``mac``, ``defaultRoute``; unknown keywords raise
+    ``UsageError``. Interfaces are configured from outside, so the container needs no capability for them.
     """
 
     def __init__(
@@ -249,7 +250,7 @@ class Docker(ContainerPrograms):
         **options: Any,
     ) -> None:
         check_name(name)
-        # Containernet removes a container of the same name when told to; ours never clash.
+        # With this option Containernet removes a container of the same name; ours never clash.
         options.pop("rm", None)
         unknown = sorted(set(options) - _OPTION_NAMES - _HOST_PARAMETERS)
         if unknown:
@@ -259,7 +260,7 @@ class Docker(ContainerPrograms):
         if not dimage and not (build_params or {}).get("path"):
             raise UsageError(f"Docker host {name}: an image is needed (dimage=...)")
         try:
-            # None stands for "not given", as in Containernet.
+            # None means "not given", as in Containernet.
             given = {key: options[key] for key in _OPTION_NAMES & set(options) if options[key] is not None}
             self.options = ContainerOptions(dcmd=dcmd, **given)
         except UsageError as error:
@@ -277,7 +278,7 @@ class Docker(ContainerPrograms):
 
     @classmethod
     def setup(cls) -> None:
-        """Mininet's hook that looks for programs of the machine; a container needs none of them."""
+        """Mininet's hook that checks for programs on the machine; a container needs none of them."""
 
     # --- bringing the container up (on the pool) -------------------------------------------------------------
 
@@ -293,7 +294,7 @@ class Docker(ContainerPrograms):
             self.dimage = build_image(**parameters)
         assert self.dimage is not None
         with self.context.image_lock(self.dimage):
-            image = find_image(self.dimage, lambda: info(f"*** Image {self.dimage} is not here: fetching it\n"))
+            image = find_image(self.dimage, lambda: info(f"*** Image {self.dimage} is missing: pulling it\n"))
         labels = {**self.context.labels, **engine.labels(self.context.run_id, self.name), owner.LABEL: owner.current()}
         self._check_open()
         for warning in self.container.create(image, self.container_name, labels):
@@ -313,7 +314,7 @@ class Docker(ContainerPrograms):
         except FutureTimeout as error:
             raise RunError(f"host {self.name} (image {self.dimage}) is not up after {deadline_s:g} s") from error
 
-    # --- what it is ------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------
 
     @property
     def pid(self) -> int:
@@ -326,12 +327,12 @@ class Docker(ContainerPrograms):
 
     @pid.setter
     def pid(self, value: int | None) -> None:
-        # Mininet's constructor clears it; it is the engine that knows.
+        # Mininet's constructor sets it to None; the real value comes from the engine.
         if value is not None:
             raise AttributeError("a container's pid is given by the engine")
 
     def __repr__(self) -> str:
-        """Mininet's ``dump``; an ended or removed container is said to be so."""
+        """Mininet's ``dump``, with the state of an ended or removed container."""
         interfaces = ",".join(f"{intf}:{intf.IP()}" for intf in self.intfList())
         state = "removed" if self.container.removed else f"pid={self.pid}"
         return f"<{type(self).__name__} {self.name}: {interfaces} {state}{'' if self.alive else ' (ended)'}> "
@@ -394,7 +395,7 @@ class Docker(ContainerPrograms):
 
     @property
     def processes(self) -> ContainerProcesses:
-        """What starts programs in the container. Raises ``RunError`` where it does not run."""
+        """The launcher of programs in the container. Raises ``RunError`` if it does not run."""
         self.wait_up()
         return self.container.processes
 
@@ -410,14 +411,14 @@ class Docker(ContainerPrograms):
         self.update_resources(cpu_quota=-1 if quota_us is None else quota_us, cpu_period=period_us)
 
     def oom_kills(self) -> int:
-        """How many processes in the container the kernel has killed for want of memory; 1 or 0 once it has ended."""
+        """How many processes in the container the OOM killer has ended; 1 or 0 once the container has ended."""
         self.wait_up()
         return self.container.oom_kills()
 
     def update_resources(self, **resources: Any) -> None:
         """Change limits of the running container; keywords of the SDK's ``update_container``.
 
-        Raises ``RunError`` where the engine refuses, or the kernel then holds something else.
+        Raises ``RunError`` if the engine refuses, or the kernel's values differ afterwards.
         """
         self.wait_up()
         self.container.update(**resources)
@@ -455,7 +456,7 @@ class Docker(ContainerPrograms):
         return {}
 
     def defaultIntf(self) -> Any:
-        """The first interface, or what stands for none."""
+        """The first interface, or a placeholder."""
         return self.intfs[min(self.intfs)] if self.intfs else NoInterface()
 
     def setDefaultRoute(self, intf: Any = None) -> None:
@@ -477,10 +478,9 @@ class Docker(ContainerPrograms):
         ip_batch(self.pid, [f"neigh replace {ip} lladdr {mac} dev {self.defaultIntf()}"])
 
     def start(self) -> None:
-        """Run what the image would run by itself (entrypoint and command), beside the first process.
+        """Run the image's own entrypoint and command, beside the first process.
 
-        As in Containernet it is the script that calls this, once the links are there. What it prints goes to the
-        container's log.
+        As in Containernet, scripts call this once the links exist. Its output goes to the container's log.
         """
         self.wait_up()
         image = find_image(str(self.dimage)).get("Config") or {}
@@ -500,14 +500,14 @@ class Docker(ContainerPrograms):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def terminate(self) -> None:
-        """Remove the container, whatever state it is in; waits for one that is still coming up. Idempotent.
+        """Remove the container in any state; waits for one that is still starting. Idempotent.
 
         Returns when the engine's process beside it has ended, too; but a network that is torn down waits for those of
         all its hosts together (``wait_gone``).
         """
         if not self.container.removed:
             if not self._ready.cancel():
-                # How bringing it up ended does not matter any more: what there is gets removed.
+                # The result of starting it no longer matters: whatever exists is removed.
                 self._ready.exception(BRING_UP_DEADLINE_S)
             self.release()
             self.container.remove()

@@ -1,4 +1,4 @@
-"""The network engines: Containernet on stock Mininet, or the original; which one a plan needs, and what that needs."""
+"""The choice of network engine, Containernet on stock Mininet or the original, and its requirements."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import LinkFacts
 
 GUIDE = "docs/containernet.md#on-the-original-containernet"
-"""Where it is said how to install the original, with the commands."""
+"""The guide that has the commands to install the original."""
 
-# What the original runs by itself, and the package that brings it on Debian and Ubuntu.
+# Programs that the original runs, and the package of each on Debian and Ubuntu.
 _PROGRAMS = {"mnexec": "mininet", "ifconfig": "net-tools", "docker": "docker.io or docker-cli", "ip": "iproute2"}
 _BRIDGE_PROGRAMS = {"brctl": "bridge-utils"}
 
 
 def create(plan: Plan) -> TestbedNetwork:
-    """The network of the plan's engine, empty. Raises what its constructor raises; see ``require``."""
+    """The network of the plan's engine, empty. Raises the errors of its constructor; see ``require``."""
     if plan.options.engine == "containernet":
         require(plan)
         # Not importable where the original is missing.
@@ -45,9 +45,9 @@ def create(plan: Plan) -> TestbedNetwork:
 
 
 def foreseen(plan: Plan) -> LinkFacts:
-    """What ``create`` would make hosts and links by, as the manifest of a run says it; needs root.
+    """The means by which ``create`` would make hosts and links, as the manifest of a run names them; needs root.
 
-    Raises ``MissingRequirementError`` where the machine cannot have what the plan asks for.
+    Raises ``MissingRequirementError`` if the machine does not support the plan.
     """
     if plan.options.engine == "containernet":
         require(plan)
@@ -88,12 +88,12 @@ def require(plan: Plan) -> None:
     """
     if plan.options.engine != "containernet":
         return
-    # First: nobody should install what this kernel cannot use.
+    # Checked first: installing anything is pointless if the kernel lacks netem.
     delayed = any(needs_netem(direction) for link in plan.links for direction in (link.spec.a_to_b, link.spec.b_to_a))
     if (delayed or plan.options.links == "netem") and not kernel_has_netem():
         raise MissingRequirementError(
             "this kernel has no netem (sch_netem): the original Containernet has no other way to delay packets and "
-            "to limit what waits",
+            "to limit queues",
             f"Use another kernel, or leave --engine out: the project's own links need no netem. See {GUIDE}.",
         )
     require_original()

@@ -18,15 +18,15 @@ from containernet_env.network.link import ShapedLink
 from containernet_env.network.switches import BridgeSwitch, LearningSwitch
 
 SHAPING = frozenset({"bw", "delay", "max_queue_size", "jitter", "loss"})
-# Refused unless they ask for nothing.
+# Refused unless their value is a no-op.
 _NEVER = frozenset({"use_hfsc", "use_tbf", "latency_ms", "enable_ecn", "enable_red", "speedup"})
-# These choose means, not behaviour; frames are never merged or checked by hardware on these links.
+# These choose an implementation, not behaviour; these links never merge frames or offload checksums.
 _MEANINGLESS = frozenset({"use_htb", "gro", "disable_gro", "txo", "rxo", "fast", "intf", "cls1", "cls2"})
 _INTERFACE = frozenset({"ip", "mac", "up"})
 
 
 def shaping(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The fields of ``DirectionSpec`` that ``given`` asks for; raises ``UsageError`` that names ``where``."""
+    """The fields of ``DirectionSpec`` that ``given`` sets; raises ``UsageError`` that names ``where``."""
     found: dict[str, Any] = {}
     for key, value in given.items():
         if key in _MEANINGLESS or (key in _NEVER and value in (None, 0, False, "0", "0ms")):
@@ -51,7 +51,7 @@ def _field(key: str, value: Any, where: str) -> dict[str, Any]:
                 raise ValueError("more than 0")
             return {"rate_bps": rate}
         if key == "jitter":
-            # tc's, which Mininet asks for: uniform, and frames may overtake each other.
+            # As tc does it for Mininet: uniform, and frames may overtake each other.
             jitter_ns = 0 if value in (0, "0") else parse_duration(value)
             return {"jitter": Jitter("uniform", jitter_ns, reorder=True) if jitter_ns else None}
         if key == "loss":
@@ -72,7 +72,7 @@ def split(given: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, An
 
 
 def link_spec(common: Mapping[str, Any], end1: Mapping[str, Any], end2: Mapping[str, Any], where: str) -> LinkSpec:
-    """The spec that link keywords ask for: ``common`` for both directions, each end's for what that end sends."""
+    """The spec that link keywords configure: ``common`` for both directions, each end's for what that end sends."""
     both = shaping(common, where)
     try:
         directions = [DirectionSpec(**{**both, **shaping(end, where)}) for end in (end1, end2)]
@@ -82,7 +82,7 @@ def link_spec(common: Mapping[str, Any], end1: Mapping[str, Any], end2: Mapping[
 
 
 class NetworkLink(Link):  # type: ignore[misc]
-    """A link of Mininet's that is ``held``, one of the network's; ``intf1`` belongs to the first of its ends.
+    """A Mininet link around ``held``, a link of the network; ``intf1`` belongs to the first of its ends.
 
     ``plugged``: whether its cable was last plugged in, not pulled. ``announce`` is called with interfaces that come up,
     or whose address has changed.
@@ -103,7 +103,7 @@ class NetworkLink(Link):  # type: ignore[misc]
 
     @property
     def spec(self) -> LinkSpec:
-        """What was last asked of it, seen from ``intf1``."""
+        """The spec last configured, seen from ``intf1``."""
         return self.held.spec
 
     def apply(self, spec: LinkSpec) -> int:
@@ -127,7 +127,7 @@ class NetworkLink(Link):  # type: ignore[misc]
         return at_ns
 
     def set_mtu(self, sender: Any, size_bytes: int) -> None:
-        """Replace the MTU of what is behind ``sender``; ports of switches pass whatever hosts send."""
+        """Replace the MTU of the interface behind ``sender``; switch ports forward frames of any size."""
         if isinstance(end := self.end_of(sender), Interface):
             self.held.set_mtu(end, size_bytes)
 
@@ -140,11 +140,11 @@ class NetworkLink(Link):  # type: ignore[misc]
         return self.held.change(self.end_of(sender), **values)
 
     def direction_from(self, sender: Any) -> DirectionSpec:
-        """What is asked of the direction that ``sender`` sends on."""
+        """The configured spec of the direction that ``sender`` sends on."""
         return self.spec.a_to_b if sender is self.intf1 else self.spec.b_to_a
 
     def end_of(self, intf: Any) -> Port:
-        """The end of the link that is behind an interface of Mininet's."""
+        """The end of the link behind a Mininet interface."""
         return self.held.ends[0 if intf is self.intf1 else 1]
 
     def delete(self) -> None:
@@ -160,9 +160,9 @@ class NetworkLink(Link):  # type: ignore[misc]
 
 
 class NodeInterface(Intf):  # type: ignore[misc]
-    """An interface of Mininet's that is ``held``, an end of a link in the namespace of its node.
+    """A Mininet interface around ``held``, an end of a link in the network namespace of its node.
 
-    ``alias`` is the name that Mininet would have given it (d1-eth0); the node knows it by both.
+    ``alias`` is the name that Mininet would have given it (d1-eth0); the node accepts both.
     """
 
     held: Interface
@@ -201,7 +201,7 @@ class NodeInterface(Intf):  # type: ignore[misc]
         self.link.announce(self)
 
     def ifconfig(self, *args: Any) -> str:
-        """The uses that scripts make of it: "up", "down", an address (with "up"), "hw ether MAC", "mtu N"."""
+        """The subset that scripts use: "up", "down", an address (with "up"), "hw ether MAC", "mtu N"."""
         words = " ".join(map(str, args)).split()
         match words:
             case []:
@@ -245,9 +245,9 @@ class NodeInterface(Intf):  # type: ignore[misc]
         return "UP" in self.held.show()["flags"]
 
     def config(self, **params: Any) -> dict[str, Any]:
-        """Change it while it runs: ``ip``, ``mac``, ``up``, and what it sends (``bw``, ``delay``, ...).
+        """Change it while it runs: ``ip``, ``mac``, ``up``, and the direction that it sends on (``bw``, ...).
 
-        What is not given stays as it is. Raises ``UsageError`` for unknown keywords.
+        Values not given stay unchanged. Raises ``UsageError`` for unknown keywords.
         """
         addresses, rest = split(params)
         values = shaping(rest, self.name)
@@ -266,13 +266,13 @@ class NodeInterface(Intf):  # type: ignore[misc]
         raise UsageError(f"{self.name} cannot be renamed to {newname!r}: interface names carry the run's id")
 
     def forget(self) -> None:
-        """Let the node forget it; the link has removed it from the system."""
+        """Remove it from the node; the link has removed it from the system."""
         self.node.nameToIntf.pop(self.alias, None)
         if self.name in self.node.nameToIntf:
             self.node.delIntf(self)
 
     def delete(self) -> None:
-        """An interface goes with its link."""
+        """Does nothing: an interface is removed with its link."""
         if self.link is not None:
             self.link.delete()
 
@@ -308,7 +308,7 @@ class EmulatedPort(NodeInterface):
                 return f"{self.name}: a port inside the link emulator\n"
             case ["up" | "down" as state]:
                 self.link.set_up(state == "up")
-            case ["mtu", size]:  # it passes whatever hosts send
+            case ["mtu", size]:  # it forwards frames of any size
                 parse_mtu(size)
             case _:
                 self._refuse()
@@ -330,7 +330,7 @@ class EmulatedPort(NodeInterface):
 
 
 class NoInterface:
-    """Stands for the default interface of a node that has none, where Mininet would go on with ``None``; false."""
+    """Placeholder default interface of a node that has none (Mininet would use ``None``); false."""
 
     name = ""
     link = None
@@ -351,7 +351,7 @@ def wrap(
     aliases: tuple[str, str],
     announce: Callable[..., None],
 ) -> NetworkLink:
-    """A link of the network as Mininet's, whose interfaces its nodes know from now on; see ``NetworkLink``."""
+    """Wrap a link of the network as a Mininet link and register its interfaces; see ``NetworkLink``."""
     link = NetworkLink(held, announce=announce)
     link.intf1, link.intf2 = (
         (NodeInterface if isinstance(end, Interface) else EmulatedPort)(end, node, link, number, alias)
@@ -360,7 +360,7 @@ def wrap(
     return link
 
 
-# Mininet hands these to every switch class; they are about OpenFlow.
+# Mininet passes these to every switch class; they concern OpenFlow.
 _IGNORED_KEYWORDS = frozenset(
     {"listenPort", "inNamespace", "dpid", "protocols", "failMode", "opts", "batch", "isSwitch"}
 )
@@ -372,19 +372,19 @@ class LazyShellNode(Node):  # type: ignore[misc]
     _wanted = False
 
     def defaultIntf(self) -> Any:
-        """The first interface, or what stands for none."""
+        """The first interface, or a placeholder."""
         return self.intfs[min(self.intfs)] if self.intfs else NoInterface()
 
     @classmethod
     def setup(cls) -> None:
-        """Mininet's hook that looks for programs; none is needed before the first command."""
+        """Mininet's hook that checks for programs; none is needed before the first command."""
 
     def _shell_namespace(self) -> str:
         """Options for mnexec that lead to where the node's commands belong; the machine itself by default."""
         return "-cd"
 
     def startShell(self, mnopts: str | None = None) -> None:
-        """Does nothing when Mininet's constructor asks for it."""
+        """Does nothing when Mininet's constructor calls it."""
         if self._wanted:
             super().startShell(mnopts)
 
@@ -406,7 +406,7 @@ class LazyShellNode(Node):  # type: ignore[misc]
 
 
 class NetworkSwitch(LazyShellNode, Switch):  # type: ignore[misc]
-    """A switch of Mininet's that is ``held``, one of the network's: no OpenFlow, no controller.
+    """A Mininet switch around ``held``, a switch of the network: no OpenFlow, no controller.
 
     ``start`` plugs cables in again that ``stop`` has pulled (the CLI's ``switch s1 stop``).
     """
@@ -426,7 +426,7 @@ class NetworkSwitch(LazyShellNode, Switch):  # type: ignore[misc]
 
     @pid.setter
     def pid(self, value: int | None) -> None:
-        # Mininet notes its shell's process here; the switch is not in it.
+        # Mininet stores its shell's pid here; the switch is not in that process.
         del value
 
     def _shell_namespace(self) -> str:
@@ -466,7 +466,7 @@ class StandInController(LazyShellNode, Controller):  # type: ignore[misc]
     """Takes the place of an OpenFlow controller where the switches need none; it runs nothing."""
 
     def __init__(self, name: str, **params: Any) -> None:
-        # Not Controller's constructor: that one looks for a process that listens.
+        # Not Controller's constructor, which checks for a listening process.
         Node.__init__(self, name, inNamespace=False, **params)
         self.ip = "127.0.0.1"
         self.port = 6653
@@ -476,5 +476,5 @@ class StandInController(LazyShellNode, Controller):  # type: ignore[misc]
         """Nothing to start."""
 
     def stop(self, *_args: Any, **_options: Any) -> None:
-        """Nothing to stop but a shell somebody asked for."""
+        """Stops the shell, if one was started."""
         self.terminate()

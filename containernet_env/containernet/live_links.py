@@ -1,8 +1,8 @@
-"""Changes of links while the network runs, partitions, and what the links saw: a part of ``Containernet``.
+"""Changes of links while the network runs, partitions, and link statistics: a part of ``Containernet``.
 
 Every change returns the moment on the monotonic clock (CLOCK_MONOTONIC, ns; Python's ``time.monotonic_ns``) at which it
-took effect. With the link emulator that is one moment for everything a call changes, between two frames; where the
-kernel carries the links, directions and hosts follow each other within milliseconds and it is when the last was done.
+took effect. With the link emulator that is one moment for everything a call changes, between two frames; with kernel
+links, directions and hosts change within milliseconds of each other, and the moment is that of the last change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from containernet_env.network.interface import Interface, read_addresses, read_g
 from containernet_env.network.link import Fabric
 from containernet_env.network.measure import Capture
 
-# What ping waits for the answer to its last request (MAXWAIT in iputils).
+# How long ping waits for the answer to its last request (MAXWAIT in iputils).
 _ANSWER_S = 10.0
 # Forms of iperf's rates; a small letter is bits.
 _UNITS = {"k": 1e3, "m": 1e6, "g": 1e9, "K": 8 * 1024.0, "M": 8 * 1024.0**2, "G": 8 * 1024.0**3}
@@ -38,9 +38,9 @@ EchoFigures = tuple[int, int, float, float, float, float]
 
 
 class Measurements:
-    """What Mininet's networks can measure; nodes are given as nodes or names.
+    """The measurements of Mininet's networks; nodes are given as nodes or names.
 
-    All calls raise ``UsageError`` for what is not offered, and ``RunError`` where nothing could be measured.
+    All calls raise ``UsageError`` for unsupported options, and ``RunError`` if nothing could be measured.
     """
 
     if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Measurements:
     def _ping_each(
         self, hosts: Iterable[Any] | None, timeout: Any, address: str | None = None
     ) -> list[tuple[Any, Any, float | None]]:
-        """Who pinged whom, and the RTT in ms; ``None`` where nothing came back."""
+        """Who pinged whom, and the RTT in ms; ``None`` where no answer arrived."""
         if address:
             try:
                 IPv4Address(address)
@@ -109,8 +109,8 @@ class Measurements:
     ) -> list[str]:
         """One TCP flow from the first of two hosts (the first and the last unless given) to the other, at full speed.
 
-        What arrived per second, twice, since Mininet has it from both ends: "94.9 Mbits/sec". ``fmt`` is iperf's: k, m
-        or g for bits, K, M or G for bytes. The receiver listens on ``port``. UDP is refused.
+        Returns the received rate twice ("94.9 Mbits/sec"), since Mininet returns one for each end. ``fmt`` is iperf's:
+        k, m or g for bits, K, M or G for bytes. The receiver listens on ``port``. UDP is refused.
         """
         if l4Type != "TCP":
             raise UsageError(f"iperf by {l4Type} is not offered, only by TCP: run a program of your own in the hosts")
@@ -127,7 +127,7 @@ class Measurements:
         return result
 
     def runCpuLimitTest(self, cpu: float, duration: int = 5) -> list[float]:
-        """Refused: it loads hosts and reads cgroups that Mininet's hosts would have."""
+        """Refused: it needs the cgroups of Mininet's own hosts."""
         raise UsageError(
             "runCpuLimitTest is not offered: a container's limits() reads back from the kernel what CPU it may use"
         )
@@ -168,10 +168,10 @@ def format_rate(bits_per_second: float, fmt: str | None = None) -> str:
 
 
 class LiveLinks:
-    """What ``Containernet`` can do to its links while it runs; nodes are given as nodes or names.
+    """Changes of a ``Containernet``'s links while it runs; nodes are given as nodes or names.
 
-    All calls raise ``UsageError`` for what is not there, out of range, or beyond what carries the links, and
-    ``RunError`` where the system fails.
+    All calls raise ``UsageError`` for a missing node or link, a value out of range or one that the link backend does
+    not support, and ``RunError`` if the system fails.
     """
 
     if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class LiveLinks:
     def change_link(self, node1: Any, node2: Any, *, one_way: bool = False, **values: Any) -> int:
         """Change fields of ``DirectionSpec`` in both directions, ``one_way``: only of what ``node1`` sends.
 
-        What is not given stays as it is.
+        Values not given stay unchanged.
         """
         link = self.link_between(node1, node2)
         from_first = "a_to_b" if link.intf1.node is self._node(node1) else "b_to_a"
@@ -241,7 +241,7 @@ class LiveLinks:
     ) -> int:
         """Change the jitter; ``None`` is none. See ``change_link``.
 
-        Text with a unit ("1ms") is of that distribution, and frames keep their order where the links can keep it.
+        Text with a unit ("1ms") is of that distribution, and frames keep their order if the link backend supports that.
         """
         if isinstance(jitter, str):
             try:
@@ -251,7 +251,7 @@ class LiveLinks:
         return self.change_link(node1, node2, one_way=one_way, jitter=jitter)
 
     def link_down(self, node1: Any, node2: Any) -> int:
-        """Pull the cables between two nodes: what travels on them is lost; addresses and routes stay."""
+        """Pull the cables between two nodes: frames on them are lost; addresses and routes stay."""
         return self.set_link_up(node1, node2, False)
 
     def link_up(self, node1: Any, node2: Any) -> int:
@@ -291,10 +291,11 @@ class LiveLinks:
     """The sets of hosts that a partition keeps apart, by name."""
 
     def partition(self, sets: Sequence[Iterable[Any]]) -> int:
-        """Keep hosts of different sets apart, in place of an earlier partition; hosts in no set reach everybody.
+        """Keep hosts of different sets apart, in place of an earlier partition; hosts in no set reach all others.
 
-        ``sets``: two or more, none empty, no host twice. Judged as a frame reaches a host, so what is under way between
-        two sets is lost; links stay up and carry the load of all. Refused where a host in no set forwards between two.
+        ``sets``: two or more, none empty, no host twice. Frames are dropped on arrival at a host, so those under way
+        between two sets are lost; links stay up and carry all traffic. Refused if a host in no
+        set forwards between two.
         """
         groups = [[self._node(node) for node in group] for group in sets]
         if len(groups) < 2 or not all(groups):
@@ -304,7 +305,7 @@ class LiveLinks:
             if not isinstance(node, Host):
                 raise UsageError(f"{node.name} is no host: a partition is between hosts")
             if nodes.count(node) > 1:
-                raise UsageError(f"{node.name} stands in the partition twice")
+                raise UsageError(f"{node.name} is in the partition twice")
             if not self._ends_of(node):
                 raise UsageError(f"{node.name} has no link")
         for one, other, router in routed(groups, self.hosts):
@@ -326,7 +327,7 @@ class LiveLinks:
         return at_ns
 
     def part_again(self) -> None:
-        """Let the partition hold for the links that its hosts have now."""
+        """Apply the partition to the current links of its hosts."""
         if self.parted:
             groups = [[end for name in names for end in self._ends_of(self.nameToNode[name])] for names in self.parted]
             if len(ends := [group for group in groups if group]) > 1:
@@ -340,7 +341,7 @@ class LiveLinks:
         return [end for end in ends if isinstance(end, Interface)]
 
     def write_names(self) -> None:
-        """Have every container know all hosts by their names: in /etc/hosts, with the addresses that they have now."""
+        """Write the names and current addresses of all hosts to /etc/hosts of every container."""
         addresses = {host.name: host.IP() for host in self.hosts if host.intfs and host.IP()}
         for host in self.hosts:
             if (container := getattr(host, "container", None)) is not None:
@@ -366,18 +367,18 @@ class LiveLinks:
         return capture
 
     def stop_capture(self, capture: Capture) -> str:
-        """End one recording; what was recorded, in words."""
+        """End one recording; returns a description of it."""
         self._captures = tuple(other for other in self._captures if other is not capture)
         return capture.stop()
 
     def stop_captures(self) -> list[str]:
-        """End all recordings; what was recorded, in words."""
+        """End all recordings; returns their descriptions."""
         return [self.stop_capture(capture) for capture in self._captures]
 
-    # --- what it saw -------------------------------------------------------------------------------------------
+    # --- statistics --------------------------------------------------------------------------------------------
 
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
-        """What every link saw since the network came up; see ``Fabric.statistics``."""
+        """Statistics of every link since the network came up; see ``Fabric.statistics``."""
         return self.fabric.statistics([link.held for link in self.links], reset=reset, buckets=buckets)
 
 

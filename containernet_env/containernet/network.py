@@ -46,12 +46,12 @@ from containernet_env.network.interface import Interface, enter_neighbours, pars
 from containernet_env.network.link import EventHandler
 from containernet_env.plan.plan import HostPlan
 
-# Of a step that is about no container of its own: all that a list would tell is told by the steps of the hosts.
+# The name of the step that removes unlisted containers; errors do not repeat it, since the hosts' steps name theirs.
 CONTAINERS = "containers"
 
 
 def attempt(name: str, step: Callable[[], object], problems: list[tuple[str, Exception]]) -> None:
-    """Carry out one step; whatever goes wrong is noted with its name."""
+    """Run one step; an exception is added to ``problems`` with the step's name."""
     try:
         step()
     except Exception as failure:  # noqa: BLE001 - reported at the end, with all others
@@ -59,7 +59,7 @@ def attempt(name: str, step: Callable[[], object], problems: list[tuple[str, Exc
 
 
 def tear_down_error(problems: Sequence[tuple[str, Exception]]) -> RunError:
-    """What to raise for steps that failed: that the engine is gone, where it is that, with what stays in it."""
+    """The error to raise for failed steps: ``EngineGoneError`` if the engine has ended, naming what remains in it."""
     gone = [(name, failure) for name, failure in problems if isinstance(failure, EngineGoneError)]
     others = [f"{name}: {failure}" for name, failure in problems if not isinstance(failure, EngineGoneError)]
     if not gone:
@@ -72,10 +72,10 @@ def tear_down_error(problems: Sequence[tuple[str, Exception]]) -> RunError:
 
 
 def reconnect(host: Any, links: Iterable[Any], factory: LinkFactory) -> None:
-    """Make ``links``, those of ``host``, again as they were last, and routes over them; addresses are read back.
+    """Create the links of ``host`` again with their last configuration, and their routes; addresses are read back.
 
-    A link to a host that has ended is made when that one is started again. Raises ``RunError`` where the system holds
-    something else.
+    A link to a host that has ended is created when that host is restarted. Raises ``RunError`` if the addresses read
+    back differ.
     """
     nodes = {host}
     for link in links:
@@ -85,13 +85,13 @@ def reconnect(host: Any, links: Iterable[Any], factory: LinkFactory) -> None:
             own.held.pid = host.pid
             continue
         nodes.add(peer.node)
-        asked = (own.held.ip, own.held.mac)
+        configured = (own.held.ip, own.held.mac)
         factory.remake_link(link.held, own.held, host.pid)
         held = (own.held.read_address(), own.held.read_mac())
-        if held != asked:
-            raise RunError(f"host {host.name}: its address is {held}, not {asked}")
+        if held != configured:
+            raise RunError(f"host {host.name}: its address is {held}, not {configured}")
     for node in nodes:
-        # Those that are still missing go over links that are.
+        # A route over a link that is still missing cannot be set yet.
         missing = any(link is not None and not link.held.made for link in (intf.link for intf in node.intfs.values()))
         for route in getattr(node, "routes", {}).values():
             with suppress(RunError) if missing else nullcontext():
@@ -108,9 +108,9 @@ _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
     """The network. Also a context manager that stops it.
 
-    ``links`` chooses what carries delay and bandwidth (see ``network.select.choose``), ``switches`` what joins links by
-    netem ("auto", "ovs", "bridge"; see ``network.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
-    up when not given) begins every name; ``link_emulator`` is the emulator's path, ``emulator_core`` the
+    ``links`` chooses the link backend (see ``network.select.choose``), ``switches`` the switches of netem
+    links ("auto", "ovs", "bridge"; see ``network.select.choose_switches``). ``run_id`` (6 hexadecimal characters,
+    random by default) prefixes every name; ``link_emulator`` is the emulator's path, ``emulator_core`` the
     only core of its data thread; ``labels`` go onto every container. ``seed`` is that of the directions of links
     without one of their own; ``None`` draws it. ``params`` are Mininet's keywords. Needs root.
     """
@@ -149,12 +149,12 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self._stopped = False
         self._problems: list[tuple[str, Exception]] = []
         self._started = False
-        # What `staticArp` has entered; see `_neighbours`.
+        # The entries of `staticArp`; see `_neighbours`.
         self._entered: dict[Any, list[tuple[str, str]]] | None = None
         # For a script that ends without stop(), by an exception for instance.
         atexit.register(self._stop_at_exit)
         self._had_containers = False
-        # Mininet's init() would raise sysctls of this machine, and never put them back.
+        # Mininet's init() would raise sysctls of this machine and never restore them.
         Mininet.inited = True
         # Its hosts that are no containers run mnexec and bash.
         programs.complete_path()
@@ -172,7 +172,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
 
     def addHost(self, name: str, cls: Callable[..., Any] | None = None, **params: Any) -> Any:
         """Add a host: Mininet's ``Host``, ``Docker``, or a class of yours. Raises ``UsageError`` for a name or an
-        address that is taken."""
+        address that is in use."""
         self._check_new(name)
         wanted = cls or self.host
         if isinstance(wanted, type) and issubclass(wanted, Docker):
@@ -217,7 +217,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             self.part_again()
 
     def addSwitch(self, name: str, cls: Any = None, **params: Any) -> Any:
-        """Add a switch that learns addresses by itself, whichever of Mininet's switch classes is asked for."""
+        """Add a switch that learns addresses by itself, for any of Mininet's switch classes."""
         self._check_new(name)
         wanted = cls or self.switch
         if not (isinstance(wanted, type) and issubclass(wanted, Switch)):
@@ -229,7 +229,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         return NetworkSwitch(self.factory.make_switch(name))
 
     def addController(self, name: Any = "c0", controller: Any = None, **params: Any) -> Any:
-        """Accepted for the sake of scripts: switches here learn by themselves, so a stand-in takes its place."""
+        """Accepted for compatibility: switches here need no controller, so a stand-in is added."""
         wanted = controller or self.controller
         if wanted is NullController:
             return None
@@ -253,7 +253,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
 
         ``delay`` ("3ms"), ``bw`` (Mbit/s) and ``max_queue_size`` (frames) count per direction; in ``params1`` and
         ``params2``, for what that end sends, besides ``ip`` and ``mac`` of its interface. Raises ``UsageError`` for
-        unknown keywords and for what cannot be carried out.
+        unknown keywords and for values that the link backend does not support.
         """
         one, two = self._node(node1), self._node(node2)
         where = f"link {one.name}-{two.name}"
@@ -287,8 +287,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self._check_no_loop(one, two)
         fresh = [node for node in (one, two) if isinstance(node, Host) and not node.intfs]
         wanted = tuple(
-            {**({"ip": node.params.get("ip"), "mac": node.params.get("mac")} if node in fresh else {}), **_given(asked)}
-            for node, asked in zip((one, two), addresses, strict=True)
+            {**({"ip": node.params.get("ip"), "mac": node.params.get("mac")} if node in fresh else {}), **_given(given)}
+            for node, given in zip((one, two), addresses, strict=True)
         )
         for node, end in zip((one, two), wanted, strict=True):
             if end.get("ip"):
@@ -317,7 +317,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         return link
 
     def delLink(self, link: Any) -> None:
-        """See Mininet; a host whose first link it was goes by another address, or by none."""
+        """See Mininet; a host that loses its first link gets the address of another one, or none."""
         super().delLink(link)
         self._announce()
 
@@ -326,7 +326,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             raise UsageError(f"{one.name} cannot be linked to itself")
         if not (isinstance(one, Switch) and isinstance(two, Switch)):
             return
-        # Switches without spanning tree: a loop would carry every broadcast for ever.
+        # Switches without spanning tree: a loop would repeat every broadcast for ever.
         reached, todo = {one}, [one]
         while todo:
             node = todo.pop()
@@ -366,13 +366,13 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         """Give every host its addresses, side by side."""
         self.wait_up()
 
-        # list() raises what a thread raised.
+        # list() raises the exceptions of the threads.
         list(self._pool.map(lambda host: _configure(host, addresses=bool(host.intfs)), self.hosts))
 
     def staticArp(self) -> None:
-        """Make every host a permanent neighbour of every other in its IP networks: none has to be resolved then.
+        """Make every host a permanent neighbour of every other in its IP networks, so that no ARP is needed.
 
-        Side by side; hosts that have ended are left out. The kernel bounds the neighbours that it has resolved, over
+        In parallel; ended hosts are left out. The kernel bounds the neighbours that it has resolved, over
         all namespaces together (``net.ipv4.neigh.default.gc_thresh3``, 1024: all pairs of 32 hosts); permanent ones do
         not count.
         """
@@ -389,7 +389,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
     def _keep_neighbours(self, came_up: Iterable[Any]) -> None:
         """Enter neighbours that have changed, and all of them where hosts could not resolve each other any more.
 
-        The kernel forgets those of an interface that goes down, permanent ones too.
+        The kernel removes the neighbours of an interface that goes down, permanent ones too.
         """
         held = self._neighbours()
         if self._entered is None and not too_many_neighbours(sum(map(len, held.values()))):
@@ -412,7 +412,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         }
 
     def _announce(self, *interfaces: Any) -> None:
-        """While the network runs, let hosts know each other's names, and find interfaces that came up or changed."""
+        """While the network runs, update names and neighbours of hosts after interfaces came up or changed."""
         if not self._started:
             return
         self.write_names()
@@ -422,9 +422,9 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
                 intf.held.announce()
 
     def reconnect(self, name: str) -> None:
-        """Make the links of a host again whose container was started again, with all that was in force on them.
+        """Create the links of a host again after its container was restarted, with the settings in force before.
 
-        Cables that were pulled are so again, and the partition holds. See ``reconnect.reconnect``.
+        Pulled cables stay pulled, and the partition applies. See ``reconnect.reconnect``.
         """
         host = self[name]
         links = [link for link in self.links if host in (link.intf1.node, link.intf2.node)]
@@ -438,20 +438,20 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self._announce(*(intf for link in made for intf in (link.intf1, link.intf2)))
 
     def start(self) -> None:
-        """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""
+        """See Mininet. Raises ``RunError`` for a container that did not come up; ``stop`` removes what exists."""
         self.wait_up()
         super().start()
         self._started = True
         self._announce()
 
     def interact(self) -> None:
-        """See Mininet; the command line is the one that has the commands of docs/containernet.md."""
+        """See Mininet; the command line has the commands of docs/containernet.md."""
         self.start()
         CommandLine(self)
         self.stop()
 
     def on_event(self, handler: EventHandler) -> None:
-        """Have ``handler`` called, from another thread, when a port went down or the link emulator died."""
+        """Call ``handler`` from another thread when a port goes down or the link emulator dies."""
         self._handlers.append(handler)
 
     def _event(self, kind: str, text: str) -> None:
@@ -463,14 +463,14 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
     def stop(self) -> None:
         """Take everything down, side by side. Idempotent; may be called at any time, also after a start cut short.
 
-        Tolerates only what is gone already. Everything is tried; then ``RunError`` names what could not be removed,
-        ``EngineGoneError`` the containers of an engine that has ended, whose processes are ended all the same.
+        Resources that are gone already are tolerated. Every step runs; then ``RunError`` names what could not be
+        removed, ``EngineGoneError`` the containers of an ended engine, whose processes are ended in any case.
         The work is done on threads, so a ``KeyboardInterrupt`` here does not cut it short: it is raised at the end.
         """
         interrupt: BaseException | None = None
         while True:
             try:
-                # Not Thread.join: interrupted, it takes the thread for ended (bpo-45274 in CPython up to 3.12).
+                # Not Thread.join: when interrupted, it treats the thread as ended (bpo-45274 in CPython up to 3.12).
                 done = clock.Event()
                 try:
                     clock.Thread(target=self._stop_once, args=(done,), name="tear-down").start()
@@ -504,20 +504,20 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         steps: list[tuple[str, Callable[[], None]]] = [(host.name, host.terminate) for host in self.hosts]
         steps += [(node.name, node.terminate) for node in (*self.switches, *self.controllers)]
         steps.append(("links", self.factory.close))
-        # The links first: they take no engine, and hosts wait for each other in it.
+        # The links first: they do not need the engine, in which hosts wait for each other.
         side_by_side(lambda step: attempt(*step, problems), steps[::-1], engine.PARALLEL + 1)
         self._pool.shutdown(wait=True, cancel_futures=True)
         for host in self.hosts:
             if isinstance(host, Docker):
                 attempt(host.name, host.wait_gone, problems)
         if self._had_containers:
-            # Also one that was created and never noted, since an interrupt struck in between.
+            # Includes a container that an interrupt kept from being recorded after its creation.
             attempt(CONTAINERS, self._remove_containers, problems)
         if self.terms:
             attempt("terminals", self.stopXterms, problems)
 
     def _stop_at_exit(self) -> None:
-        """The same one after the other: no thread can be started any more when Python is about to end."""
+        """``stop`` without threads: none can be started while Python exits."""
         if self._stopped:
             return
         self.context.closing.set()
@@ -525,9 +525,9 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         attempt("links", self.factory.close, problems)
         if self._had_containers:
             attempt(CONTAINERS, self._remove_in_turn, problems)
-        told = {str(failure) for _, failure in self._problems}
+        reported = {str(failure) for _, failure in self._problems}
         for name, failure in problems:
-            if str(failure) not in told:
+            if str(failure) not in reported:
                 error(f"*** {name}: {failure}\n")
 
     def _remove_in_turn(self) -> None:
@@ -546,12 +546,12 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self.stop()
 
 
-def _given(asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in asked.items() if value is not None}
+def _given(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in keywords.items() if value is not None}
 
 
 def _address(where: str, text: str, prefix_length: int | None = None) -> tuple[str, int]:
-    """``parse_address``, whose errors name what the address is for."""
+    """``parse_address``, with ``where`` in its errors."""
     try:
         return parse_address(text, prefix_length)
     except UsageError as error:

@@ -50,7 +50,7 @@ from containernet_env.plan.plan import HostPlan
 
 
 class OriginalSwitch(Protocol):
-    """What the network needs of its switch."""
+    """The interface that the network needs from its switch."""
 
     name: str
     pid: int
@@ -65,8 +65,8 @@ class OriginalSwitch(Protocol):
 class NamespacedBridge(LinuxBridge):  # type: ignore[misc]
     """Its LinuxBridge in a network namespace that its shell holds.
 
-    There its commands can touch no bridge of somebody else's, the machine's firewall sees none of the frames, and all
-    is gone with the shell, which ends with the driver, however that ends.
+    There its commands cannot affect bridges of other programs, the machine's firewall sees none of the frames, and
+    everything is removed with the shell, which ends when the driver does, for any reason.
     """
 
     # A switch outside the machine's namespace is not given one.
@@ -99,7 +99,7 @@ class OwnedOvsBridge(OVSBridge):  # type: ignore[misc]
 
     @classmethod
     def isOldOVS(cls) -> bool:
-        """Not older than 1.10, of 2013; its own comparison needs a part of Python that is gone."""
+        """Not older than 1.10, of 2013; its own comparison needs a module that Python has removed."""
         return False
 
     def bridgeOpts(self) -> str:
@@ -112,7 +112,7 @@ class OwnedOvsBridge(OVSBridge):  # type: ignore[misc]
         self._started = True
 
     def attach(self, intf: Any) -> None:
-        """See Mininet; but before the start there is no bridge, and that makes all its ports."""
+        """See Mininet; before the start there is no bridge, and starting it adds all ports."""
         if self._started:
             super().attach(intf)
 
@@ -137,7 +137,7 @@ def _check_ports(switch: str, ports: set[str], wanted: set[str]) -> None:
 
 
 def _end_shell(node: Any) -> None:
-    """End a node's shell for sure: its own way waits without a deadline for a shell that may be busy."""
+    """End a node's shell within a deadline: its own way waits for a busy shell for ever."""
     if node.shell is None:
         return
     with suppress(ProcessLookupError):
@@ -151,10 +151,10 @@ _END_TIMEOUT_S = 10.0
 
 
 class EngineClient:
-    """The SDK's client as its Docker class uses it: what that class asks the engine for is put right on the way.
+    """The SDK's client as its Docker class uses it, with the options of that class corrected.
 
     Interfaces are configured from outside (see ``original_links``), so that no capability is needed, not even the
-    NET_ADMIN that the class always adds. Its cgroup parent is one that is refused where systemd manages cgroups.
+    NET_ADMIN that the class always adds. Its cgroup parent is refused where systemd manages cgroups.
     """
 
     def __init__(self, api: Any, labels: Mapping[str, str]) -> None:
@@ -164,15 +164,15 @@ class EngineClient:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
 
-    def create_host_config(self, **asked: Any) -> Any:
+    def create_host_config(self, **options: Any) -> Any:
         """Without capabilities or a way to new ones, with bounded logs and processes."""
-        wanted = {key: value for key, value in asked.items() if key not in ("cap_add", "cgroup_parent")}
+        wanted = {key: value for key, value in options.items() if key not in ("cap_add", "cgroup_parent")}
         wanted |= {"cap_drop": ["ALL"], "security_opt": [*NO_NEW_PRIVILEGES], "pids_limit": PIDS_LIMIT}
         return self._api.create_host_config(**wanted, log_config=log_config(True))
 
-    def create_container(self, **asked: Any) -> Any:
+    def create_container(self, **options: Any) -> Any:
         """With our labels, by which `clean` finds it, and without the proxies of the user's ~/.docker/config.json."""
-        return self._api.create_container(**{**asked, "labels": self._labels, "use_config_proxy": False})
+        return self._api.create_container(**{**options, "labels": self._labels, "use_config_proxy": False})
 
 
 class OriginalHost(ContainernetDocker):  # type: ignore[misc]
@@ -220,7 +220,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
 
     @property
     def dnameprefix(self) -> str:
-        """What the container's name begins with; its "mn" would clash with other networks on the machine."""
+        """The prefix of the container's name; its "mn" would clash with other networks on the machine."""
         return f"cnenv-{self._run_id}"
 
     @dnameprefix.setter
@@ -239,9 +239,9 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
     # --- its shell ------------------------------------------------------------------------------------------------
 
     def startShell(self, *_args: Any, **_options: Any) -> None:
-        """Start its shell. Raises ``RunError`` where none comes up; it would wait or try for ever."""
+        """Start its shell. Raises ``RunError`` if none starts; its own way would wait or retry for ever."""
         if self._shell_wanted:
-            # Its own check after the start found the shell dead and asks for another one.
+            # Its own check after the start found the shell dead and starts another one.
             raise RunError(f"host {self.name}: no shell could be started in its container")
         self._shell_wanted = True
         self._close_terminal()
@@ -257,7 +257,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
     def _popen(self, cmd: Sequence[str], **params: Any) -> subprocess.Popen[Any]:
         is_shell = params.get("stdin") is not None and params["stdin"] == self.slave
         if is_shell:
-            # As in Mininet's other shells: bash's line editor writes codes into what commands print.
+            # As in Mininet's other shells: bash's line editor writes control codes into the output of commands.
             words = list(cmd)
             words.insert(words.index("--norc") + 1, "--noediting")
             cmd = words
@@ -294,7 +294,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
             return self.shell.wait(0), _plain(output)
         return int(self.cmd("echo $?")), _plain(output)
 
-    # --- what it is -----------------------------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------------------------
 
     def wait_up(self, deadline_s: float) -> None:
         """See ``testbed_network.TestbedHost``; the constructor has waited."""
@@ -364,7 +364,7 @@ def _plain(text: str) -> str:
 
 
 def _mark_end(process: subprocess.Popen[Any], terminal: int) -> None:
-    """End the output with the sentinel also when it is the shell that ended: what waits for it would wait for ever."""
+    """End the output with the sentinel when the shell ends, too: readers would wait for it for ever."""
     process.wait()
     with suppress(OSError):  # our end is closed already
         os.write(terminal, SENTINEL.encode())
@@ -372,7 +372,7 @@ def _mark_end(process: subprocess.Popen[Any], terminal: int) -> None:
 
 
 def commit() -> str | None:
-    """The original's commit, where that can be told."""
+    """The original's commit, if it can be determined."""
     return commit_of(Path(mininet.net.__file__).parent)
 
 
@@ -391,10 +391,10 @@ class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet):  # type: i
         self.switches_kind = switches
         self.fabric: Fabric = KernelFabric()
         self._numbers = itertools.count()
-        # Its constructors ask the engine and the kernel for things and then take note of them. On this thread no
-        # signal interrupts one, so that `stop` knows all there is once it has ended.
+        # Its constructors create resources and then record them. No signal interrupts a constructor on this thread, so
+        # that `stop` finds all resources recorded.
         self._worker = clock.ThreadPoolExecutor(1, thread_name_prefix="containernet")
-        # Mininet's init() would raise sysctls of this machine, and never put them back.
+        # Mininet's init() would raise sysctls of this machine and never restore them.
         Mininet.inited = True
         # It runs mnexec, docker, ifconfig and brctl.
         programs.complete_path()
@@ -413,7 +413,7 @@ class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet):  # type: i
         return f"Containernet's TCLink on its {'OVSBridge' if self.switches_kind == 'ovs' else 'LinuxBridge'}"
 
     def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> OriginalHost:
-        """See ``testbed_network.TestbedNetwork``; the container runs when this returns."""
+        """See ``testbed_network.TestbedNetwork``; the container is running on return."""
         with _translated(f"host {plan.name} (image {image})"):
             host: OriginalHost = self._carry_out(
                 self.addDocker,
@@ -438,8 +438,8 @@ class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet):  # type: i
     def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
         """See ``testbed_network.TestbedNetwork``."""
         name = f"{node1}-{node2}"
-        # Its LinuxBridge takes only interfaces whose names have its own in them, and every pair begins its life among
-        # the machine's interfaces, where its usual names (etcd1-eth0) may be somebody else's.
+        # Its LinuxBridge accepts only interfaces whose names contain its own, and every pair is created among the
+        # machine's interfaces, where its usual names (etcd1-eth0) may be in use.
         names = [self._interface_name(node) for node in (node1, node2)]
         with _translated(f"link {name}"):
             link = self._carry_out(
@@ -490,7 +490,7 @@ class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet):  # type: i
             enter_neighbours(own.node.pid, own.name, others)
 
     def on_event(self, handler: EventHandler) -> None:
-        """See ``testbed_network.TestbedNetwork``; the kernel carries the links, and tells nothing."""
+        """See ``testbed_network.TestbedNetwork``; kernel links report no events."""
 
     def link_backend_log(self) -> None:
         """See ``TestbedNetwork``."""
@@ -529,7 +529,7 @@ class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet):  # type: i
 
 @contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """Raise as ``RunError`` what its classes raise: plain exceptions, the SDK's, and even an exit of the program."""
+    """Turn the exceptions of its classes into ``RunError``: plain ones, the SDK's, and even ``SystemExit``."""
     try:
         with engine.refusals("the engine refused"):
             yield

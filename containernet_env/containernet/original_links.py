@@ -24,13 +24,13 @@ _TIMEOUT_S = 10
 
 
 def commit_of(package: Path) -> str | None:
-    """The commit that the folder of the package ``mininet`` comes from; ``None`` where that cannot be told.
+    """The commit that the folder of the package ``mininet`` comes from; ``None`` if that cannot be determined.
 
-    In a checkout that is git's answer, with ``-dirty`` where its files were changed. Of a package that pip installed
-    from a Git URL it is what pip wrote down. Changes nothing, and never raises.
+    In a checkout that is git's answer, with ``-dirty`` where its files were changed. For a package that pip installed
+    from a Git URL it is the commit that pip recorded. Changes nothing, and never raises.
     """
     root = package.parent
-    # Only its own repository: a virtual environment may lie in somebody else's.
+    # Only its own repository: a virtual environment may be inside another one.
     return _checked_out(root) if (root / ".git").exists() else _installed(package)
 
 
@@ -44,7 +44,7 @@ def _checked_out(root: Path) -> str | None:
             text=True,
             timeout=_TIMEOUT_S,
             check=True,
-            # Otherwise git may write the index anew, as a file of root's.
+            # Otherwise git may rewrite the index, as a file that belongs to root.
             env={**programs.environment(), "GIT_OPTIONAL_LOCKS": "0"},
         )
     except (OSError, subprocess.SubprocessError):
@@ -79,7 +79,7 @@ def delay_room_frames(direction: DirectionSpec) -> int:
 
 
 def keywords(direction: DirectionSpec) -> dict[str, Any]:
-    """TCIntf's keywords for a direction that is not refused; empty where nothing is asked of it."""
+    """TCIntf's keywords for a direction that is not refused; empty if it changes nothing."""
     words: dict[str, Any] = {}
     if direction.rate_bps is not None:
         words["bw"] = direction.rate_bps / 1_000_000
@@ -98,14 +98,14 @@ def keywords(direction: DirectionSpec) -> dict[str, Any]:
 class CheckedInterface(TCIntf):  # type: ignore[misc]
     """Its TCIntf, whose commands are run in the node's network namespace from outside.
 
-    It decides what is run; but its own way, a shell inside the container, needs NET_ADMIN and tools there, and errors
-    are only printed.
+    It chooses the commands; but its own way to run them, a shell inside the container, needs NET_ADMIN and tools
+    there, and only prints errors.
     """
 
     def cmd(self, *args: Any, **_options: Any) -> str:
         """Run one command of its (words without a shell's syntax). Raises ``RunError`` where it fails."""
         words = " ".join(map(str, args)).split()
-        # Offloads are nobody's wish here: it sets them to what the kernel gives a veth by itself.
+        # Skipped: it sets offloads to the kernel's defaults for a veth.
         optional = words[0] == "ethtool"
         if optional and programs.which(words[0]) is None:
             return ""
@@ -122,11 +122,11 @@ class CheckedInterface(TCIntf):  # type: ignore[misc]
         entry = next(entry for entry in shown if entry)
         held = [(inet["local"], inet["prefixlen"]) for inet in entry["addr_info"] if inet["family"] == "inet"]
         if held != [parse_address(address)] or "UP" not in entry["flags"]:
-            raise RunError(f"{self.node.name}: asked for {address} on {self.name}, the system holds {entry}")
+            raise RunError(f"{self.node.name}: {self.name} should have {address}, the system holds {entry}")
 
 
 class OriginalLink(VethLink):
-    """A TCLink between two nodes as a link of the network: with what our own links by the kernel can do beside it."""
+    """A TCLink between two nodes as a link of the network: with the further features of the builtin kernel links."""
 
     def __init__(self, name: str, link: Any, spec: LinkSpec) -> None:
         one, two = self._tc_interfaces = (link.intf1, link.intf2)
@@ -136,7 +136,7 @@ class OriginalLink(VethLink):
         self._made = True
 
     def apply(self, spec: LinkSpec) -> int:
-        """See ``ShapedLink``. Its qdiscs are replaced: frames that wait or travel are lost.
+        """See ``ShapedLink``. Its qdiscs are replaced: queued frames and frames under way are lost.
 
         Where ``tc`` fails, the link is made as it was before.
         """
@@ -154,13 +154,13 @@ class OriginalLink(VethLink):
         return at_ns
 
     def read_back(self) -> LinkSpec:
-        """See ``ShapedLink``: the limit of its netem is that of the queue and room for what the delay holds."""
+        """See ``ShapedLink``: the limit of its netem is the queue's plus the frames that the delay holds."""
         one, two = self._interfaces
         return LinkSpec(_held(one, self.spec.a_to_b), _held(two, self.spec.b_to_a))
 
     def _shape(self, spec: LinkSpec) -> None:
         for end, intf, direction in zip(self._interfaces, self._tc_interfaces, (spec.a_to_b, spec.b_to_a), strict=True):
-            # It returns early where nothing is asked, and the old limits would stay.
+            # It returns early for an empty configuration, and the old limits would stay.
             clear_direction(end)
             # up=None: it would plug a cable in that was pulled.
             intf.config(up=None, **keywords(direction))
@@ -171,7 +171,7 @@ class OriginalLink(VethLink):
             netns.ip_batch(end.pid, [f"link set dev {end.name} gso_max_segs 1"])
 
 
-def _held(end: Interface, asked: DirectionSpec) -> DirectionSpec:
-    limit = keywords(asked).get("max_queue_size", 0)
+def _held(end: Interface, spec: DirectionSpec) -> DirectionSpec:
+    limit = keywords(spec).get("max_queue_size", 0)
     # TCIntf.bwCmds names the class.
-    return read_direction(end, asked, class_id="5:1", netem_limit=limit, netem_queue_frames=asked.queue_frames)
+    return read_direction(end, spec, class_id="5:1", netem_limit=limit, netem_queue_frames=spec.queue_frames)

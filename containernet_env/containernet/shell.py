@@ -38,12 +38,12 @@ _Of = TypeVar("_Of")
 
 
 def timed(change: Callable[[_Of, list[str]], tuple[str, int]]) -> Callable[[_Of, list[str]], str]:
-    """A change that says what holds now, and since when."""
+    """Wrap a change so that it returns its description with the time at which it took effect."""
 
     @wraps(change)
     def carry_out(of: _Of, words: list[str]) -> str:
-        said, at_ns = change(of, words)
-        return f"{said} (at {at_ns / 1e9:.6f} s of the monotonic clock)"
+        description, at_ns = change(of, words)
+        return f"{description} (at {at_ns / 1e9:.6f} s of the monotonic clock)"
 
     return carry_out
 
@@ -58,7 +58,7 @@ def _link(net: LiveChanges, words: list[str]) -> tuple[str, int]:
 
 
 def _value(verb: str, form: str, words: list[str]) -> tuple[str, str, str, bool, str]:
-    """The nodes, the value, whether one way, and how to say which directions."""
+    """The nodes, the value, whether one way, and a description of the directions."""
     one_way = words[-1:] == [_ONE_WAY]
     words = words[:-1] if one_way else words
     if len(words) != 3:
@@ -76,7 +76,7 @@ def _delay(net: LiveChanges, words: list[str]) -> tuple[str, int]:
 
 @timed
 def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
-    """jitter NODE NODE TIME|0 [uniform|normal] [one-way]: let a link's delay vary: jitter etcd1 s1 1ms
+    """jitter NODE NODE TIME|0 [uniform|normal] [one-way]: vary a link's delay: jitter etcd1 s1 1ms
     uniform: by up to TIME either way; normal: with that standard deviation, cut at four of them. The delay must be
     as long as that reaches. With the link emulator frames keep their order, with netem they overtake each other."""
     one_way = words[-1:] == [_ONE_WAY]
@@ -86,9 +86,9 @@ def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
         rest = rest[:-1]
     form = "TIME|0 [uniform|normal]"
     one, two, value, one_way, where = _value("jitter", form, [*rest, _ONE_WAY] if one_way else rest)
-    asked = None if value == "0" else value
-    kind = "" if asked is None else f" ({distribution})"
-    at_ns = net.set_jitter(one, two, asked, distribution=distribution, one_way=one_way)
+    jitter = None if value == "0" else value
+    kind = "" if jitter is None else f" ({distribution})"
+    at_ns = net.set_jitter(one, two, jitter, distribution=distribution, one_way=one_way)
     return f"jitter {value}{kind} {where}", at_ns
 
 
@@ -103,7 +103,7 @@ def _rate(net: LiveChanges, words: list[str]) -> tuple[str, int]:
 
 @timed
 def _loss(net: LiveChanges, words: list[str]) -> tuple[str, int]:
-    """loss NODE NODE PERCENT% [one-way]: let a link lose a share of its frames: loss etcd1 s1 1%"""
+    """loss NODE NODE PERCENT% [one-way]: drop a share of a link's frames: loss etcd1 s1 1%"""
     one, two, value, one_way, where = _value("loss", "PERCENT%", words)
     allowed = "a percentage from 0% to 100%, such as 1%"
     percent = _number(value.removesuffix("%"), allowed) if value.endswith("%") else None
@@ -114,7 +114,7 @@ def _loss(net: LiveChanges, words: list[str]) -> tuple[str, int]:
 
 @timed
 def _queue(net: LiveChanges, words: list[str]) -> tuple[str, int]:
-    """queue NODE NODE FRAMES|default [one-way]: how many frames wait for a link's rate at most: queue etcd1 s1 100"""
+    """queue NODE NODE FRAMES|default [one-way]: a link's queue limit: queue etcd1 s1 100"""
     one, two, value, one_way, where = _value("queue", "FRAMES|default", words)
     if value != "default" and not value.isdecimal():
         raise UsageError(f"got {value!r}; allowed: a number of frames such as 100, or default")
@@ -180,28 +180,28 @@ class Crashes:
         return [host.name for host in self.net.hosts if isinstance(host, Docker)]
 
     def leadership(self) -> Leadership | None:
-        """The leader; ``None`` where no quorum knows one. Raises ``UsageError`` without a cluster."""
+        """The leader; ``None`` if no quorum agrees on one. Raises ``UsageError`` without a cluster."""
         raise UsageError("there is no cluster here that could have a leader")
 
     def kill(self, name: str) -> int:
-        """Kill its first process; when that was (monotonic, ns)."""
+        """Kill its first process; returns the time (monotonic, ns)."""
         at_ns: int = self.net[name].kill()
         return at_ns
 
     def freeze(self, name: str) -> int:
-        """Stop its first process (SIGSTOP), and see that the kernel has; likewise."""
+        """Stop its first process (SIGSTOP) and wait until the kernel reports it stopped; likewise."""
         at_ns: int = self.net[name].freeze()
         self.net[name].wait_frozen(True)
         return at_ns
 
     def thaw(self, name: str) -> int:
-        """Let its first process go on; likewise."""
+        """Continue its first process; likewise."""
         at_ns: int = self.net[name].thaw()
         self.net[name].wait_frozen(False)
         return at_ns
 
     def restart(self, names: Sequence[str]) -> str:
-        """Start these again, killed first where they run; what has become of them, in words."""
+        """Restart these, killing those that run first; returns a description of the result."""
         self.end(names)
         for name in names:
             self.net[name].restart()
@@ -220,11 +220,11 @@ class Crashes:
 
     def _leads(self) -> str:
         if (found := self.leadership()) is None:
-            raise RunError("no leader: no quorum of members knows one")
+            raise RunError("no leader: no quorum of members agrees on one")
         return found.leader
 
     def named(self, words: Sequence[str], usage: str) -> Sequence[str]:
-        """The hosts that the words of a command mean. Raises ``UsageError``."""
+        """The hosts that the words of a command name. Raises ``UsageError``."""
         if not words:
             raise UsageError(f"usage: {usage}")
         known = self.names
@@ -253,7 +253,7 @@ def _each(name: str, done: str, does: str) -> Callable[[Crashes, list[str]], str
 
 
 def _restart(crashes: Crashes, words: list[str]) -> str:
-    """restart NAME...: start members again, on their data; those that run are killed first: restart etcd1"""
+    """restart NAME...: restart members on their data, killing those that run first: restart etcd1"""
     return crashes.restart(crashes.named(words, "restart NAME..."))
 
 
@@ -262,14 +262,14 @@ def _leader(crashes: Crashes, words: list[str]) -> str:
     if words:
         raise UsageError("usage: leader")
     found = crashes.leadership()
-    return f"{found.leader} leads, in term {found.term}" if found else "no leader: no quorum of members knows one"
+    return f"{found.leader} leads, in term {found.term}" if found else "no leader: no quorum of members agrees on one"
 
 
 CRASHES: Mapping[str, Callable[[Crashes, list[str]], str]] = {
     "kill": _each("kill", "killed", "end a member's program at once (SIGKILL), as a crash would"),
     "restart": _restart,
     "freeze": _each("freeze", "frozen", "stop a member's program (SIGSTOP) until thaw"),
-    "thaw": _each("thaw", "going on", "let a frozen member's program go on"),
+    "thaw": _each("thaw", "going on", "continue a frozen member's program"),
     "leader": _leader,
 }
 
@@ -300,8 +300,8 @@ def _seconds(text: str) -> float:
 
 
 def iperf(net: Any, words: list[str]) -> str:
-    """iperf [HOST HOST] [SECONDS]: what one TCP flow carries from the first to the second: iperf etcd1 etcd2 5
-    Measured from outside: nothing has to be installed in the hosts, and their CPU limits do not hold for it."""
+    """iperf [HOST HOST] [SECONDS]: the throughput of one TCP flow from the first to the second: iperf etcd1 etcd2 5
+    Measured from outside: nothing has to be installed in the hosts, and their CPU limits do not apply."""
     seconds = _seconds(words.pop()) if len(words) in (1, 3) else _SECONDS
     names = words or [net.hosts[0].name, net.hosts[-1].name]
     if len(names) != 2 or names[0] == names[1]:
@@ -319,8 +319,8 @@ def iperfudp(net: Any, words: list[str]) -> str:
 
 def capture(net: Any, words: list[str]) -> str:
     """capture HOST FILE.pcap [SECONDS]: record the frames of a host's interface: capture etcd1 etcd1.pcap 10
-    Without SECONDS it goes on until `capture stop`, or until the shell ends. `capture` alone says what is recorded.
-    A file holds 256 MiB at the most."""
+    Without SECONDS it continues until `capture stop`, or until the shell ends. `capture` alone lists the recordings.
+    A file holds at most 256 MiB."""
     match words:
         case []:
             running = [f"{one.name}: {one.frames} frames so far in {one.path}" for one in net.captures]
@@ -363,16 +363,16 @@ def _describe_link(link: Any) -> str:
 
 
 def _mtu(link: Any, seen: Mapping[str, Any]) -> str:
-    """The MTU of hosts where it is not the usual one, and what was lost since it is too short."""
-    said = [
+    """The MTU of hosts where it is not the usual one, and the frames that were lost because of it."""
+    notes = [
         f"; mtu of {intf.node.name}: {size}"
         for intf in (link.intf1, link.intf2)
         if not isinstance(intf.node, Switch)
         and (size := getattr(getattr(intf, "held", None), "mtu_bytes", MTU_BYTES)) != MTU_BYTES
     ]
     if lost := sum(seen[side].get("drops", {}).get("oversize", 0) for side in ("a_to_b", "b_to_a")):
-        said.append(f"; {lost} frames lost that were longer than the MTU")
-    return "".join(said)
+        notes.append(f"; {lost} frames lost that were longer than the MTU")
+    return "".join(notes)
 
 
 def _end(intf: Any) -> str:
@@ -382,7 +382,7 @@ def _end(intf: Any) -> str:
 
 
 def describe(direction: DirectionSpec) -> str:
-    """What one direction does to frames, in words; a queue only where something waits."""
+    """A description of one direction; its queue only if it has a rate."""
     parts = []
     if direction.delay_ns:
         parts.append(f"delay {format_duration(direction.delay_ns)}")
@@ -416,15 +416,15 @@ TOOLS: Mapping[str, Callable[[Any, list[str]], str]] = {
 
 
 COMMANDS: Mapping[str, Callable[[Any, list[str]], str]] = {**CHANGES, **CRASHES, **TOOLS}
-"""The commands of ours, beside those of Mininet's; their docstrings are their help."""
+"""Our own commands, beside Mininet's; their docstrings are their help."""
 
 
 _HELP = """NODE COMMAND runs a command in a node; later names of nodes become addresses: etcd1 ping -c 3 etcd2
-`help COMMAND` tells more; TAB completes commands and nodes."""
+`help COMMAND` shows more; TAB completes commands and nodes."""
 
 
 def show_on_standard_output() -> None:
-    """What commands print is their result: Mininet would write it to standard error."""
+    """Writes output of commands to standard output; Mininet would write it to standard error."""
     for handler in lg.handlers:
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(sys.stdout)
@@ -433,7 +433,7 @@ def show_on_standard_output() -> None:
 class CommandLine(CLI):  # type: ignore[misc]
     """Mininet's command line under our name; making one opens it and returns when the user leaves.
 
-    No command ends it: whatever one raises becomes a line that begins with "***".
+    No command ends it: exceptions are printed on a line that begins with "***".
     """
 
     prompt = "containernet> "
@@ -479,7 +479,7 @@ class CommandLine(CLI):  # type: ignore[misc]
         self._say("\n".join([_HELP, *(f"  {line}" for line in ours), f"Of Mininet: {others}", ""]))
 
     def _say(self, text: str) -> None:
-        """Write a command's result where that of all others goes, in their order."""
+        """Write a command's result to the common output, in order."""
         self.stdout.write(text)
         self.stdout.flush()
 
@@ -488,9 +488,9 @@ class CommandLine(CLI):  # type: ignore[misc]
         return line
 
     def onecmd(self, line: str) -> bool:
-        """See ``cmd.Cmd``: carry out one line; whether it was the last.
+        """See ``cmd.Cmd``: run one line; returns whether it was the last.
 
-        What begins with a node's name and goes on runs there, also where a command has that name.
+        A line that begins with a node's name and has more words runs there, even if a command has that name.
         """
         verb, _, rest = line.strip().partition(" ")
         if not verb or verb.startswith("#"):
@@ -502,12 +502,12 @@ class CommandLine(CLI):  # type: ignore[misc]
             command, rest = self.default, line
         try:
             return bool(command(rest.strip()))
-        except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever it is, network and session go on
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - network and session continue
             self.fail(problem)
             return False
 
     def do_source(self, line: str) -> None:
-        """source FILE: carry out the commands of a file, a line each."""
+        """source FILE: run the commands of a file, one per line."""
         try:
             commands = Path(line.strip()).read_text().splitlines()
         except (OSError, ValueError) as problem:
@@ -533,12 +533,12 @@ class CommandLine(CLI):  # type: ignore[misc]
         raise UsageError(f"unknown command {word!r}: neither a host ({hosts}) nor a command, see `help`{hint}")
 
     def run_in(self, node: Any, command: str) -> None:
-        """Run a command in a node and show what it prints until it ends."""
+        """Run a command in a node and show its output until it ends."""
         node.sendCmd(command)
         self.waitForNode(node)
 
     def do_dump(self, _line: str) -> None:
-        """dump: every node, with its interfaces by the names that people know."""
+        """dump: every node, with its interfaces by their Mininet names."""
         for node in self.mn.values():
             text = repr(node)
             for intf in node.intfList():
@@ -550,14 +550,14 @@ class CommandLine(CLI):  # type: ignore[misc]
         self.status = subprocess.run(["sh", "-c", line], check=False).returncode
 
     def do_pingall(self, line: str) -> None:
-        """pingall [SECONDS]: ping between all hosts, and wait so long for each answer."""
+        """pingall [SECONDS]: ping between all hosts, waiting up to SECONDS for each answer."""
         self.status = 1 if self.mn.pingAll(line.strip() or None) else 0
 
     status = 0
     """The exit status of the last of the commands that have one."""
 
     def fail(self, problem: BaseException) -> None:
-        """What becomes of the error of a command."""
+        """Handle the error of a command."""
         error(f"*** {_describe(problem)}\n")
 
     def run(self) -> None:
@@ -567,7 +567,7 @@ class CommandLine(CLI):  # type: ignore[misc]
             output(f"{said}\n")
 
     def waitForNode(self, node: Any) -> None:
-        """Show what a node's command prints until it ends; on a terminal, keys go to the command meanwhile.
+        """Show the output of a node's command until it ends; on a terminal, keys go to the command meanwhile.
 
         Mininet's own loop spins where standard input is a file or a closed pipe, which is always "readable".
         """
@@ -594,7 +594,7 @@ for _verb, _carry_out in COMMANDS.items():
 
 
 class OneLine(CommandLine):
-    """The same commands without the loop: ``onecmd`` carries out a line, ``status`` is its exit status.
+    """The same commands without the loop: ``onecmd`` runs a line, ``status`` is its exit status.
 
     The status is 1 where a command ended with an unexpected exception; errors of this program are raised.
     """
@@ -626,10 +626,10 @@ class OneLine(CommandLine):
 
 
 def guard_stock_command_line(network: type) -> None:
-    """Have Mininet's own ``CLI`` go on, too, after a command that fails on such a network, and know all its nodes.
+    """Make Mininet's own ``CLI`` continue after a command that fails on such a network, and accept all node names.
 
-    Scripts make one, and the network would end with them: Mininet catches Ctrl-C alone. ``SystemExit`` is the user's.
-    Mininet ends the first word of a line, the node's name, at its first "-" or ".".
+    Scripts use it, and an exception would end them and the network: Mininet catches only Ctrl-C. ``SystemExit`` of a
+    user's command is passed on. Mininet ends the first word of a line, the node's name, at its first "-" or ".".
     """
 
     def parseline(self: CLI, line: str) -> tuple[str | None, str | None, str]:
@@ -656,12 +656,12 @@ def _describe(problem: BaseException) -> str:
 
 
 def run_command(net: Any, line: str, crashes: Crashes | None = None) -> int:
-    """Carry out one line on a network (`testbed_network.TestbedNetwork`); its exit status.
+    """Run one line on a network (`testbed_network.TestbedNetwork`); its exit status.
 
     A line that begins with a node's name runs there, in a Docker host with its own status; `sh CMD` runs on this
-    machine; `pingall` fails on any lost packet; every other command of the command line counts as done, unless it
-    fails. Raises UsageError for a word that is none of these, and what our own commands raise (see `changes.change`,
-    `tools`); any other exception is printed, and the status is 1.
+    machine; `pingall` fails on any lost packet; every other command has status 0 unless it
+    fails. Raises UsageError for a word that is none of these, and the errors of our own commands; any
+    other exception is printed, and the status is 1.
     """
     sys.stdout.flush()
     shell = OneLine(net, crashes)

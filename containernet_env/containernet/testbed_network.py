@@ -1,4 +1,4 @@
-"""What a run needs of a network and of its hosts, whichever engine makes them."""
+"""The interface of a network and of its hosts that every network engine provides for runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from containernet_env.stores.cluster import MemberHost
 
 
 class TestbedHost(MemberHost, Protocol):
-    """A container that is a host of the network, and a node of Mininet's.
+    """A container that is a host of the network and a Mininet node.
 
-    ``pid`` is its first process on this machine: whatever has to be done in its network namespace is done through it.
+    ``pid`` is its first process on this machine: its network namespace is reached through it.
     """
 
     nameToIntf: Any
@@ -24,42 +24,42 @@ class TestbedHost(MemberHost, Protocol):
     def wait_up(self, deadline_s: float) -> None:
         """Return when the container runs within its limits, which are read back from the kernel.
 
-        Raises ``RunError`` that names host and image where it failed, or after ``deadline_s``.
+        Raises ``RunError`` that names host and image if it failed, or after ``deadline_s``.
         """
 
     def limits(self) -> Limits:
         """CPU and memory limits as the kernel holds them now."""
 
     def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
-        """Let it have so much CPU time per period from now on; ``None``: without a limit.
+        """Limit its CPU time per period; ``None``: no limit.
 
-        Raises ``RunError`` unless the kernel then holds it.
+        Raises ``RunError`` unless the kernel applies it.
         """
 
     def defaultIntf(self) -> Any:
         """Mininet's: the interface of its link, whose ``name`` is the kernel's."""
 
     def freeze(self) -> int:
-        """Stop its first process (SIGSTOP); when that was sent (monotonic, ns)."""
+        """Stop its first process (SIGSTOP); returns when the signal was sent (monotonic, ns)."""
 
     def thaw(self) -> int:
-        """Let its first process go on (SIGCONT); likewise."""
+        """Continue its first process (SIGCONT); likewise."""
 
     def kill(self) -> int:
         """Kill its first process; likewise. These raise ``RunError`` where that has ended."""
 
     def wait_frozen(self, frozen: bool) -> None:
-        """Return once the kernel says that its first process is stopped, or goes on. Raises ``RunError`` else."""
+        """Return once the kernel reports its first process as stopped, or as running. Raises ``RunError`` otherwise."""
 
     def restart(self) -> None:
-        """Start its first process again, which has ended, on its files and within its limits, which are read back.
+        """Restart its ended first process, on its files and within its limits, which are read back.
 
-        Its links are made again as they were last, with its addresses and neighbours, and read back. Raises
+        Its links are created again with their last configuration, its addresses and neighbours, and read back. Raises
         ``RunError``.
         """
 
     def run(self, *args: Any) -> tuple[int, str]:
-        """Run a command in the host's shell; its exit status, and what it printed with plain line ends."""
+        """Run a command in the host's shell; its exit status, and its output with plain line ends."""
 
 
 class LiveLink(Protocol):
@@ -100,31 +100,31 @@ class LiveChanges(Protocol):
 class TestbedNetwork(LiveChanges, Protocol):
     """One network: hosts first, then switches and links, then ``start``; ``stop`` at any time.
 
-    It is a Mininet network too, which is what the command line of ``shell`` works on. Every call raises ``RunError``
-    for what the system does not do, and nothing that was asked for is approximated or left out in silence.
+    It is a Mininet network too, as the command line of ``shell`` needs. Every call raises ``RunError`` if the system
+    fails; no configured value is approximated or left out without an error.
     """
 
     backend_name: str
     """The value of ``--engine``."""
     backend_version: str
-    """What it is built on, for the run's record."""
+    """The library and its version, for the run's record."""
     backend_commit: str | None
-    """Its commit where it is somebody else's and that can be told, for the run's record."""
+    """The original Containernet's commit, if it can be determined, for the run's record."""
     hosts_kind: str
-    """What the hosts are, for the CSV."""
+    """The kind of hosts, for the CSV."""
     links_kind: Any
-    """What carries the links, for the CSV."""
+    """The link backend, for the CSV."""
     switches_kind: Any
-    """What joins the links, for the run's record."""
+    """The kind of switches, for the run's record."""
 
     @property
     def link_backend(self) -> str:
-        """What carries the links, and on which switches, in words."""
+        """A description of link backend and switches."""
 
     def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> TestbedHost:
         """Add a container with the plan's address and limits, whose first process is ``command``.
 
-        It has no network of the Docker engine's, no capabilities and the run's labels. It may still be coming up.
+        It has no Docker network, no capabilities and the run's labels. It may still be starting.
         """
 
     def add_switch(self, name: str) -> None:
@@ -134,25 +134,25 @@ class TestbedNetwork(LiveChanges, Protocol):
         """Join two nodes by a link of that spec, seen from ``node1``."""
 
     def start(self) -> None:
-        """Give hosts their addresses and let switches forward; what the system then holds is read back."""
+        """Give hosts their addresses and let switches forward; the addresses are read back from the system."""
 
     def staticArp(self) -> None:
         """Mininet's: make every host a permanent neighbour of every other, so that none has to be resolved."""
 
     def stop(self) -> None:
-        """Remove everything. Idempotent; tolerates only what is gone; raises ``RunError`` for what stays."""
+        """Remove everything. Idempotent; tolerates missing resources; raises ``RunError`` for remaining ones."""
 
     def on_event(self, handler: EventHandler) -> None:
-        """Have ``handler`` told when a port went down or what carries the links has ended."""
+        """Call ``handler`` when a port goes down or the link emulator has ended."""
 
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
-        """What every link saw; see ``live_links.LiveLinks``."""
+        """Statistics of every link; see ``live_links.LiveLinks``."""
 
     def link_backend_log(self) -> str | None:
-        """The last lines that the program that carries the links printed; ``None`` where it is the kernel."""
+        """The last lines of the link emulator's output; ``None`` with kernel links."""
 
     def link_backend_answers(self, timeout_s: float) -> bool:
-        """Whether the program that carries the links answers within so long; true where the kernel does it."""
+        """Whether the link emulator answers within the timeout; true with kernel links."""
 
     def link_backend_facts(self) -> Mapping[str, Any]:
-        """What the program that carries the links said of itself when it started; empty where it is the kernel."""
+        """The link emulator's description of itself at its start; empty with kernel links."""

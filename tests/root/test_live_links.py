@@ -201,7 +201,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda net: net.change_link("h1", "s1", dealy_ns=5), "dealy_ns"),
     (lambda net: net.partition([["h1"]]), "two or more sets"),
     (lambda net: net.partition([["h1"], []]), "two or more sets"),
-    (lambda net: net.partition([["h1"], ["h1", "h2"]]), "h1 stands in the partition twice"),
+    (lambda net: net.partition([["h1"], ["h1", "h2"]]), "h1 is in the partition twice"),
     (lambda net: net.partition([["h1"], ["s1"]]), "s1 is no host"),
 ]
 

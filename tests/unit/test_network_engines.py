@@ -268,7 +268,7 @@ def test_its_links_are_shaped_at_both_ends_and_read_back(net: Any, kernel: FakeK
     [
         ("failing", "netem", r"link etcd1-s1: .*netem.*it said so"),
         ("deaf", True, "link etcd1-s1, a to b: configured"),
-        ("homeless", True, r"asked for 10\.0\.0\.251/24"),
+        ("homeless", True, r"should have 10\.0\.0\.251/24"),
     ],
     ids=["an error of tc", "a link that is not held", "an address that is not held"],
 )
