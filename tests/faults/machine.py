@@ -931,7 +931,7 @@ def _streams(topology: Topology, names: tuple[str, ...], paused: bool) -> list[d
 
     Where the emulator was ``paused``, nothing has arrived.
     """
-    plan, found = plan_gate(topology, list(names), pace=EMULATOR_PACE, tell_queues=True), []
+    plan, found = plan_gate(topology, list(names), pace=EMULATOR_PACE, test_queues=True), []
     for of in plan.streams:
         apart_ns = max(of.interval_ns, 2_000)
         sent_ns = [of.start_ns + number * apart_ns for number in range(of.count)]

@@ -294,11 +294,11 @@ def test_what_would_be_missed_in_more_than_one_of_a_hundred_gates_is_not_told() 
     for other in (0.03 + 0.001 * step for step in range(60)):
         missed[other] = at_most(1000, test.high, other) - at_most(1000, test.low - 1, other)
     assert any(0.01 < share < 0.05 for share in missed.values()) and any(share < 0.01 for share in missed.values())
-    assert {other for other in missed if test.tells(other)} == {other for other in missed if missed[other] <= 0.01}
+    assert {other for other in missed if test.detects(other)} == {other for other in missed if missed[other] <= 0.01}
     # A thousandth takes many frames to tell from none, and from twice as much.
     for trials, told in ((500, (False, False)), (20_000, (True, False)), (62_000, (True, True))):
         rare = CountTest.of(trials, 0.001, each(40))
-        assert (rare.tells(0.0), rare.tells(0.002)) == told
+        assert (rare.detects(0.0), rare.detects(0.002)) == told
 
 
 def test_all_tests_of_a_gate_share_its_false_alarms() -> None:
