@@ -16,9 +16,9 @@ from bench.scale.simulate import Failures, Machines, Told
 from containernet_env.base.assets import ROOT
 from containernet_env.base.work import Stop
 from containernet_env.results.csv_file import rows_after
-from containernet_env.sweep.design import design
-from containernet_env.sweep.ledger import journal_of, read_journal
-from containernet_env.sweep.runner import Counts, Request, Sweep, Until
+from containernet_env.runs.sweep.design import design
+from containernet_env.runs.sweep.ledger import journal_of, read_journal
+from containernet_env.runs.sweep.runner import Counts, Request, Sweep, Until
 
 _BANDWIDTHS = (10, 20, 50, 100, 200, 300, 400, 500, 700, 1000)
 _COMMANDS = 10

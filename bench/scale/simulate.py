@@ -15,8 +15,8 @@ from containernet_env.base.work import Stop
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import ResultsFile
-from containernet_env.sweep.design import Cell, Design
-from containernet_env.sweep.jobs import Course, Ended, Job, Roster, Standing, Terms
+from containernet_env.runs.sweep.design import Cell, Design
+from containernet_env.runs.sweep.jobs import Course, Ended, Job, Roster, Standing, Terms
 
 _AT = "2026-11-22T00:00:00.000Z"
 _EMPTY = dict.fromkeys(COLUMNS, NOT_APPLICABLE)

@@ -13,7 +13,7 @@ from pathlib import Path
 from containernet_env.base.errors import RunError
 from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.results.csv_file import rows_after
-from containernet_env.sweep.design import Design, design
+from containernet_env.runs.sweep.design import Design, design
 
 PROJECT = Path(__file__).resolve().parents[2]
 TOPOLOGY = PROJECT / "configs" / "3node-3ms.json"

@@ -19,7 +19,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli.arguments import CONFIG, testbed_options
 from containernet_env.cli.terminal import StopSignals, TerminalProgress
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
 from containernet_env.hosts import engine
 from containernet_env.network.factory import remove_bridges

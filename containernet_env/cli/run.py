@@ -23,8 +23,8 @@ from containernet_env.cli.arguments import (
 )
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.render import render_machine, render_summary, render_topology
-from containernet_env.config import load_config
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
+from containernet_env.config.topologies import load_config
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 

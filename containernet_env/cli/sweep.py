@@ -36,9 +36,9 @@ from containernet_env.runs import machine
 if TYPE_CHECKING:
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.network.rtt import Tolerance
-    from containernet_env.sweep.design import Cell
-    from containernet_env.sweep.jobs import Placement, Standing
-    from containernet_env.sweep.runner import Counts, Sweep
+    from containernet_env.runs.sweep.design import Cell
+    from containernet_env.runs.sweep.jobs import Placement, Standing
+    from containernet_env.runs.sweep.runner import Counts, Sweep
 
 _SHOWN_SHORT = 20
 
@@ -121,7 +121,7 @@ def figures_text(outcome: ScenarioOutcome) -> str:
 
 
 class SweepLines:
-    """A `containernet_env.sweep.jobs.SweepProgress` on a rich console."""
+    """A `containernet_env.runs.sweep.jobs.SweepProgress` on a rich console."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -273,7 +273,7 @@ def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None
     from containernet_env.setup import packages
 
     packages.require("distributed", note_on_stderr)
-    from containernet_env.sweep.worker import scheduler_at, serve
+    from containernet_env.runs.sweep.worker import scheduler_at, serve
 
     with unblocked():
         return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note_on_stderr)
@@ -395,9 +395,9 @@ def sweep_command(
     dry_run: bool,
     **choices: Any,
 ) -> int:
+    from containernet_env.runs.sweep.design import design
+    from containernet_env.runs.sweep.runner import Request, Sweep, Until
     from containernet_env.setup import packages
-    from containernet_env.sweep.design import design
-    from containernet_env.sweep.runner import Request, Sweep, Until
 
     began = clock.monotonic()
     if dask is None and (tls_ca_file or tls_cert or tls_key):
@@ -423,8 +423,8 @@ def sweep_command(
     placement: Placement | None = None
     if dask is not None:
         packages.require("distributed", note_on_stderr)
-        from containernet_env.sweep.worker import scheduler_at
-        from containernet_env.sweep.workers import Workers
+        from containernet_env.runs.sweep.worker import scheduler_at
+        from containernet_env.runs.sweep.workers import Workers
 
         scheduler = scheduler_at(dask, tls_ca_file, tls_cert, tls_key)
         placement = Workers(scheduler, made, progress.note)  # nothing is connected yet

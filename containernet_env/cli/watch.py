@@ -25,10 +25,10 @@ def watch_command(out: Path, port: int) -> int:
     """
     from containernet_env.base.errors import UsageError
     from containernet_env.cli.output import plain
+    from containernet_env.report.watch import Follower
+    from containernet_env.report.watch_server import Server, State, view
     from containernet_env.runs.lock import Holder, holder
-    from containernet_env.sweep.ledger import journal_of
-    from containernet_env.watch.server import Server, State, view
-    from containernet_env.watch.state import Follower
+    from containernet_env.runs.sweep.ledger import journal_of
 
     def measurer() -> Holder | None:
         """A sweep holds its journal, also where other machines measure for it; a run holds the machine alone."""

@@ -23,7 +23,7 @@ from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load
 from containernet_env.results.repetitions import MEASURED_WITH, following
 from containernet_env.results.statistics import LEVEL, least_number, median, median_interval
-from containernet_env.sweep.ledger import journal_of, read_journal
+from containernet_env.runs.sweep.ledger import journal_of, read_journal
 
 if TYPE_CHECKING:
     import pandas

@@ -19,7 +19,7 @@ import mininet.net
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
 from containernet_env.containernet.docker import new_run_id
 from containernet_env.containernet.network import Containernet

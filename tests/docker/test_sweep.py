@@ -13,7 +13,7 @@ import pytest
 
 from containernet_env.results.csv_file import rows_after
 from containernet_env.results.run_directory import read_run, runs_folder
-from containernet_env.sweep.ledger import journal_of
+from containernet_env.runs.sweep.ledger import journal_of
 from tests.deadline import eventually
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.runs import COMMAND, CONFIG, END_S

@@ -31,7 +31,7 @@ import docker
 from containernet_env.base import clock, programs
 from containernet_env.base import files as container_files
 from containernet_env.cli import _status_of, output
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.containernet import network as containernet
 from containernet_env.hosts import container, engine, netns, owner
 from containernet_env.model.topology import Topology

@@ -17,7 +17,7 @@ from containernet_env.runs import lock
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
-from containernet_env.sweep import worker
+from containernet_env.runs.sweep import worker
 from tests.unit.matrix_fakes import result_of
 from tests.unit.run_fakes import FakeTestbed, on_fakes
 

@@ -158,9 +158,9 @@ COMPLETION = (
 COMMANDS = (
     "import importlib; from containernet_env import cli; "
     "[importlib.import_module(f'containernet_env.cli.{cli.MODULES.get(name, name)}') for name in cli.COMMANDS]; "
-    "import containernet_env.sweep.runner, containernet_env.sweep.design"
+    "import containernet_env.runs.sweep.runner, containernet_env.runs.sweep.design"
 )
-WATCH = "import containernet_env.cli.watch, containernet_env.watch.server, containernet_env.watch.state"
+WATCH = "import containernet_env.cli.watch, containernet_env.report.watch_server, containernet_env.report.watch"
 LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
 
 
@@ -181,8 +181,11 @@ LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
         pytest.param(COMMANDS, ("dask", "distributed", "tornado"), id="all commands"),
         # That is most of the program, and what loading it takes is taken from what is measured beside it.
         pytest.param(
-            f"{WATCH}, containernet_env.sweep.ledger",
-            tuple(f"containernet_env.{room}" for room in ("config", "stores", "plan", "sweep.design")),
+            f"{WATCH}, containernet_env.runs.sweep.ledger",
+            tuple(
+                f"containernet_env.{name}"
+                for name in ("config.reader", "stores.kinds", "plan.build", "runs.sweep.design")
+            ),
             id="watch",
         ),
     ],

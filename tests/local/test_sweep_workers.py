@@ -27,11 +27,11 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
 from containernet_env.cli import sweep as certs_command
 from containernet_env.results.files import check
-from containernet_env.sweep import worker, workers
-from containernet_env.sweep.design import design
-from containernet_env.sweep.runner import Counts, Request, Sweep
-from containernet_env.sweep.worker import Scheduler, TlsFiles, scheduler_at
-from containernet_env.sweep.workers import Workers
+from containernet_env.runs.sweep import worker, workers
+from containernet_env.runs.sweep.design import design
+from containernet_env.runs.sweep.runner import Counts, Request, Sweep
+from containernet_env.runs.sweep.worker import Scheduler, TlsFiles, scheduler_at
+from containernet_env.runs.sweep.workers import Workers
 from tests.deadline import HANG_S, eventually
 from tests.local import fake_worker
 from tests.unit.run_fakes import CONFIG, rows
@@ -44,7 +44,9 @@ CELLS = 9
 
 # Workers are forked by a server that has imported everything: that takes a program a second.
 _FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["pytest", "distributed", "containernet_env.sweep.worker", "tests.local.fake_worker"])
+_FORKED.set_forkserver_preload(
+    ["pytest", "distributed", "containernet_env.runs.sweep.worker", "tests.local.fake_worker"]
+)
 
 
 class Machine:

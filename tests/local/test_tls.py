@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.hosts import http as netns_http
 from containernet_env.hosts.http import NamespaceConnection, NoAnswerError, TcpConnection
 from containernet_env.model.config import EtcdSettings

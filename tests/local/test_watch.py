@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
+from containernet_env.report import watch_server as servers
+from containernet_env.report.watch import Follower
+from containernet_env.report.watch_server import Server, State, view
 from containernet_env.runs.lock import RunLock
-from containernet_env.sweep.ledger import Journal, journal_of
-from containernet_env.watch import server as servers
-from containernet_env.watch.server import Server, State, view
-from containernet_env.watch.state import Follower
+from containernet_env.runs.sweep.ledger import Journal, journal_of
 from tests.deadline import HANG_S, eventually
 from tests.local.browser import CHROMIUM, Browser
 from tests.unit.report_rows import EVIL, EVIL_NAMES

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
 from containernet_env.model.link import LinkSpec

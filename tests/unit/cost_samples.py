@@ -12,7 +12,7 @@ import pytest
 
 from containernet_env.base import assets
 from containernet_env.cli.render import Memory
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.model.findings import Finding, Kind
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome

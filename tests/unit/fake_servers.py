@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import Keys

@@ -11,7 +11,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
 from containernet_env.cli.terminal import StopSignals
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.findings import Capacity
 from containernet_env.model.load_result import LoadResult

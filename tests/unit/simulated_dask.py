@@ -24,11 +24,11 @@ from containernet_env.results.files import check
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
-from containernet_env.sweep import worker, workers
-from containernet_env.sweep.design import design
-from containernet_env.sweep.runner import Counts, Request, Sweep
-from containernet_env.sweep.worker import FACTS, Scheduler, TlsFiles
-from containernet_env.sweep.workers import Workers
+from containernet_env.runs.sweep import worker, workers
+from containernet_env.runs.sweep.design import design
+from containernet_env.runs.sweep.runner import Counts, Request, Sweep
+from containernet_env.runs.sweep.worker import FACTS, Scheduler, TlsFiles
+from containernet_env.runs.sweep.workers import Workers
 from tests.simulated_time import World
 from tests.unit.matrix_fakes import GOOD
 from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes, rows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.model.scenario import Scenario
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions

@@ -16,11 +16,11 @@ from containernet_env.base.work import Stop
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.runs.load import Answer
-from containernet_env.sweep import runner
-from containernet_env.sweep.design import design
-from containernet_env.sweep.jobs import Standing
-from containernet_env.sweep.ledger import journal_of
-from containernet_env.sweep.runner import Counts, Request, Sweep
+from containernet_env.runs.sweep import runner
+from containernet_env.runs.sweep.design import design
+from containernet_env.runs.sweep.jobs import Standing
+from containernet_env.runs.sweep.ledger import journal_of
+from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 from tests.simulated_time import World
 from tests.unit.matrix_fakes import result_of
 from tests.unit.run_fakes import CONFIG, on_fakes, rows

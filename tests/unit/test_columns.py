@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.model.config import EtcdSettings, HttpService, StoreChoice
 from containernet_env.model.disruption import Carried, Disruption, Disruptions
 from containernet_env.model.findings import Effect, Finding, Kind, load_findings

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from containernet_env.config import load_config
 from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, schema_of, topology_text
 from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec

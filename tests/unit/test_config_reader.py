@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containernet_env.base.errors import ConfigError
-from containernet_env.config import load_config
 from containernet_env.config.reader import Positions, json_path, parse_document, read_document, render, strip_comments
+from containernet_env.config.topologies import load_config
 
 KEYS = st.text(alphabet='ab"\\/*,:{}[] \näß', max_size=5) | st.text(max_size=5)
 DOCUMENTS = st.recursive(

@@ -13,7 +13,7 @@ import mininet.net
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
 from containernet_env.containernet.original_links import keywords
 from containernet_env.hosts import engine, netns, owner

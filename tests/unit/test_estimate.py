@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.model.scenario import Scenario, Span, Warmup
 from containernet_env.model.topology import star
 from containernet_env.plan.estimate import SCENARIO_S, Estimator

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import ConfigError
-from containernet_env.config import load_config
 from containernet_env.config.scenarios import EVENTS_MAX, load_scenarios
+from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text
 from containernet_env.model.disruption import name_of
 from containernet_env.plan.build import build_plan

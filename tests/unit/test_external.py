@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from containernet_env.base.errors import ConfigError, RunError, UsageError
 from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.cli.run import run_command
-from containernet_env.config import load_config
 from containernet_env.config.endpoints import parse_endpoint
+from containernet_env.config.topologies import load_config
 from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.config import Endpoint, HttpService
 from containernet_env.model.findings import counts
@@ -29,12 +29,12 @@ from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.load import request_of
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
+from containernet_env.runs.sweep.design import design
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdMember
 from containernet_env.stores.etcd.external import ExternalEtcd, LoggedIn
 from containernet_env.stores.external import Login, OwnKeys
 from containernet_env.stores.kinds import store_of
-from containernet_env.sweep.design import design
 from tests.unit.fake_servers import PREFIX, SERVICE, STAY, config_of, endpoints_file
 from tests.unit.test_columns import outcome
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof, Property
 from containernet_env.model.topology import Topology, star

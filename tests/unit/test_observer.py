@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import Interrupted, UsageError
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.hosts.counters import AllUse
 from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage

@@ -12,7 +12,7 @@ import mininet.net
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions

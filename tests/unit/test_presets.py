@@ -22,7 +22,7 @@ from containernet_env.config.reader import read_document
 from containernet_env.config.sweeps import axis_of
 from containernet_env.config.writer import schema_of
 from containernet_env.report.tables import MEASURES
-from containernet_env.sweep.design import Bed, Design, design
+from containernet_env.runs.sweep.design import Bed, Design, design
 from tests.unit.commands import check_block
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -27,8 +27,8 @@ from containernet_env.report.runs import PERCENTS, Details, Runs, Timeline, read
 from containernet_env.results.csv_file import load
 from containernet_env.results.repetitions import TIMING, kept_apart
 from containernet_env.results.run_directory import DISRUPTIONS, SCENARIOS, RunDirectory
+from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.stores.kinds import KINDS
-from containernet_env.sweep.ledger import journal_of
 from tests.unit.answers import closed_loop
 from tests.unit.commands import answer
 from tests.unit.report_rows import EVIL, EVIL_NAMES, numbers, row, shown, sweep, write

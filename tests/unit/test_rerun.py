@@ -28,8 +28,8 @@ from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import rerun as rerun_module
 from containernet_env.runs.measure import measure
 from containernet_env.runs.rerun import FACTS, as_markdown, differences, prepare_rerun, rerun
+from containernet_env.runs.sweep.runner import Counts
 from containernet_env.setup.images import Images
-from containernet_env.sweep.runner import Counts
 from tests.unit import sweep_fakes
 from tests.unit.commands import check_block
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest

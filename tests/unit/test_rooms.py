@@ -10,8 +10,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "containernet_env"
 # From left to right; rooms in one entry are neighbours, which do not import each other.
 ORDER = (
-    "base", "model", "stores", "config plan", "results", "hosts", "network", "containernet", "setup", "runs",
-    "sweep", "report", "watch", "cli",
+    "base", "model", "stores", "config plan", "results", "hosts", "network", "containernet", "setup", "runs", "report",
+    "cli",
 )  # fmt: skip
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms.split()}
 ONLY = {
@@ -22,8 +22,8 @@ ONLY = {
     "requests": {"hosts", "setup"},
     "rocrate": {"results"},
     "cryptography": {"stores"},
-    "dask": {"sweep"},
-    "distributed": {"sweep"},
+    "dask": {"runs"},
+    "distributed": {"runs"},
     "pandas": {"results", "report"},
     "numpy": {"results", "report"},
     "scipy": {"results", "report"},

@@ -16,8 +16,8 @@ import jsonschema
 import pytest
 
 from containernet_env.base.errors import ConfigError, Interrupted, RunError
-from containernet_env.config import load_config
 from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, schema_of
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup

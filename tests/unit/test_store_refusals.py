@@ -17,8 +17,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config import load_config
 from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.topologies import load_config
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 

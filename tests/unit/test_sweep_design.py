@@ -23,9 +23,9 @@ from containernet_env.config.sweeps import AXES, Ratio, SweepFile, load_sweep, t
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
 from containernet_env.model.findings import OF_THE_MACHINE, RULES
-from containernet_env.sweep import design as design_module
-from containernet_env.sweep.design import Combination, Design, design, expand, link_seed
-from containernet_env.sweep.ledger import is_narrow, result_of
+from containernet_env.runs.sweep import design as design_module
+from containernet_env.runs.sweep.design import Combination, Design, design, expand, link_seed
+from containernet_env.runs.sweep.ledger import is_narrow, result_of
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 THREE = CONFIGS / "3node-3ms.json"

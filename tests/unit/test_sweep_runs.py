@@ -27,9 +27,9 @@ from containernet_env.runs import matrix
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.load import Answer
+from containernet_env.runs.sweep.ledger import Journal, journal_of
+from containernet_env.runs.sweep.runner import Counts, Until
 from containernet_env.setup import packages
-from containernet_env.sweep.ledger import Journal, journal_of
-from containernet_env.sweep.runner import Counts, Until
 from tests.unit import sweep_fakes
 from tests.unit.manifests import PROGRAM
 from tests.unit.matrix_fakes import GOOD, result_of

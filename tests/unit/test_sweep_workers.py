@@ -29,13 +29,13 @@ from containernet_env.cli.sweep import certs_command, sweep_command, worker_comm
 from containernet_env.results import csv_file
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.measure import require_root
+from containernet_env.runs.sweep import worker, workers
+from containernet_env.runs.sweep.design import Bed
+from containernet_env.runs.sweep.jobs import Job, Roster
+from containernet_env.runs.sweep.ledger import Journal
+from containernet_env.runs.sweep.runner import Counts, Until
+from containernet_env.runs.sweep.worker import scheduler_at
 from containernet_env.setup import builds, packages
-from containernet_env.sweep import worker, workers
-from containernet_env.sweep.design import Bed
-from containernet_env.sweep.jobs import Job, Roster
-from containernet_env.sweep.ledger import Journal
-from containernet_env.sweep.runner import Counts, Until
-from containernet_env.sweep.worker import scheduler_at
 from tests.simulated_time import World, simulated
 from tests.unit.run_fakes import CONFIG, raising, rows
 from tests.unit.simulated_dask import CELLS, Cluster, Dask, Machine, when

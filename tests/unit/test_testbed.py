@@ -34,10 +34,10 @@ from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.network_prover import NetworkProver
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Standing, StandingTestbed, change_between
+from containernet_env.runs.sweep.design import design
 from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
-from containernet_env.sweep.design import design
 from tests.unit.matrix_fakes import CONFIG, write
 from tests.unit.run_fakes import raising
 from tests.unit.test_network_proof import FakeGate

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.hosts.container import put_secrets
 from containernet_env.hosts.http import NoAnswerError
 from containernet_env.model.config import Config, EtcdSettings

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
+from containernet_env.report.watch import Follower, Tail
+from containernet_env.report.watch_server import State
 from containernet_env.runs.lock import Holder
-from containernet_env.watch.server import State
-from containernet_env.watch.state import Follower, Tail
 from tests.simulated_time import World
 from tests.unit.watch_files import RUN, Machine, add, add_row, begin_sweep, event, moment
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from containernet_env.config import load_config
+from containernet_env.config.topologies import load_config
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_files import Proof

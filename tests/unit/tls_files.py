@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from containernet_env.runs.sweep.worker import TlsFiles
 from containernet_env.stores.etcd.certificates import Authority
-from containernet_env.sweep.worker import TlsFiles
 
 
 def certificates(folder: Path, names: tuple[str, ...]) -> dict[str, TlsFiles]:

@@ -23,9 +23,9 @@ from containernet_env.base.work import Stop
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError
-from containernet_env.sweep.design import Design
-from containernet_env.sweep.jobs import Course, Ended, Job, Roster, Terms
-from containernet_env.sweep.worker import (
+from containernet_env.runs.sweep.design import Design
+from containernet_env.runs.sweep.jobs import Course, Ended, Job, Roster, Terms
+from containernet_env.runs.sweep.worker import (
     CONNECT_S,
     FACTS,
     GO,

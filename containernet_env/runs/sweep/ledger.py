@@ -20,7 +20,7 @@ from containernet_env.results.files import append_whole, open_to_append, reason,
 from containernet_env.results.statistics import least_number, median_interval
 
 if TYPE_CHECKING:
-    from containernet_env.sweep.design import Cell
+    from containernet_env.runs.sweep.design import Cell
 
 SCHEMA = 1
 

@@ -27,11 +27,9 @@ from containernet_env.runs.preflight import preflight
 from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Standing
-from containernet_env.stores.kinds import KINDS
-from containernet_env.stores.store import Store
-from containernet_env.sweep.design import Cell, Design, link_seed
-from containernet_env.sweep.jobs import Clock, Course, Ended, Job, Placement, Roster, SweepProgress, Terms
-from containernet_env.sweep.ledger import (
+from containernet_env.runs.sweep.design import Cell, Design, link_seed
+from containernet_env.runs.sweep.jobs import Clock, Course, Ended, Job, Placement, Roster, SweepProgress, Terms
+from containernet_env.runs.sweep.ledger import (
     FIGURES,
     LEAST,
     Journal,
@@ -43,6 +41,8 @@ from containernet_env.sweep.ledger import (
     read_journal,
     tried_of,
 )
+from containernet_env.stores.kinds import KINDS
+from containernet_env.stores.store import Store
 
 _DIGITS = 12
 _NOT_COMPARED = "program"

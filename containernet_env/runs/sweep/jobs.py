@@ -20,7 +20,7 @@ from containernet_env.network.rtt import Tolerance
 from containernet_env.plan.plan import Plan, PlannedScenario
 from containernet_env.runs.keeper import was_measured
 from containernet_env.runs.progress import Silent
-from containernet_env.sweep.design import Bed, Cell, Design
+from containernet_env.runs.sweep.design import Bed, Cell, Design
 
 # So many testbeds in a row that could not be brought up are no chance any more.
 _BEDS_LOST = 3

@@ -1,7 +1,4 @@
-"""The progress of a run or sweep, from its files: rows, events of the run directory, the sweep's journal.
-
-The process that measures is not involved, and nothing is written.
-"""
+"""The state of a run or sweep while it goes on, from the files that it leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
 from containernet_env.runs.lock import Holder
-from containernet_env.sweep.ledger import Kept, Tried, journal_of, take, tried_of
+from containernet_env.runs.sweep.ledger import Kept, Tried, journal_of, take, tried_of
 
 Course = Literal["nothing", "on", "ended", "killed"]
 """``nothing``: none of OUT is measured now; ``killed``: what measured is gone without an end of its run or sweep."""
