@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import itertools
 import math
+import random
+import statistics
 import struct
 import zlib
 from collections import Counter
@@ -16,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from containernet_env.network.chance import ALARM, CountTest, at_least, at_most, each, sigmas, worth
+from containernet_env.model.link import Jitter
+from containernet_env.network.chance import ALARM, CountTest, at_least, at_most, each, frames_for_one, sigmas, worth
 from containernet_env.results.statistics import (
     Histogram,
     bootstrap_median,
@@ -37,6 +40,8 @@ from containernet_env.results.statistics import (
     spread,
 )
 from tests.unit.answers import results
+
+MS = 1_000_000
 
 POSITIVE = st.floats(0.001, 1e6)
 SAMPLES = st.lists(POSITIVE, min_size=4, max_size=9)
@@ -366,3 +371,21 @@ def test_counts_are_in_their_slots_and_merged_slot_by_slot() -> None:
 def test_other_texts_are_no_histograms(text: str) -> None:
     with pytest.raises(ValueError, match=r"histogram|cut short|slots"):
         decode(text)
+
+
+@pytest.mark.parametrize("correlation_ms", [1, 10, 40])
+@pytest.mark.parametrize("of_variance", [False, True])
+def test_correlated_frames_are_worth_as_many_independent_ones(correlation_ms: int, of_variance: bool) -> None:
+    """Means of 25 delays, 10 ms apart, of the emulator's process: their variance beside that of independent ones."""
+    jitter, frames, rng = Jitter("normal", MS // 10, correlation_ns=correlation_ms * MS), 25, random.Random(7)
+    means = []
+    for _ in range(4000):
+        phase = rng.random()
+        times = [phase + number * 10 / correlation_ms for number in range(frames)]
+        knots = [rng.gauss(0, 1) for _ in range(int(times[-1]) + 2)]
+        turns = [(math.pi / 2 * (time % 1), int(time)) for time in times]
+        values = [math.cos(turn) * knots[at] + math.sin(turn) * knots[at + 1] for turn, at in turns]
+        means.append(statistics.fmean(value**2 if of_variance else value for value in values))
+    worth = statistics.pvariance(means) * frames / (2 if of_variance else 1)
+    assert 0.6 * worth < frames_for_one(jitter, 10 * MS, of_variance=of_variance) < 2 * worth
+    assert frames_for_one(jitter, 10 * MS, of_variance=of_variance) > 0.9 * worth, "at most: never worth more"
