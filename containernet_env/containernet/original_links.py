@@ -142,7 +142,7 @@ class OriginalLink(VethLink):
         """
         for direction in (spec.a_to_b, spec.b_to_a):
             if (reason := refusal(direction)) is not None:
-                raise RunError(f"link {self.name}: the original Containernet cannot carry out {reason}")
+                raise RunError(f"link {self.name}: the original Containernet does not support {reason}")
         try:
             self._shape(spec)
         except RunError:

@@ -1,4 +1,4 @@
-"""A saturation search: the highest rate whose response times hold. What is configured, probed next, and found. Pure."""
+"""A saturation search: the highest rate whose response times hold: configuration, next probe and result. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Percentile = Literal["50", "90", "95", "99", "99.9"]
 PERCENTILES: tuple[Percentile, ...] = ("50", "90", "95", "99", "99.9")
 
 BEYOND = 10
-"""A percentile of fewer requests than have so many beyond it says little; of 1000 requests, p99 has 10 beyond it."""
+"""A percentile with fewer requests beyond it is unreliable; of 1000 requests, p99 has 10 beyond it."""
 LOW_PER_S = Decimal(10)
 """The lowest rate unless a file names one. It is probed only where the objective is missed at the rates above it."""
 HIGH_PER_S = Decimal(contract.RATE_MAX_PER_S)
-"""The highest rate unless a file names one: what the benchmark server takes."""
+"""The highest rate unless a file names one: the benchmark server's bound."""
 STEP_NS = 5 * 10**9
 WITHIN = Decimal("0.05")
 REPEATS = 6
 """The least number whose interval has a confidence of 95 % (see ``confidence``)."""
 WARMUP_NS = 10**9
-"""What each probe warms up for unless a file says how long."""
+"""Warm-up of each probe unless a file sets one."""
 KEY_SPACE = 10_000
-"""How many keys the writes of all probes write unless a file says how many: so that after the first ones, which make
-them, every probe overwrites."""
+"""Key space of the writes of all probes unless a file sets one: the first writes create the keys, so that every probe
+overwrites."""
 _DIGITS = 4
 
 
@@ -48,7 +48,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is searched: the highest rate from ``low`` to ``high`` (requests/s) at which all ``objectives`` hold.
+    """A configured search for the highest rate from ``low`` to ``high`` (requests/s) at which all ``objectives`` hold.
 
     Each probe takes ``step_ns``, or longer where a percentile needs it. The search ends when neighbouring rates,
     ``within`` (a ratio) of each other, hold and miss the objectives in ``repeats`` probes each.
@@ -68,7 +68,7 @@ class Search:
 
     @property
     def name(self) -> str:
-        """What a scenario's name says of it: ``search-p99-50ms``, and what is not as by default."""
+        """Its part of a scenario's name: ``search-p99-50ms``, and settings that differ from the default."""
         parts = ["search", *(f"p{item.percentile}-{format_duration(item.limit_ns)}" for item in self.objectives)]
         if self.low != LOW_PER_S:
             parts.append(f"from{format_number(self.low)}")
@@ -84,7 +84,7 @@ class Search:
 
     @property
     def confidence(self) -> float:
-        """That of the interval between the rates: 1 - 2 / 2^n for n repeats, of the sign test at each of its ends.
+        """Confidence of the interval between the rates: 1 - 2 / 2^n for n repeats, by the sign test at both ends.
 
         Where a rate holds in fewer than half of all probes, n of n hold with a probability of at most 1 / 2^n; the same
         goes for n misses where it holds in more than half of them.
@@ -118,14 +118,14 @@ def _rounded(rate: float) -> Decimal:
 
 Verdict = Literal["held", "missed", "failed", "generator", "machine"]
 """How a probe ended: every objective held; one was missed, or requests were never sent; requests failed, or the cluster
-lost its leader or a member; or nobody can tell, since the load generator was too slow, or the machine."""
+lost its leader or a member; or it is undetermined, since the load generator or the machine was too slow."""
 
 Purpose = Literal["bracket", "bisect", "repeat"]
 
 End = Literal["found", "from", "to", "generator", "machine", "noise", "ended"]
 """Why a search ended.
 
-``found``: the rate is known. ``from``: not even the lowest rate held in all repeats. ``to``: the highest one did, or
+``found``: the rate was found. ``from``: not even the lowest rate held in all repeats. ``to``: the highest one did, or
 was not missed in all of them. ``generator``, ``machine``: beyond the rate that held they were the limit. ``noise``: too
 many probes contradicted each other. ``ended``: the row's error says why.
 """
@@ -136,7 +136,7 @@ class Probe:
     """One probe: an open loop at one rate, with a seed of its own.
 
     ``objectives_s`` are the percentiles of the response time that have an objective, in its order; ``None`` where it is
-    not known. ``why`` is one line; empty where the objectives held.
+    unknown. ``why`` is one line; empty where the objectives held.
     """
 
     number: int
@@ -164,7 +164,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search found: ``low_per_s`` held in all repeats, ``high_per_s``, the least rate above it, in none.
+    """The result of a search: ``low_per_s`` held in all repeats, ``high_per_s``, the least rate above it, in none.
 
     Either is ``None`` where no such rate was found. ``text`` is one line for people.
     """
@@ -178,7 +178,7 @@ class SearchResult:
 
     @property
     def rate_per_s(self) -> Decimal | None:
-        """The rate that was searched; ``None`` where it is not known."""
+        """The rate that was searched; ``None`` if it was not determined."""
         return self.low_per_s if self.end == "found" else None
 
     def values(self) -> dict[str, Any]:
@@ -201,11 +201,11 @@ def rate_text(rate: Decimal) -> str:
 
 
 MAX_PROBES = 100
-"""A search that has not ended by then does not: its probes contradict each other over a wide range of rates."""
+"""The most probes of a search; with more, its probes contradict each other over a wide range of rates."""
 WIDEST = 2
-"""Probes that contradict each other over more than this ratio of rates have found none."""
+"""Probes that contradict each other over a wider ratio of rates determine no rate."""
 _LIMITED = 3
-"""So many times generator or machine may spoil a repeat at a rate before they count as the limit there."""
+"""How often generator or machine may invalidate a repeat at a rate before they count as the limit there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ _Course = Generator[tuple[int, Purpose], Verdict, None]
 
 
 class Saturation:
-    """One search: ``next`` is the probe to make, ``tell`` takes how it ended; ``next`` ``None`` is the end."""
+    """One search: ``next`` is the probe to make, ``record`` takes its verdict; ``next`` ``None`` is the end."""
 
     def __init__(self, search: Search, poisson: bool = False) -> None:
         self._search = search
@@ -232,7 +232,7 @@ class Saturation:
         self._held: Counter[int] = Counter()
         self._missed: Counter[int] = Counter()
         self._limits: dict[int, End] = {}
-        self._told = 0
+        self._recorded = 0
         self._exhausted = False
         self._course = self._run()
         self.next: Step | None = self._step(next(self._course))
@@ -241,20 +241,20 @@ class Saturation:
         index, purpose = wanted
         return Step(index, self.rates[index], purpose)
 
-    def tell(self, verdict: Verdict) -> None:
-        """How the probe ended that ``next`` asked for."""
+    def record(self, verdict: Verdict) -> None:
+        """Record the verdict of the probe ``next``."""
         step = self.next
         assert step is not None, "the search has ended"
         if step.purpose == "repeat":
             self._held[step.index] += verdict == "held"
             self._missed[step.index] += verdict in ("missed", "failed")
-        self._told += 1
+        self._recorded += 1
         try:
             self.next = self._step(self._course.send(verdict))
         except StopIteration:
             self.next = None
             return
-        if self._told >= MAX_PROBES:
+        if self._recorded >= MAX_PROBES:
             self.next, self._exhausted = None, True
 
     def _run(self) -> _Course:
@@ -312,7 +312,7 @@ class Saturation:
     def _all(self, index: int, held: bool) -> Generator[tuple[int, Purpose], Verdict, bool]:
         """Whether all repeats at a rate hold, or miss; the first that does not decides.
 
-        A rate that generator or machine do not carry holds in none.
+        A rate at which generator or machine are the limit holds in none.
         """
         spoilt = 0
         while True:

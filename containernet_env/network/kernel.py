@@ -143,7 +143,7 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
     Raises ``UsageError`` for a direction that HTB and netem cannot carry out.
     """
     if (refusal := backends.netem_refusal(direction)) is not None:
-        raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
+        raise UsageError(f"{interface}: HTB and netem do not support {refusal}; the link emulator can")
     commands = []
     parent, place = "root", ["root"]
     if direction.rate_bps is not None:

@@ -1,1 +1,1 @@
-"""From what is configured to what will be done: the last stage without side effects."""
+"""From a configuration to a plan: the last stage without side effects."""

@@ -1,4 +1,4 @@
-"""From what is configured to a plan: checks of stores, events and external clusters, and notes for the user. Pure."""
+"""From a configuration to a plan: checks of stores, events and external clusters, and notes for the user. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from containernet_env.stores.store import CLIENT_SECRETS, MemberStart, Store, Ti
 
 
 def check_scenarios(config: Config, scenario_set: ScenarioSet, store: Store) -> None:
-    """Raise ``ConfigError`` with everything in scenarios that the store lacks, once for each place of the file."""
+    """Raise ``ConfigError`` with all features in scenarios that the store lacks, once for each place of the file."""
     blocks = {name: block for block in scenario_set.block_places for name in block.scenarios}
     problems: dict[tuple[str, str], Problem] = {}
     for scenario in scenario_set.scenarios:
@@ -50,7 +50,7 @@ def check_scenarios(config: Config, scenario_set: ScenarioSet, store: Store) -> 
             problems.setdefault((problem.path, problem.message), problem)
     prefix = scenario_set.dataset.key_prefix
     if store.keys_are_paths and not is_path(prefix):
-        message = f"cannot be done: {store.title}, the store of {config.path}, redirects what asks for such keys"
+        message = f"cannot be done: {store.title}, the store of {config.path}, redirects requests for such keys"
         allowed = "no empty part, '.' or '..' between slashes"
         where = "$.dataset.keyPrefix"
         problems[where, message] = Problem(where, message, json.dumps(prefix), allowed)
@@ -59,7 +59,7 @@ def check_scenarios(config: Config, scenario_set: ScenarioSet, store: Store) -> 
 
 
 def _store_refusals(scenario: Scenario, store: Store) -> dict[str, str]:
-    """By the key that asks for it."""
+    """Reasons by the key of the scenario file."""
 
     def found() -> Iterator[tuple[str, str]]:
         most = store.largest_value_bytes
@@ -73,7 +73,7 @@ def _store_refusals(scenario: Scenario, store: Store) -> dict[str, str]:
 
 
 def check_profile(config: Config, options: PlanOptions, store: Store) -> None:
-    """Raise ``UsageError`` for profiles that cannot be taken."""
+    """Raise ``UsageError`` for profiles that the store or the topology does not allow."""
     if not options.profile:
         return
     if (reason := store.lacks.get("profile")) is not None:
@@ -87,7 +87,7 @@ FIELDS = {"delay": "delay_ns", "rate": "rate_bps", "loss": "loss"}
 
 
 def check_events(config: Config, scenario_set: ScenarioSet, options: PlanOptions) -> None:
-    """Raise ``ConfigError`` with every event that cannot be carried out."""
+    """Raise ``ConfigError`` with every event that is impossible."""
     problems = [
         Problem(place.where, message, json.dumps(place.event.target), allowed, place.line, place.column)
         for place in scenario_set.event_places
@@ -98,14 +98,14 @@ def check_events(config: Config, scenario_set: ScenarioSet, options: PlanOptions
 
 
 def _event_refusals(config: Config, place: EventPlace, options: PlanOptions) -> Iterator[tuple[str, str]]:
-    """What is wrong with one event, and what is allowed."""
+    """The problems of one event, each with the allowed values."""
     event, names = place.event, [node.name for node in config.nodes]
     words = (*DRAWN_TARGETS, *STRUCK.values())
     if event.target not in (*words, *names):
         yield f"is not a member of {config.path}", ", ".join(names)
         return
     if event.verb == "partition" and len(names) < 2:
-        yield "has nobody to be parted from", "a topology of two members or more"
+        yield "has no other member to be partitioned from", "a topology of two members or more"
     if event.target == "followers" and len(names) < 2:
         yield "does not exist", "a topology of two members or more"
     if event.verb in ("kill", "restart"):
@@ -114,7 +114,7 @@ def _event_refusals(config: Config, place: EventPlace, options: PlanOptions) -> 
         if options.engine == "containernet":
             yield "cannot be started again by the original Containernet", "the engine builtin, or freeze"
     for name, reason in _unshapeable(config, event, options):
-        yield f"cannot be carried out on the link of {name}: {reason}", "what goes with the rest of that link"
+        yield f"is impossible on the link of {name}: {reason}", "a value that fits the rest of that link"
 
 
 def changed(direction: DirectionSpec, event: Disruption) -> DirectionSpec:
@@ -223,18 +223,18 @@ def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
     if options.retry_invalid:
         yield "retry_invalid", "its rows are never certainly valid, so each would be measured as often as that allows"
     if options.profile:
-        yield "profile", "members give profiles only where they are started for that (--enable-pprof)"
+        yield "profile", "members serve profiles only if they were started for that (--enable-pprof)"
 
 
 _HEARTBEATS_SHARE = 0.5
-"""Of a link's bandwidth: members send more than heartbeats when they are idle, and those in bursts."""
+"""Share of a link's bandwidth: idle members send more than heartbeats, and send those in bursts."""
 
 
 def notes_of(
     config: Config, options: PlanOptions, topology: Topology, timing: Timing, largest: RttExpectation | None
 ) -> Iterator[str]:
-    """Sentences about choices that change what is measured, about a machine that is too small, limits that cannot bind,
-    and settings that do not go together."""
+    """Sentences about choices that change the measurement, a machine that is too small, limits that cannot bind, and
+    settings that conflict."""
     yield from _choice_notes(options)
     yield from _host_notes(config, options, store_of(config).title)
     if largest is not None:
@@ -250,7 +250,7 @@ def _choice_notes(options: PlanOptions) -> Iterator[str]:
         yield f"core {options.links_cpu} is kept for the link emulator; members, client and driver use {others}"
     if options.profile:
         kinds, member = ", ".join(options.profile), options.profile_member or "the leader"
-        yield f"profiles ({kinds}) of {member} are taken, which costs it time: such rows are not merged with others"
+        yield f"profiles ({kinds}) of {member} are taken, which costs it CPU time: such rows are not merged with others"
 
 
 def _host_notes(config: Config, options: PlanOptions, title: str) -> Iterator[str]:
@@ -313,7 +313,7 @@ def _queue_notes(topology: Topology) -> Iterator[str]:
         yield f"the queues of {names} hold {MAX_FRAMES:,} frames, less than the bandwidth-delay product"
 
 
-# The kernel keeps memory limits in pages and rounds down; what is read back must be what was configured.
+# The kernel keeps memory limits in pages and rounds down; the planned limit must equal the one read back.
 _PAGE_BYTES = 4096
 # Certificates and keys take a page each.
 _SECRETS_MOUNT = "mode=0700,size=64k"
@@ -322,10 +322,10 @@ _SECRETS_MOUNT = "mode=0700,size=64k"
 def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> Plan:
     """The plan of a run; of a topology alone where there is no ``scenario_set``.
 
-    Raises ``ConfigError`` when a timing of the config contradicts one that follows from the RTTs, when a scenario asks
-    for what the store lacks, targets a member that the config does not have or searches for what the links alone do not
-    allow, and ``UsageError`` when ``options.only`` matches nothing, links and switches contradict each other, or netem
-    or the original Containernet was chosen and cannot carry out the links.
+    Raises ``ConfigError`` when a timing of the config contradicts one that follows from the RTTs, when a scenario needs
+    a feature that the store lacks, targets a member that the config does not have or has an objective below the delays
+    of the links, and ``UsageError`` when ``options.only`` matches nothing, links and switches contradict each other, or
+    netem or the original Containernet was chosen and does not support the links.
     """
     check_choices(options.links, options.switches, options.engine)
     is_external = config.external is not None
@@ -385,8 +385,8 @@ def _selected(scenario_set: ScenarioSet, options: PlanOptions) -> tuple[Schedule
 
 def _check_kept_core(options: PlanOptions) -> None:
     if options.links == "netem" or options.engine != "builtin":
-        asked = f"links={options.links!r}, engine={options.engine!r}"
-        raise UsageError(f"links_cpu keeps a core for the link emulator, which carries no links of {asked}")
+        chosen = f"links={options.links!r}, engine={options.engine!r}"
+        raise UsageError(f"links_cpu keeps a core for the link emulator, which {chosen} does not use")
 
 
 def _check_netem(config: Config, links: Sequence[Link]) -> None:
@@ -395,7 +395,7 @@ def _check_netem(config: Config, links: Sequence[Link]) -> None:
         return
     name, reason = refused[0]
     others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-    cannot = f"HTB and netem cannot carry out {reason} (link {name}{others})"
+    cannot = f"HTB and netem do not support {reason} (link {name}{others})"
     raise UsageError(f"{config.path}: {cannot}: got links='netem'; allowed: links='emulator' or 'auto'")
 
 
@@ -436,7 +436,7 @@ def _check_objectives(config: Config, scenario_set: ScenarioSet, estimator: Esti
 
 
 def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator) -> Iterator[str]:
-    """Request timeouts below what the links alone take."""
+    """Notes about request timeouts below the delays of the links."""
     late: dict[int, dict[str, float]] = {}
     for item in scheduled:
         least_s, timeout_ns = estimator.least_latency_s(item.scenario), item.scenario.request_timeout_ns
@@ -487,7 +487,7 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
 
 
 def _server_flags(config: Config, store: Store, secrets: str | None) -> tuple[str, ...]:
-    """The members, which alone the benchmark server may be made to connect to, and where its certificates are."""
+    """Flags: the members, the only addresses that the benchmark server may connect to, and its certificates' folder."""
     allowed = "--allow=" + ",".join(f"{node.ip}:{store.client_port}" for node in config.nodes)
     return (allowed, "--credentials", secrets) if secrets is not None else (allowed,)
 

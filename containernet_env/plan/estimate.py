@@ -44,7 +44,7 @@ class Estimator:
     """Estimates for one topology with the given limits.
 
     ``member_cpus`` are the members' limits in topology order (``None`` is unlimited); ``machine_cores`` is
-    what all hosts share; ``leader`` is who leads, ``None`` where that may be any.
+    shared by all hosts; ``leader`` is the only possible leader, ``None`` for any.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Estimator:
             return sum(self.scenario_s(probe) for probe in _probes(scenario, 1 / per_request_s))
         measured_s = scenario.scheduled_s or 0.0
         if scenario.total is not None:
-            # A rate above what the cluster can do does not make it any faster.
+            # A rate above the cluster's maximum does not make it faster.
             measured_s = max(measured_s, scenario.total * per_request_s)
         warmup_s = scenario.warmup_s
         if warmup_s is None:
@@ -91,42 +91,42 @@ class Estimator:
         return SCENARIO_S + warmup_s + measured_s
 
     def around_s(self, settle_s: float) -> float:
-        """Seconds of bring-up and tear-down; ``settle_s`` is what the store may take to agree on a leader."""
+        """Seconds of bring-up and tear-down; ``settle_s`` is the store's longest time to elect a leader."""
         return RUN_S + HOST_S * (len(self._members) + 1) + settle_s
 
     def latency_s(self, scenario: Scenario) -> float:
         """Seconds of one request alone: the mean over possible leaders, targets and a mixed load's operations."""
         led = [
-            (self._rtt_s[self._client, asked] + self._rtt_s[asked, leader], self._quorum_s(leader))
+            (self._rtt_s[self._client, member] + self._rtt_s[member, leader], self._quorum_s(leader))
             for leader in self._leaders
-            for asked in ([leader] if scenario.target == "leader" else self._asked(scenario))
+            for member in ([leader] if scenario.target == "leader" else self._targets(scenario))
         ]
         agreed_s = fmean(to_leader_s + quorum_s for to_leader_s, quorum_s in led)
         range_s = agreed_s
         if scenario.consistency == "default":
             range_s = fmean(to_leader_s for to_leader_s, _ in led)
         if scenario.consistency == "s":
-            range_s = fmean(self._rtt_s[self._client, asked] for asked in self._asked(scenario))
+            range_s = fmean(self._rtt_s[self._client, member] for member in self._targets(scenario))
         return SERVICE_S + _mean(scenario, agreed_s + SYNC_S, range_s)
 
     def least_latency_s(self, scenario: Scenario) -> float:
-        """Seconds that no answer can be faster than: the RTTs alone, of the nearest member that may be asked.
+        """A lower bound of the latency in seconds: the RTTs alone, to the nearest member that requests may go to.
 
         0 where links have jitter, by which a frame may be faster than its link's delay.
         """
         if self._jitter:
             return 0.0
-        asked = self._leaders if scenario.target == "leader" else self._asked(scenario)
+        targets = self._leaders if scenario.target == "leader" else self._targets(scenario)
         if scenario.consistency == "s":
-            return min(self._rtt_s[self._client, one] for one in asked)
+            return min(self._rtt_s[self._client, one] for one in targets)
         alone = scenario.consistency == "default"
         return min(
             self._rtt_s[self._client, one] + self._rtt_s[one, leader] + (0.0 if alone else self._quorum_s(leader))
             for leader in self._leaders
-            for one in ([leader] if scenario.target == "leader" else asked)
+            for one in ([leader] if scenario.target == "leader" else targets)
         )
 
-    def _asked(self, scenario: Scenario) -> list[str]:
+    def _targets(self, scenario: Scenario) -> list[str]:
         """The members that a scenario's requests may go to."""
         return self._members if scenario.member is None else [scenario.member]
 
@@ -149,7 +149,7 @@ class Estimator:
         return 0.0 if self._least_rate_bps is None else 8 * self.sent_bytes(scenario) / self._least_rate_bps
 
     def sent_bytes(self, scenario: Scenario) -> float:
-        """How many bytes one request makes the member send that sends most."""
+        """Bytes per request sent by the member that sends most."""
         key_bytes = len(scenario.key_prefix) + scenario.key_size
         put_bytes = key_bytes + scenario.val_size + FRAMING_BYTES
         value_bytes = scenario.val_size if scenario.span.answer == "values" else 0
@@ -160,16 +160,16 @@ class Estimator:
 
     def _spread(self, scenario: Scenario) -> int:
         """How many members share the reads."""
-        return 1 if scenario.target == "leader" else len(self._asked(scenario))
+        return 1 if scenario.target == "leader" else len(self._targets(scenario))
 
 
-def _probes(scenario: Scenario, carried_per_s: float) -> Iterator[Scenario]:
-    """The probes of a search on a store that carries so many requests/s, no more, and always the same."""
+def _probes(scenario: Scenario, capacity_per_s: float) -> Iterator[Scenario]:
+    """The probes of a search on a store with a constant capacity in requests/s."""
     assert scenario.search is not None
     course = Saturation(scenario.search, scenario.arrival == "poisson")
     while (step := course.next) is not None:
         yield scenario.probe(step.rate)
-        course.tell("held" if step.rate <= carried_per_s else "missed")
+        course.record("held" if step.rate <= capacity_per_s else "missed")
 
 
 def _mean(scenario: Scenario, of_put: float, of_range: float) -> float:

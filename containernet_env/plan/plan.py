@@ -58,7 +58,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What the command line and the machine add to the files.
+    """The options of the command line and the machine, in addition to the files.
 
     A field that is annotated with an ``Option`` is one of `run`: the command line, the Python interface and the
     manifest, from which `rerun` repeats it, have it under this name, with this type and this default.
@@ -138,8 +138,8 @@ OPTIONS: Mapping[str, tuple[Any, Option]] = {
 class HostPlan:
     """One container. ``None`` limits are unlimited; ``memswap_bytes`` = ``memory_bytes``: nothing is swapped.
 
-    ``image`` is the name of the image (the store's, or ``benchmark``), not its tag. ``command`` is what follows the
-    image's own entry point; ``data`` are the directories that hold a member's data; ``tmpfs`` maps paths to mount
+    ``image`` is the name of the image (the store's, or ``benchmark``), not its tag. ``command`` follows the image's
+    own entry point; ``data`` are the directories that hold a member's data; ``tmpfs`` maps paths to mount
     options; ``environment`` is set inside the container. ``cpuset`` are the cores that it may use; empty: all.
     """
 
@@ -176,13 +176,13 @@ class PlannedScenario:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a run will do, known before anything is created.
+    """Everything a run will do, determined before anything is created.
 
     ``scenario_set`` is ``None`` and ``scenarios`` empty where nothing is measured (the shell). ``hosts``
-    and ``links`` are in config order, the client last; a direction of theirs that has a rate and no queue limit has a
-    default for it. Of a cluster that somebody else runs there are none. ``rtt`` has one entry per pair of hosts.
+    and ``links`` are in config order, the client last; a direction with a rate and no configured queue limit has the
+    default limit. An external cluster has none of these. ``rtt`` has one entry per pair of hosts.
     ``notes`` are sentences that the user should read once.
-    ``store`` is what is measured and ``timing`` its timing.
+    ``store`` is the measured store and ``timing`` its timing.
     """
 
     run_id: str

@@ -190,7 +190,7 @@ class Searching:
         )
         self._probes.append(probe)
         self._outcomes.append(outcome)
-        self._course.tell(probe.verdict)
+        self._course.record(probe.verdict)
         self._keep_probe(probe, outcome)
         name, why = self._scheduled.scenario.name, f" ({probe.why})" if probe.why else ""
         self._on_event("probe_ended", f"probe {probe.number}: {rate_text(probe.rate)}: {probe.verdict}{why}", name)

@@ -182,9 +182,9 @@ LOSS = {"at": "2s", "loss": 0.1, "of": "etcd2"}
         (topology(), {"at": "2s", "kill": "etcd4"}, {}, "is not a member of"),
         (topology(etcd={"data": "tmpfs"}), {"at": "2s", "kill": "leader"}, {}, "lose its data, which is on tmpfs"),
         (topology(1), {"at": "2s", "freeze": "followers"}, {}, "does not exist"),
-        (topology(1), {"at": "2s", "partition": "leader"}, {}, "has nobody to be parted from"),
+        (topology(1), {"at": "2s", "partition": "leader"}, {}, "has no other member to be partitioned from"),
         (topology(), LOSS, {"links": "netem"}, "loss with a bandwidth"),
-        (JITTER, DELAY, {}, "cannot be carried out on the link of etcd2"),
+        (JITTER, DELAY, {}, "is impossible on the link of etcd2"),
         (JITTER, DELAY, {}, "negative"),
     ],
 )

@@ -27,7 +27,7 @@ def run(searched: Search, store: Store) -> tuple[Saturation, list[tuple[Step, Ve
     while (step := course.next) is not None:
         verdict = store(step)
         made.append((step, verdict))
-        course.tell(verdict)
+        course.record(verdict)
     return course, made
 
 
@@ -195,7 +195,7 @@ def test_an_unfinished_search_says_what_is_known() -> None:
     course = Saturation(search())
     assert (course.end, course.low, course.high) == ("ended", None, None)
     while course.next is not None and course.high is None:
-        course.tell(carries(1000)(course.next))
+        course.record(carries(1000)(course.next))
     assert course.end == "ended" and course.high is not None and course.low is None
 
 
