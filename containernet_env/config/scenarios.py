@@ -40,7 +40,7 @@ from containernet_env.config.fields import (
 )
 from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, render, value_at
 from containernet_env.model import load_contract as contract
-from containernet_env.model.disruption import DRAWN_TARGETS, STRUCK, UNDOING, Disruption, Verb, name_of
+from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, UNDOING, Disruption, Verb, name_of
 from containernet_env.model.scenario import (
     ALPHABET,
     ANY_MEMBER,
@@ -478,8 +478,8 @@ class RawEvent(StrictModel):
 
     @rule
     def _only_what_is_done_can_be_undone(self) -> None:
-        if self.for_ns is not None and self._actions and self.verb in STRUCK:
-            undoing = ", ".join(verb.replace("_", " ") for verb in STRUCK)
+        if self.for_ns is not None and self._actions and self.verb in AFFECTED:
+            undoing = ", ".join(verb.replace("_", " ") for verb in AFFECTED)
             refuse("is given for what ends something", f"not beside {undoing}", key="for")
 
     @rule

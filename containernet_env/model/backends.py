@@ -1,4 +1,4 @@
-"""The implementations of hosts, links and switches that a user may choose, and which links each can carry. Pure."""
+"""The implementations of hosts, links and switches that a user may choose, and which links each supports. Pure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ ProfileKind = Literal["cpu", "allocs", "mutex"]
 
 def check_choices(links: str, switches: str, engine: str = "builtin") -> None:
     """Raise ``UsageError`` for choices that do not exist or contradict each other; does not look at the machine."""
-    for name, asked, choices in (
+    for name, choice, choices in (
         ("links", links, get_args(LinksChoice)),
         ("switches", switches, get_args(SwitchesChoice)),
         ("engine", engine, get_args(EngineChoice)),
     ):
-        if asked not in choices:
-            raise UsageError(f"{name}={asked!r}; allowed: {', '.join(choices)}")
+        if choice not in choices:
+            raise UsageError(f"{name}={choice!r}; allowed: {', '.join(choices)}")
     if switches != "auto" and links != "netem" and engine == "builtin":
         own = "the link emulator has switches of its own; allowed: switches='auto', or links='netem'"
         raise UsageError(f"switches={switches!r} with links={links!r}: {own}")
@@ -54,32 +54,32 @@ LEAST_NS = 2_000
 
 
 def netem_refusal(direction: DirectionSpec) -> str | None:
-    """Why HTB and netem cannot carry this out as configured; ``None`` where they can."""
+    """Why HTB and netem do not support this direction; ``None`` if they do."""
     jitter, limited = direction.jitter, direction.rate_bps is not None
     if direction.seed is not None:
         return "a seed: the kernel's random numbers cannot be repeated"
     if 0 < direction.delay_ns < LEAST_NS or (jitter is not None and jitter.ns < LEAST_NS):
-        return "a delay or a jitter below 2 us: tc counts in whole microseconds, and tells up to one too little"
+        return "a delay or a jitter below 2 us: tc counts in whole microseconds, and reports up to one too little"
     if jitter is not None and not jitter.reorder:
-        return "jitter that keeps the order of frames: netem lets frames overtake each other; ask for reordering"
+        return "jitter that keeps the order of frames: netem reorders frames; set reordering"
     if jitter is not None and limited:
-        return "jitter with a bandwidth: the kernel would vary the delay before a frame has had its turn, not after"
+        return "jitter with a bandwidth: the kernel would vary the delay before a frame leaves the queue, not after"
     if needs_loss(direction.loss) and limited:
-        return "loss with a bandwidth: the kernel would lose a frame before it has taken its time at the bandwidth"
+        return "loss with a bandwidth: the kernel would drop a frame before it uses its share of the bandwidth"
     queue = direction.queue_frames is not None or direction.queue_bytes is not None
     if queue and not limited:
-        return "a queue limit without a bandwidth: nothing ever waits"
+        return "a queue limit without a bandwidth: no frame ever waits"
     if direction.queue_bytes is not None and direction.queue_frames is not None:
         return "a queue limit in both frames and bytes"
     if limited and direction.uplink == "network" and not needed(direction):
         return "an uplink that waits in the network, without a delay: HTB holds the frames at their host"
     if limited and direction.uplink == "host" and needed(direction):
-        return "an uplink that waits at the host, with a delay: netem takes the frames from their host before"
+        return "an uplink that waits at the host, with a delay: netem takes the frames from their host first"
     return None
 
 
 def needs_loss(loss: Loss | None) -> bool:
-    """Whether frames are to be lost at all."""
+    """Whether any loss is configured."""
     return loss is not None and loss != IndependentLoss(0.0)
 
 
@@ -97,7 +97,7 @@ _LOSS_DIGITS = 5
 
 
 def containernet_refusal(direction: DirectionSpec) -> str | None:
-    """Why its TCLink cannot carry this out as configured; ``None`` where it can."""
+    """Why the original's TCLink does not support this direction; ``None`` if it does."""
     if (reason := netem_refusal(direction)) is not None:
         return reason
     if direction.rate_bps is not None and direction.rate_bps > RATE_MAX_BPS:
@@ -115,23 +115,23 @@ def containernet_refusal(direction: DirectionSpec) -> str | None:
     if direction.overhead_bytes:
         return "an overhead of each frame: it has no keyword for it"
     if direction.queue_frames is not None and direction.delay_ns:
-        return "a queue limit with a delay: its netem counts frames under way with those that wait"
+        return "a queue limit with a delay: its netem counts frames under way as queued frames"
     if direction.queue_frames is not None and direction.rate_bps is None:
-        return "a queue limit without a bandwidth: nothing ever waits"
+        return "a queue limit without a bandwidth: no frame ever waits"
     return None
 
 
 def needs_netem(direction: DirectionSpec) -> bool:
     """Whether netem is needed: for a delay, loss, and any limit of a queue, since its queues are netem's.
 
-    Only what HTB holds by itself, the 1000 frames of an interface, needs none.
+    Only HTB's own queue, the 1000 frames of an interface, needs none.
     """
     other = direction.rate_bps is not None and queue_frames(direction) != _INTERFACE_QUEUE_FRAMES
     return needed(direction) or direction.queue_frames is not None or other
 
 
 def check(links: Iterable[Link], links_choice: str) -> None:
-    """Raise one ``UsageError`` for all that the original cannot carry out of these links."""
+    """Raise one ``UsageError`` for all settings of these links that the original does not support."""
     problems = []
     if links_choice == "emulator":
         problems.append("--links emulator: its links are the kernel's")
@@ -140,10 +140,10 @@ def check(links: Iterable[Link], links_choice: str) -> None:
             if (reason := containernet_refusal(direction)) is not None:
                 problems.append(f"from {sender} to {receiver}: {reason}")
     if problems:
-        raise UsageError("the original Containernet cannot carry out:\n" + "\n".join(f"  {line}" for line in problems))
+        raise UsageError("the original Containernet does not support:\n" + "\n".join(f"  {line}" for line in problems))
 
 
-# Of the link emulator: emulator.DefaultBufferBytes, what is reserved for other sizes of frames (framepool.shares), and
+# Of the link emulator: emulator.DefaultBufferBytes, the reserve for other frame sizes (framepool.shares), and
 # the memory that a full frame takes (framepool.sizes).
 _LIMIT_BYTES = 512 * 1024 * 1024
 _SHARES = 16
@@ -167,13 +167,13 @@ def most_held_bytes(direction: DirectionSpec) -> int:
 
 
 def frame_memory_note(directions: Iterable[DirectionSpec]) -> str | None:
-    """A line of warning where the queues and wires of all ``directions`` together can hold more than there is."""
+    """A warning if the queues and wires of all ``directions`` together can exceed the emulator's memory."""
     held = sum(most_held_bytes(direction) for direction in directions)
     if held <= FRAME_MEMORY_BYTES:
         return None
     megabytes = 1024 * 1024
     return (
         f"queues and wires of the links can hold {held // megabytes} MiB of full frames, the link emulator has "
-        f"{FRAME_MEMORY_BYTES // megabytes} MiB: what finds no room is lost, and told after the scenario; "
+        f"{FRAME_MEMORY_BYTES // megabytes} MiB: frames beyond that are lost, and reported after the scenario; "
         "smaller queues fit"
     )

@@ -13,10 +13,10 @@ from containernet_env.model.link import LinkSpec
 
 DEFAULT_PREFIX = "containernet-env/"
 PASSWORD_VARIABLE = "BENCHMARK_PASSWORD"
-"""Where the password of the user is where no file has it; the benchmark server reads the same variable."""
+"""The variable with the user's password if no file has it; the benchmark server reads the same variable."""
 
 PLACES = IPv4Network("192.0.2.0/24")
-"""Stands for the addresses of members, which are names and ports here: a network of documentation (RFC 5737)."""
+"""Placeholder addresses of members that have names and ports here: a documentation network (RFC 5737)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the CAs that sign the members' certificates, and the client's own, where members ask for one."""
+    """PEM files: the CAs that sign the members' certificates, and the client's own, if members require one."""
 
     ca: Path
     cert: Path | None = None
@@ -43,7 +43,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Members by their endpoints, in the file's order. Without ``tls`` they are spoken to in plain text.
+    """Members by their endpoints, in the file's order. Without ``tls`` connections are in plain text.
 
     ``prefix`` is that of all keys which are written; each run adds its own id. The password of ``user`` is in
     ``password_file`` or in the environment, and nowhere else. The token of Consul is in ``token_file``.
@@ -60,7 +60,7 @@ class External:
 
     @property
     def is_known(self) -> bool:
-        """Whether members are told who asks."""
+        """Whether members authenticate the client."""
         return self.user is not None or self.token_file is not None
 
     @property
@@ -75,12 +75,12 @@ class External:
         return f"{'https' if self.tls else 'http'}://{endpoint.address}"
 
     def prefix_of(self, run_id: str) -> str:
-        """What every key of that run starts with."""
+        """The prefix of all keys of that run."""
         return f"{self.prefix}{run_id}/"
 
     @staticmethod
     def place(number: int) -> IPv4Address:
-        """What stands for the address of member ``number`` (from 0), or of the client after the last one."""
+        """The placeholder address of member ``number`` (from 0), or of the client after the last one."""
         return PLACES.network_address + 1 + number
 
 
@@ -119,7 +119,7 @@ class Node:
 class EtcdSettings:
     """The store's settings in the config, etcd's or another's; a timing of ``None`` is derived from the expected RTT.
 
-    ``leader`` is the member that is to lead in every scenario; ``None`` leaves that to elections. ``tls``: members and
+    ``leader`` is the member that must lead in every scenario; ``None`` leaves that to elections. ``tls``: members and
     clients speak TLS, each with a certificate of a CA that is made for the run.
     """
 
@@ -154,10 +154,10 @@ class HttpService:
 
 @dataclass(frozen=True, slots=True)
 class StoreChoice:
-    """Which store is measured: its kind, its version (``None``: the one that is pinned), and flags by name, sorted.
+    """The measured store: its kind, its version (``None``: the pinned one), and flags by name, sorted.
 
     ``binary`` is the user's program that its members run, for kinds that need one.
-    ``service``: how one of the kind ``http`` is spoken to.
+    ``service``: the HTTP requests of a store of the kind ``http``.
     """
 
     kind: str = "etcd"
@@ -176,8 +176,8 @@ class Config:
 
     ``nodes`` are the members in the file's order, 1 to 100. ``scenarios`` is the scenario file the config
     names, resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's
-    bytes, in hex. ``external``: somebody else runs the cluster; nodes then stand for its members, with placeholders for
-    addresses and links.
+    bytes, in hex. ``external``: an external cluster; nodes then represent its members, with placeholder addresses
+    and links.
     """
 
     path: Path
@@ -192,7 +192,7 @@ class Config:
 
     @property
     def keys_stay(self) -> bool:
-        """Whether nothing removes the keys of a run: its file says that."""
+        """Whether the keys of a run stay in the store, as configured in the file."""
         return self.store.service is not None and self.store.service.delete is None
 
     @property

@@ -1,4 +1,4 @@
-"""Events of a scenario: what is done to members and links under load, what took place, and what it can have caused."""
+"""Events of a scenario: disruptions of members and links under load, their execution, and their possible effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from containernet_env.model.load_result import LoadResult
 Verb = Literal[
     "kill", "restart", "freeze", "thaw", "partition", "heal", "link_down", "link_up", "delay", "loss", "rate", "reset"
 ]
-"""``reset``, which no file has, puts delay, loss and rate back to what the topology says."""
+"""``reset`` restores delay, loss and rate to the values of the topology; no file has it."""
 UNDOING: dict[Verb, Verb] = {
     "kill": "restart",
     "freeze": "thaw",
@@ -28,16 +28,16 @@ UNDOING: dict[Verb, Verb] = {
     "loss": "reset",
     "rate": "reset",
 }
-"""What takes each back."""
-STRUCK: dict[Verb, str] = {"restart": "killed", "thaw": "frozen", "heal": "partitioned", "link_up": "down"}
-"""The target that means all members that are in the state which the verb ends."""
+"""The verb that undoes each."""
+AFFECTED: dict[Verb, str] = {"restart": "killed", "thaw": "frozen", "heal": "partitioned", "link_up": "down"}
+"""The target that names all members in the state which the verb ends."""
 DRAWN_TARGETS = ("leader", "followers", "random")
-"""The targets that are worked out when the time has come."""
+"""The targets that are determined when the event is due."""
 Cause = Literal["event", "for", "end"]
-"""Why something was done: it is configured, the time of its event was over, or the scenario had ended."""
+"""Why an event was executed: it is configured, the duration of its event was over, or the scenario had ended."""
 
 _NAME_CHARACTERS = 80
-_TOLD = 6
+_LISTED = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Disruption:
     """One event as configured: once, ``at_ns`` after the start of the load, or every ``every_ns`` (the other is
     ``None``), and undone ``for_ns`` later.
 
-    ``target`` is a member's name, one of ``DRAWN_TARGETS``, or that of ``STRUCK``. ``value`` is the delay (one way, ns,
+    ``target`` is a member's name, one of ``DRAWN_TARGETS`` or of ``AFFECTED``. ``value`` is the delay (one way, ns,
     each direction), the share of frames that is lost, or the rate (bit/s; ``None`` is unlimited) of the members' links.
     """
 
@@ -58,7 +58,7 @@ class Disruption:
 
     @property
     def what(self) -> str:
-        """What is done, for people: "kill leader", "delay 50ms of etcd1"."""
+        """Verb, value and target, for people: "kill leader", "delay 50ms of etcd1"."""
         value = self.value_text
         if value is not None:
             return f"{self.verb} {value} of {self.target}"
@@ -95,12 +95,12 @@ class Disruption:
 
     @property
     def is_undoing(self) -> bool:
-        """Whether it takes something back."""
-        return self.verb in STRUCK
+        """Whether it undoes another event."""
+        return self.verb in AFFECTED
 
 
 def name_of(disruptions: Sequence[Disruption]) -> str:
-    """What a scenario's name says of its events: all of them, or where that is long, how many and a digest."""
+    """The events' part of a scenario's name: all of them, or if that is too long, their number and a digest."""
     labels = "-".join(item.label for item in disruptions)
     if len(labels) <= _NAME_CHARACTERS:
         return labels
@@ -109,7 +109,7 @@ def name_of(disruptions: Sequence[Disruption]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Something to do ``at_ns`` after the start of the load: event number ``number`` (from 0) for the
+    """An event due ``at_ns`` after the start of the load: event number ``number`` (from 0) for the
     ``occurrence``-th time (from 1), or where it has ``members`` the end of that."""
 
     at_ns: int
@@ -119,7 +119,7 @@ class Due:
 
 
 class Timeline:
-    """What is to be done when; pure. Times are ns since the start of the load."""
+    """The schedule of the events; pure. Times are ns since the start of the load."""
 
     def __init__(self, disruptions: Sequence[Disruption]) -> None:
         self._disruptions = disruptions
@@ -133,7 +133,7 @@ class Timeline:
 
     @property
     def next_ns(self) -> int | None:
-        """When the next thing is due; ``None`` where nothing is."""
+        """When the next event is due; ``None`` if none is."""
         return self._heap[0][0] if self._heap else None
 
     @property
@@ -142,7 +142,7 @@ class Timeline:
         return sorted((due for _, _, due in self._heap if due.occurrence == 1 and not due.members), key=_moment)
 
     def pop(self) -> list[Due]:
-        """Everything that is due at the next moment, ends of events first; recurring events are due again later."""
+        """All events that are due at the next moment, ends of events first; recurring events are due again later."""
         at_ns, found = self._heap[0][0], []
         while self._heap and self._heap[0][0] == at_ns:
             found.append(heapq.heappop(self._heap)[2])
@@ -153,7 +153,7 @@ class Timeline:
         return sorted(found, key=lambda due: not due.members)
 
     def ends(self, due: Due, at_ns: int, members: Collection[str]) -> None:
-        """What was due has happened to these members at that time: its end is due its length later, if it has one."""
+        """Record that an event affected these members at ``at_ns``, and schedule its end if it has a duration."""
         for_ns = self._disruptions[due.number].for_ns
         if for_ns is not None and members:
             self._add(Due(at_ns + for_ns, due.number, due.occurrence, tuple(members)))
@@ -164,8 +164,8 @@ def _moment(due: Due) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """Something that was done to members, or that should have been; a line of disruptions.jsonl has its fields.
+class ExecutedEvent:
+    """An event that was executed, or should have been; a line of disruptions.jsonl has its fields.
 
     ``at_ns`` is on CLOCK_MONOTONIC, of several members the latest; ``since_start_ns`` is the same since the start of
     the load.
@@ -194,53 +194,55 @@ class Carried:
 
     @property
     def strikes(self) -> bool:
-        """Whether it happened, and took nothing back."""
+        """Whether it took effect and is not an undoing event."""
         return self.at_ns is not None and self.verb in UNDOING
 
 
 @dataclass(frozen=True, slots=True)
 class Disruptions:
-    """All that was done in one scenario, in order; ``seed`` is what ``random`` members were drawn from."""
+    """All executed events of one scenario, in order; ``seed`` determined the ``random`` members."""
 
     seed: str
-    carried: tuple[Carried, ...] = ()
+    executed: tuple[ExecutedEvent, ...] = ()
 
     @property
-    def missed(self) -> tuple[Carried, ...]:
-        """What is configured and did not happen, not to all members, or did not end in time."""
-        return tuple(item for item in self.carried if item.cause != "end" and (item.problem or item.at_ns is None))
+    def missed(self) -> tuple[ExecutedEvent, ...]:
+        """Configured events that did not happen, did not affect all their members, or did not end in time."""
+        return tuple(item for item in self.executed if item.cause != "end" and (item.problem or item.at_ns is None))
 
     @property
     def stopped(self) -> frozenset[str]:
         """The members that were killed or frozen, so that they answered nothing."""
         return frozenset(
-            name for item in self.carried if item.strikes and item.verb in ("kill", "freeze") for name in item.members
+            name for item in self.executed if item.strikes and item.verb in ("kill", "freeze") for name in item.members
         )
 
     @property
     def killed(self) -> frozenset[str]:
         """The members that were killed."""
-        return frozenset(name for item in self.carried if item.strikes and item.verb == "kill" for name in item.members)
+        return frozenset(
+            name for item in self.executed if item.strikes and item.verb == "kill" for name in item.members
+        )
 
     @property
     def text(self) -> str:
-        """What happened, for people: the first few, and how many there were."""
-        happened = [item.text for item in self.carried if item.at_ns is not None and item.cause != "end"]
-        more = f"; and {len(happened) - _TOLD} more" if len(happened) > _TOLD else ""
-        return "; ".join(happened[:_TOLD]) + more
+        """The executed events, for people: the first few, and the number of the others."""
+        happened = [item.text for item in self.executed if item.at_ns is not None and item.cause != "end"]
+        more = f"; and {len(happened) - _LISTED} more" if len(happened) > _LISTED else ""
+        return "; ".join(happened[:_LISTED]) + more
 
 
 _BACKOFF = 2
-"""TCP doubles the time after which it sends again (RFC 6298, 5.5), so what was cut off may stay silent for so many
-times as long."""
+"""TCP doubles its retransmission timeout (RFC 6298, 5.5), so a connection may stay silent for this multiple of an
+outage."""
 _LINKS, _ROUND_TRIPS = 2, 5
-"""Two members are so many links apart; so many round trips over a link a request takes at most: one of the client, two
-of its member and the leader, two of the leader and another member."""
+"""Links between two members; most round trips of a request over a link: one of the client, two of its member and the
+leader, two of the leader and another member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """One ``member`` from ``began_ns`` until ``ended_ns`` (infinite where nothing ended it).
+    """One ``member`` from ``began_ns`` until ``ended_ns`` (infinite if nothing ended it).
 
     ``leader`` led right before. ``wait_ns`` is how much longer an answer over the member's link may take: infinite
     where none may come.
@@ -263,9 +265,9 @@ def explains_election(done: Disruptions, size: int, election_ns: int) -> bool:
 def failures_explained(load: LoadResult | None, done: Disruptions | None, election_ns: int, timeout_ns: int) -> bool:
     """Whether events can have caused every failed request of a load that ran to its end.
 
-    Requests that have ``timeout_ns`` may fail from the begin of the first outage on. How long the store takes to
-    recover is its own: an etcd member that was started again has left reads unanswered until the next election. Answers
-    that do not hold what they must are explained by nothing.
+    Requests that have ``timeout_ns`` may fail from the begin of the first outage on. The store's own
+    recovery may take longer: a restarted etcd member has left reads unanswered until the next election. Wrong answers
+    are never explained.
     """
     if done is None or load is None or load.reason is not None or load.wrong_answers or not load.ok:
         return False
@@ -278,7 +280,7 @@ def failures_explained(load: LoadResult | None, done: Disruptions | None, electi
 
 
 def _ends_lead(new: Outage, outages: Sequence[Outage], size: int, election_ns: int) -> bool:
-    """Whether the one who led when an outage began can have lost its lead by that, and by those that held already."""
+    """Whether the leader at the beginning of an outage can have lost its lead by it and the outages in force."""
     leader = new.member if new.leader is None else new.leader
     if new.killed and new.member == leader:
         return True
@@ -297,7 +299,7 @@ def _ends_lead(new: Outage, outages: Sequence[Outage], size: int, election_ns: i
 
 def _outages(done: Disruptions) -> Iterator[Outage]:
     items = sorted(
-        ((item.since_start_ns, item) for item in done.carried if item.since_start_ns is not None), key=lambda x: x[0]
+        ((item.since_start_ns, item) for item in done.executed if item.since_start_ns is not None), key=lambda x: x[0]
     )
     for index, (began_ns, item) in enumerate(items):
         if item.strikes:
@@ -307,12 +309,12 @@ def _outages(done: Disruptions) -> Iterator[Outage]:
                 yield Outage(name, item.leader, item.verb == "kill", began_ns, ended_ns, _wait_ns(item))
 
 
-def _end_ns(item: Carried, member: str, at_ns: int, later: Carried) -> int | None:
-    """When ``later`` ended what ``item`` did to a member; ``None`` where it did not."""
+def _end_ns(item: ExecutedEvent, member: str, at_ns: int, later: ExecutedEvent) -> int | None:
+    """When ``later`` ended the effect of ``item`` on a member; ``None`` if it did not."""
     if member not in later.members or later.at_ns is None or later.problem:
         return None
     if later.verb == item.verb or (item.verb, later.verb) == ("freeze", "kill"):
-        return at_ns  # from then on it is what that one did
+        return at_ns  # from then on the later event is the cause
     if later.verb != UNDOING[item.verb]:
         return None
     own = (later.number, later.occurrence) == (item.number, item.occurrence)
@@ -321,9 +323,9 @@ def _end_ns(item: Carried, member: str, at_ns: int, later: Carried) -> int | Non
     return at_ns if later.answered_ns is None else at_ns + later.answered_ns - later.at_ns
 
 
-def _wait_ns(item: Carried) -> float:
-    """A delay counts there and back; a rate as a queue that is full and as long as one is by default at most; a loss,
-    however small, may strike again and again."""
+def _wait_ns(item: ExecutedEvent) -> float:
+    """A delay counts in both directions; a rate as a full queue of the largest default length; a loss of any ratio may
+    repeat without end."""
     value = item.value or 0
     if item.verb == "delay":
         return 2.0 * value

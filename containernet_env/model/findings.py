@@ -166,7 +166,7 @@ def event_findings(done: Disruptions | None) -> Iterator[Finding]:
     if done is None:
         return
     if done.text:
-        yield Finding("event", "told", f"as configured: {done.text}", sum(item.strikes for item in done.carried), 0)
+        yield Finding("event", "told", f"as configured: {done.text}", sum(item.strikes for item in done.executed), 0)
     for item in done.missed:
         what = "did not happen" if item.at_ns is None else "did not happen as configured"
         which = "a configured event" if item.cause == "event" else "the end of a configured event"

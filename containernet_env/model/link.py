@@ -11,7 +11,7 @@ FULL_FRAME_BYTES = 1514
 """An Ethernet frame with 1500 bytes of payload as links count it: no checksum, preamble or gap."""
 
 USUAL_MS = 250
-"""What a queue holds at its rate, within ``USUAL_MIN_FRAMES`` and ``USUAL_MAX_FRAMES``."""
+"""The time that a queue holds at its rate, within ``USUAL_MIN_FRAMES`` and ``USUAL_MAX_FRAMES``."""
 
 USUAL_MIN_FRAMES = 200
 USUAL_MAX_FRAMES = 2_000
@@ -90,8 +90,8 @@ class Jitter:
     ``distribution``: ``uniform`` draws from delay - ``ns`` to delay + ``ns``; ``normal`` has the delay as its mean and
     ``ns`` as its standard deviation, truncated at four of them. ``ns``: 1 or more. ``reorder``: whether each frame
     draws a delay of its own, so that one with a short delay may overtake; otherwise the delay changes with time, so
-    slowly that frames keep their order. ``correlation_ns`` says how slowly: delays so far apart have a correlation of
-    a third, twice as far none. 8 times ``ns`` or more; ``None`` is 10 times ``ns``, and all there is with ``reorder``.
+    slowly that frames keep their order. ``correlation_ns`` sets how slowly: delays this far apart have a correlation of
+    a third, twice as far none. 8 times ``ns`` or more; ``None`` is 10 times ``ns``; with ``reorder`` always ``None``.
     """
 
     distribution: Distribution
@@ -186,7 +186,7 @@ class GilbertElliottLoss:
 Loss = IndependentLoss | GilbertElliottLoss
 
 
-# The link emulator's bounds (link_emulator/model/params.go); no other implementation takes more.
+# The link emulator's bounds (link_emulator/model/params.go); no other implementation allows more.
 RATE_MIN_BPS, RATE_MAX_BPS = 1000, 10**12
 QUEUE_MAX_FRAMES = 1_000_000
 QUEUE_MAX_BYTES = 10**10
@@ -195,12 +195,12 @@ OVERHEAD_MAX_BYTES = 1000
 
 
 def draw_seed() -> int:
-    """A seed that nobody chose."""
+    """A random seed."""
     return secrets.randbelow(SEED_MAX + 1)
 
 
 Uplink = Literal["host", "network"]
-"""Where frames of a host wait for their turn at the rate: at the host, as at a real NIC, or in the network behind."""
+"""Where a host's frames are queued for the rate: at the host, as at a real NIC, or in the network behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +209,14 @@ class DirectionSpec:
 
     ``delay_ns``: propagation delay in nanoseconds, 0 to an hour, added after a frame's last bit has been sent.
     ``rate_bps``: bits per second of whole Ethernet frames (header included, no preamble or checksum), 1000 to 10^12;
-    ``None`` is unlimited. ``overhead_bytes``: what a frame takes at the rate besides, 0 to 1000 (24: preamble, checksum
+    ``None`` is unlimited. ``overhead_bytes``: further bytes per frame at the rate, 0 to 1000 (24: preamble, checksum
     and gap of Ethernet); counters and queue limits do not include it. ``queue_frames``, ``queue_bytes``: how much may
     wait to be sent, 1 or more; where both are ``None`` it is the implementation's documented default. ``jitter`` and
     ``loss``: see there; ``None`` is none. ``seed``: determines the random draws, 0 to 2^53 - 1, together with the names
     of link and direction, so that directions with the same seed draw independently; ``None`` leaves it to the
     implementation. ``default_queue_frames``: replaces the implementation's default for a limit that is left open, as
     far as the implementation can hold one; ``None`` keeps that default. ``uplink``: of a direction that a host sends on
-    with a rate, where its frames wait; ``None`` leaves it to the implementation. Other directions take no notice of it.
+    with a rate, where its frames wait; ``None`` leaves it to the implementation. Other directions ignore it.
 
     Raises ``ValueError`` for a value outside these ranges and for a jitter that would make a delay negative,
     ``TypeError`` for one of another type.
@@ -284,13 +284,13 @@ class LinkSpec:
 
     @classmethod
     def symmetric(cls, delay_ns: int = 0, rate_bps: int | None = None, queue_frames: int | None = None) -> LinkSpec:
-        """A link whose two directions are alike; arguments as for ``DirectionSpec``."""
+        """A link whose two directions are equal; arguments as for ``DirectionSpec``."""
         direction = DirectionSpec(delay_ns, rate_bps, queue_frames)
         return cls(a_to_b=direction, b_to_a=direction)
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether both directions are configured alike."""
+        """Whether both directions are configured equally."""
         return self.a_to_b == self.b_to_a
 
     def reversed(self) -> LinkSpec:

@@ -1,4 +1,4 @@
-"""What the benchmark server takes: bounds and paths.
+"""The bounds and paths of the benchmark server's API.
 
 `go generate ./...` in benchmark_image writes load_contract.json from the table of parameters in
 benchmark_image/internal/spec.

@@ -1,4 +1,4 @@
-"""What the benchmark server measured, typed: the only Python module that knows the names in its answer."""
+"""The benchmark server's result as typed values: the only Python module with the names of its JSON answer."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The figures of one load, also of one that ended early, as far as it got: ``reason`` is why, else ``None``.
+    """The figures of one load. If it ended early, they cover the time until then and ``reason`` is why, else ``None``.
 
     ``failed`` requests got no good answer, ``unknown`` of them may have happened; ``excluded`` requests are in no
-    latency figure: those without a good answer, and those ``unsent``. ``drain_s`` is what of ``total_s`` came after a
+    latency figure: those without a good answer, and those ``unsent``. ``drain_s`` is the part of ``total_s`` after a
     configured duration (``None`` without one); ``requests_per_s`` is about the time before it. ``pause_s`` is the
     longest time in which the generator itself did not run; ``pauses`` of more than 10 ms took ``paused_s`` in all.
     ``busy_ratio`` is the share of ``total_s`` in which it did not wait for members (``None``: unknown), ``cpu_s``
-    its CPU time over ``total_s``, ``run_delay_s`` how long its threads waited for a core, ``mean_run_delay_s`` what
-    one of these waits took in the mean, of the thread that waited longest in all (``None`` where the kernel does
-    not tell). Times are in seconds; ``None``, and an empty mapping, where no request was answered well.
+    its CPU time over ``total_s``, ``run_delay_s`` how long its threads waited for a core, ``mean_run_delay_s`` the
+    mean of these waits, of the thread that waited longest in total (``None`` if the kernel does not report
+    it). Times are in seconds; ``None``, and an empty mapping, where no request succeeded.
     ``percentiles_s`` are the seed's: a percentile that too few
-    requests cannot tell from the slowest is the slowest. In ``response_time_s`` (from the intended start) and
+    requests do not separate from the slowest is the slowest. In ``response_time_s`` (from the intended start) and
     ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole answer.
     """
 
@@ -73,12 +73,12 @@ class LoadResult:
 
     @property
     def median_s(self) -> float | None:
-        """The median latency, ``None`` where no request was answered well."""
+        """The median latency, ``None`` if no request succeeded."""
         return self.percentiles_s.get("50")
 
     @property
     def wrong_answers(self) -> int:
-        """How many of the failed requests were answered, but not with what the answer must hold."""
+        """How many of the failed requests had an answer with wrong content."""
         return int(self.values["codes"].get("Check", 0))
 
     @property
@@ -101,8 +101,8 @@ class LoadResult:
         """How long after a moment the first request succeeded; the moment is in seconds since the start.
 
         Exact where the moment is before the first success of its row of the timeline, or in the row's longest time
-        without one. Else it is at most that time too long, for the successes between are not told. ``None`` where none
-        came after it.
+        without one. Else it is too long by at most that time, since successes in between are not recorded. ``None`` if
+        none followed.
         """
         after_ns = after_s * 1e9
         for row in self.values["timeline"]:

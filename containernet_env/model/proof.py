@@ -1,4 +1,4 @@
-"""What a gate found: for every direction of every link and each of its properties, whether it is as configured."""
+"""The result of a gate: for every direction of every link and each property, whether it is as configured."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One property (``kind``) of a direction of a link ("etcd1>s1": what etcd1 sends) or of a path ("etcd1>s1>etcd2").
+    """One property (``kind``) of a direction of a link ("etcd1>s1": sent by etcd1) or of a path ("etcd1>s1>etcd2").
 
-    ``asked``, ``measured`` and ``allowed`` are words with units, "-" where there is none. ``why`` says what is missing
-    where it is ``unproved``, and what is off where it is ``wrong``, in words. ``values`` are the figures behind it.
+    ``configured``, ``measured`` and ``allowed`` are text with units, "-" for none. ``why`` is the reason of a verdict
+    other than ``proved``, in words. ``values`` are the figures behind it.
     """
 
     subject: str
     kind: Property
     verdict: Verdict
-    asked: str
+    configured: str
     measured: str = "-"
     allowed: str = "-"
     why: str = ""
@@ -33,17 +33,17 @@ class Check:
 
     @property
     def line(self) -> str:
-        """It on one line, for people."""
+        """One line for people."""
         if self.verdict == "wrong":
             return (
-                f"{self.kind} of {self.subject}: {self.asked} asked, {self.measured} measured, "
+                f"{self.kind} of {self.subject}: {self.configured} configured, {self.measured} measured, "
                 f"allowed {self.allowed}" + (f": {self.why}" if self.why else "")
             )
-        return f"{self.kind} of {self.subject} ({self.asked})" + (f": {self.why}" if self.why else "")
+        return f"{self.kind} of {self.subject} ({self.configured})" + (f": {self.why}" if self.why else "")
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return asdict(self)
+        return {"asked" if key == "configured" else key: value for key, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class NetworkProof:
     moment: Moment
     checks: tuple[Check, ...]
     doubt: str | None = None
-    """Why what is wrong counts as unproved; ``None`` where that is not so."""
+    """Why wrong checks count as unproved; ``None`` if they do not."""
 
     def of(self, verdict: Verdict) -> tuple[Check, ...]:
         """The checks with that verdict, in order."""
@@ -61,11 +61,11 @@ class NetworkProof:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong; what is unproved may still be."""
+        """Whether no check is wrong; unproved ones may be."""
         return not self.of("wrong")
 
     def doubted(self, why: str) -> NetworkProof:
-        """The same, but what is wrong is unproved, for this reason."""
+        """The same proof with wrong checks as unproved, for this reason."""
         if self.passed:
             return self
         checks = (replace(c, verdict="unproved", why=why) if c.verdict == "wrong" else c for c in self.checks)
@@ -80,9 +80,9 @@ class NetworkProof:
         return "proved"
 
     def render(self) -> str:
-        """A table of what is wrong: what was asked, what was measured, what is allowed."""
-        rows = [("direction", "property", "asked", "measured", "allowed", "")]
-        rows += [(c.subject, c.kind, c.asked, c.measured, c.allowed, c.why) for c in self.of("wrong")]
+        """A table of the wrong checks: configured, measured and allowed values."""
+        rows = [("direction", "property", "configured", "measured", "allowed", "")]
+        rows += [(c.subject, c.kind, c.configured, c.measured, c.allowed, c.why) for c in self.of("wrong")]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -90,16 +90,16 @@ class NetworkProof:
 
 
 def directions_text(names: Sequence[str]) -> str:
-    """Directions by name, or how many there are where they are more than three."""
+    """Directions by name, or their number if more than three."""
     return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} directions"
 
 
 def named(checks: Iterable[Check], *, reasons: bool = False) -> str:
-    """Checks by name; where more than three are of the same property and value, how many there are."""
+    """Checks by name, or their number if more than three have the same property and value."""
     groups: dict[tuple[Property, str, str], list[str]] = {}
     for check in checks:
-        groups.setdefault((check.kind, check.asked, check.why if reasons else ""), []).append(check.subject)
+        groups.setdefault((check.kind, check.configured, check.why if reasons else ""), []).append(check.subject)
     words = []
-    for (prop, asked, why), subjects in groups.items():
-        words.append(f"{prop} of {directions_text(subjects)} ({asked})" + (f": {why}" if why else ""))
+    for (prop, configured, why), subjects in groups.items():
+        words.append(f"{prop} of {directions_text(subjects)} ({configured})" + (f": {why}" if why else ""))
     return "; ".join(words)

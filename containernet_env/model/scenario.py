@@ -66,14 +66,14 @@ class Span:
 
     @property
     def label(self) -> str:
-        """What a scenario's name says of it; empty for one key with its value."""
+        """Its part of a scenario's name; empty for one key with its value."""
         of = {"values": "", "keys": "keysonly", "count": "countonly"}[self.answer]
         limit = "" if self.limit is None else f"limit{self.limit}"
         return "-".join(filter(None, (self._extent("prefix:", "..", "span"), limit, of)))
 
     @property
     def shown(self) -> str:
-        """What the CSV says of the keys that are requested, without limit and answer."""
+        """The requested keys as in the CSV, without limit and answer."""
         extent = self._extent("prefix ", " to ", "")
         return extent if self.named else "1 key" if self.keys in (None, 1) else f"{extent} keys"
 
@@ -96,15 +96,15 @@ class Span:
         """How many keys an answer holds at most."""
         if self.answer == "count":
             return 0
-        asked = len(dataset.within(*self.bounds(dataset))) if self.named else min(self.keys or 1, dataset.count)
-        return asked if self.limit is None else min(asked, self.limit)
+        requested = len(dataset.within(*self.bounds(dataset))) if self.named else min(self.keys or 1, dataset.count)
+        return requested if self.limit is None else min(requested, self.limit)
 
 
 ONE_KEY = Span()
 
 
 def is_path(prefix: str) -> bool:
-    """Whether what comes before the names of keys stays what it is in a path: no part of it is empty or dots."""
+    """Whether a key prefix stays unchanged in a URL path: no part of it is empty, "." or ".."."""
     return set(prefix.split("/")[:-1]).isdisjoint(("", ".", ".."))
 
 
@@ -143,16 +143,16 @@ ZIPF_EXPONENT = Decimal("0.99")
 
 REQUEST_TIMEOUT_NS = 20 * 10**9
 """Deadline of each request unless a load has its own. A loaded member on a fifth of a core answers within a few
-seconds; a dead one never does, and a run should say so within a minute."""
+seconds; a dead one never does, and a run should report that within a minute."""
 
 
-# The data set is loaded as fast as a small member can take it.
+# Concurrency that a small member can handle.
 LOAD_CLIENTS, LOAD_CONNS = 100, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What every read scenario reads: ``keys`` sequential keys; sizes are in bytes, ``key_prefix`` comes on top.
+    """The data set of read scenarios: ``keys`` sequential keys; sizes are in bytes, without ``key_prefix``.
 
     With a ``key_prefix`` no write scenario creates or changes any of it.
     """
@@ -226,7 +226,7 @@ class Load:
     search: Search | None = None
 
     def probe(self, rate: Decimal, seed: int = 0) -> Self:
-        """The open loop that a search makes to find out whether a rate holds."""
+        """The open loop with which a search probes a rate."""
         assert self.search is not None
         warmup = self.warmup if self.warmup != NO_WARMUP else Warmup(length_ns=WARMUP_NS)
         length_ns = self.search.length_ns(rate, self.arrival == "poisson")
@@ -238,12 +238,12 @@ class Load:
         return self.rate is not None or self.search is not None
 
     def default_keys(self, order: KeyOrder) -> int | None:
-        """How many different keys writes write unless a file says so; ``None`` where a duration leaves that open."""
+        """How many different keys writes use by default; ``None`` if a duration leaves that open."""
         return KEY_SPACE if self.search is not None else new_keys(self.total, self.warmup, order)
 
     @property
     def load_name(self) -> str:
-        """What a scenario's name says of it, such as ``1000x1x1`` or ``r500-poisson-10s-100x10-warm2s``."""
+        """Its part of a scenario's name, such as ``1000x1x1`` or ``r500-poisson-10s-100x10-warm2s``."""
         parts = []
         if self.search is not None:
             parts.append(self.search.name)
@@ -295,8 +295,8 @@ class Load:
 
 
 def new_keys(total: int | None, warmup: Warmup, order: KeyOrder) -> int | None:
-    """How many different keys a write uses unless the file says otherwise: each request of the warm-up and the
-    measurement writes a new one. ``None`` where a duration leaves their number open.
+    """How many different keys a write uses by default: each request of the warm-up and the measurement writes a new
+    one. ``None`` where a duration leaves their number open.
     """
     if total is None or (warmup.length_ns and order in ("sequential", "shuffled")):
         return None
@@ -305,16 +305,16 @@ def new_keys(total: int | None, warmup: Warmup, order: KeyOrder) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario(Load):
-    """One measured load, and what its requests do.
+    """One measured load and its requests.
 
     A write puts keys of ``key_size`` bytes with values of ``val_size`` bytes, in the order of ``keys``, which come from
-    ``key_space`` different ones: as many as requests unless the file says otherwise, ``None`` where a duration leaves
-    that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
+    ``key_space`` different ones: as many as requests by default, ``None`` if a duration leaves that
+    open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
     set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
     checks that it finds what was written. A transaction (``"txn"``) writes a key of the data set again if it exists.
-    ``history`` keeps what each operation did and was told. ``key_prefix`` is in front of every key. ``target`` is where
+    ``history`` records each operation and its answer. ``key_prefix`` is in front of every key. ``target`` is where
     requests go: only to the leader, to all members in turn (``"cluster"``), or to the member of that name.
-    ``consistency`` is ``None`` where nothing is read by itself. ``events`` are what is done to members and links while
+    ``consistency`` is ``None`` where nothing is read by itself. ``events`` are disruptions of members and links while
     it runs.
     """
 
@@ -370,7 +370,7 @@ class Scenario(Load):
 class ScheduledScenario:
     """A scenario at its place in a run; ``repetition`` counts from 1, as does ``attempt``: how often it was measured.
 
-    ``identity`` is the hash of the scenario and its data set: equal where nothing that was configured differs.
+    ``identity`` is the hash of the scenario and its data set: equal for equal configurations.
     """
 
     scenario: Scenario
@@ -380,7 +380,7 @@ class ScheduledScenario:
 
     @property
     def load_seed(self) -> int:
-        """What the benchmark server draws schedule, order of keys and kinds of requests from."""
+        """The seed of the benchmark server's schedule, order of keys and kinds of requests."""
         return self.scenario.seed + self.repetition - 1
 
 
@@ -416,7 +416,7 @@ class EventPlace:
 
 @dataclass(frozen=True, slots=True)
 class BlockPlace:
-    """Where a scenario file has the block of some scenarios, as a JSON path, and the keys in it that say what they do.
+    """Where a scenario file has the block of some scenarios, as a JSON path, and its keys.
 
     Of each key there are its value as the file has it, a line and a column, both from 1.
     """
@@ -433,8 +433,7 @@ class ScenarioSet:
     """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
 
     Whether the members in ``member_targets`` exist, whether the objectives of the searches in ``search_places`` can be
-    met, whether ``event_places`` can be carried out, and what is in ``block_places`` can be done, depends on the
-    topology.
+    met, and whether ``event_places`` and ``block_places`` are possible, depends on the topology.
     """
 
     path: Path

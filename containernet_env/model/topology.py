@@ -68,7 +68,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class RttExpectation:
-    """The round trip between hosts ``a`` and ``b`` as it follows from the links alone.
+    """The round trip between hosts ``a`` and ``b``, computed from the links alone.
 
     ``propagation_ns`` is the sum of the delays there and back; ``expected_ns`` adds the time that a frame of
     ``frame_bytes`` takes to be sent at every link's rate, there and back. Jitter is symmetric, so it changes neither
@@ -85,7 +85,7 @@ class RttExpectation:
 class Topology:
     """An immutable tree of hosts and switches joined by links.
 
-    Raises ``ValueError`` for an impossible network: a name used twice, a link to a node that is not there,
+    Raises ``ValueError`` for an impossible network: a name used twice, a link to an unknown node,
     a second link between two nodes, a loop, a host with other than one link, or a part that is not connected.
     """
 
@@ -167,7 +167,7 @@ class Topology:
         )
 
     def with_queues(self) -> Topology:
-        """The same network, with a default queue limit wherever there is a rate and the limit was left open.
+        """The same network, with a default queue limit wherever there is a rate and no configured limit.
 
         See ``model.queues.default_frames``; the round trip is the longest over the link.
         """
@@ -257,11 +257,11 @@ SEGMENT_HEADER_BYTES = 14 + 20 + 20 + 12
 """Around the payload of a TCP segment: Ethernet, IPv4, TCP, and its timestamps (RFC 7323), which Linux sends."""
 
 MAX_PAYLOAD_BYTES = FULL_FRAME_BYTES - SEGMENT_HEADER_BYTES
-"""The most that a frame carries of a TCP stream: 1448 bytes."""
+"""The largest TCP payload of a frame: 1448 bytes."""
 
 
 def frames_of(payload_bytes: int) -> tuple[int, int]:
-    """How many frames carry so much of a TCP stream (at least one), and how long the last one is in bytes."""
+    """The number of frames for a TCP payload (at least one), and the length of the last one in bytes."""
     full, rest = divmod(payload_bytes, MAX_PAYLOAD_BYTES)
     if rest or not full:
         return full + 1, SEGMENT_HEADER_BYTES + rest
@@ -287,9 +287,9 @@ def serialization_ns(hops: Sequence[DirectionSpec], payload_bytes: int) -> int:
 
 
 class UnloadedNetwork:
-    """One-way times on a network that carries nothing else; with ``draws`` the jitter of each is drawn from them.
+    """One-way times on a network without other traffic; with ``draws`` the jitter of each is drawn from them.
 
-    Left out is what TCP and HTTP/2 windows, losses and CPUs add: it can only be later.
+    TCP and HTTP/2 windows, losses and CPUs are not modelled; they can only add time.
     """
 
     def __init__(self, topology: Topology, draws: Random | None = None) -> None:
@@ -317,7 +317,7 @@ def has_jitter(topology: Topology) -> bool:
 
 
 def _drawn_ns(jitter: Jitter, draws: Random) -> float:
-    """By how much a delay differs from its mean; the same distributions as link_emulator/model/chance.go."""
+    """The difference of a delay from its mean; the same distributions as link_emulator/model/chance.go."""
     if jitter.distribution == "uniform":
         return draws.uniform(-jitter.ns, jitter.ns)
     while abs(z := draws.gauss(0.0, 1.0)) > REACH["normal"]:

@@ -13,7 +13,7 @@ from containernet_env.model import backends
 from containernet_env.model import load_contract as contract
 from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import Config, Node
-from containernet_env.model.disruption import DRAWN_TARGETS, STRUCK, Disruption
+from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, Disruption
 from containernet_env.model.link import MAX_FRAMES, DirectionSpec, IndependentLoss, product_frames
 from containernet_env.model.scenario import Dataset, EventPlace, Keys, Scenario, ScenarioSet, ScheduledScenario, is_path
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Topology, frames_of, star
@@ -100,7 +100,7 @@ def check_events(config: Config, scenario_set: ScenarioSet, options: PlanOptions
 def _event_refusals(config: Config, place: EventPlace, options: PlanOptions) -> Iterator[tuple[str, str]]:
     """The problems of one event, each with the allowed values."""
     event, names = place.event, [node.name for node in config.nodes]
-    words = (*DRAWN_TARGETS, *STRUCK.values())
+    words = (*DRAWN_TARGETS, *AFFECTED.values())
     if event.target not in (*words, *names):
         yield f"is not a member of {config.path}", ", ".join(names)
         return

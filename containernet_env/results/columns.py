@@ -129,7 +129,7 @@ def impairments(link: LinkSpec) -> str:
 def first_successes_s(outcome: ScenarioOutcome) -> list[float | None]:
     """For each thing that an event did, in order, how long after it the first request succeeded."""
     done, load = outcome.disruptions, outcome.load
-    times = [item.since_start_ns for item in done.carried if item.strikes] if done is not None else []
+    times = [item.since_start_ns for item in done.executed if item.strikes] if done is not None else []
     return [None if load is None or at_ns is None else load.first_success_s(at_ns / 1e9) for at_ns in times]
 
 

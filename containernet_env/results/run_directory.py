@@ -344,7 +344,7 @@ def disruption_lines(outcome: ScenarioOutcome) -> list[dict[str, Any]]:
     if done is None:
         return []
     lines = []
-    for item in done.carried:
+    for item in done.executed:
         during = item.since_start_ns if item.cause != "end" else None
         line = DisruptionLine(
             scenario=scheduled.scenario.name,

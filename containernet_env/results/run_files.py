@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model, model_validator
 
-from containernet_env.model.disruption import Carried
+from containernet_env.model.disruption import ExecutedEvent
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.usage import Consumption
 from containernet_env.plan.plan import OPTIONS, PlanOptions
@@ -342,7 +342,7 @@ class NetworkFile(RunFile):
     proofs: list[Proof]
 
 
-def _described(value: type[ScenarioOutcome | Carried]) -> dict[str, Any]:
+def _described(value: type[ScenarioOutcome | ExecutedEvent]) -> dict[str, Any]:
     """The fields of a value that are annotated with a description; one with another default than None must be there."""
     types = get_type_hints(value, include_extras=True)
     found = {field.name: field for field in fields(value) if get_origin(types[field.name]) is Annotated}
@@ -388,10 +388,10 @@ class ProbeLine(ScenarioLine):
     probe: dict[str, Any] = Field(description="its number, purpose, rate, seed, verdict and why")
 
 
-_CarriedLine: Any = create_model("_CarriedLine", __base__=RunFile, **_described(Carried))
+_ExecutedEventLine: Any = create_model("_ExecutedEventLine", __base__=RunFile, **_described(ExecutedEvent))
 
 
-class DisruptionLine(_CarriedLine):  # type: ignore[misc]
+class DisruptionLine(_ExecutedEventLine):  # type: ignore[misc]
     """A line of disruptions.jsonl: something that an event of a scenario did to members, or should have done.
 
     The lines of a scenario are in the order in which it happened; there is one for each end of an event, too.

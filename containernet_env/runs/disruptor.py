@@ -12,7 +12,16 @@ from typing import Any, Protocol
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, resource_errors, text_of
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
-from containernet_env.model.disruption import UNDOING, Carried, Cause, Disruption, Disruptions, Due, Timeline, Verb
+from containernet_env.model.disruption import (
+    UNDOING,
+    Cause,
+    Disruption,
+    Disruptions,
+    Due,
+    ExecutedEvent,
+    Timeline,
+    Verb,
+)
 from containernet_env.model.topology import Link
 from containernet_env.plan.build import FIELDS, changed
 from containernet_env.stores.cluster import Broken, Cluster
@@ -271,7 +280,7 @@ class Disruptor:
         faults: Faults,
         cluster: Cluster[Any],
         began_ns: Callable[[], int | None],
-        tell: Callable[[Carried], None],
+        tell: Callable[[ExecutedEvent], None],
         broken: Broken,
     ) -> None:
         self._events = events
@@ -286,7 +295,7 @@ class Disruptor:
         self._state = _State()
         self._touched: set[str] = set()
         self._start_ns: int | None = None
-        self._carried: list[Carried] = []
+        self._executed: list[ExecutedEvent] = []
         self._lock = clock.Lock()
         self._over = clock.Event()
         self._ended_s: float | None = None
@@ -327,7 +336,7 @@ class Disruptor:
             if problems and self._broken() is None:
                 self._faults.give_up(f"after the events of the scenario: {'; '.join(problems)}")
         with self._lock:
-            return Disruptions(self._seed, tuple(self._carried))
+            return Disruptions(self._seed, tuple(self._executed))
 
     def _answer_again(self) -> bool:
         """Whether every living member answers a consistent read before it is given up; without a quorum none will."""
@@ -611,7 +620,7 @@ class Disruptor:
             return  # each of its members is noted when it answers
         at_ns = max(act.times_ns) if act.times_ns else None
         since_ns = None if at_ns is None or self._start_ns is None else at_ns - self._start_ns
-        made = Carried(
+        made = ExecutedEvent(
             number=act.due.number + 1,
             occurrence=act.due.occurrence,
             cause=act.cause,
@@ -627,7 +636,7 @@ class Disruptor:
             problem="; ".join(act.problems) or None,
         )
         with self._lock:
-            self._carried.append(made)
+            self._executed.append(made)
         self._tell(made)
 
 

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.config.topologies import load_config
 from containernet_env.model.config import EtcdSettings, HttpService, StoreChoice
-from containernet_env.model.disruption import Carried, Disruption, Disruptions
+from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent
 from containernet_env.model.findings import Effect, Finding, Kind, load_findings
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.load_result import LoadResult
@@ -77,9 +77,9 @@ def every_figure() -> ScenarioOutcome:
     loss = Disruption(verb="loss", target="etcd3", every_ns=5 * S, value=0.01)
     scenario = Scenario(**sizes | asked, rate=Decimal("267.25"), search=SEARCH, events=(kill, loss))
     carried = (
-        Carried(1, 1, "event", "kill", "leader", None, ("etcd1",), 2 * S, 9, 2_000_000_000, "etcd1"),
-        Carried(2, 1, "event", "loss", "etcd3", 0.01, ("etcd3",), 5 * S, 12, 5_001_000_000, "etcd2"),
-        Carried(0, 1, "end", "restart", "etcd1", None, ("etcd1",), None, 13, 7 * S),
+        ExecutedEvent(1, 1, "event", "kill", "leader", None, ("etcd1",), 2 * S, 9, 2_000_000_000, "etcd1"),
+        ExecutedEvent(2, 1, "event", "loss", "etcd3", 0.01, ("etcd3",), 5 * S, 12, 5_001_000_000, "etcd2"),
+        ExecutedEvent(0, 1, "end", "restart", "etcd1", None, ("etcd1",), None, 13, 7 * S),
     )
     used = Consumers(
         members={"etcd1": Consumption(cpu_ns=S), "etcd2": Consumption(cpu_ns=2 * S)},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base import clock
-from containernet_env.model.disruption import Carried, Disruption, Disruptions, Timeline
+from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent, Timeline
 from containernet_env.runs.disruptor import Disruptor
 from tests.simulated_time import World
 from tests.unit.matrix_fakes import FakeCluster, FakeFaults
@@ -23,7 +23,7 @@ class Course:
     def __init__(self, *events: Disruption, seed: str = "1", links_at_once: bool = True) -> None:
         self.cluster = FakeCluster()
         self.faults = FakeFaults(self.cluster, links_at_once)
-        self.told: list[Carried] = []
+        self.told: list[ExecutedEvent] = []
         self.broken: str | None = None
         self.began_ns: int | None = None
         self.disruptor = Disruptor(
@@ -77,7 +77,7 @@ def test_a_killed_leader_is_started_again_after_its_time() -> None:
     course = Course(event("kill", "leader", for_ns=30 * MS))
     done = course.run(2)
     assert course.verbs == [("kill", "etcd1"), ("restart", "etcd1")]
-    kill, restart = done.carried
+    kill, restart = done.executed
     assert (kill.members, kill.cause, kill.leader, kill.asked_ns) == (("etcd1",), "event", "etcd1", 20 * MS)
     assert (restart.members, restart.cause, restart.asked_ns) == (("etcd1",), "for", 50 * MS)
     assert kill.at_ns and restart.at_ns and restart.answered_ns
@@ -89,7 +89,7 @@ def test_the_leader_is_the_one_that_leads_when_the_time_has_come() -> None:
     course = Course(event("freeze", "leader", 1), event("thaw", "frozen", 2), event("freeze", "followers", 3))
     course.cluster.led_by = "etcd3"
     done = course.run(3)
-    assert [item.members for item in done.carried[:3]] == [("etcd3",), ("etcd3",), ("etcd1", "etcd2")]
+    assert [item.members for item in done.executed[:3]] == [("etcd3",), ("etcd3",), ("etcd1", "etcd2")]
 
 
 def test_an_event_waits_for_a_leader_and_says_so_where_none_comes() -> None:
@@ -106,7 +106,7 @@ def test_an_event_waits_for_a_leader_and_says_so_where_none_comes() -> None:
     course.until(lambda: course.cluster.asked >= 3)
     course.cluster.led_by = "etcd2"
     course.until(lambda: len(course.told) == 2)
-    kill, restart = course.disruptor.end().carried
+    kill, restart = course.disruptor.end().executed
     # It lasts as long as configured, from when it happened.
     assert (kill.since_start_ns or 0) >= 30 * MS and (restart.asked_ns or 0) >= 40 * MS
 
@@ -116,7 +116,7 @@ def test_random_members_follow_from_the_seed() -> None:
         course = Course(event("delay", "random", None, every_ns=2 * MS, value=5), seed=seed)
         done = course.run(15)
         assert done.seed == seed
-        return [item.members for item in done.carried if item.verb == "delay"][:15]
+        return [item.members for item in done.executed if item.verb == "delay"][:15]
 
     first = drawn("a")
     assert first == drawn("a")
@@ -164,9 +164,9 @@ def test_everything_is_undone_at_the_end() -> None:
     course = Course(*ALL)
     done = course.run(len(ALL))
     assert course.faults.as_before, vars(course.faults)
-    undone = [item.verb for item in done.carried if item.cause == "end"]
+    undone = [item.verb for item in done.executed if item.cause == "end"]
     assert undone == ["heal", "link_up", "reset", "thaw", "restart"]
-    assert {name for item in done.carried if item.strikes for name in item.members} == {"etcd1", "etcd2", "etcd3"}
+    assert {name for item in done.executed if item.strikes for name in item.members} == {"etcd1", "etcd2", "etcd3"}
     assert done.stopped == {"etcd1", "etcd2"}
 
 
@@ -241,7 +241,7 @@ def test_the_end_of_an_event_leaves_what_a_later_one_did(struck: str, undo: str)
         event("delay", "etcd3", 60, value=5),
     )
     done = course.run(4)
-    assert [item.cause for item in done.carried if item.verb == undo] == ["event", "end"]
+    assert [item.cause for item in done.executed if item.verb == undo] == ["event", "end"]
 
 
 def test_a_load_that_never_began_has_no_events() -> None:
@@ -258,7 +258,7 @@ def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected_nor_its
     course.cluster.dead = {"etcd2": "etcd2 ended: OOM-killed", "etcd1": "etcd1 ended: OOM-killed"}
     done = course.run(2)
     assert course.cluster.expected == set()
-    assert [item.members for item in done.carried[:2]] == [(), ("etcd3",)]
+    assert [item.members for item in done.executed[:2]] == [(), ("etcd3",)]
     assert course.faults.given_up == ["after the events of the scenario: not every member answers"]
     assert clock.monotonic() < 1000.1
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.model.disruption import Carried, Disruptions, explains_election, failures_explained
+from containernet_env.model.disruption import Disruptions, ExecutedEvent, explains_election, failures_explained
 from containernet_env.model.findings import (
     RULES,
     Capacity,
@@ -369,15 +369,17 @@ def test_a_recorded_figure_at_its_threshold_spoils_nothing_and_one_above_it_does
 # --- what events explain ----------------------------------------------------------------------------------------------
 
 
-def carried(verb: Any, who: str, at_ms: int, value: Any = None, leader: str | None = "etcd1", **others: Any) -> Carried:
+def carried(
+    verb: Any, who: str, at_ms: int, value: Any = None, leader: str | None = "etcd1", **others: Any
+) -> ExecutedEvent:
     """Something that was done; who: the numbers of members."""
     at_ns = at_ms * MS
     values = {"number": 1, "occurrence": 1, "cause": "event", "target": "x", "verb": verb, "value": value}
     values |= {"members": tuple(f"etcd{number}" for number in who), "leader": leader}
-    return Carried(**values | {"asked_ns": at_ns, "at_ns": at_ns, "since_start_ns": at_ns} | others)
+    return ExecutedEvent(**values | {"asked_ns": at_ns, "at_ns": at_ns, "since_start_ns": at_ns} | others)
 
 
-def explained(*items: Carried, size: int = 3) -> bool:
+def explained(*items: ExecutedEvent, size: int = 3) -> bool:
     """By an election timeout of 1 s."""
     return explains_election(Disruptions("1", items), size, 1000 * MS)
 
@@ -455,7 +457,7 @@ def test_a_leader_of_many_needs_a_majority_only() -> None:
     ],
 )
 def test_failed_requests_are_explained_by_what_keeps_answers_away(
-    item: Carried, timeout_ms: int, is_explained: bool
+    item: ExecutedEvent, timeout_ms: int, is_explained: bool
 ) -> None:
     made = closed_loop()
     row = {**made["timeline"][0], "second": 0.1, "failed": 40}

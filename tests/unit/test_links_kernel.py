@@ -68,9 +68,9 @@ def test_a_queue_is_as_deep_with_a_delay_as_without() -> None:
         ({"seed": 1}, "seed"),
         ({"delay_ns": MS, "rate_bps": 10**6, "uplink": "host"}, "takes the frames from their host"),
         ({"rate_bps": 10**6, "uplink": "network"}, "HTB holds the frames"),
-        ({"delay_ns": MS, "queue_frames": 5}, "nothing ever waits"),
+        ({"delay_ns": MS, "queue_frames": 5}, "no frame ever waits"),
         ({"rate_bps": 10**6, "queue_bytes": 5000, "queue_frames": 5}, "both frames and bytes"),
-        ({"queue_bytes": 5000}, "nothing ever waits"),
+        ({"queue_bytes": 5000}, "no frame ever waits"),
     ],
 )
 def test_what_cannot_be_done_faithfully_is_refused_with_the_reason(values: dict[str, Any], reason: str) -> None:

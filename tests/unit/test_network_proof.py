@@ -21,7 +21,7 @@ from tests.unit.testbed_fakes import make_bed
 ALLOWED = "0.040 ms early, 0.130 ms late"
 GOOD = Check("etcd1>s1", "delay", "proved", "3.000 ms", "3.020 ms", ALLOWED)
 LATE = replace(GOOD, verdict="wrong", measured="1503.000 ms")
-SLOW = replace(LATE, kind="rate", asked="1000 Mbit/s")
+SLOW = replace(LATE, kind="rate", configured="1000 Mbit/s")
 UNPROVED = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames cannot distinguish it from none")
 
 
@@ -116,8 +116,8 @@ def test_a_network_that_is_off_by_itself_is_reported_in_a_table(bed: Any) -> Non
         bed._prove_network()
     said, head, row = str(refusal.value).splitlines()
     assert said == "the network is not the one that was configured: delay of etcd1>s1 (3.000 ms)"
-    assert head.split() == ["direction", "property", "asked", "measured", "allowed"]
-    assert re.split("  +", row) == [LATE.subject, LATE.kind, LATE.asked, LATE.measured, LATE.allowed]
+    assert head.split() == ["direction", "property", "configured", "measured", "allowed"]
+    assert re.split("  +", row) == [LATE.subject, LATE.kind, LATE.configured, LATE.measured, LATE.allowed]
     assert [(proof.passed, proof.moment, len(proof.checks)) for proof in bed.proofs] == [(False, "before", 1)] * 2
 
 
@@ -186,7 +186,7 @@ def test_the_busiest_direction_counts_by_its_rate() -> None:
 
 def test_many_of_a_kind_are_counted_and_few_are_named() -> None:
     few = [replace(UNPROVED, subject=f"etcd{n}>s1") for n in (1, 2, 3)]
-    more = [*few, replace(UNPROVED, subject="etcd4>s1"), replace(UNPROVED, kind="queue", asked="20 frames")]
+    more = [*few, replace(UNPROVED, subject="etcd4>s1"), replace(UNPROVED, kind="queue", configured="20 frames")]
     assert named(few) == "loss of etcd1>s1, etcd2>s1, etcd3>s1 (0.1 %)"
     message = "unproved: loss of 4 directions (0.1 %); queue of etcd1>s1 (20 frames)"
     assert NetworkProof("before", tuple(more)).text == message

@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env.model.disruption import Carried, Disruptions
+from containernet_env.model.disruption import Disruptions, ExecutedEvent
 from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
@@ -92,8 +92,8 @@ COUNTED = MemberActivity(log_syncs=Durations(3, 0.5, 0.001, ((0.001, 3),)), warn
 def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     directory.add_usage(5, None, USED)
     directory.add_usage(6, "begin", Consumers())
-    kill = Carried(1, 1, "event", "kill", "leader", None, ("etcd1",), 5, 70, 6, "etcd1")
-    never = Carried(2, 1, "event", "restart", "killed", None, (), 9, None, None, problem="the load had ended")
+    kill = ExecutedEvent(1, 1, "event", "kill", "leader", None, ("etcd1",), 5, 70, 6, "etcd1")
+    never = ExecutedEvent(2, 1, "event", "restart", "killed", None, (), 9, None, None, problem="the load had ended")
     done = Disruptions("7/w/1.1", (kill, never))
     used = replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"etcd1": COUNTED}))
     directory.add_scenario(replace(used, disruptions=done))
