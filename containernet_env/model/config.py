@@ -60,7 +60,7 @@ class External:
 
     @property
     def is_known(self) -> bool:
-        """Whether members authenticate the client."""
+        """Whether requests have credentials, by which members identify the client."""
         return self.user is not None or self.token_file is not None
 
     @property

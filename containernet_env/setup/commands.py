@@ -1,8 +1,8 @@
-"""Runs the programs of the set-up: output to a log file, a time limit, an end that leaves none behind.
+"""Runs the programs of the set-up: output to a log file, a time limit, and an end that leaves no process behind.
 
 Commands are started by worker threads only. The main thread, where a signal raises, waits for the workers and
-calls ``stop``: so no signal can fall between the start of a process and the note that it is ours. A guard beside each
-(``guard.py``) ends it where this process is killed.
+calls ``stop``: so no signal can fall between the start of a process and its registration. A guard for each
+(``guard.py``) ends it if this process is killed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program is asked to end: its group, or its leader alone where that looks after its children."""
+    """How to end a program: signal its group, or only its leader if that ends its children."""
 
     signum: signal.Signals = signal.SIGINT
     leader_only: bool = False
@@ -54,7 +54,7 @@ class Ending:
 
 
 class Commands:
-    """Runs programs, several at a time, and can end all that run. Safe to use from threads."""
+    """Runs programs, several at a time, and can end all running ones. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = clock.Lock()
@@ -72,7 +72,7 @@ class Commands:
         stdin: bytes | None = None,
         ending: Ending = Ending(),
     ) -> None:
-        """Run ``argv``; what it prints is appended to ``log``. ``env`` replaces the environment when given.
+        """Run ``argv``; its output is appended to ``log``. ``env`` replaces the environment when given.
 
         Raises ``CommandError`` (no such program, a non-zero exit, the time limit), ``Stopped`` after ``stop``.
         """
@@ -134,20 +134,20 @@ class Commands:
         for process, ending in running:
             _signal(process, ending.signum, ending.leader_only)
         for process, ending in running:
-            _end(process, ending, already_asked=True)
+            _end(process, ending, signalled=True)
 
 
 def guarded(argv: Sequence[str], ending: Ending) -> list[str]:
-    """What runs ``argv`` and ends it when this process has ended, however that did.
+    """The command that runs ``argv`` and ends it when this process ends for any reason.
 
-    It is to be started in a session of its own, and has to be given ``life.descriptor()``.
+    It must be started in a session of its own, and inherit ``programs.descriptor()``.
     """
     how = (int(ending.signum), int(ending.leader_only), ending.grace_s)
     return [sys.executable, "-I", "-S", str(_GUARD), str(programs.descriptor()), *map(str, how), *argv]
 
 
-def _end(process: subprocess.Popen[bytes], ending: Ending, already_asked: bool = False) -> None:
-    if not already_asked:
+def _end(process: subprocess.Popen[bytes], ending: Ending, signalled: bool = False) -> None:
+    if not signalled:
         _signal(process, ending.signum, ending.leader_only)
     try:
         process.wait(timeout=ending.grace_s)
@@ -155,7 +155,7 @@ def _end(process: subprocess.Popen[bytes], ending: Ending, already_asked: bool =
         _signal(process, signal.SIGKILL, leader_only=False)
         process.wait()
     if not ending.leader_only:
-        # What a shell starts in the background ignores SIGINT and outlives its leader.
+        # Background processes of a shell ignore SIGINT and outlive their leader.
         _signal_group(process.pid, signal.SIGKILL)
 
 
@@ -190,18 +190,18 @@ _POLL_S = 0.1
 
 
 class SetupReport(Protocol):
-    """What the set-up tells; stages may overlap. Part of ``containernet_env.base.work.Reporter``."""
+    """The progress of a set-up; stages may overlap. Part of ``containernet_env.base.work.Reporter``."""
 
     def stage(self, name: str) -> AbstractContextManager[Stage]:
         """Begin a step; leaving the context without an error shows its one line."""
 
     def note(self, text: str) -> None:
-        """Something the user should know, once."""
+        """A message for the user, once."""
 
 
 @dataclass
 class Step:
-    """One step in progress: where its details go, and how it tells."""
+    """One step in progress: its log file and its reports."""
 
     log: Path
     note: Callable[[str], None]
@@ -229,8 +229,8 @@ class Steps:
     def run(self, *jobs: Callable[[], None]) -> None:
         """Run jobs side by side and wait for all; where signals are to end them, called in the main thread.
 
-        The first error stops the others and is raised. So does whatever strikes this thread meanwhile, the exception
-        of a signal or ``Interrupted`` of the stop token: every program that runs is ended before it is raised.
+        The first error stops the others and is raised. So does an exception in this thread meanwhile, of a
+        signal or of the stop token: every running program is ended before it is raised.
         """
         if not jobs:
             return
@@ -248,13 +248,13 @@ class Steps:
 
 
 def _settled(futures: Sequence[Future[None]]) -> bool:
-    """Wait for a moment; whether all have ended, or one has failed."""
+    """Wait briefly; whether all have ended, or one has failed."""
     done, left = wait(futures, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
     return not left or any(future.exception() is not None for future in done)
 
 
 def _raise_first(futures: Sequence[Future[None]]) -> None:
-    """Raise what went wrong, in preference to what was merely stopped because of it."""
+    """Raise the first error that is not ``Stopped``, if any, else ``Stopped``."""
     errors = [error for future in futures if (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
         raise error
@@ -269,26 +269,26 @@ _LOCK_POLL_S = 0.2
 def only_one(
     note: Callable[[str], object], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S, stop: Stop | None = None
 ) -> Iterator[None]:
-    """Hold the machine for one set-up; wait for another one, and say so, until ``stop`` asks for the end.
+    """Hold the lock of set-ups; waits for another set-up, with a note, until ``stop`` is set.
 
-    The lock ends with the process.
+    The lock is released when the process ends.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = clock.monotonic() + deadline_s
-        told = False
+        noted = False
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not told:
+                if not noted:
                     note("waiting for another set-up on this machine to end")
-                    told = True
+                    noted = True
             if clock.monotonic() > deadline:
                 raise MissingRequirementError(
-                    f"another set-up holds {path} for more than {deadline_s:.0f} s",
-                    "Let it end, then run again.",
+                    f"another set-up has held {path} for more than {deadline_s:.0f} s",
+                    "Wait for it to end, then run again.",
                 )
             if stop is not None:
                 stop.check()

@@ -1,7 +1,7 @@
-"""Starts the installed Docker engine where none answers.
+"""Starts the installed Docker engine if none answers.
 
-A service manager that really runs is asked first; else ``dockerd`` is started by us, in a session of its own
-and with none of our descriptors, so that neither Ctrl-C nor a closed pipe nor our end reaches it. It stays.
+By a running service manager, else ``dockerd`` is started directly, in a session of its own and without inherited
+descriptors, so that neither Ctrl-C nor a closed pipe nor the end of this program affects it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SERVICE_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _LOG_TAIL_LINES = 12
 
-# Our networks need neither the engine's bridge nor its firewall rules: on kernels without the parts that
-# these want (nat tables, bridge netfilter), the engine does without them.
+# Our networks need neither the engine's bridge nor its firewall rules: on kernels without the modules that
+# these need (nat tables, bridge netfilter), the engine is started without them.
 _WITHOUT_NETWORK = {
     "iptables": "--iptables=false",
     "ip6tables": "--ip6tables=false",
@@ -35,20 +35,20 @@ _WITHOUT_NETWORK = {
 _NETWORK_FAILURE = re.compile(r"network controller|iptables|ip6tables|\bbridge\b|netfilter", re.IGNORECASE)
 
 
-# Kept so that Python does not complain at our end about a process that is meant to outlive us.
+# Kept to avoid Python's warning at exit about a process that is meant to keep running.
 _started: list[subprocess.Popen[bytes]] = []
 
 
 class _Died(Exception):
-    """dockerd ended before it answered; carries its last log lines."""
+    """dockerd ended before it answered; the message has its last log lines."""
 
 
 def ensure_running(report: Callable[[str], None] | None = None) -> str:
-    """Make sure that an engine on this machine answers, starting the installed one if need be; says how.
+    """Make sure that an engine on this machine answers, starting the installed one if needed; returns how.
 
-    ``report`` gets one line about each thing worth telling on the way. Returns a short text such as
+    ``report`` gets one line per notable event. Returns a short text such as
     "already running". Raises ``MissingRequirementError`` when none is installed, none comes up, the one
-    that answers runs somewhere else, or something listens that cannot be used.
+    that answers runs somewhere else, or an unusable program listens at its address.
     """
     if _answers():
         how = "already running"
@@ -60,11 +60,11 @@ def ensure_running(report: Callable[[str], None] | None = None) -> str:
 
 
 def start(report: Callable[[str], None]) -> str:
-    """Start the installed engine and wait until it answers; says how it was started.
+    """Start the installed engine and wait until it answers; returns how it was started.
 
-    ``report`` gets one line where something did not go the usual way. Raises ``MissingRequirementError`` when
-    none is installed, the engine asked for by ``DOCKER_HOST`` is another one, or none comes up in time. Where a
-    dockerd lives or something listens at the engine's address, that is waited for, and no other one is started.
+    ``report`` gets one line per problem. Raises ``MissingRequirementError`` when
+    none is installed, ``DOCKER_HOST`` selects another one, or none answers in time. If a dockerd is running or a
+    program listens at the engine's address, this waits for it and starts no other one.
     """
     if os.environ.get("DOCKER_HOST"):
         raise engine.no_engine()
@@ -89,10 +89,10 @@ def find() -> str | None:
 
 
 def service_commands(run_dir: Path = Path("/run"), init_comm: Path = Path("/proc/1/comm")) -> list[list[str]]:
-    """The service manager's command that starts the engine; empty where no service manager runs.
+    """The service manager's command that starts the engine; empty if no service manager runs.
 
-    Their programs are installed in many containers and small machines where nothing answers them: what counts
-    is systemd's run directory, or an init as process 1.
+    Their programs are also installed on machines where they do not run; the checks are systemd's run directory, or
+    an init as process 1.
     """
     if (run_dir / "systemd" / "system").is_dir() and programs.which("systemctl"):
         return [["systemctl", "start", "docker"]]
@@ -104,7 +104,7 @@ def service_commands(run_dir: Path = Path("/run"), init_comm: Path = Path("/proc
 
 
 def _ask_service_manager(command: list[str]) -> str | None:
-    """Run it and wait for the engine; the reason as one line where that failed."""
+    """Run it and wait for the engine; the reason as one line if that failed."""
     try:
         done = subprocess.run(
             [programs.require(command[0]), *command[1:]],
@@ -129,7 +129,7 @@ def _ask_service_manager(command: list[str]) -> str | None:
 
 
 def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
-    # A service manager that failed may have begun one.
+    # A failed service manager may still have started one.
     if _wait_for_one_that_starts():
         return "just started by another process"
     LOG.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
         if not _NETWORK_FAILURE.search(str(died)):
             raise _not_started(str(died)) from died
     flags = [flag for key, flag in _WITHOUT_NETWORK.items() if key not in _configured()]
-    report("this kernel lacks what the engine's own bridge and firewall rules need; starting it without them")
+    report("this kernel does not support the engine's own bridge and firewall rules; starting it without them")
     try:
         _launch([binary, *flags])
     except _Died as died:
@@ -150,7 +150,7 @@ def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
 
 
 def _answers() -> bool:
-    """Whether an engine answers; false also while something listens that is silent, as one does that starts."""
+    """Whether an engine answers; false while one that is starting listens without answering."""
     try:
         return engine.is_reachable()
     except engine.EngineUnusableError as error:
@@ -160,9 +160,9 @@ def _answers() -> bool:
 
 
 def _wait_for_one_that_starts() -> bool:
-    """Wait for an engine that is there already (an installation or a boot just began it); whether one answers.
+    """Wait for an engine that is already starting (by an installation or the boot); whether one answers.
 
-    Raises ``MissingRequirementError`` where it lives and does not answer in time: there must never be two.
+    Raises ``MissingRequirementError`` if it runs and does not answer in time: there must never be two.
     """
     deadline = clock.monotonic() + _START_DEADLINE_S
     while _runs(_PID_FILE) or engine.listens():
@@ -170,8 +170,8 @@ def _wait_for_one_that_starts() -> bool:
             return True
         if clock.monotonic() > deadline:
             raise MissingRequirementError(
-                f"a Docker engine is there but does not answer within {_START_DEADLINE_S:.0f} s: "
-                f"{_PID_FILE} names a dockerd that lives, or something listens at {engine.address()}",
+                f"a Docker engine exists but does not answer within {_START_DEADLINE_S:.0f} s: "
+                f"{_PID_FILE} names a running dockerd, or a program listens at {engine.address()}",
                 "End it, or wait until it answers; no second one is started beside it.",
             )
         clock.sleep(_POLL_S)
@@ -179,7 +179,7 @@ def _wait_for_one_that_starts() -> bool:
 
 
 def _runs(pid_file: Path) -> bool:
-    """Whether the process that ``pid_file`` names is a living dockerd."""
+    """Whether the process that ``pid_file`` names is a running dockerd."""
     try:
         pid = int(pid_file.read_text(encoding="ascii"))
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "dockerd"
@@ -194,11 +194,11 @@ def _configured() -> set[str]:
     except FileNotFoundError:
         return set()
     except ValueError as error:
-        raise MissingRequirementError(f"{_DAEMON_CONFIG} is not valid JSON: {error}", "Mend that file.") from error
+        raise MissingRequirementError(f"{_DAEMON_CONFIG} is not valid JSON: {error}", "Fix that file.") from error
 
 
 def _launch(command: list[str]) -> None:
-    """Start dockerd detached and wait for its answer; ``_Died``, or ``MissingRequirementError`` when late."""
+    """Start dockerd detached and wait for its answer; raises ``_Died``, or ``MissingRequirementError`` if late."""
     begin = LOG.stat().st_size
     with LOG.open("ab") as log:
         process = subprocess.Popen(
@@ -234,5 +234,5 @@ def _tail(begin: int) -> str:
 def _not_started(reason: str) -> MissingRequirementError:
     return MissingRequirementError(
         f"the Docker engine did not start: {reason}",
-        f"See {LOG}; mend what it names, or start an engine yourself, then run again.",
+        f"See {LOG}; fix the errors in it, or start an engine yourself, then run again.",
     )

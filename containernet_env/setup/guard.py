@@ -1,7 +1,7 @@
-"""Run one program of the set-up, and end it when the set-up's own process has ended, however that did.
+"""Run one program of the set-up, and end it when the set-up's own process ends for any reason.
 
 Started as a program of its own (``python -I -S guard.py LIFE_FD SIGNUM LEADER_ONLY GRACE_S PROGRAM ARGUMENT...``), as
-the leader of a session, never imported. LIFE_FD is a pipe that ends with the set-up (``base.life``). Then the program
+the leader of a session, never imported. LIFE_FD is a pipe that closes when the set-up ends. Then the program
 gets SIGNUM, with LEADER_ONLY 0 its whole group does, and after GRACE_S seconds SIGKILL. It ends as the program does.
 """
 
@@ -21,7 +21,7 @@ def main(life: int, signum: int, leader_only: bool, grace_s: float, argv: list[s
     early: list[int] = []
 
     def pass_on(number: int, _frame: object) -> None:
-        # All of a group get it by themselves.
+        # Every process of a group gets the signal itself.
         if leader_only:
             early.append(number) if program is None else program.send_signal(number)
 
@@ -42,7 +42,7 @@ def main(life: int, signum: int, leader_only: bool, grace_s: float, argv: list[s
         program.send_signal(signum) if leader_only else os.killpg(0, signum)
         poll.unregister(life)
         poll.poll(grace_s * 1000)
-        # Also what the program has left in its group, and this process.
+        # Includes remaining processes of the program's group, and this process.
         os.killpg(0, signal.SIGKILL)
     status = program.wait()
     if status >= 0:

@@ -1,4 +1,4 @@
-"""The images of the hosts: which ones the sources demand, building them and their base, removing older ones."""
+"""The images of the hosts: the ones that the sources need, building them and their base, removing older ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PIECE_BYTES = 1 << 16
 
 
 def find(download: Download) -> Path | None:
-    """The file in the cache, where it is there."""
+    """The file in the cache, if it exists."""
     for cached in assets.trusted():
         path = cached / _FOLDER / _name(download)
         if path.is_file() and assets.hash_file(path) == download.sha256:
@@ -49,8 +49,8 @@ def find(download: Download) -> Path | None:
 def fetch(download: Download, stopping: clock.Event) -> Path:
     """Fetch a file into the cache.
 
-    Raises ``MissingRequirementError`` where it cannot be had or is another one, and ``Stopped`` once ``stopping`` is
-    set; nothing is left of it then.
+    Raises ``MissingRequirementError`` if the download fails or has a wrong checksum, and ``Stopped`` once
+    ``stopping`` is set; nothing of it remains then.
     """
     if (cached := find(download)) is not None:
         return cached
@@ -70,7 +70,7 @@ def fetch(download: Download, stopping: clock.Event) -> Path:
             error.close()
         raise MissingRequirementError(
             f"{download.url} could not be fetched: {error}",
-            "Check the network (a proxy is taken from HTTPS_PROXY), and that there is such a version.",
+            "Check the network (a proxy is taken from HTTPS_PROXY), and that this version exists.",
         ) from error
     finally:
         with suppress(FileNotFoundError):
@@ -96,16 +96,16 @@ def _receive(url: str, file: IO[bytes], stopping: clock.Event) -> None:
 OFFICIAL = "debian:bookworm-slim"
 TOOLS = ("iproute2", "iputils-ping", "procps")
 LABEL_ORIGIN = "containernet-env.origin"
-# ping's file carries a capability that hosts do not have, and the kernel then refuses to run it at all. A plain copy
-# uses the ICMP sockets that the engine allows everybody (net.ipv4.ping_group_range).
+# ping's file has a capability that hosts lack, so the kernel refuses to run it. A plain copy uses ICMP sockets, which
+# the engine allows for all users (net.ipv4.ping_group_range).
 PLAIN_PING = "cp /usr/bin/ping /usr/bin/ping.plain && mv /usr/bin/ping.plain /usr/bin/ping"
-# Alternatives have pages of the manual, and a package that cannot link its own there is not installed.
+# Packages with alternatives fail to install if the folder of manual pages is missing.
 _MAN = "mkdir -p /usr/share/man/man1 && "
 _MAN_HOOK = 'mkdir -p "$1/usr/share/man/man1"'
 
 
 def dockerfile(packages: Sequence[str] = ()) -> str:
-    """How the base image is made of the official one; with ``packages`` besides its own tools."""
+    """The Dockerfile that makes the base image from the official one; with ``packages`` besides its own tools."""
     return f"""ARG BASE_IMAGE={OFFICIAL}
 FROM ${{BASE_IMAGE}}
 RUN {_MAN if packages else ""}apt-get update \\
@@ -131,12 +131,12 @@ _KEYRINGS = {
 
 
 def source_hash(packages: Sequence[str] = ()) -> str:
-    """Hash of what the base image has to be, with ``packages`` besides its own tools."""
+    """Hash of the required contents of the base image, with ``packages`` besides its own tools."""
     return assets.combine("base", dockerfile(packages), *_NO_DOCUMENTATION)
 
 
 def make(tag: str, commands: Commands, log: Path, note: Callable[[str], None], more: Sequence[str] = ()) -> str:
-    """Make the base image as ``tag``, with the packages ``more`` besides its own tools; says how.
+    """Make the base image as ``tag``, with the packages ``more`` besides its own tools; returns how.
 
     Raises ``MissingRequirementError`` when neither way works.
     """
@@ -152,7 +152,7 @@ def make(tag: str, commands: Commands, log: Path, note: Callable[[str], None], m
 
 
 def registry_problem() -> str | None:
-    """Why the official image cannot be had, as one line; None where it is here or its registry answers."""
+    """Why the official image is not available, as one line; None if it is here or its registry answers."""
     try:
         with closing(engine.connect(_ANSWER_S)) as client:
             if not client.api.images(name=OFFICIAL):
@@ -167,7 +167,7 @@ def _from_official(tag: str, commands: Commands, more: Sequence[str]) -> str:
     try:
         if not client.api.images(name=OFFICIAL):
             _pull(client, commands)
-        # The host's network: an engine without a bridge has no other.
+        # The host's network: the only one of an engine without a bridge.
         build_image(
             client,
             tag,
@@ -248,7 +248,7 @@ def apt_sources() -> tuple[str, str, list[str]]:
     release = dict(_assignments(Path("/etc/os-release").read_text(encoding="utf-8")))
     distribution, suite = release.get("ID", ""), release.get("VERSION_CODENAME", "")
     if distribution not in _KEYRINGS or not suite:
-        # A derivative's own archive need not have our tools; Debian's own serves every kernel.
+        # A derivative's own archive may lack our tools; Debian's works with every kernel.
         return "debian", "bookworm", []
     form = "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"
     listed = subprocess.run(
@@ -286,7 +286,7 @@ def _assignments(text: str) -> Iterator[tuple[str, str]]:
 
 
 def remove_leftovers() -> None:
-    """Remove what a killed set-up left of its root file system, unless something is mounted in it."""
+    """Remove the root file system of a killed set-up, unless something is mounted in it."""
     mounted = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
     for path in WORK.glob(f"{_WORK_PREFIX}*"):
         if f" {path}/" not in mounted:
@@ -294,7 +294,7 @@ def remove_leftovers() -> None:
 
 
 def base_labels(origin: str, more: Sequence[str] = ()) -> dict[str, str]:
-    """The labels of the base image; ``origin`` says what it was made from."""
+    """The labels of the base image; ``origin`` is the source of its packages."""
     return {**image_labels(source_hash(more)), LABEL_ORIGIN: origin}
 
 
@@ -311,25 +311,25 @@ def _import(archive: Path, tag: str, labels: Mapping[str, str]) -> None:
         )
     except APIError as error:
         raise MissingRequirementError(
-            f"the engine did not take the base image: {error.explanation or error}",
+            f"the engine refused the base image: {error.explanation or error}",
             "Look at the engine's log and its free disk, then run again.",
         ) from error
     finally:
         client.close()
     if '"error"' in str(answer):
         raise MissingRequirementError(
-            f"the engine did not take the base image: {answer}", "Look at the engine's log and its free disk."
+            f"the engine refused the base image: {answer}", "Look at the engine's log and its free disk."
         )
 
 
-# The clone or install whose set-up made an image: those of several on a machine leave each other's images alone.
+# The clone or installation whose set-up made an image: several on a machine do not remove each other's images.
 LABEL_CLONE = "containernet-env.clone"
 _CALL_TIMEOUT_S = 600
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
 class BuildError(Exception):
-    """The engine refused or failed to build; the message holds its reason and last lines."""
+    """The engine refused or failed to build; the message has its reason and last lines."""
 
 
 def image_labels(source: str) -> dict[str, str]:
@@ -375,11 +375,11 @@ def build_image(
     base: str,
     stopping: clock.Event,
 ) -> None:
-    """Build ``tag`` from ``build_context`` (closed here) on ``base``; the tag appears when all is done.
+    """Build ``tag`` from ``build_context`` (closed here) on ``base``; the tag appears when it is complete.
 
-    ``network`` is the one that RUN lines see; where there is one, they have the proxies of the environment, which the
-    image does not keep. Raises ``BuildError`` with the builder's last
-    lines, ``Stopped`` once ``stopping`` is set (the engine ends a build whose caller is gone).
+    ``network`` is the one that RUN lines see; if set, they have the proxies of the environment, which the image
+    does not keep. Raises ``BuildError`` with the builder's last lines, ``Stopped`` once ``stopping`` is set (the engine
+    ends a build when the connection closes).
     """
     proxies = {key: os.environ[key] for key in _PROXIES if key in os.environ and network != "none"}
     lines: list[str] = []
@@ -410,13 +410,13 @@ _BASE = f"{NAMESPACE}/base"
 _TAG_DIGITS = 12
 _DOCKERFILE = "Dockerfile"
 _GATE_FOLDER = "etcd_image"
-# What our Dockerfiles run needs no network, and an engine may have none to give.
+# RUN lines of our Dockerfiles need no network, and an engine may have none.
 _NETWORK = "none"
 
 
 @dataclass(frozen=True)
 class Images:
-    """The tags of the images that the sources now demand for a run: of its store, and of the load."""
+    """The tags of the images that the current sources need for a run: of its store, and of the load."""
 
     member: str
     benchmark: str
@@ -441,7 +441,7 @@ class Recipe:
 
     @property
     def base(self) -> str:
-        """The tag of the image that it is made on."""
+        """The tag of its base image."""
         return base_tag(self.packages)
 
 
@@ -451,12 +451,12 @@ def tag_of(name: str, source: str) -> str:
 
 
 def base_tag(packages: tuple[str, ...] = ()) -> str:
-    """The tag of the base image that is demanded now, or of the one with these packages."""
+    """The tag of the required base image, or of the one with these packages."""
     return tag_of("base-with" if packages else "base", source_hash(packages))
 
 
 def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Recipe:
-    """The image that is made of these parts; without the programs that are not built yet."""
+    """The image that is made of these parts; without programs that are not built yet."""
     module, scripts = parts.module, parts.scripts
     own_folder = module.folder if module is not None else root / f"{parts.name}_image"
     folder = own_folder if parts.folder is None else root / parts.folder
@@ -480,7 +480,7 @@ def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Reci
 
 
 def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -> tuple[Recipe, ...]:
-    """The recipes of the store's image and of the benchmark's, and of the default store's where that is another one.
+    """The recipes of the store's image, the benchmark's, and the default store's if it differs.
 
     ``go_version`` as in the hashes of their programs.
     """
@@ -491,7 +491,7 @@ def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -
 
 
 def required_images(store: Store = DEFAULT) -> Images:
-    """The tags that a run has to use. Raises ``MissingRequirementError`` before anything was ever built."""
+    """The tags that a run must use. Raises ``MissingRequirementError`` before the first build."""
     go_version = builds.go_version()
     if go_version is None:
         raise MissingRequirementError("nothing has been built yet", assets.set_up_hint())
@@ -500,12 +500,12 @@ def required_images(store: Store = DEFAULT) -> Images:
 
 
 def present() -> set[str]:
-    """The tags of all images that carry our label."""
+    """The tags of all images with our label."""
     return {tag for row in _labelled() for tag in row.get("RepoTags") or ()}
 
 
 def digest(tag: str) -> str | None:
-    """The id ("sha256:...") of the image with that tag; None where there is none."""
+    """The id ("sha256:...") of the image with that tag; None if there is none."""
     with engine.refusals(f"the engine does not describe the image {tag}"):
         try:
             return str(engine.client().api.inspect_image(tag)["Id"])
@@ -550,17 +550,17 @@ def build(wanted: Recipe, stopping: clock.Event, log: Path) -> None:
 def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     """Remove images of ours that are none of ``keep`` and that no container uses; returns their tags.
 
-    Those of stores that none of ``keep`` is of stay.
+    Images of stores that no image of ``keep`` belongs to stay.
 
-    Ours are those made by the clone or install at ``root``, and those whose own is gone.
-    Only tags of our repositories on images with our label are touched: a user's image that was made from one
-    of ours inherits the label, but not the name.
+    Ours are those made by the clone or installation at ``root``, and by ones that no longer exist.
+    Only tags of our repositories on images with our label are touched: a user's image based on one of ours
+    inherits the label, but not the name.
     """
     with engine.refusals("the engine does not list its containers"):
         in_use = {row["ImageID"] for row in engine.client().api.containers(all=True)}
     rows = [row for row in _labelled() if row["Id"] not in in_use and not _belongs_to_another(row, root)]
     tags = [tag for row in rows for tag in row.get("RepoTags") or () if tag not in keep]
-    # Images made on the base go before it, as it cannot go while they stand.
+    # Images made on the base are removed before it; the engine refuses the other order.
     kept = sorted(tag.rpartition(":")[0] for tag in keep)
     members = [name for name in kept if not name.startswith(_BASE)]
     repositories = dict.fromkeys((*members, *REPOSITORIES, *kept))
@@ -569,14 +569,14 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
 
 
 def _remove(tag: str) -> bool:
-    """Remove one tag; False where it is gone already or still needed."""
+    """Remove one tag; False if it is gone already or still needed."""
     with engine.refusals(f"the image {tag} could not be removed"):
         try:
             engine.client().api.remove_image(tag)
         except ImageNotFound:
             return False
         except APIError as error:
-            # 409: a container began to use it, or another image stands on it. It goes with those.
+            # 409: a container uses it now, or another image is based on it. A later set-up removes it.
             if error.status_code != 409:
                 raise
             return False
@@ -584,6 +584,6 @@ def _remove(tag: str) -> bool:
 
 
 def _belongs_to_another(row: Mapping[str, Any], root: Path) -> bool:
-    """Whether the image was made by the set-up of another clone that still stands."""
+    """Whether the image was made by the set-up of another clone that still exists."""
     clone = (row.get("Labels") or {}).get(LABEL_CLONE, "")
     return clone not in ("", str(root)) and (Path(clone) / "etcd_image" / "go.mod").exists()

@@ -1,4 +1,4 @@
-"""What the machine still lacks for a run, and whether its disk has room for that."""
+"""The parts that a machine lacks for a run, and the disk space for them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Need:
 
 
 def require(needs: Iterable[Need]) -> str:
-    """Check that every file system has room for what will be written to it; says needed and free as one line.
+    """Check that every file system has enough free space; returns needed and free space as one line.
 
     Raises ``MissingRequirementError`` naming each file system that is too small.
     """
@@ -58,7 +58,7 @@ def require(needs: Iterable[Need]) -> str:
     if lacking:
         raise MissingRequirementError(
             f"not enough disk for the set-up: it needs {', '.join(lacking)}",
-            "Make room there, then run again: what is already installed and built stays.",
+            "Make room there, then run again: completed steps are kept.",
         )
     return f"needs {', '.join(parts)}"
 
@@ -79,7 +79,7 @@ def mount_point(path: Path) -> Path:
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that can still be written to the file system of ``path``, its reserve left out."""
+    """Free bytes of the file system of ``path``, without its reserve."""
     stat = os.statvfs(path)
     return stat.f_bavail * stat.f_frsize
 
@@ -97,13 +97,13 @@ def packages_size(names: Iterable[str], sizes: Mapping[str, int] = PACKAGES) -> 
     return sum(sizes.get(name, OTHER_PACKAGE) for name in names)
 
 
-# Where the engine keeps images unless told otherwise; only asked for free space before there is an engine.
+# The engine's default folder of images; used for free space while no engine runs.
 _ENGINE_DATA = Path("/var/lib/docker")
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Everything that a set-up has to do, in the order in which it is done."""
+    """All work of a set-up, in its order."""
 
     packages: tuple[str, ...] = ()
     engine: bool = False
@@ -122,12 +122,12 @@ class Missing:
             parts.append(f"packages: {', '.join(self.packages)}")
         if self.engine:
             parts.append("a running Docker engine")
-        parts += [f"{name} as the sources now make it" for module in self.modules for name in module.packages]
+        parts += [f"{name} built from the current sources" for module in self.modules for name in module.packages]
         parts += [f"the {name} image" for name in self.images]
         return "; ".join(parts) or "nothing"
 
     def disk_needs(self) -> list[Need]:
-        """What will be written where."""
+        """Bytes that will be written, by folder."""
         needs = [Need(Path("/usr"), packages_size(self.packages))] if self.packages else []
         if self.modules:
             caches = sum(module.disk_bytes for module in self.modules)
@@ -155,7 +155,7 @@ class Missing:
 
 
 def look(store: Store = DEFAULT) -> Missing:
-    """What is missing now for runs of a store, and of the default one. Starts and changes nothing."""
+    """The missing parts for runs of a store, and of the default one. Starts and changes nothing."""
     version = builds.go_version()
     modules = assets.modules()
     if (own := store.image.module) is not None and own not in modules:
@@ -183,7 +183,7 @@ def look(store: Store = DEFAULT) -> Missing:
 
 
 def engine_data() -> Path:
-    """Where the engine keeps its images."""
+    """The engine's folder of images."""
     if engine.is_reachable():
         return Path(engine.facts().get("DockerRootDir") or _ENGINE_DATA)
     return _ENGINE_DATA

@@ -20,13 +20,13 @@ from containernet_env.hosts import engine
 from containernet_env.setup import dockerd
 from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped, only_one
 
-# Each program we need, and the package that brings it on Debian and Ubuntu.
+# Required programs, and the package of each on Debian and Ubuntu.
 PROGRAMS = {program: programs.PACKAGES[program] for program in ("mnexec", "ip", "tc")}
 IMAGE_BUILDER = "mmdebstrap"
 
 LOCK_DEADLINE_S = 900.0
 _LOCK_POLL_S = 2.0
-# What apt-get and dpkg say of each lock of theirs that another process holds, and end: "Could not get lock
+# Messages of apt-get and dpkg when another process holds a lock, before they exit: "Could not get lock
 # /var/lib/dpkg/lock-frontend. It is held by process 123 (apt-get)".
 _LOCKED = re.compile(r"Could not get lock .*|dpkg .*locked by another process.*")
 _UPDATE_TIMEOUT_S = 300.0
@@ -34,7 +34,7 @@ _INSTALL_TIMEOUT_S = 1200.0
 _CERTIFICATES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
 _APPARMOR = Path("/sys/module/apparmor/parameters/enabled")
 
-# apt-get holds back a SIGINT until dpkg is between two packages; its children must not get one of their own.
+# apt-get delays a SIGINT until dpkg is between two packages; its children must not get one.
 _GENTLE = Ending(SIGINT, leader_only=True, grace_s=120.0)
 _APT = (
     "apt-get",
@@ -49,21 +49,21 @@ _NO_NETWORK = re.compile(r"resolv|could not connect|failed to fetch|network is u
 
 
 def missing() -> list[str]:
-    """The packages whose programs this machine lacks, in order; never more than what is needed here."""
+    """The packages whose programs this machine lacks, in order; only those needed here."""
     wanted = [package for program, package in PROGRAMS.items() if programs.which(program) is None]
     if not any(path.exists() for path in _CERTIFICATES):
-        # Without them no download can be checked; minimal machines come without.
+        # Needed to verify downloads; minimal machines lack them.
         wanted.append("ca-certificates")
     if dockerd.find() is None and not engine.is_reachable():
         wanted.append("docker.io")
         if _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y") and programs.which("apparmor_parser") is None:
-            # Where the kernel has AppArmor on, the engine refuses every container without this one.
+            # With AppArmor enabled in the kernel, the engine refuses every container without this one.
             wanted.append("apparmor")
     return list(dict.fromkeys(wanted))
 
 
 def install(packages: Sequence[str], commands: Commands, log: Path, note: Callable[[str], None]) -> None:
-    """Install packages; waits for another package manager and tells so through ``note``.
+    """Install packages; waits for another package manager, with a ``note``.
 
     Raises ``MissingRequirementError`` where there is no apt-get, no network, or apt-get refuses.
     """
@@ -75,7 +75,7 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
         )
     manager = _PackageManager(commands, log, note)
     try:
-        # What an interrupted installation left half done makes apt-get refuse everything else.
+        # An interrupted installation makes apt-get refuse everything else.
         manager.run(["dpkg", "--configure", "-a"], _INSTALL_TIMEOUT_S)
         update_problem = _update(manager)
         manager.run([*_APT, "install", *packages], _INSTALL_TIMEOUT_S)
@@ -93,7 +93,7 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
 
 
 def _update(manager: _PackageManager) -> CommandError | None:
-    """Refresh the lists. One broken source among several is no reason to stop: the installation decides."""
+    """Refresh the lists. A broken source is ignored here; the installation fails if it matters."""
     try:
         manager.run([*_APT, "update"], _UPDATE_TIMEOUT_S)
     except CommandError as error:
@@ -102,9 +102,9 @@ def _update(manager: _PackageManager) -> CommandError | None:
 
 
 class _PackageManager:
-    """Runs apt-get and dpkg, again while another package manager holds a lock of theirs; tells that through ``note``.
+    """Runs apt-get and dpkg, retrying with a ``note`` while another package manager holds their lock.
 
-    Not by apt's own DPkg::Lock::Timeout: that one waits without a word outside the log, and not for the lists' lock.
+    apt's own DPkg::Lock::Timeout waits without any message outside the log, and not for the lists' lock.
     """
 
     def __init__(self, commands: Commands, log: Path, note: Callable[[str], None]) -> None:
@@ -115,7 +115,7 @@ class _PackageManager:
         self._told: str | None = None
 
     def run(self, argv: Sequence[str], timeout_s: float, deadline_s: float = LOCK_DEADLINE_S) -> None:
-        """Run ``argv``. Raises ``CommandError``, also where the lock was held for ``deadline_s``, or ``Stopped``."""
+        """Run ``argv``. Raises ``CommandError``, also if the lock was held for ``deadline_s``, or ``Stopped``."""
         deadline = clock.monotonic() + deadline_s
         while True:
             try:
@@ -145,18 +145,18 @@ def _not_installed(packages: Sequence[str], error: CommandError, log: Path) -> M
     elif _NO_NETWORK.search(text):
         remedy = "Check the network and the package sources (apt-get update), then run again."
     elif _LOCKED.search(text):
-        remedy = "Let that process end (it may be an automatic upgrade), then run again."
+        remedy = "Wait for that process to end (it may be an automatic upgrade), then run again."
     elif "enough free space" in text or "No space left" in text:
         remedy = "Make room on that disk, then run again."
     else:
-        remedy = f"Mend what apt-get names (try: apt-get install {' '.join(packages)}), then run again."
+        remedy = f"Fix the errors of apt-get (try: apt-get install {' '.join(packages)}), then run again."
     return MissingRequirementError(
         f"{', '.join(packages)} could not be installed: {error}\n{text}", f"{remedy} Details: {log}"
     )
 
 
 EXTRAS = {"analysis": ("scipy", "matplotlib", "plotly"), "dask": ("dask", "distributed")}
-"""Extra of pyproject.toml -> what it brings, by names that are those of the modules as well."""
+"""Extra of pyproject.toml -> its packages, whose names are also those of their modules."""
 _PIP_TIMEOUT_S = 600.0
 _LOCK_DEADLINE_S = 900.0
 
@@ -165,9 +165,9 @@ def require(module: str, note: Callable[[str], object]) -> None:
     """Return when ``module``, one of ``EXTRAS``, can be imported; called in the main thread.
 
     In a clone's own .venv its extra is installed where it is missing or another version than constraints.txt pins;
-    ``note`` is told so, once. Where that fails, a version that pyproject.toml allows is used, and ``note`` is told.
-    Nothing is installed into any other environment. Raises ``MissingRequirementError`` with what to do where the module
-    is missing after all.
+    ``note`` gets a message, once. If that fails, a version that pyproject.toml allows is used, with a ``note``.
+    Nothing is installed into any other environment. Raises ``MissingRequirementError`` with a remedy if the
+    module is still missing.
     """
     extra = next(name for name, modules in EXTRAS.items() if module in modules)
     clone = assets.CLONE if _is_own_environment() else None
@@ -215,7 +215,7 @@ def _is_missing(module: str, clone: Path | None) -> bool:
 
 
 def _version(module: str) -> str | None:
-    """The installed version; None without one, and where an installation was interrupted: its metadata come last."""
+    """The installed version; None without one, and after an interrupted installation, whose metadata are missing."""
     importlib.invalidate_caches()
     if importlib.util.find_spec(module) is None:
         return None
@@ -247,7 +247,7 @@ def _allows(clone: Path, extra: str, module: str, version: str) -> bool:
 
 
 def _pip(clone: Path, extra: str) -> list[str]:
-    """What installs the extra and nothing else: the program itself stays as it is while it runs."""
+    """The command that installs the extra and nothing else: the running program stays unchanged."""
     pip = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
     return [*pip, "--constraint", str(clone / "constraints.txt"), *_requirements(clone, extra)]
 

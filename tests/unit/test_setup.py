@@ -151,7 +151,7 @@ def test_waiting_for_another_set_up_ends_by_a_stop_or_its_deadline(world: World,
     stop, lock = Stop(), tmp_path / "lock"
     with pytest.raises(Interrupted), only_one(lambda text: stop.request(), lock, deadline_s=20, stop=stop):
         pass
-    late = pytest.raises(MissingRequirementError, match=r"another set-up holds .* for more than 20 s")
+    late = pytest.raises(MissingRequirementError, match=r"another set-up has held .* for more than 20 s")
     with late, only_one(lambda text: None, lock, deadline_s=20):
         pass
     assert 20 < (world.now_ns - START_NS) / 1e9 < 21
@@ -324,7 +324,7 @@ def test_waiting_for_a_package_manager_ends_by_a_deadline_or_when_the_work_is_st
     stopped = locked(range(10**9))
     with pytest.raises(Stopped):
         install(stopped, tmp_path, lambda text: stopped.stopping.set())
-    with pytest.raises(MissingRequirementError, match=r"pid 19892(.|\n)*Let that process end"):
+    with pytest.raises(MissingRequirementError, match=r"pid 19892(.|\n)*Wait for that process to end"):
         install(locked(range(10**9)), tmp_path)
     assert 0 <= (world.now_ns - START_NS) / 1e9 - packages.LOCK_DEADLINE_S < 10
 
