@@ -37,6 +37,45 @@ CANNOT_RUN = 126
 """The status of a command that could not be started, as in sh."""
 
 
+class FirstProcess:
+    """The first process of the container of a host, as ``testbed_network.TestbedHost`` describes it."""
+
+    container: Container
+
+    @property
+    def alive(self) -> bool:
+        """Whether the container's first process runs; false until it is up."""
+        return self.container.alive
+
+    def exit_state(self) -> ExitState:
+        """How the first process ended, once the engine has noticed (at most 10 s)."""
+        return self.container.exit_state()
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        """See ``stores.cluster.MemberHost``."""
+        return self.container.ending(words)
+
+    def logs(self, tail: int = 20) -> str:
+        """The last ``tail`` lines of its output. Raises ``RunError`` for a host without ``logs=True``."""
+        return self.container.logs(tail)
+
+    def freeze(self) -> int:
+        """Stop it (SIGSTOP); returns when the signal was sent (monotonic, ns)."""
+        return self.container.signal(signal.SIGSTOP)
+
+    def thaw(self) -> int:
+        """Continue it (SIGCONT); likewise."""
+        return self.container.signal(signal.SIGCONT)
+
+    def kill(self) -> int:
+        """Kill it; likewise."""
+        return self.container.signal(signal.SIGKILL)
+
+    def wait_frozen(self, frozen: bool) -> None:
+        """Return once the kernel reports it as stopped, or as running."""
+        self.container.wait_stopped(frozen)
+
+
 class ContainerPrograms(Host):  # type: ignore[misc]
     """The part of a Docker host that runs programs: a shell that is started by the first command, and ``popen``.
 
@@ -231,7 +270,7 @@ class ContainerContext:
         return self._images.setdefault(image, clock.Lock())
 
 
-class Docker(ContainerPrograms):
+class Docker(FirstProcess, ContainerPrograms):
     """A container as a Mininet host.
 
     The constructor returns at once; the container comes up on a pool of threads. Operations that need it
@@ -349,11 +388,6 @@ class Docker(ContainerPrograms):
         assert self.did is not None
         return self.did
 
-    @property
-    def alive(self) -> bool:
-        """Whether the container's first process runs; false until it is up."""
-        return self.container.alive
-
     def died(self) -> bool:
         """Whether the container was up and its first process has ended since."""
         return self.container.died()
@@ -362,31 +396,7 @@ class Docker(ContainerPrograms):
         """How the first process ended, once the engine has noticed (at most 10 s)."""
         if not self.alive:
             self.wait_up()
-        return self.container.exit_state()
-
-    def ending(self, words: LastWords = last_words) -> str | None:
-        """See ``stores.cluster.MemberHost``."""
-        return self.container.ending(words)
-
-    def logs(self, tail: int = 20) -> str:
-        """The last ``tail`` lines the first process wrote. Raises ``RunError`` for a host without ``logs=True``."""
-        return self.container.logs(tail)
-
-    def freeze(self) -> int:
-        """See ``testbed_network.TestbedHost``."""
-        return self.container.signal(signal.SIGSTOP)
-
-    def thaw(self) -> int:
-        """See ``testbed_network.TestbedHost``."""
-        return self.container.signal(signal.SIGCONT)
-
-    def kill(self) -> int:
-        """See ``testbed_network.TestbedHost``."""
-        return self.container.signal(signal.SIGKILL)
-
-    def wait_frozen(self, frozen: bool) -> None:
-        """See ``testbed_network.TestbedHost``."""
-        self.container.wait_stopped(frozen)
+        return super().exit_state()
 
     def restart(self) -> None:
         """See ``testbed_network.TestbedHost``."""

@@ -72,7 +72,7 @@ def split(given: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, An
 
 
 def link_spec(common: Mapping[str, Any], end1: Mapping[str, Any], end2: Mapping[str, Any], where: str) -> LinkSpec:
-    """The spec that link keywords configure: ``common`` for both directions, each end's for what that end sends."""
+    """The spec of link keywords: ``common`` for both directions, each end's for the direction it sends on."""
     both = shaping(common, where)
     try:
         directions = [DirectionSpec(**{**both, **shaping(end, where)}) for end in (end1, end2)]
@@ -138,10 +138,6 @@ class NetworkLink(Link):  # type: ignore[misc]
     def change(self, sender: Any, **values: Any) -> int:
         """Change fields of the direction that ``sender`` (``intf1`` or ``intf2``) sends on; the others stay."""
         return self.held.change(self.end_of(sender), **values)
-
-    def direction_from(self, sender: Any) -> DirectionSpec:
-        """The configured spec of the direction that ``sender`` sends on."""
-        return self.spec.a_to_b if sender is self.intf1 else self.spec.b_to_a
 
     def end_of(self, intf: Any) -> Port:
         """The end of the link behind a Mininet interface."""

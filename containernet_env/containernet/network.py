@@ -252,8 +252,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         """Join two nodes (or names), before or after ``start``.
 
         ``delay`` ("3ms"), ``bw`` (Mbit/s) and ``max_queue_size`` (frames) count per direction; in ``params1`` and
-        ``params2``, for what that end sends, besides ``ip`` and ``mac`` of its interface. Raises ``UsageError`` for
-        unknown keywords and for values that the link backend does not support.
+        ``params2``, for the direction that end sends on, besides ``ip`` and ``mac`` of its interface. Raises
+        ``UsageError`` for unknown keywords and for values that the link backend does not support.
         """
         one, two = self._node(node1), self._node(node2)
         where = f"link {one.name}-{two.name}"

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import mininet.net
 import mininet.node  # before mininet.link, which cannot be imported first where it is Containernet's
@@ -28,14 +28,14 @@ from mininet.nodelib import LinuxBridge
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
-from containernet_env.base.programs import LastWords, last_words
+from containernet_env.containernet.docker import FirstProcess
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks, Measurements
 from containernet_env.containernet.network import CONTAINERS, attempt, tear_down_error
 from containernet_env.containernet.original_links import CheckedInterface, OriginalLink, commit_of, keywords
 from containernet_env.hosts import engine, netns, owner
 from containernet_env.hosts.container import Container
-from containernet_env.hosts.engine import EngineGoneError, ExitState
+from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.options import NO_NEW_PRIVILEGES, PIDS_LIMIT, ContainerOptions, log_config
 from containernet_env.hosts.processes import SENTINEL
@@ -47,19 +47,6 @@ from containernet_env.network.interface import NAME_MAX, derive_mac, enter_neigh
 from containernet_env.network.kernel import KernelFabric
 from containernet_env.network.link import EventHandler, Fabric
 from containernet_env.plan.plan import HostPlan
-
-
-class OriginalSwitch(Protocol):
-    """The interface that the network needs from its switch."""
-
-    name: str
-    pid: int
-
-    def check(self, interfaces: Iterable[str]) -> None:
-        """Raise ``RunError`` unless these interfaces, and they alone, are its ports."""
-
-    def remove(self) -> None:
-        """Take it out of the system. Idempotent."""
 
 
 class NamespacedBridge(LinuxBridge):  # type: ignore[misc]
@@ -80,13 +67,13 @@ class NamespacedBridge(LinuxBridge):  # type: ignore[misc]
         """Its warnings are about the machine's firewall, which does not see this bridge."""
 
     def check(self, interfaces: Iterable[str]) -> None:
-        """See ``OriginalSwitch``."""
+        """Raise ``RunError`` unless these interfaces are its ports, without others."""
         shown = netns.run(self.pid, ["ip", "-j", "link", "show", "master", self.name]).stdout
         ports = {entry["ifname"] for entry in json.loads(shown or "[]") if entry}
         _check_ports(self.name, ports, set(interfaces))
 
     def remove(self) -> None:
-        """See ``OriginalSwitch``."""
+        """Remove it from the system. Idempotent."""
         _end_shell(self)
 
 
@@ -121,11 +108,11 @@ class OwnedOvsBridge(OVSBridge):  # type: ignore[misc]
         return switches.vsctl(*shlex.split(" ".join(map(str, args))))
 
     def check(self, interfaces: Iterable[str]) -> None:
-        """See ``OriginalSwitch``."""
+        """Raise ``RunError`` unless these interfaces are its ports, without others."""
         _check_ports(self.name, set(switches.vsctl("list-ports", self.deployed_name).split()), set(interfaces))
 
     def remove(self) -> None:
-        """See ``OriginalSwitch``."""
+        """Remove it from the system. Idempotent."""
         switches.remove_bridge(self.deployed_name)
         _end_shell(self)
 
@@ -175,7 +162,7 @@ class EngineClient:
         return self._api.create_container(**{**options, "labels": self._labels, "use_config_proxy": False})
 
 
-class OriginalHost(ContainernetDocker):  # type: ignore[misc]
+class OriginalHost(FirstProcess, ContainernetDocker):  # type: ignore[misc]
     """See ``testbed_network.TestbedHost``. The constructor returns when the container runs within its limits.
 
     Raises ``RunError`` where the engine refuses, the first process ends at once, or a limit is not held.
@@ -299,23 +286,6 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
     def wait_up(self, deadline_s: float) -> None:
         """See ``testbed_network.TestbedHost``; the constructor has waited."""
 
-    @property
-    def alive(self) -> bool:
-        """Whether the container's first process runs."""
-        return self.container.alive
-
-    def exit_state(self) -> ExitState:
-        """How the first process ended, once the engine has noticed."""
-        return self.container.exit_state()
-
-    def ending(self, words: LastWords = last_words) -> str | None:
-        """See ``stores.cluster.MemberHost``."""
-        return self.container.ending(words)
-
-    def logs(self, tail: int = 20) -> str:
-        """The last ``tail`` lines the first process wrote."""
-        return self.container.logs(tail)
-
     def limits(self) -> Limits:
         """See ``testbed_network.TestbedHost``."""
         return self.container.limits()
@@ -323,22 +293,6 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
     def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
         """See ``testbed_network.TestbedHost``."""
         self.container.update(cpu_quota=-1 if quota_us is None else quota_us, cpu_period=period_us)
-
-    def freeze(self) -> int:
-        """See ``testbed_network.TestbedHost``."""
-        return self.container.signal(signal.SIGSTOP)
-
-    def thaw(self) -> int:
-        """See ``testbed_network.TestbedHost``."""
-        return self.container.signal(signal.SIGCONT)
-
-    def kill(self) -> int:
-        """See ``testbed_network.TestbedHost``."""
-        return self.container.signal(signal.SIGKILL)
-
-    def wait_frozen(self, frozen: bool) -> None:
-        """See ``testbed_network.TestbedHost``."""
-        self.container.wait_stopped(frozen)
 
     def restart(self) -> None:
         """Refused: its class makes a container, its interfaces and its shell once."""

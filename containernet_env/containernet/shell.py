@@ -563,8 +563,8 @@ class CommandLine(CLI):  # type: ignore[misc]
     def run(self) -> None:
         """See Mininet; recordings end with it."""
         super().run()
-        for said in self.mn.stop_captures():
-            output(f"{said}\n")
+        for description in self.mn.stop_captures():
+            output(f"{description}\n")
 
     def waitForNode(self, node: Any) -> None:
         """Show the output of a node's command until it ends; on a terminal, keys go to the command meanwhile.
@@ -614,8 +614,8 @@ class OneLine(CommandLine):
         if not hasattr(node, "run"):  # no container
             super().run_in(node, command)
             return
-        self.status, said = node.run(command)
-        self._say(said)
+        self.status, text = node.run(command)
+        self._say(text)
 
     def fail(self, problem: BaseException) -> None:
         """See ``CommandLine``."""

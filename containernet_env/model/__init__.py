@@ -1,1 +1,1 @@
-"""Pure values and pure rules: what is configured and what was measured, free of files, processes and machines."""
+"""Pure values and pure rules: configuration and measurements, independent of files, processes and machines."""

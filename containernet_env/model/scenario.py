@@ -45,7 +45,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one read requests: at most one of ``prefix``, ``start`` with ``end``, and ``keys``; without any, one key.
+    """The keys of one read: at most one of ``prefix``, ``start`` with ``end``, and ``keys``; without any, one key.
 
     ``prefix``: all keys that start with it. ``start``, ``end``: all keys from ``start`` to before ``end``. ``keys``: a
     range scan of this many consecutive keys of the data set from the next key on, fewer at its end. An answer holds
@@ -271,7 +271,7 @@ class Load:
 
     @property
     def requests(self) -> int | None:
-        """How many requests are configured: by an open loop's schedule; a Poisson one has so many on average.
+        """How many requests are configured: by an open loop's schedule; for a Poisson one, their mean.
 
         ``None`` for a closed loop with a duration, and for a search.
         """
