@@ -32,9 +32,22 @@ from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.netns import ip_batch
 from containernet_env.hosts.options import ContainerOptions, check_name
 from containernet_env.hosts.processes import SENTINEL, ContainerProcesses, Shell, shell_argv
+from containernet_env.plan.plan import HostPlan
 
 CANNOT_RUN = 126
 """The status of a command that could not be started, as in sh."""
+
+
+def planned_options(plan: HostPlan) -> dict[str, Any]:
+    """The container options of a planned host, as keywords of Containernet's ``Docker`` and ``ContainerOptions``."""
+    return {
+        "environment": dict(plan.environment),
+        "tmpfs": [f"{path}:{options}" for path, options in plan.tmpfs.items()],
+        "mem_limit": plan.memory_bytes,
+        "memswap_limit": plan.memswap_bytes,
+        "cpu_period": plan.cpu_period_us,
+        "cpu_quota": plan.cpu_quota_us,
+    }
 
 
 class FirstProcess:

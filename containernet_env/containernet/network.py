@@ -24,7 +24,7 @@ from mininet.node import Controller, Host, NullController, Switch
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.base.work import side_by_side
-from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
+from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id, planned_options
 from containernet_env.containernet.links import (
     NetworkLink,
     NetworkSwitch,
@@ -587,12 +587,7 @@ class BuiltinNetwork(Containernet):
             ip=f"{plan.ip}/{plan.prefix_length}",
             dimage=image,
             dcmd=list(command),
-            environment=dict(plan.environment),
-            tmpfs=[f"{path}:{options}" for path, options in plan.tmpfs.items()],
-            mem_limit=plan.memory_bytes,
-            memswap_limit=plan.memswap_bytes,
-            cpu_period=plan.cpu_period_us,
-            cpu_quota=plan.cpu_quota_us,
+            **planned_options(plan),
             cpuset_cpus=",".join(map(str, plan.cpuset)) or None,
             cap_drop=["ALL"],
             logs=True,

@@ -28,7 +28,7 @@ from mininet.nodelib import LinuxBridge
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
-from containernet_env.containernet.docker import FirstProcess
+from containernet_env.containernet.docker import FirstProcess, planned_options
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks, Measurements
 from containernet_env.containernet.network import CONTAINERS, attempt, tear_down_error
@@ -177,30 +177,19 @@ class OriginalHost(FirstProcess, ContainernetDocker):  # type: ignore[misc]
         self._shell_wanted = False
         self._terminal: int | None = None
         self._ends: list[clock.Thread] = []
+        options = planned_options(plan)
         super().__init__(
             name,
             dimage=image,
             dcmd=list(command),
-            environment=dict(plan.environment),
-            tmpfs=[f"{path}:{options}" for path, options in plan.tmpfs.items()],
-            mem_limit=plan.memory_bytes,
-            memswap_limit=plan.memswap_bytes,
-            cpu_period=plan.cpu_period_us,
-            cpu_quota=plan.cpu_quota_us,
+            **options,
             # Otherwise each host is on docker0 as well, a path around the emulated links, with all its ports published.
             network_mode="none",
             publish_all_ports=False,
             cap_add=[],
             **params,
         )
-        options = ContainerOptions(
-            mem_limit=plan.memory_bytes,
-            memswap_limit=plan.memswap_bytes,
-            cpu_period=plan.cpu_period_us,
-            cpu_quota=plan.cpu_quota_us,
-            logs=True,
-        )
-        self.container = Container(name, options, self.did)
+        self.container = Container(name, ContainerOptions(**options, logs=True), self.did)
         self.container.adopt(max(0, self.pid or 0))
 
     # --- what its constructor sets --------------------------------------------------------------------------------

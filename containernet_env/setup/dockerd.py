@@ -70,13 +70,13 @@ def start(report: Callable[[str], None]) -> str:
         raise engine.no_engine()
     if os.geteuid() != 0:
         raise MissingRequirementError("the Docker engine is not running and only root can start it", "Run with sudo.")
-    if _wait_for_one_that_starts():
+    if _wait_for_starting_engine():
         return "just started by another process"
     binary = find()
     if binary is None:
         raise MissingRequirementError("no Docker engine is installed", assets.set_up_hint())
     for command in service_commands():
-        problem = _ask_service_manager(command)
+        problem = _run_service_manager(command)
         if problem is None:
             return f"started by '{' '.join(command)}'"
         report(f"'{' '.join(command)}' did not start the engine ({problem}); starting dockerd itself")
@@ -103,7 +103,7 @@ def service_commands(run_dir: Path = Path("/run"), init_comm: Path = Path("/proc
     return []
 
 
-def _ask_service_manager(command: list[str]) -> str | None:
+def _run_service_manager(command: list[str]) -> str | None:
     """Run it and wait for the engine; the reason as one line if that failed."""
     try:
         done = subprocess.run(
@@ -130,7 +130,7 @@ def _ask_service_manager(command: list[str]) -> str | None:
 
 def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
     # A failed service manager may still have started one.
-    if _wait_for_one_that_starts():
+    if _wait_for_starting_engine():
         return "just started by another process"
     LOG.parent.mkdir(parents=True, exist_ok=True)
     LOG.write_bytes(b"")
@@ -159,7 +159,7 @@ def _answers() -> bool:
         return False
 
 
-def _wait_for_one_that_starts() -> bool:
+def _wait_for_starting_engine() -> bool:
     """Wait for an engine that is already starting (by an installation or the boot); whether one answers.
 
     Raises ``MissingRequirementError`` if it runs and does not answer in time: there must never be two.
