@@ -171,19 +171,19 @@ class ExecutedEvent:
     the load.
     """
 
-    number: Annotated[int, "of the event in the scenario, from 1; 0 for what was undone at the end"]
+    number: Annotated[int, "of the event in the scenario, from 1; 0 for undoing events at the end"]
     occurrence: Annotated[int, "how often the event had been due by then, from 1"]
     cause: Annotated[Cause, "the event itself, the end of its length, or the end of the scenario"]
-    verb: Annotated[Verb, "what was done; reset: delay, loss or rate are as in the topology again"]
+    verb: Annotated[Verb, "the action; reset: delay, loss or rate are as in the topology again"]
     target: Annotated[str, "as configured"]
     value: Annotated[int | float | None, "of delay (ns), loss (ratio) or rate (bit/s; null is unlimited)"]
-    members: Annotated[tuple[str, ...], "to whom it was done"]
+    members: Annotated[tuple[str, ...], "the affected members"]
     asked_ns: Annotated[int | None, "when it was due, since the load began; null at the end of the scenario"]
-    at_ns: Annotated[int | None, "when it took effect; null where it did not happen"]
+    at_ns: Annotated[int | None, "when it took effect; null if it did not"]
     since_start_ns: Annotated[int | None, "when it took effect, since the load began"]
-    leader: Annotated[str | None, "who led right before; null where nobody did, or nobody asked"] = None
-    answered_ns: Annotated[int | None, "when a member that was started again answered"] = None
-    problem: Annotated[str | None, "why it did not happen, or not as configured"] = None
+    leader: Annotated[str | None, "the leader right before; null if there was none or it was not queried"] = None
+    answered_ns: Annotated[int | None, "when a restarted member answered"] = None
+    problem: Annotated[str | None, "why it failed or differed from the configuration"] = None
 
     @property
     def text(self) -> str:

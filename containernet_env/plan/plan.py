@@ -76,7 +76,7 @@ class PlanOptions:
     retry_invalid: Annotated[
         int,
         Option(
-            "Measure a scenario again, up to N times, where its figures are not certainly valid.",
+            "Measure a scenario again, up to N times, if its figures are not certainly valid.",
             0,
             100,
             metavar="N",
@@ -99,24 +99,24 @@ class PlanOptions:
     ] = ()
     profile_member: Annotated[
         str | None,
-        Option("The member that --profile is about.  [default: the leader]", metavar="NAME"),
+        Option("The member to profile.  [default: the leader]", metavar="NAME"),
     ] = None
     engine: Annotated[
         EngineChoice,
-        Option("What makes hosts and links: this project, or the original Containernet where it is installed."),
+        Option("The network engine: this project's own, or the original Containernet, if installed."),
     ] = "builtin"
     links: Annotated[
         LinksChoice,
-        Option("What carries out delay and bandwidth: auto is the link emulator; netem is a cross-check."),
+        Option("The link backend: auto is the link emulator; netem is a cross-check."),
     ] = "auto"
     switches: Annotated[
         SwitchesChoice,
-        Option("What joins links by netem: Open vSwitch or a Linux bridge; goes with --links netem."),
+        Option("The switches of netem links: Open vSwitch or a Linux bridge; goes with --links netem."),
     ] = "auto"
     seed: Annotated[
         int,
         Option(
-            "What losses and jitter of links without a seed are drawn from; drawn and recorded if left out.",
+            "The seed of losses and jitter of links without one; random and recorded if left out.",
             0,
             SEED_MAX,
             metavar="N",
