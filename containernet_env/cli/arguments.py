@@ -16,14 +16,14 @@ from rich.text import Text
 
 from containernet_env.base import assets
 from containernet_env.base.errors import UsageError
+from containernet_env.config.plan import OPTIONS, PlanOptions
 from containernet_env.model.backends import ProfileKind
 from containernet_env.network.rtt import Tolerance
-from containernet_env.plan.plan import OPTIONS, PlanOptions
 
 if TYPE_CHECKING:
+    from containernet_env.config.plan import Plan
     from containernet_env.model.config import Config
     from containernet_env.model.scenario import ScenarioSet
-    from containernet_env.plan.plan import Plan
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 """What the names of shipped files are like."""

@@ -23,12 +23,12 @@ from containernet_env.base.units import (
     format_number,
     format_size,
 )
+from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
 from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import PROBE_FRAME_BYTES, RttExpectation
 from containernet_env.network.gate import plan_for
-from containernet_env.plan.plan import HostPlan, Plan
 from containernet_env.results import capacity
 from containernet_env.results.capacity import Carried, by_emulator, carried, helps_text, rounded
 from containernet_env.runs import machine

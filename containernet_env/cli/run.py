@@ -23,14 +23,14 @@ from containernet_env.cli.arguments import (
 )
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.render import render_machine, render_summary, render_topology
+from containernet_env.config.plan import PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
 
 if TYPE_CHECKING:
+    from containernet_env.config.plan import Plan
     from containernet_env.network.rtt import Tolerance
-    from containernet_env.plan.plan import Plan
     from containernet_env.results.run_files import Repeats
 
 

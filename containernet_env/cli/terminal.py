@@ -21,9 +21,9 @@ from containernet_env.base.work import Stop, stop_behind
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
+    from containernet_env.config.plan import PlannedScenario
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.model.scenario import Scenario
-    from containernet_env.plan.plan import PlannedScenario
 
 NAME_WIDTH = 10
 WIDE = 1000

@@ -6,12 +6,12 @@ import importlib
 
 from containernet_env.base import programs
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.config.plan import Plan
 from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine
 from containernet_env.model.backends import SwitchKind, needs_netem
 from containernet_env.network.emulator import granted
 from containernet_env.network.factory import choose, choose_switches, kernel_has_netem
-from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import LinkFacts
 
 GUIDE = "docs/containernet.md#on-the-original-containernet"

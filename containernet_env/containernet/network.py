@@ -24,6 +24,7 @@ from mininet.node import Controller, Host, NullController, Switch
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.base.work import side_by_side
+from containernet_env.config.plan import HostPlan
 from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id, planned_options
 from containernet_env.containernet.links import (
     NetworkLink,
@@ -44,7 +45,6 @@ from containernet_env.model.link import LinkSpec, draw_seed
 from containernet_env.network.factory import LinkFactory, Place, choose, choose_switches, describe
 from containernet_env.network.interface import Interface, enter_neighbours, parse_address, too_many_neighbours
 from containernet_env.network.link import EventHandler
-from containernet_env.plan.plan import HostPlan
 
 # The name of the step that removes unlisted containers; errors do not repeat it, since the hosts' steps name theirs.
 CONTAINERS = "containers"

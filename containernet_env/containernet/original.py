@@ -28,6 +28,7 @@ from mininet.nodelib import LinuxBridge
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
+from containernet_env.config.plan import HostPlan
 from containernet_env.containernet.docker import FirstProcess, planned_options
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks, Measurements
@@ -46,7 +47,6 @@ from containernet_env.network.factory import remove_interfaces
 from containernet_env.network.interface import NAME_MAX, derive_mac, enter_neighbours
 from containernet_env.network.kernel import KernelFabric
 from containernet_env.network.link import EventHandler, Fabric
-from containernet_env.plan.plan import HostPlan
 
 
 class NamespacedBridge(LinuxBridge):  # type: ignore[misc]

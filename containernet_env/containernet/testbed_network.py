@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from containernet_env.config.plan import HostPlan
 from containernet_env.hosts.limits import Limits
 from containernet_env.model.link import Distribution, LinkSpec
 from containernet_env.network.link import EventHandler
-from containernet_env.plan.plan import HostPlan
 from containernet_env.stores.cluster import MemberHost
 
 

@@ -18,15 +18,14 @@ from pydantic import Field
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ContainernetEnvError
+from containernet_env.config.plan import Plan, config_hash
+from containernet_env.config.planning import Estimator
 from containernet_env.model.config import DataStore
 from containernet_env.model.findings import FULL_SHARE, RULES, SATURATED_CORES, Capacity, Finding, Kind
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario
 from containernet_env.model.topology import Topology
-from containernet_env.plan.estimate import Estimator
-from containernet_env.plan.export import config_hash
-from containernet_env.plan.plan import Plan
 from containernet_env.results.files import reason
 from containernet_env.results.floor import Floor, weighted_median
 from containernet_env.results.run_files import MachineFacts, Part, RunFile

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model, model_validator
 
+from containernet_env.config.plan import OPTIONS, PlanOptions
 from containernet_env.model.disruption import ExecutedEvent
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.usage import Consumption
-from containernet_env.plan.plan import OPTIONS, PlanOptions
 
 # What an int64 holds: larger ones are no times, and leave what a float can hold.
 _Nanoseconds = Annotated[int, Field(ge=-(2**63), lt=2**63)]

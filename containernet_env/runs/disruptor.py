@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, resource_errors, text_of
+from containernet_env.config.planning import FIELDS, changed
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.model.disruption import (
     UNDOING,
@@ -23,7 +24,6 @@ from containernet_env.model.disruption import (
     Verb,
 )
 from containernet_env.model.topology import Link
-from containernet_env.plan.build import FIELDS, changed
 from containernet_env.stores.cluster import Broken, Cluster
 
 Call = Callable[[], None]

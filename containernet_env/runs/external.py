@@ -18,6 +18,8 @@ from containernet_env.base import programs as life
 from containernet_env.base.errors import RunError, resource_errors, text_of
 from containernet_env.base.programs import LastWords, ending, last_words
 from containernet_env.base.work import Progress, Stop, persistently, side_by_side
+from containernet_env.config.plan import Plan
+from containernet_env.config.planning import keys_of
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
 from containernet_env.hosts.http import TcpConnection, UnixConnection
@@ -26,8 +28,6 @@ from containernet_env.model.outcome import Reused
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership, leader_words
 from containernet_env.network.gate import Gate
-from containernet_env.plan.build import keys_of
-from containernet_env.plan.plan import Plan
 from containernet_env.results.capacity import capacity_of
 from containernet_env.runs import external_access
 from containernet_env.runs.disruptor import Faults

@@ -23,11 +23,11 @@ from containernet_env.base import assets, clock
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.http import HttpError
 from containernet_env.base.work import persistently
+from containernet_env.config.plan import Plan
 from containernet_env.hosts import owner
 from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.config import PASSWORD_VARIABLE, Config, External, HttpService, TlsFiles
 from containernet_env.model.scenario import Keys
-from containernet_env.plan.plan import Plan
 from containernet_env.stores.external import ClusterLook, ExternalCluster, Login, OwnKeys
 from containernet_env.stores.kinds import store_of
 

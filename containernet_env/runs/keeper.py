@@ -8,9 +8,8 @@ from statistics import median
 from typing import ParamSpec
 
 from containernet_env.base.errors import RunError, text_of
+from containernet_env.config.plan import Plan, config_hash
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.plan.export import config_hash
-from containernet_env.plan.plan import Plan
 from containernet_env.results import capacity
 from containernet_env.results.capacity import MachineKey, SyncSample, advice, sample_of
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError

@@ -9,13 +9,12 @@ from dataclasses import asdict
 from typing import Any
 
 from containernet_env.base.clock import Moment
+from containernet_env.config.plan import OPTIONS, Plan, PlanOptions, config_hash, plan_values
 from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.model.findings import RULES
 from containernet_env.network.chance import ALARM, MISS
 from containernet_env.network.gate_trains import EMULATOR, KERNEL
 from containernet_env.network.rtt import Tolerance
-from containernet_env.plan.export import config_hash, plan_values
-from containernet_env.plan.plan import OPTIONS, Plan, PlanOptions
 from containernet_env.results.run_directory import SCENARIOS_INPUT, TOPOLOGY_INPUT
 from containernet_env.results.run_files import (
     Flags,

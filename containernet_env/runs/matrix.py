@@ -10,6 +10,7 @@ from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.work import Stop, stops_kept
+from containernet_env.config.plan import PlannedScenario
 from containernet_env.model.disruption import Disruptions, explains_election, failures_explained
 from containernet_env.model.findings import (
     Finding,
@@ -27,7 +28,6 @@ from containernet_env.model.load_contract import RUN_TIMEOUT_MAX_S
 from containernet_env.model.outcome import Reused, ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.usage import Leadership, LinkStatistics, leader_text
-from containernet_env.plan.plan import PlannedScenario
 from containernet_env.runs.disruptor import Disruptor
 from containernet_env.runs.follow import Follower, MemberWatch, answer_nothing
 from containernet_env.runs.load import Answer, request_of

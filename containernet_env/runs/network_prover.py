@@ -9,6 +9,7 @@ from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import Progress, Stop
+from containernet_env.config.plan import Plan
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.model.findings import PAUSE_NS
 from containernet_env.model.proof import Moment as GateMoment
@@ -16,7 +17,6 @@ from containernet_env.model.proof import NetworkProof, named
 from containernet_env.model.usage import LATE_NS, LinkStatistics
 from containernet_env.network.gate import Gate, measure_gate
 from containernet_env.network.rtt import Tolerance
-from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
 
 # So often the network is measured where something seems wrong, or where the link emulator stood still meanwhile, for

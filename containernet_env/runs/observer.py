@@ -15,12 +15,12 @@ from statistics import median
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.files import file_name
+from containernet_env.config.plan import PlanOptions
 from containernet_env.hosts import profiles
 from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.outcome import ClientRtt, ScenarioOutcome
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import StoreActivity, Usage
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import CLIENT_SUFFIX, STORE_SUFFIX, history_name
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target

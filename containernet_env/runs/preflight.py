@@ -7,9 +7,9 @@ from pathlib import Path
 
 from containernet_env.base import programs
 from containernet_env.base.errors import UsageError, allow_open_files
+from containernet_env.config.plan import Plan
 from containernet_env.containernet import engines
 from containernet_env.network.factory import choose, choose_switches
-from containernet_env.plan.plan import Plan
 from containernet_env.results.csv_file import FORMS, is_form
 from containernet_env.results.files import reason, remedy
 from containernet_env.results.run_directory import check_place, least_bytes

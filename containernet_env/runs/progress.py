@@ -10,9 +10,9 @@ from typing import Protocol
 
 from containernet_env.base.errors import text_of
 from containernet_env.base.work import Progress, Stage
+from containernet_env.config.plan import PlannedScenario
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario
-from containernet_env.plan.plan import PlannedScenario
 
 
 class OnEvent(Protocol):

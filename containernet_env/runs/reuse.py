@@ -10,12 +10,12 @@ from typing import Any
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import Progress, Stop
+from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.hosts import netns
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.outcome import Reused
 from containernet_env.model.topology import Link
 from containernet_env.network.kernel import held_at_host, segments_at_once
-from containernet_env.plan.plan import HostPlan, Plan
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.progress import OnEvent, ignore_event

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from containernet_env.config.plan import Plan
 from containernet_env.model.findings import Capacity
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
-from containernet_env.plan.plan import Plan
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import BenchmarkServer
 from containernet_env.stores.cluster import Cluster

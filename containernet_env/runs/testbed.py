@@ -12,6 +12,7 @@ from containernet_env.base.errors import ReservedFiles, RunError, resource_error
 from containernet_env.base.files import root_of
 from containernet_env.base.programs import last_words
 from containernet_env.base.work import Progress, Stage, Stop
+from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.containernet import engines
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.hosts import engine, netns
@@ -25,7 +26,6 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership, leader_words
 from containernet_env.network.gate import Gate
 from containernet_env.network.rtt import Tolerance
-from containernet_env.plan.plan import HostPlan, Plan
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.floor import Floor
 from containernet_env.results.run_files import LinkFacts, Proof

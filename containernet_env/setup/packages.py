@@ -112,7 +112,7 @@ class _PackageManager:
         self._log = log
         self._note = note
         self._env = environment()
-        self._told: str | None = None
+        self._reported: str | None = None
 
     def run(self, argv: Sequence[str], timeout_s: float, deadline_s: float = LOCK_DEADLINE_S) -> None:
         """Run ``argv``. Raises ``CommandError``, also if the lock was held for ``deadline_s``, or ``Stopped``."""
@@ -125,8 +125,8 @@ class _PackageManager:
                 locked = _LOCKED.search("\n".join(error.tail))
                 if locked is None or clock.monotonic() > deadline:
                     raise
-            if self._told != locked[0]:
-                self._told = locked[0]
+            if self._reported != locked[0]:
+                self._reported = locked[0]
                 self._note(f"waiting for another package manager: {locked[0]}")
             if self._commands.stopping.wait(_LOCK_POLL_S):
                 raise Stopped

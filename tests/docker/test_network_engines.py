@@ -19,6 +19,8 @@ import mininet.net
 import pytest
 
 from containernet_env.base.errors import RunError
+from containernet_env.config.plan import Plan, PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
 from containernet_env.containernet.docker import new_run_id
@@ -29,8 +31,6 @@ from containernet_env.model.backends import EngineChoice, SwitchesChoice
 from containernet_env.network.kernel import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
 from containernet_env.network.link import check_held
 from containernet_env.network.rtt import ProbeHost, measure
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import Plan, PlanOptions
 from tests.deadline import eventually
 from tests.docker import runs
 from tests.docker.machine_state import left_over, snapshot

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from containernet_env import measure
+from containernet_env.config.plan import PlannedScenario
 from containernet_env.hosts import engine
 from containernet_env.hosts.limits import cgroups_of
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.plan.plan import PlannedScenario
 from containernet_env.results.run_directory import RunResult
 from containernet_env.runs.progress import Silent
 from tests.deadline import HANG_S, eventually

@@ -31,13 +31,13 @@ import docker
 from containernet_env.base import clock, programs
 from containernet_env.base import files as container_files
 from containernet_env.cli import _status_of, output
+from containernet_env.config.plan import PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet import network as containernet
 from containernet_env.hosts import container, engine, netns, owner
 from containernet_env.model.topology import Topology
 from containernet_env.network import emulator, gate, rtt, switches
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.runs import lock, manifest, measure
 from containernet_env.runs import machine as machine_module

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from containernet_env.base.errors import UsageError
+from containernet_env.config.plan import PlanOptions, config_hash, plan_values
+from containernet_env.config.planning import build_plan
 from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import config_hash, plan_values
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.csv_file import ResultsFile, load
 from containernet_env.runs.load import request_of
 from tests.input import guard, tables, texts, valid

@@ -171,7 +171,7 @@ LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
         pytest.param("from containernet_env import load_topology, load_scenarios", LIBRARY, id="reading files"),
         pytest.param("from containernet_env import measure", ("click",), id="a run"),
         # `check` makes plans too, and has to be quick.
-        pytest.param("import containernet_env.plan.build", ("mininet.node", "mininet.link", "docker"), id="plans"),
+        pytest.param("import containernet_env.config.planning", ("mininet.node", "mininet.link", "docker"), id="plans"),
         # The command is a script that imports this: Ctrl-C meanwhile would be a traceback.
         pytest.param("import containernet_env.__main__", ("click", "containernet_env.cli", "dataclasses"), id="main"),
         pytest.param(
@@ -184,7 +184,7 @@ LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
             f"{WATCH}, containernet_env.runs.sweep.ledger",
             tuple(
                 f"containernet_env.{name}"
-                for name in ("config.reader", "stores.kinds", "plan.build", "runs.sweep.design")
+                for name in ("config.reader", "stores.kinds", "config.planning", "runs.sweep.design")
             ),
             id="watch",
         ),

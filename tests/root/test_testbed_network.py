@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from containernet_env.config.plan import PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
 from containernet_env.model.link import LinkSpec
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images

@@ -6,11 +6,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from containernet_env.config.plan import Plan, PlanOptions, config_hash, plan_values
+from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import config_hash, plan_values
-from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results.run_files import (
     ImageFacts,
     InputFile,

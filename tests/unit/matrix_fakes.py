@@ -11,6 +11,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
 from containernet_env.cli.terminal import StopSignals
+from containernet_env.config.plan import PlannedScenario
 from containernet_env.config.topologies import load_config
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.findings import Capacity
@@ -19,7 +20,6 @@ from containernet_env.model.outcome import RunFacts, ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.search import Probe
 from containernet_env.model.usage import Leadership, StoreActivity
-from containernet_env.plan.plan import PlannedScenario
 from containernet_env.results.columns import row_of
 from containernet_env.runs.load import Answer, Progress
 from containernet_env.runs.matrix import Matrix

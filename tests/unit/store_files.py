@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from containernet_env.config.plan import Plan, PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.model.scenario import Scenario
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import Plan, PlanOptions
 
 OPTIONS = PlanOptions(machine_cores=2)
 

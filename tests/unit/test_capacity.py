@@ -19,11 +19,10 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env.cli import group
 from containernet_env.cli import run as check
 from containernet_env.cli.render import Memory, machine_lines, render_machine
+from containernet_env.config.plan import Plan, config_hash
 from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import RULES, Finding, Kind, reasons_text
 from containernet_env.model.scenario import Span
-from containernet_env.plan.export import config_hash
-from containernet_env.plan.plan import Plan
 from containernet_env.results import capacity
 from containernet_env.results.capacity import (
     CostSample,

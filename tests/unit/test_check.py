@@ -13,11 +13,11 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from containernet_env.cli.render import render_plan, render_summary
+from containernet_env.config.plan import PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results import capacity
 from containernet_env.runs import machine
 from tests.unit.blocks import write

@@ -13,6 +13,8 @@ import mininet.net
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.config.plan import Plan, PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
 from containernet_env.containernet.original_links import keywords
@@ -24,8 +26,6 @@ from containernet_env.model.topology import Link
 from containernet_env.network import factory as network_select
 from containernet_env.network import switches
 from containernet_env.network.interface import delete_interface
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.runs import clean
 from tests.unit.test_docs_links import anchors
 

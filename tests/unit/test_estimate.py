@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env.config.planning import SCENARIO_S, Estimator
 from containernet_env.config.topologies import load_config
 from containernet_env.model.scenario import Scenario, Span, Warmup
 from containernet_env.model.topology import star
-from containernet_env.plan.estimate import SCENARIO_S, Estimator
 
 CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
 ESTIMATOR = Estimator(star(CONFIG), [node.cpus for node in CONFIG.nodes], 2)

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import ConfigError
+from containernet_env.config.plan import PlanOptions, scenario_hash
+from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import EVENTS_MAX, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text
 from containernet_env.model.disruption import name_of
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import scenario_hash
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import RunDirectory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

@@ -15,15 +15,14 @@ from containernet_env.base.errors import ConfigError, RunError, UsageError
 from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.cli.run import run_command
 from containernet_env.config.endpoints import parse_endpoint
+from containernet_env.config.plan import Plan, config_hash, plan_values
+from containernet_env.config.planning import keys_of
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.config import Endpoint, HttpService
 from containernet_env.model.findings import counts
 from containernet_env.model.outcome import ClientRtt, RunFacts
 from containernet_env.model.scenario import Keys, Scenario, Span
-from containernet_env.plan.build import keys_of
-from containernet_env.plan.export import config_hash, plan_values
-from containernet_env.plan.plan import Plan
 from containernet_env.results.columns import row_of
 from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.load import request_of

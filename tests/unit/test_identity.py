@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import UsageError
+from containernet_env.config.plan import config_hash, scenario_hash
 from containernet_env.model.scenario import Dataset, Scenario
-from containernet_env.plan.export import config_hash, scenario_hash
 from containernet_env.results.columns import BY_NAME
 from containernet_env.runs.prepare import prepare
 

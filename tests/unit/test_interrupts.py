@@ -21,12 +21,12 @@ from containernet_env.base import clock
 from containernet_env.base.errors import Interrupted, RunError, text_of
 from containernet_env.base.work import Stop, stops_kept
 from containernet_env.cli.terminal import StopSignals, TerminalProgress
+from containernet_env.config.plan import PlannedScenario
 from containernet_env.hosts import netns
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.usage import Leadership
-from containernet_env.plan.plan import PlannedScenario
 from containernet_env.runs.matrix import Matrix
 from tests.simulated_time import World, chosen, struck_everywhere
 from tests.unit.matrix_fakes import GOOD, Bench, read, write

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import Interrupted, UsageError
+from containernet_env.config.plan import Plan, PlanOptions, config_hash
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.counters import AllUse
 from containernet_env.hosts.sampler import Sampler
 from containernet_env.model.usage import Consumers, Consumption, MemberActivity, StoreActivity, Usage
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import config_hash
-from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.runs import measure, testbed
 from containernet_env.runs.load import Answer
 from containernet_env.runs.matrix import Matrix

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from containernet_env.base.errors import ConfigError, UsageError
+from containernet_env.config.plan import PlanOptions, plan_values
+from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.config import EtcdSettings
 from containernet_env.model.link import IndependentLoss, LinkSpec
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.plan import PlanOptions
 from tests.input.valid import RICH_TOPOLOGY
 from tests.unit.blocks import mixed, reads, write
 

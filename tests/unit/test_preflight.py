@@ -12,10 +12,10 @@ import mininet.net
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
+from containernet_env.config.plan import Plan, PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results import run_directory
 from containernet_env.results.csv_file import FORMS, ResultsFile
 from containernet_env.runs import preflight

@@ -12,12 +12,12 @@ from rich.console import Console
 
 from containernet_env.cli import terminal as progress
 from containernet_env.cli.terminal import MatrixTime, TerminalProgress, result_table
+from containernet_env.config.plan import PlannedScenario
 from containernet_env.model.findings import Effect, Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.search import Objective, Search
-from containernet_env.plan.plan import PlannedScenario
 from tests.unit.answers import closed_loop
 
 WRITE = Scenario(name="w", type="write", total=10_000, clients=10, conns=2, key_size=8, val_size=256, key_space=10_000)

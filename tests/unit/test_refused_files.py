@@ -21,12 +21,12 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env import cli
 from containernet_env.base.errors import ConfigError
+from containernet_env.config.plan import PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.reader import MAX_FILE_BYTES
 from containernet_env.config.scenarios import MAX_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, writes
 
 HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}

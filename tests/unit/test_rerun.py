@@ -17,8 +17,8 @@ from syrupy.assertion import SnapshotAssertion
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, ContainernetEnvError, UsageError
 from containernet_env.cli import group
+from containernet_env.config.plan import OPTIONS
 from containernet_env.network.rtt import Tolerance
-from containernet_env.plan.plan import OPTIONS
 from containernet_env.results.columns import USAGE_COLUMNS
 from containernet_env.results.files import CHECKSUMS
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of

@@ -1,4 +1,4 @@
-"""The rooms of the package (docs/adr/0012): who may import whom, and who may know which library. Executed."""
+"""The rooms of the package (docs/adr/0020): who may import whom, and who may know which library. Executed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "containernet_env"
 # From left to right; rooms in one entry are neighbours, which do not import each other.
 ORDER = (
-    "base", "model", "stores", "config plan", "results", "hosts", "network", "containernet", "setup", "runs", "report",
+    "base", "model", "stores", "config", "results", "hosts", "network", "containernet", "setup", "runs", "report",
     "cli",
 )  # fmt: skip
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms.split()}
@@ -30,7 +30,7 @@ ONLY = {
     "matplotlib": {"report"},
     "plotly": {"report"},
     "jinja2": {"report"},
-    "subprocess": set(RANK) - {"base", "model", "config", "plan", "results"},
+    "subprocess": set(RANK) - {"base", "model", "config", "results"},
 }
 FACE = "runs"
 """The package's face shows what is in this room: who imports the face imports that."""

@@ -10,9 +10,9 @@ from dataclasses import MISSING, fields
 import pytest
 
 from containernet_env.base.errors import UsageError
+from containernet_env.config.plan import select
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.model.scenario import Dataset, Scenario, Warmup
-from containernet_env.plan.plan import select
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, write, writes
 
 OPEN_LOOP = DEFAULT_SCENARIOS.with_name("open-loop.json")

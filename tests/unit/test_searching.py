@@ -16,15 +16,14 @@ import jsonschema
 import pytest
 
 from containernet_env.base.errors import ConfigError, Interrupted, RunError
+from containernet_env.config.plan import PlanOptions, scenario_hash
+from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, schema_of
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.search import Objective, Search
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import scenario_hash
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import scenario_line
 from containernet_env.results.run_files import ScenarioLine
 from containernet_env.runs.load import Answer

@@ -10,14 +10,13 @@ import pytest
 
 from containernet_env.base.errors import ConfigError, RunError
 from containernet_env.base.programs import read_program
+from containernet_env.config.plan import Plan, PlanOptions, config_hash, plan_values
+from containernet_env.config.planning import build_plan
 from containernet_env.config.stores import RawProgram
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_values
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import config_hash, plan_values
-from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results.floor import Floor
 from containernet_env.stores import cluster as members
 from containernet_env.stores.cluster import MemberPlace, Written

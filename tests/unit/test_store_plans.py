@@ -17,13 +17,13 @@ from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base import assets
 from containernet_env.base.programs import read_program
+from containernet_env.config.plan import config_hash
+from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.sweeps import AXES, set_value, value_of
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_text, topology_values
 from containernet_env.model.config import StoreChoice
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import config_hash
 from containernet_env.runs.load import request_of
 from containernet_env.runs.reuse import standing_key
 from containernet_env.runs.sweep import runner

@@ -17,10 +17,10 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import ConfigError, UsageError
+from containernet_env.config.plan import PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
 
 OPTIONS = PlanOptions(machine_cores=2)
 

@@ -19,13 +19,13 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.files import root_of
 from containernet_env.base.programs import with_words
 from containernet_env.base.work import Stop
+from containernet_env.config.plan import Plan
 from containernet_env.hosts import container, netns
 from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.usage import Leadership
 from containernet_env.network import rtt as prober_module
-from containernet_env.plan.plan import Plan
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import network_prover, testbed

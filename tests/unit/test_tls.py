@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
+from containernet_env.config.plan import Plan, PlanOptions, config_hash
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.container import put_secrets
 from containernet_env.hosts.http import NoAnswerError
 from containernet_env.model.config import Config, EtcdSettings
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import config_hash
-from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.runs.load import BenchmarkServer
 from containernet_env.stores.etcd.certificates import Authority, trust_of
 from containernet_env.stores.etcd.store import Etcd

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from containernet_env.config.plan import PlanOptions
+from containernet_env.config.planning import build_plan
 from containernet_env.config.topologies import load_config
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.testbed import Testbed

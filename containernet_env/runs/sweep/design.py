@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
+from containernet_env.config.plan import Plan, cell_hash, config_hash, select
 from containernet_env.config.reader import Finding, Location, document_of, json_path, render
 from containernet_env.config.scenarios import (
     DEFAULT_SCENARIOS,
@@ -45,8 +46,6 @@ from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesC
 from containernet_env.model.config import Config
 from containernet_env.model.link import SEED_MAX
 from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet
-from containernet_env.plan.export import cell_hash, config_hash
-from containernet_env.plan.plan import Plan, select
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.reuse import standing_key
 

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
+from containernet_env.config.plan import Plan, PlannedScenario
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.network.rtt import Tolerance
-from containernet_env.plan.plan import Plan, PlannedScenario
 from containernet_env.runs.keeper import was_measured
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.sweep.design import Bed, Cell, Design

@@ -32,12 +32,12 @@ from distributed.core import rpc
 from containernet_env.base import assets, clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, UsageError, text_of
 from containernet_env.base.work import Stop
+from containernet_env.config.plan import PlannedScenario, PlanOptions
 from containernet_env.hosts import owner
 from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScenarioSet
 from containernet_env.network.rtt import Tolerance
-from containernet_env.plan.plan import PlannedScenario, PlanOptions
 from containernet_env.results.csv_file import rows_after
 from containernet_env.results.files import CHECKSUMS, check, files_of, make_folders, replacing
 from containernet_env.results.run_directory import runs_folder

@@ -1,1 +1,0 @@
-"""From a configuration to a plan: the last stage without side effects."""
