@@ -75,7 +75,7 @@ def test_commands_run_in_their_hosts_and_measure_and_record_without_programs_the
     first = next(line for line in done.stdout.splitlines() if line.startswith("etcd1-eth0 <-> s1-eth"))
     words = "  up  both ways: delay 3ms, jitter 500us (uniform, correlation 5ms), rate 1000 Mbit/s"
     assert words in first, first
-    assert "Without SECONDS it goes on until" in done.stdout
+    assert "Without SECONDS it continues until" in done.stdout
     assert re.search(r"<NetworkSwitch s1: s1-eth1:None,", done.stdout), done.stdout
     for said in (r"etcd[123] leads, in term \d+", "etcd3: killed", "etcd3: started again, and answers",
                  "is healthy: successfully committed", "etcd1: frozen", "etcd1: going on"):  # fmt: skip
