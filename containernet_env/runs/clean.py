@@ -1,9 +1,9 @@
-"""Remove what runs left behind that were killed before they could tear down.
+"""Remove leftovers of runs that were killed before their tear-down.
 
-Everything else of a run dies with its driver: the link emulator ends when its control connection closes and its
-interfaces with it, and a namespace goes with its last process. Containers are the engine's, and bridges of Open
-vSwitch stand in its database, so they stay; and so does an interface on its way into its namespace, with the original
-Containernet.
+Everything else of a run ends with its driver: the link emulator and its interfaces end when its control connection
+closes, and a namespace ends with its last process. Containers are managed by the engine and Open vSwitch bridges are
+stored in its database, so both remain; with the original Containernet, so does an interface that was being moved into
+its namespace.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from containernet_env.network.factory import remove_bridges, remove_interfaces
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What was removed, and what a living process still uses: "container cnenv-...", "bridge ..." (of Open vSwitch)
-    or "interface ..."."""
+    """The removed objects, and those still used by a living process: "container cnenv-...", "bridge ..." (of Open
+    vSwitch) or "interface ..."."""
 
     removed: tuple[str, ...]
     in_use: tuple[str, ...]
@@ -26,9 +26,9 @@ class Leftovers:
 
 
 def remove_leftovers() -> Leftovers:
-    """Remove what is ours and whose owner is dead; never anything without our mark, never anything in use.
+    """Remove marked objects whose owner process is dead; never an object without our mark, never one in use.
 
-    Raises MissingRequirementError where no engine answers, RunError where something could not be removed.
+    Raises MissingRequirementError if no engine answers, RunError if an object could not be removed.
     """
     containers, bridges = engine.list_ours(), switches.list_ours()
     in_use = [f"container {container.name}" for container in containers if owner.is_alive(container.owner)]
@@ -37,14 +37,14 @@ def remove_leftovers() -> Leftovers:
     # Only the original Containernet makes interfaces outside of their namespaces, and has a dot in its names.
     runs = {old.run for old in stale if old.name.startswith(f"cnenv-{old.run}.")}
     removed = [f"interface {name}" for run in runs for name in remove_interfaces(run)]
-    # After what only their runs' ids tell.
+    # Last: these are identified only by the ids of their runs.
     engine.remove_containers([container.id for container in stale])
     removed += [f"container {container.name}" for container in stale]
     return Leftovers((*removed, *remove_bridges(bridges)), tuple(in_use))
 
 
 def others_up() -> int:
-    """How many testbeds of other living processes are up, by their containers. Raises what asking the engine raises."""
+    """Count running testbeds of other living processes, by their containers. Raises the errors of engine queries."""
     ours = owner.current()
     living = {container.owner for container in engine.list_ours() if owner.is_alive(container.owner)}
     return len(living - {ours})

@@ -1,4 +1,4 @@
-"""Carries out the events of one scenario on a thread of its own, and undoes all of it at the end."""
+"""Executes the events of one scenario on its own thread, and reverts all of them at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from containernet_env.model.topology import Link
 from containernet_env.stores.cluster import Broken, Cluster
 
 Call = Callable[[], None]
-"""Does one thing and keeps its own result; must not raise."""
+"""Performs one action and stores its own result; must not raise."""
 
 
 def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool, due_ns: int) -> None:
@@ -44,7 +44,7 @@ def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool,
         call()
 
     threads, rest = [], list(links)
-    with suppress(RuntimeError):  # no thread can be started: what is left is done here, one after the other
+    with suppress(RuntimeError):  # no thread can be started: the remaining acts run here, in sequence
         while rest:
             thread = clock.Thread(target=wait_for, args=(rest[0],), name="event", daemon=True)
             thread.start()
@@ -68,7 +68,7 @@ def _join(threads: Sequence[clock.Thread]) -> None:
 
 
 class Faults(Protocol):
-    """What can be done to ``members``; what takes effect says when (CLOCK_MONOTONIC, ns). Raises ``RunError``."""
+    """The actions on ``members``; those that take effect return when (CLOCK_MONOTONIC, ns). Raises ``RunError``."""
 
     @property
     def members(self) -> Sequence[str]:
@@ -91,7 +91,7 @@ class Faults(Protocol):
         """Give its link the delay, loss or rate of an event, both directions."""
 
     def unshape(self, member: str, verbs: Sequence[Verb]) -> int:
-        """Put these of delay, loss and rate back to what the topology says."""
+        """Reset these of delay, loss and rate to the topology's values."""
 
     def freeze(self, member: str) -> int: ...
 
@@ -100,7 +100,7 @@ class Faults(Protocol):
     def kill(self, member: str) -> int: ...
 
     def wait_frozen(self, member: str, frozen: bool) -> None:
-        """Return once the kernel says so."""
+        """Return once the kernel reports this state."""
 
     def restart(self, member: str, ready: Callable[[], None], broken: Broken) -> int:
         """Start a killed member again and return once it answers; when it was let go.
@@ -110,10 +110,10 @@ class Faults(Protocol):
         """
 
     def check(self, member: str) -> None:
-        """Raise ``RunError`` unless its link is up, as the system says, and as the topology says."""
+        """Raise ``RunError`` unless its link is up in the system and has the topology's values."""
 
     def give_up(self, reason: str) -> None:
-        """The testbed cannot be put back to what it was: nothing can be measured on it any more."""
+        """The testbed cannot be restored: no further measurement on it is possible."""
 
 
 Restart = Callable[[str, Callable[[], None], Broken], int]
@@ -195,7 +195,7 @@ class TestbedFaults:
         return self._restart(member, ready, broken)
 
     def check(self, member: str) -> None:
-        """See ``Faults``: each change was read back when it was made, so here it is told that none was forgotten."""
+        """See ``Faults``: each change was read back when made; this checks that all were reverted."""
         planned = self._links[member]
         link = self._net.link_between(planned.a, planned.b)
         if not link.statistics()["up"]:
@@ -209,22 +209,22 @@ class TestbedFaults:
 
 
 START_POLL_S = 0.02
-"""How often it is asked whether the load has begun."""
+"""Poll interval for the start of the load."""
 LEAD_NS = 100_000_000
-"""So long before an event its members are worked out: who leads, most of all."""
+"""Lead time before an event at which its members are resolved, above all the leader."""
 LEADER_TIMEOUT_S, LEADER_TIMEOUT_MAX_S = 0.08, 1.0
-"""How long members may take to say who leads, at first and at most: a member on a fifth of a core may need long."""
+"""Initial and maximum timeout for members to report the leader: a member on a fifth of a core may need long."""
 _LEADER_POLL_S = 0.02
-# An event is this late where nobody led when it was due, or the machine is overloaded.
+# An event is this late if there was no leader when it was due, or the machine is overloaded.
 _LATE_NS = 10_000_000
 _ANSWER_S = 1.0
-# And so long they may take to notice that nobody waits for them any more.
+# Time limit for them to notice that their result is no longer awaited.
 _ABANDON_S = 15.0
 
 
 @dataclass
 class _Act:
-    """What is done to some members at a moment, for one event or the end of one."""
+    """The actions on some members at one moment, for one event or the end of one."""
 
     event: Disruption
     verb: Verb
@@ -239,10 +239,10 @@ class _Act:
 
 @dataclass
 class _State:
-    """What is in force: members by what was done to them; partitions by the event that made each.
+    """The active disruptions: members by action; partitions by the event that made each.
 
-    ``shaped`` is kept for the end, also where a link has been put back: it may have been made anew just then.
-    ``latest`` has which occurrence of which event last did that to a member.
+    ``shaped`` is kept until the end, also after a link was reset: the link may have been recreated just then.
+    ``latest`` has the occurrence of the event that last applied that action to a member.
     """
 
     killed: set[str] = field(default_factory=set)
@@ -267,10 +267,10 @@ class _State:
 
 
 class Disruptor:
-    """Use it so: ``start`` when the load is sent, ``end`` when its answer came or an exception strikes.
+    """Call ``start`` when the load is sent, and ``end`` when its answer arrives or an exception is raised.
 
-    ``seed`` is what members are drawn from. ``began_ns`` tells when the load began (CLOCK_MONOTONIC), ``None`` before.
-    ``tell`` hears of everything that is done, at once, from another thread. ``broken``: why waiting is pointless.
+    ``seed``: for the random choice of members. ``began_ns`` returns the start of the load (CLOCK_MONOTONIC), ``None``
+    before. ``tell`` receives every action at once, on another thread. ``broken``: why waiting is pointless.
     """
 
     def __init__(
@@ -313,10 +313,11 @@ class Disruptor:
             self._thread.start()
 
     def end(self, whole: bool = True) -> Disruptions:
-        """Undo everything that is still in force, and say what was done.
+        """Revert everything that is still active, and return the executed actions.
 
-        ``whole``: the testbed is used further, so members that are dead are started again and have to answer; what
-        cannot be put back gives it up. Else only what takes no time is undone. Never raises.
+        ``whole``: the testbed is used further, so dead members are restarted and have to answer; if a member or link
+        cannot be restored, the testbed is given up. Otherwise only the instantaneous actions are reverted. Never
+        raises.
         """
         self._over.set()
         self._ended_s = clock.monotonic()
@@ -350,7 +351,7 @@ class Disruptor:
     def _run(self) -> None:
         try:
             self._follow()
-        except Exception as error:  # noqa: BLE001 - told at the end; what is in force is undone
+        except Exception as error:  # noqa: BLE001 - reported at the end; active actions are reverted
             self._crash = text_of(error)
 
     def _follow(self) -> None:
@@ -387,13 +388,13 @@ class Disruptor:
         if not due.members:
             return _Act(event, event.verb, due, "event")
         verb = UNDOING[event.verb]
-        # What a later event has done to a member by now ends with that one.
+        # An effect that a later event has applied to a member by now ends with that later event.
         still, latest, own = self._state.struck_by(verb), self._state.latest, (due.number, due.occurrence)
         members = (name for name in due.members if name in still and latest[event.verb, name] == own)
         return _Act(event, verb, due, "for", tuple(members))
 
     def _leader(self, needed: bool) -> str | None:
-        """Who leads now; where that is ``needed``, once somebody does, or the scenario has ended."""
+        """The current leader; if one is ``needed``, waits until there is one or the scenario has ended."""
         timeout_s = LEADER_TIMEOUT_S
         while True:
             leader = self._cluster.leader_now(timeout_s, self._state.killed | self._state.frozen)
@@ -426,7 +427,7 @@ class Disruptor:
     # --- acting ------------------------------------------------------------------------------------------------
 
     def _fire(self, acts: Sequence[_Act], due_ns: int) -> None:
-        """Carry acts out at one moment; what they did is in them."""
+        """Execute acts at one moment; each stores its own result."""
         partitions = [act for act in acts if act.verb in ("partition", "heal")]
         for act in acts:
             self._prepare(act)
@@ -445,7 +446,7 @@ class Disruptor:
                 self._timeline.ends(act.due, at_ns if at_ns - asked_ns > _LATE_NS else asked_ns, act.members)
 
     def _prepare(self, act: _Act) -> None:
-        """What is called at the moment, and what is in force from then on."""
+        """The call to make at the moment, and the state that is active from then on."""
         state, names, faults = self._state, set(act.members), self._faults
         if act.cause == "event":
             state.latest |= {(act.verb, name): (act.due.number, act.due.occurrence) for name in names}
@@ -537,7 +538,7 @@ class Disruptor:
         for name in act.members:
             one = replace(act, members=(name,), times_ns=[], problems=[])
             thread = clock.Thread(target=self._restart, args=(one,), name=f"restart-{name}", daemon=True)
-            self._state.killed.discard(name)  # before the thread can say that it still is
+            self._state.killed.discard(name)  # before the thread can report that it still is
             try:
                 thread.start()
             except RuntimeError as error:
@@ -569,7 +570,7 @@ class Disruptor:
         return self._broken() or (f"it did not answer {rejoin_s:g} s after the scenario" if late else None)
 
     def _put_back(self, name: str) -> None:
-        """What is in force on the links of a member that has new ones."""
+        """The active disruptions on the links of a member whose links are new."""
         if name in self._state.down:
             self._faults.set_link_up(name, False)
         with self._parting:
@@ -580,7 +581,7 @@ class Disruptor:
     # --- the end -----------------------------------------------------------------------------------------------
 
     def _undo_at_end(self, whole: bool) -> list[str]:
-        """Undo what is in force: what takes no time at one moment, then start members again."""
+        """Revert the active disruptions: the instantaneous ones at one moment, then restart members."""
         at_once: list[Verb] = ["heal", "link_up", "reset", "thaw"]
         then: list[Verb] = ["restart"] if whole else []
         problems = []
@@ -599,7 +600,7 @@ class Disruptor:
         return _Act(event, verb, Due(0, -1, 1), "end", named)
 
     def _unlike_before(self) -> list[str]:
-        """What is not as it was, of the members that something was done to."""
+        """The deviations from the original state, of the members that were disrupted."""
         problems = []
         for name in sorted(self._touched):
             try:
@@ -615,7 +616,7 @@ class Disruptor:
             self._note(_Act(event, event.verb, due, "event", problems=["the load had ended"]), None)
 
     def _note(self, act: _Act, leader: str | None, answered_ns: int | None = None) -> None:
-        """Keep what was done, and tell of it."""
+        """Store an executed action, and report it."""
         if act.verb == "restart" and act.members and answered_ns is None and not act.problems:
             return  # each of its members is noted when it answers
         at_ns = max(act.times_ns) if act.times_ns else None

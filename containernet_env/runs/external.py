@@ -144,7 +144,7 @@ class ExternalTestbed:
             yield
 
     def up(self) -> None:
-        """Look at the cluster, clean up what a killed run left, and start the benchmark server. Raises RunError."""
+        """Check the cluster, remove leftovers of killed runs, and start the benchmark server. Raises RunError."""
         login = login_of(self._external)
         programs = ready_load_programs(self._progress, self._stop)
         self._connections = connections_to(self._external)
@@ -199,7 +199,7 @@ class ExternalTestbed:
                 self._cluster.close()
 
     def _remove_keys(self, cluster: ExternalCluster[Any]) -> str:
-        """What is left then."""
+        """The keys that remain then."""
         if self.plan.config.keys_stay:
             count = sum(keys.count for keys in self._own.generated)
             return f"up to {count:,} keys stay under {self._own.prefix}, as configured"

@@ -136,7 +136,7 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
         raise UsageError(f"the CA file {files.ca} cannot be used: {_reason(error)}") from error
     if files.cert is not None and files.key is not None:
         try:
-            # A key with a passphrase is refused instead of asking for it on the terminal.
+            # A key with a passphrase is refused; ssh would prompt for it on the terminal.
             context.load_cert_chain(files.cert, files.key, password=_no_passphrase)
         except OSError as error:
             text = f"the certificate {files.cert} with the key {files.key} cannot be used: {_reason(error)}"
@@ -248,7 +248,7 @@ def end(folder: Path) -> None:
 
 
 def _partial(run_id: str) -> Path:
-    """What the folder of a run is called while this process makes or removes it."""
+    """The name of a run's folder while this process creates or removes it."""
     return home() / f".{run_id}.{owner.current().replace('/', '_')}"
 
 
@@ -276,8 +276,8 @@ def clean_up(
 ) -> None:
     """Remove the keys of this user's killed runs on the cluster of that identity; ``report`` gets each run.
 
-    ``say`` gets the progress where that takes long. Folders of killed runs that have no keys go, too. Raises
-    RunError where keys cannot be removed; their record stays.
+    ``say`` receives the progress if that takes long. Folders of killed runs without keys are removed, too. Raises
+    RunError if keys cannot be removed; their record stays.
     """
     _remove_partial()
     for folder, record in records():

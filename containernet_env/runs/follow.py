@@ -28,10 +28,10 @@ PING_INTERVAL_S = 0.7
 PINGS_PER_S = 12
 # A connection inside the member's own namespace is made at once, or never.
 OPEN_TIMEOUT_S = 0.25
-# The thread itself may come so late; what is more is the driver's silence, and not that of members.
+# Scheduling delay allowed for the thread itself; a longer gap is silence of the driver, not of members.
 LATE_S = 0.1
 _ANSWER_BYTES = 64 * 1024
-# So often `settle` looks whether the answers are there.
+# Poll interval of `settle`.
 _SETTLE_POLL_S = 0.02
 
 
@@ -57,7 +57,7 @@ class Silence:
         self.asked_s, self.answered_s = None, now_s
 
     def excuse(self, late_s: float, now_s: float) -> None:
-        """For so long until now nobody looked whether there was an answer."""
+        """Exclude ``late_s`` until now, in which no answer was polled, from the silence."""
         if self.asked_s is not None:
             self.asked_s = min(self.asked_s + late_s, now_s)
 
@@ -75,7 +75,7 @@ class Silence:
 
 
 class MemberWatch:
-    """Pings the members that ``pings`` names, between ``start`` and ``close``; may be asked from any thread."""
+    """Pings the members that ``pings`` names, between ``start`` and ``close``; thread-safe for readers."""
 
     def __init__(self, pings: Callable[[], Mapping[str, Ping]]) -> None:
         self._pings = pings
@@ -86,7 +86,7 @@ class MemberWatch:
         self._over = clock.Event()
         self._at_once = clock.Event()
         self._last_round_s = -inf  # when it began
-        self._wake: int | None = None  # an eventfd: ends what the thread waits for
+        self._wake: int | None = None  # an eventfd: ends the thread's wait
         self._thread = clock.Thread(target=self._run, name="member-watch", daemon=True)
 
     def start(self) -> None:
@@ -129,15 +129,15 @@ class MemberWatch:
             return {name: silence.longest_s(clock.monotonic()) for name, silence in self._silences.items()}
 
     def silent(self, for_s: float) -> list[str]:
-        """The members that have answered nothing for so long, and still do not."""
+        """The members that have not answered for at least this time, and still do not."""
         with self._lock:
             return [name for name, silence in self._silences.items() if silence.now_s(clock.monotonic()) >= for_s]
 
     def settle(self, for_s: float) -> None:
         """Return once each member has answered a new ping, or is one of those that are ``silent(for_s)``.
 
-        ``for_s``, in seconds, bounds the wait, but for what a round of pings takes. Without it nobody would be to
-        blame for what fails sooner than a silence is noticed.
+        ``for_s``, in seconds, bounds the wait, apart from the duration of a round of pings. Without this wait, a
+        failure that comes sooner than a silence is noticed would have no cause.
         """
         began_s = clock.monotonic()
         deadline_s = began_s + for_s + PING_INTERVAL_S
@@ -170,7 +170,7 @@ class MemberWatch:
             self._release()
 
     def _release(self) -> None:
-        """Close what is not a connection. Idempotent."""
+        """Close the non-connections. Idempotent."""
         self._selector.close()
         with self._lock:
             if self._wake is not None:
@@ -182,7 +182,7 @@ class MemberWatch:
         began_s = clock.monotonic()
         pings = self._pings()
         now_s = clock.monotonic()
-        self._excuse(now_s - began_s, now_s)  # how one has died may take the engine a while to tell
+        self._excuse(now_s - began_s, now_s)  # the engine may report a death late
         with self._lock:
             for name in self._silences.keys() - pings.keys():
                 del self._silences[name]
@@ -228,7 +228,7 @@ class MemberWatch:
                 self._take(key.data, now_s)
 
     def _excuse(self, late_s: float, now_s: float) -> None:
-        """For so long until now nobody looked whether there are answers."""
+        """Exclude ``late_s`` until now, in which no answers were polled, from all silences."""
         if late_s > LATE_S:
             with self._lock:
                 for silence in self._silences.values():
@@ -238,7 +238,7 @@ class MemberWatch:
         try:
             answer = self._sockets[name].recv(_ANSWER_BYTES)
         except ssl.SSLWantReadError:
-            return  # a part of a record, or something that TLS says for itself
+            return  # a partial record, or a message of TLS itself
         except OSError:
             answer = b""
         if not answer:
@@ -253,12 +253,12 @@ class MemberWatch:
         dropped.close()
 
 
-# How often a running benchmark is looked at: is everybody alive, how far is it.
+# Poll interval of a running benchmark: are all members alive, and its progress.
 WATCH_INTERVAL_S = 0.25
-# Members under the same pressure die together: once one has died, the scenario goes on for so long, that its row names
-# them all. Longer would only add requests that wait for the dead to answer. A failure of the whole gets no grace.
+# Members under the same pressure die together: once one has died, the scenario continues this long, so that its row
+# names them all. Longer would only add requests that wait for dead members. A failure of the whole gets no grace.
 DEATH_GRACE_S = 2.0
-# What the server needs beyond the scenario itself to stop the client and answer.
+# Time that the server needs beyond the scenario itself to stop the client and answer.
 ANSWER_MARGIN_S = 30.0
 # How long an ended benchmark may take for its answer, beside the report: the server gives its client 5 s and then kills
 # it (endGrace in benchmark_image/internal/api/runner.go); as long again for all else, on a busy machine.
@@ -266,14 +266,14 @@ END_TIMEOUT_S = 10.0
 # Beyond the longest wait that the load explains: for the client's start, which takes a second on a fifth of a core, and
 # so that a silent link emulator, which is given up after 5 s (``link_watch``), is blamed first.
 SILENCE_MARGIN_S = 7.0
-# For the client's report, which works on the latencies that it keeps: so long for each, even on a twentieth of a core,
-# and for no more than these (reportTime and MaxKept in benchmark_image/internal). The server's grace is as long.
+# For the client's report, which processes the stored latencies: time per latency, even on a twentieth of a core, and
+# the maximum number of latencies (reportTime and MaxKept in benchmark_image/internal). The server's grace is equal.
 REPORT_S_PER_REQUEST = 10e-6
 REPORT_REQUESTS_MAX = 2_000_000
-# A server that answers from memory, and a client that tells of itself ten times a second, do so within a second even
-# where the machine is overloaded.
+# The server answers from memory, and the client reports its progress ten times a second: both do so within a second
+# even on an overloaded machine.
 QUIET_S = 3.0
-# Between two looks that are further apart, the driver itself was stopped: that is no silence of others.
+# If two polls are further apart, the driver itself was stopped: that is no silence of others.
 LOOK_MAX_S = 1.0
 # The kernel closes the connections of a host that ends a moment before its first process counts as ended.
 HOST_NEWS_S = 1.0
@@ -283,7 +283,7 @@ _POISSON_GAPS = 20
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """For how long no request of a load may end, in seconds, before the load counts as standing still."""
+    """The longest time, in seconds, in which no request of a load ends before the load counts as stalled."""
 
     first_s: float
     later_s: float
@@ -315,7 +315,7 @@ def report_s(ended: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at a running benchmark saw. ``ended`` requests have an outcome; ``None``: nobody says."""
+    """The result of one poll of a running benchmark. ``ended`` requests have an outcome; ``None``: unknown."""
 
     ended: int | None
     failed: bool = False
@@ -352,7 +352,7 @@ class Course:
         return self.silent_s >= self.limit_s
 
     def look(self, now_s: float, look: Look) -> Literal["go on", "cancel", "abandon"]:
-        """What to do: "cancel" once at most; "abandon" where a cancelled one does not end, or nobody can end it."""
+        """The action to take: "cancel" once at most; "abandon" if a cancelled one does not end, or none can end it."""
         self._spent_s += min(now_s - self._looked_s, LOOK_MAX_S)
         self._looked_s = now_s
         if look.ended is not None and look.ended != self._ended:
@@ -390,8 +390,8 @@ def who_is_silent(server_s: float, client_s: float, members: Sequence[str]) -> s
 class Follower:
     """Sends benchmarks to the server and watches each to its end.
 
-    ``lost`` is why no further one can be run; ``None`` while one can. ``silent_members`` names those that answer
-    nothing right now. It never waits for anybody who may have been stopped longer than a look takes.
+    ``lost`` is why no further one can be run; ``None`` while one can. ``silent_members`` names those that currently do
+    not answer. It never waits longer than a poll takes for a process that may be stopped.
     """
 
     def __init__(
@@ -411,10 +411,10 @@ class Follower:
         self.lost: str | None = None
 
     def follow(self, path: str, body: Mapping[str, Any], load: Load, *, told: bool = True) -> Answer:
-        """Post a benchmark and watch it to its end; ends it early once it no longer measures what was asked.
+        """Post a benchmark and watch it to its end; ends it early once it no longer measures the configured load.
 
-        How far it is is ``told`` as the progress of the running scenario. Raises as the server's ``run`` does, and
-        ``Interrupted`` where the run was asked to end.
+        Progress is reported as that of the running scenario. Raises as the server's ``run`` does, and ``Interrupted``
+        if a stop of the run was requested.
         """
         deaths_before = len(self._target.cluster.deaths())
         answer = _answer(self._target.server, path, body)
@@ -490,7 +490,7 @@ class Follower:
         return host is not None and not host.alive
 
     def tell_deaths(self, deaths: Mapping[str, str]) -> None:
-        """Tell of each dead member once."""
+        """Report each dead member once."""
         for name in sorted(deaths.keys() - self._told_deaths):
             self._told_deaths.add(name)
             self._on_event("member_died", deaths[name], name)
@@ -504,9 +504,9 @@ class Follower:
 
 
 class _ProgressReader:
-    """Asks the server for its progress on a thread of its own, so that a silent server holds nobody up.
+    """Polls the server for its progress on its own thread, so that a silent server does not block the caller.
 
-    It ends by ``close``, and with the answer where a stop struck before that was called.
+    It ends by ``close``, and with the answer if a stop was requested before that call.
     """
 
     def __init__(self, server: BenchmarkServer, answer: clock.Future[Answer]) -> None:

@@ -1,4 +1,4 @@
-"""What a run leaves: rows in the CSV first, then the run directory; whatever fails, nothing measured is lost."""
+"""The output of a run: rows in the CSV first, then the run directory; whatever fails, no measurement is lost."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def advised(plan: Plan, key: MachineKey, outcome: ScenarioOutcome) -> ScenarioOu
 def keep_costs(
     plan: Plan, facts: MachineFacts, clusters: Sequence[ClusterRecord], outcomes: Sequence[ScenarioOutcome]
 ) -> str | None:
-    """Add what was measured to the machine's file; a note where that cannot be. Never raises.
+    """Add measured costs to the machine's file; a note if that is not possible. Never raises.
 
-    Profiles cost CPU time that others do not spend, so scenarios of such a run are left out; so are those with events,
-    of which requests wait and fail.
+    Profiles cost CPU time that other runs do not spend, so scenarios of such a run are left out; so are those with
+    events, during which requests wait and fail.
     """
     try:
         members = len(plan.topology.members)
@@ -64,7 +64,7 @@ def keep_costs(
 
 
 class RowsNotWrittenError(RunError):
-    """The results file refused a row of a run; the message says where each row is, ``rows`` are in no file at all."""
+    """The results file refused a row of a run; the message locates each row, ``rows`` are in no file at all."""
 
     def __init__(self, message: str, rows: tuple[dict[str, str], ...]) -> None:
         self.rows = rows
@@ -79,8 +79,8 @@ def was_measured(outcome: ScenarioOutcome) -> bool:
 class Keeper:
     """Keeps the outcomes of a run: once kept, each is written once, now or as soon as there is room for it.
 
-    Without ``unmeasured`` the results file has no rows of scenarios that were not run or were interrupted. Nothing here
-    raises but `settle`. A run directory that cannot be written is told once and stops nothing.
+    Without ``unmeasured`` the results file has no rows of scenarios that were not run or were interrupted. Only
+    `settle` raises. A run directory that cannot be written is reported once and stops nothing.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Keeper:
         self._record_told = False
 
     def keep(self, outcome: ScenarioOutcome, row_of: Callable[[ScenarioOutcome], dict[str, str]]) -> str | None:
-        """Put a row on disk, then add it to the run directory, then tell of it; see ``matrix.Leave``."""
+        """Write a row to disk, then add it to the run directory, then report it; see ``matrix.Leave``."""
         new = not self.outcomes or self.outcomes[-1] is not outcome
         if new:
             row = row_of(outcome)
@@ -134,7 +134,7 @@ class Keeper:
         self.record(self.directory.amend_scenarios, self.outcomes)
 
     def record(self, write: Callable[_P, object], *values: _P.args, **named: _P.kwargs) -> None:
-        """Write something into the run directory by one of its methods, or say once that it cannot be written."""
+        """Write to the run directory by one of its methods, or report once that it cannot be written."""
         try:
             write(*values, **named)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more
@@ -150,7 +150,7 @@ class Keeper:
             self.record(self.directory.write_input, name, text)
 
     def logs(self, read: Callable[[], Iterable[tuple[str, str]]]) -> None:
-        """Keep what the hosts printed."""
+        """Keep the output of the hosts."""
 
         def keep() -> None:
             for name, text in read():
@@ -159,10 +159,10 @@ class Keeper:
         self.record(keep)
 
     def settle(self, error: BaseException | None) -> None:
-        """At the end, after the tear-down, try once more what was refused, and say where the rows are.
+        """At the end, after the tear-down, retry the refused rows once, and report where the rows are.
 
-        Raises RowsNotWrittenError where the results file refused a row; an ``error`` that is on its way to the caller
-        gets that as a note instead, and one of where the rows are if not where they were to be.
+        Raises RowsNotWrittenError if the results file refused a row; an ``error`` that is being raised to the caller
+        gets that as a note instead, and a second note if the rows are not in the configured place.
         """
         self._write_rows()
         self.record(self.directory.restore)

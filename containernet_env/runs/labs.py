@@ -1,4 +1,4 @@
-"""Labs: testbeds that stay up for the shell, and what the shell does to their members, by what events of runs use."""
+"""Labs: testbeds that stay up for the shell, and the shell's actions on their members, the same as those of events."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ def request_of(
     body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span, prefix)}
     if scenario.verify:
         body["verify"] = True
-    # What a read must find follows from the size of the values and from the seed, which is the server's default, as it
-    # was when the keys were written.
+    # The expected result of reads follows from the size of the values and from the seed: the server's default, as when
+    # the keys were written.
     if scenario.verify or scenario.type == "mixed":
         body["valSize"] = scenario.val_size
     if scenario.put_ratio is None:
@@ -162,8 +162,8 @@ _HISTORY_PATH = "/benchmark/history"
 class Answer:
     """How one benchmark ended.
 
-    ``load`` is what was measured, also of a failed benchmark, as far as it got; ``None`` where nothing was.
-    ``error`` is one line; ``None`` where every request was answered well. ``lost``: the server gave no answer.
+    ``load`` is the measurement, also of a failed benchmark, up to its failure; ``None`` if there is none.
+    ``error`` is one line; ``None`` if every request succeeded. ``lost``: the server gave no answer.
     """
 
     load: LoadResult | None
@@ -176,8 +176,8 @@ class Progress:
     """The server's progress of the running benchmark.
 
     ``done`` requests of the measurement have an outcome, ``errors`` of them a bad one, and ``warmup_done`` of the
-    warm-up; the client last told of itself ``client_silent_s`` ago. ``job`` names the result that there will be. The
-    measurement began at ``began_ns`` (CLOCK_MONOTONIC); ``None`` before.
+    warm-up; the client's last report is ``client_silent_s`` old. ``job`` names the future result. The measurement
+    began at ``began_ns`` (CLOCK_MONOTONIC); ``None`` before.
     """
 
     running: bool
@@ -196,7 +196,7 @@ class BenchmarkServer:
     def __init__(self, connection: Connection, common: Mapping[str, str] | None = None) -> None:
         self._connection = connection
         self._common = dict(common or {})
-        self._job: str | None = None  # of the running benchmark, once its progress was asked for
+        self._job: str | None = None  # of the running benchmark, once its progress was queried
 
     def wait_ready(self, timeout_s: float, broken: Broken = lambda: None) -> None:
         """Wait until the server answers; RunError after `timeout_s`, or once `broken` gives a reason, with it."""
@@ -227,7 +227,7 @@ class BenchmarkServer:
             return self._kept() or Answer(None, f"the benchmark server did not answer: {error}", lost=True)
 
     def _answer(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Answer:
-        """What was measured; HttpError where nothing was."""
+        """The measurement; HttpError if there is none."""
         try:
             result = self._connection.request_json(_ONLY_PORT, method, path, body, timeout_s=timeout_s)
         except HttpError as error:
@@ -281,7 +281,7 @@ class BenchmarkServer:
                 raise RunError(f"the benchmark server ended the history {answer.length} bytes early")
 
     def cancel(self) -> None:
-        """End the running benchmark early, with a report of what it has. Raises RunError where the server is gone."""
+        """End the running benchmark early, with a report of its results so far. RunError if the server is gone."""
         self._connection.request_json(_ONLY_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
 
 
@@ -302,10 +302,10 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class Relay:
-    """Listens on 127.0.0.1 and relays each connection to one of its own to the server.
+    """Listens on 127.0.0.1 and relays each connection to the server over a connection of its own.
 
-    `port` is the one requested, or another where that is taken (`port_taken` says so). Only loopback is ever
-    bound. Two threads serve a connection, at most `MAX_CONNECTIONS` of them at once; more are closed at once.
+    `port` is the requested one, or another if that is taken (`port_taken` is true then). Only loopback is ever
+    bound. Two threads serve a connection, at most `MAX_CONNECTIONS` concurrently; further ones are closed at once.
     """
 
     def __init__(self, server: UnixConnection, port: int) -> None:

@@ -1,6 +1,6 @@
-"""One run at a time on a machine: two at once would measure each other, and so would a lab brought up meanwhile.
+"""One run at a time per machine: concurrent runs would distort each other, and so would the bring-up of a lab.
 
-Labs (``containernet-env shell``) live side by side; a run that begins beside them says so in its rows.
+Labs (``containernet-env shell``) can run side by side; a run that begins beside them records this in its rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _POLL_S = 0.1
 
 
 def refuse_while_measured(path: Path = PATH) -> None:
-    """Raise ``RunError`` while a run is on: bringing up a lab would disturb what it measures."""
+    """Raise ``RunError`` during a run: the bring-up of a lab would distort its measurement."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -48,10 +48,10 @@ class Holder:
 
 
 def holder(path: Path = PATH) -> Holder | None:
-    """Who holds the lock; ``None`` where nobody does. Needs no root.
+    """The holder of the lock; ``None`` if there is none. Needs no root.
 
-    It is looked up in /proc/locks (proc_locks(5)) and never taken, not even for a moment: a run that begins just then
-    would be refused.
+    It is read from /proc/locks (proc_locks(5)); the lock is never taken, not even briefly: a run that begins at that
+    moment would be refused.
     """
     try:
         found = path.stat()
@@ -79,9 +79,9 @@ def _process(pid: int) -> Holder | None:
 class RunLock:
     """Holds the machine for one run; a second holder is refused at once, with the first one's process id.
 
-    With ``wait`` it waits for the first one to end, or for that token to say that it is no longer wanted.
+    With ``wait`` it waits until the first one ends or that token is cancelled.
 
-    The kernel drops the lock when the process ends, however it ends, so nothing has to be cleaned after kill -9.
+    The kernel drops the lock when the process ends, however it ends, so no cleanup is needed after kill -9.
     """
 
     def __init__(self, path: Path | None = None, wait: Stop | None = None) -> None:
@@ -111,7 +111,7 @@ class RunLock:
             os.close(fd)
             raise
         self._fd = fd
-        with suppress(OSError):  # it is only told to others, and the disk may be full
+        with suppress(OSError):  # informational only, and the disk may be full
             os.ftruncate(fd, 0)
             os.write(fd, f"{os.getpid()}\n".encode())
         return self

@@ -27,7 +27,7 @@ def cpu_model(root: Path = _ROOT) -> str:
 
 
 def facts(with_engine: bool = True) -> MachineFacts:
-    """The machine, its kernel and its Docker engine, now. Raises what asking the engine raises."""
+    """The current machine, kernel and Docker engine. Raises the errors of engine queries."""
     info: Mapping[str, Any] = {}
     if with_engine:
         from containernet_env.hosts import engine  # with Docker's SDK, which `check` does not wait for
@@ -55,14 +55,14 @@ def facts(with_engine: bool = True) -> MachineFacts:
 
 
 def key() -> MachineKey:
-    """What tells it from others where costs of loads are kept; the same as of ``facts``, without the engine."""
+    """Identifies the machine where costs of loads are kept; the same as of ``facts``, without the engine."""
     return MachineKey(
         cpu_model=cpu_model(), architecture=platform.machine(), cores=os.cpu_count() or 1, kernel=platform.release()
     )
 
 
 def virtualisation(root: Path = _ROOT) -> Virtualisation:
-    """What the kernel tells of a hypervisor, from the places where systemd-detect-virt looks; no program is run."""
+    """The hypervisor as the kernel reports it, from the sources of systemd-detect-virt; no program is run."""
     flags = _cpu(root).get("flags")
     return Virtualisation(
         guest=None if flags is None else "hypervisor" in flags.split(),
@@ -74,7 +74,7 @@ def virtualisation(root: Path = _ROOT) -> Virtualisation:
 
 
 def _container(root: Path) -> str | None:
-    """By the files that managers of containers leave in them, as systemd's detect_container looks for them."""
+    """Detected by the files that container managers leave in containers, as in systemd's detect_container."""
     marks = {"docker": ".dockerenv", "podman": "run/.containerenv"}
     found = [name for name, mark in marks.items() if (root / mark).exists()]
     return _line("run/systemd/container", root) or next(iter(found), None)
@@ -101,7 +101,7 @@ def memory_bytes() -> int:
 
 
 def memory_available_bytes(root: Path = _ROOT) -> int | None:
-    """What programs can have without swapping; None where the kernel does not tell."""
+    """Memory available to programs without swapping; None if the kernel does not report it."""
     for line in _text("proc/meminfo", root).splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
@@ -110,7 +110,7 @@ def memory_available_bytes(root: Path = _ROOT) -> int | None:
 
 
 def _cpu(root: Path) -> dict[str, str]:
-    """What /proc/cpuinfo says of the first processor."""
+    """The entry of the first processor in /proc/cpuinfo."""
     first, _, _ = _text("proc/cpuinfo", root).partition("\n\n")
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
@@ -128,7 +128,7 @@ def _line(name: str, root: Path = _ROOT) -> str | None:
 
 
 def _iproute2() -> str | None:
-    """What `ip` says of its version, such as "iproute2-6.1.0"."""
+    """The version that `ip` reports, such as "iproute2-6.1.0"."""
     program = programs.which("ip")
     if program is None:
         return None

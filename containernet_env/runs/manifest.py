@@ -46,9 +46,9 @@ def manifest_of(
     command: Sequence[str],
     repeats: Repeats | None = None,
 ) -> Manifest:
-    """What is known of a run of ``plan`` when it begins; ``tags`` ``None`` where no engine has a part in it.
+    """The known facts of a run of ``plan`` at its start; ``tags`` ``None`` if no engine is involved.
 
-    Raises what asking the engine raises.
+    Raises the errors of engine queries.
     """
     roles = {} if tags is None else {plan.store.name: tags.member, "benchmark": tags.benchmark}
     topology, scenarios = (

@@ -19,18 +19,18 @@ from containernet_env.network.gate import Gate, measure_gate
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.run_files import Proof
 
-# So often the network is measured where something seems wrong, or where the link emulator stood still meanwhile, for
-# whatever reason, as after SIGSTOP, lost frames by itself or was late by itself.
+# How many times the network is measured if it seems wrong, or if the link emulator was paused meanwhile (for any
+# reason, as after SIGSTOP), lost frames by itself or was late by itself.
 _PROOFS = 3
-# After the last scenario members may still send what they owe each other: so long that is waited for, until less than
+# After the last scenario members may still exchange pending data: maximum wait, and poll interval, until less than
 # this share of any link is used.
 _QUIET_S, _QUIET_LOOK_S, _QUIET_RATIO, _UNLIMITED_BPS = 3.0, 0.1, 0.02, 10**9
 
 
 class NetworkProver:
-    """Measures the network of a testbed; every measurement is handed to ``on_proof``, also one that failed.
+    """Measures the network of a testbed; ``on_proof`` receives every measurement, also a failed one.
 
-    ``gone`` tells why nothing can be measured any more between hosts of these names, ``why`` what is behind an error
+    ``gone`` returns why no measurement is possible any more between hosts of these names, ``why`` the cause of an error
     before the first scenario; see ``Testbed``.
     """
 
@@ -73,10 +73,10 @@ class NetworkProver:
         return gate
 
     def prove_again(self, moment: GateMoment) -> Gate:
-        """Measure the network once more, between the hosts that live; what is wrong with it is no error here.
+        """Measure the network once more, between the living hosts; deviations of the network are no error here.
 
-        After the last scenario the members still run and send: it waits until little is sent, and where that does not
-        come, what seems wrong is unproved. Raises ``RunError`` where it cannot be measured.
+        After the last scenario the members still run and send: it waits until little is sent, and if that does not
+        happen, deviations are reported as unproved. Raises ``RunError`` if it cannot be measured.
         """
         with self._progress.stage("network") as stage:
             living = [name for name, host in self._hosts.items() if host.alive]
@@ -85,10 +85,10 @@ class NetworkProver:
         return gate
 
     def _measured(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
-        """A gate whose samples are the network's own: repeated where something else spoilt them.
+        """A gate whose samples are the network's own: repeated if other causes spoilt them.
 
-        What other programs do to a machine of few cores makes a train slow here and there, which looks like a lower
-        rate. So nothing is wrong that only one gate has seen: a network that is wrong is so again.
+        Other programs on a machine of few cores occasionally slow down a train, which looks like a lower rate. So a
+        deviation that only one gate has seen does not count: a wrong network is wrong again.
         """
         suspected: set[tuple[str, str]] = set()
         for left in reversed(range(_PROOFS)):
@@ -137,7 +137,7 @@ class NetworkProver:
         return self._gone(hosts)
 
     def _check_emulator(self) -> None:
-        """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
+        """Raise RunError if the emulator's own test at its start has failed: no link of it can be trusted."""
         hello = self._net.link_backend_facts()
         test = hello.get("self_test")
         if test is not None and not test["passed"]:
@@ -168,7 +168,7 @@ class NetworkProver:
             self._stop.check()
 
     def _own_fault(self) -> str | None:
-        """What the link emulator itself has seen since its counters were reset that no link explains."""
+        """Events that the link emulator itself counted since its counters were reset, and that no link explains."""
         seen = LinkStatistics(self._net.link_statistics())
         if (late_ns := seen.lateness_max_ns or 0) > PAUSE_NS:
             return f"the link emulator stood still for {late_ns / 1e9:.1f} s while the network was proved"
