@@ -31,11 +31,11 @@ Call = Callable[[], None]
 
 
 def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool, due_ns: int) -> None:
-    """Make all calls at ``due_ns`` (monotonic), or now where that is over; returns when all have returned.
+    """Make all calls at ``due_ns`` (monotonic), or now if that has passed; returns when all have returned.
 
-    Each of ``links`` has a thread of its own, which exists by then: they do not wait for each other's answers.
-    ``signals`` take microseconds, one after the other. ``links_at_once``: what ``links`` do takes effect when they
-    begin, so signals follow at once; else it does when they return, so signals wait for that.
+    Each of ``links`` has its own thread, started before: they do not wait for each other's answers.
+    ``signals`` take microseconds, in sequence. ``links_at_once``: calls of ``links`` take effect when they begin, so
+    signals follow at once; otherwise they take effect when they return, so signals wait for that.
     """
     go = clock.Event()
 
@@ -79,7 +79,7 @@ class Faults(Protocol):
         """Whether a change of a link takes effect when its call begins, as with the emulator, or when it returns."""
 
     def partition(self, sets: Sequence[Sequence[str]]) -> int:
-        """Keep these sets of members apart, in place of an earlier partition; all else reaches everybody."""
+        """Keep these sets of members apart, replacing an earlier partition; all other hosts reach each other."""
 
     def heal(self) -> int:
         """End the partition."""
@@ -103,10 +103,10 @@ class Faults(Protocol):
         """Return once the kernel reports this state."""
 
     def restart(self, member: str, ready: Callable[[], None], broken: Broken) -> int:
-        """Start a killed member again and return once it answers; when it was let go.
+        """Restart a killed member and wait until it answers; returns the moment at which it was resumed.
 
-        Before that, limits, links and neighbours are put back and read back, and ``ready`` is called. Once ``broken``
-        gives a reason it is given up.
+        Before that, limits, links and neighbours are restored and read back, and ``ready`` is called. Gives up once
+        ``broken`` returns a reason.
         """
 
     def check(self, member: str) -> None:
@@ -254,7 +254,7 @@ class _State:
     latest: dict[tuple[Verb, str], tuple[int, int]] = field(default_factory=dict)
 
     def struck_by(self, verb: Verb) -> set[str]:
-        """The members that ``verb``, which undoes something, has something to undo of."""
+        """The members with an active effect that ``verb``, an undoing verb, reverts."""
         parted = {name for group in self.parted.values() for name in group}
         found: dict[Verb, set[str]] = {
             "restart": self.killed,
@@ -302,13 +302,13 @@ class Disruptor:
         self._abandoned = False
         self._crash: str | None = None
         self._why_down: dict[str, str] = {}
-        # A partition is worked out and made as one.
+        # A partition is resolved and made as one.
         self._parting = clock.Lock()
         self._restarts: list[clock.Thread] = []
         self._thread = clock.Thread(target=self._run, name="events", daemon=True)
 
     def start(self) -> None:
-        """Begin; raises ``RunError`` where no thread can be started."""
+        """Begin; raises ``RunError`` if no thread can be started."""
         with resource_errors():
             self._thread.start()
 
@@ -490,7 +490,7 @@ class Disruptor:
                 act.signals = [partial(self._begin_restart, act)]
 
     def _part(self, acts: Iterable[_Act]) -> None:
-        """Make the partition that is in force by now, for all of these acts."""
+        """Make the currently active partition, for all of these acts."""
         first, *others = acts
         with self._parting:
             sets = self._sets()
@@ -500,7 +500,7 @@ class Disruptor:
             act.problems += first.problems
 
     def _sets(self) -> list[list[str]] | None:
-        """The sets of members that are kept apart now; ``None`` where all reach each other."""
+        """The sets of members that are currently kept apart; ``None`` if all reach each other."""
         here = [name for name in self._faults.members if name not in self._state.unconnected]
         parted = [[name for name in here if name in group] for group in self._state.parted.values()]
         rest = [name for name in here if not any(name in group for group in parted)]
@@ -515,13 +515,13 @@ class Disruptor:
             act.problems.append(text_of(error))
 
     def _confirm(self, act: _Act) -> None:
-        """See that the kernel has done it; links are read back by those who change them."""
+        """Check that the kernel has done it; links are read back by the methods that change them."""
         if act.verb in ("freeze", "thaw") and not act.problems:
             for name in act.members:
                 self._guard(act, partial(self._faults.wait_frozen, name, act.verb == "freeze"))
 
     def _keep_in_force(self, act: _Act) -> None:
-        """What could not be taken back is in force, so that the end takes it back."""
+        """Record effects that could not be reverted as active, so that the end reverts them."""
         state, names = self._state, set(act.members)
         match act.verb:
             case "thaw":
@@ -534,7 +534,7 @@ class Disruptor:
     # --- starting members again --------------------------------------------------------------------------------
 
     def _begin_restart(self, act: _Act) -> None:
-        """Start the members of an act again, each on a thread of its own; each is noted when it answers."""
+        """Restart the members of an act, each on its own thread; each is recorded when it answers."""
         for name in act.members:
             one = replace(act, members=(name,), times_ns=[], problems=[])
             thread = clock.Thread(target=self._restart, args=(one,), name=f"restart-{name}", daemon=True)
@@ -563,14 +563,14 @@ class Disruptor:
         self._note(act, None, answered_ns)
 
     def _given_up(self) -> str | None:
-        """Why a member that does not answer is waited for no longer."""
+        """Why the wait for a member that does not answer ends."""
         rejoin_s = self._cluster.waits.start_s  # members that were started again may take as long as new ones
         late = self._ended_s is not None and clock.monotonic() > self._ended_s + rejoin_s
         late |= self._abandoned
         return self._broken() or (f"it did not answer {rejoin_s:g} s after the scenario" if late else None)
 
     def _put_back(self, name: str) -> None:
-        """The active disruptions on the links of a member whose links are new."""
+        """Reapply the active disruptions to the new links of a member."""
         if name in self._state.down:
             self._faults.set_link_up(name, False)
         with self._parting:
@@ -646,7 +646,7 @@ def _by_leader(event: Disruption) -> bool:
 
 
 def _kept(act: _Act, call: Callable[[], int]) -> None:
-    """Make a call and keep when it took effect, or why it did not."""
+    """Make a call and store when it took effect, or why it did not."""
     try:
         act.times_ns.append(call())
     except ContainernetEnvError as error:

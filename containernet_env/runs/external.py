@@ -1,4 +1,4 @@
-"""An external cluster as something to measure: no hosts, no links, nothing of it is started or changed.
+"""An external cluster as a target: no hosts, no links; nothing of it is started or changed.
 
 See ``runs.target.Target``. The load comes from a benchmark server on this machine; its keys are under a prefix of the
 run's own, and are removed when the run ends.
@@ -63,7 +63,7 @@ _RTT_TIMEOUT_S = 2.0
 
 
 class ExternalTestbed:
-    """Takes the place of ``runs.testbed.Testbed`` where the plan names endpoints: ``up``, a matrix, ``down``."""
+    """Replaces ``runs.testbed.Testbed`` if the plan names endpoints: ``up``, a matrix, ``down``."""
 
     network: MeasuredNetwork | None = None
     faults: Faults | None = None
@@ -170,7 +170,7 @@ class ExternalTestbed:
         self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.why_gone)
 
     def _refuse_foreign_keys(self) -> None:
-        """Raise RunError where the prefix of this run holds keys, which are of others."""
+        """Raise RunError if keys of others exist under the prefix of this run."""
         if count := persistently(self.cluster.keys, AGAIN_S):
             raise RunError(
                 f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
@@ -186,7 +186,7 @@ class ExternalTestbed:
         self._on_event("leftovers", text)
 
     def down(self) -> None:
-        """End the load, remove every key of the run, forget it. Idempotent. Raises RunError for keys that are left."""
+        """End the load, remove every key of the run and its record. Idempotent. Raises RunError if keys remain."""
         if self._local is not None:
             self._local.close()
         try:
@@ -199,7 +199,7 @@ class ExternalTestbed:
                 self._cluster.close()
 
     def _remove_keys(self, cluster: ExternalCluster[Any]) -> str:
-        """The keys that remain then."""
+        """Remove the keys of the run; returns a sentence about the remaining ones."""
         if self.plan.config.keys_stay:
             count = sum(keys.count for keys in self._own.generated)
             return f"up to {count:,} keys stay under {self._own.prefix}, as configured"
@@ -234,7 +234,7 @@ class ExternalTestbed:
 
 
 def _refused(reason: str | None, before: str = "") -> None:
-    """Raise ``RunError`` where there is a reason."""
+    """Raise ``RunError`` if there is a reason."""
     if reason is not None:
         raise RunError(before + reason)
 
@@ -251,10 +251,10 @@ def _rtts_ns(connection: TcpConnection) -> list[int]:
 
 
 class LocalServer:
-    """`benchmark-server` on a Unix socket; it ends when this process has ended, however that did.
+    """`benchmark-server` on a Unix socket; it ends when this process has ended, in whatever way.
 
-    ``programs`` is the folder of its programs, ``folder`` one of its own, private to this user, where it keeps its
-    socket, log, results, and links to the user's certificates and token. The password is in its environment alone.
+    ``programs`` is the folder of its programs, ``folder`` its own, private to this user, for its socket, log, results,
+    and links to the user's certificates and token. The password is only in its environment.
     """
 
     name = "benchmark server"
@@ -272,7 +272,7 @@ class LocalServer:
 
     @property
     def request(self) -> dict[str, str]:
-        """The fields that let a load in (benchmark_image/README.md)."""
+        """The fields that authorize a load (benchmark_image/README.md)."""
         fields = {} if self._external.user is None else {"user": self._external.user}
         return fields | {f"{kind}File": _NAMES[kind] for kind in self._files}
 
@@ -286,7 +286,7 @@ class LocalServer:
 
     @property
     def connection(self) -> UnixConnection:
-        """To the server, once it serves."""
+        """A connection to the server, once it serves."""
         return UnixConnection(self.name, self._folder / _SOCKET)
 
     def start(self) -> None:
@@ -346,7 +346,7 @@ class LocalServer:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            # Whatever is left in its session.
+            # All remaining processes of its session.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

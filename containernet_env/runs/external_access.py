@@ -92,7 +92,7 @@ def cluster_of(config: Config, own: OwnKeys) -> ExternalCluster[Any]:
 
 
 def usable(cluster: ExternalCluster[Any], config: Config) -> ClusterLook:
-    """Look at a cluster that is to be measured. Raises ``RunError`` with everything that keeps it from that."""
+    """Check a cluster before it is measured. Raises ``RunError`` with all obstacles."""
 
     def look() -> ClusterLook:
         found = cluster.look(LOOK_TIMEOUT_S)
@@ -103,13 +103,13 @@ def usable(cluster: ExternalCluster[Any], config: Config) -> ClusterLook:
 
 
 def require_usable(look: ClusterLook, config: Config) -> None:
-    """Raise ``RunError`` with everything that keeps a cluster from being measured."""
+    """Raise ``RunError`` with all obstacles to measuring a cluster."""
     if problems := look.problems:
         raise RunError("\n  ".join((f"the cluster of {config.path} cannot be measured:", *problems)))
 
 
 def require_consent(plan: Plan, consented: bool) -> None:
-    """Raise ``UsageError`` with what would be done, unless the user has agreed that this cluster may be loaded."""
+    """Raise ``UsageError`` with the planned actions, unless the user has agreed that this cluster may be loaded."""
     external = plan.config.external
     if external is None or consented:
         return
@@ -161,9 +161,9 @@ def _reason(error: OSError) -> str:
 class Record:
     """A run: the cluster by its own identity and its endpoints, the prefix of its keys, and the process that owns it.
 
-    ``identity``: ``None`` where the store has none. ``store``: its kind. ``generated``: see
-    ``stores.external.OwnKeys``. ``service``: how keys are deleted where only URLs are known; the file may have others
-    by then. It names no user, and no secret but what is in such URLs.
+    ``identity``: ``None`` if the store has none. ``store``: its kind. ``generated``: see
+    ``stores.external.OwnKeys``. ``service``: how to delete keys if only URLs are known; the file may have changed
+    by then. It contains no user, and no secrets except those in such URLs.
     """
 
     run_id: str
@@ -177,7 +177,7 @@ class Record:
 
     @property
     def keys_stay(self) -> bool:
-        """Whether nothing removes its keys, as configured."""
+        """Whether its keys are kept, as configured."""
         return self.service is not None and self.service.delete is None
 
 
@@ -186,9 +186,9 @@ _RECORDS = TypeAdapter(Record)
 
 @dataclass(frozen=True, slots=True)
 class CleanedUp:
-    """A run whose keys were removed, and how many there were; of one that still runs, ``None``.
+    """A run whose keys were removed, and their number; ``None`` for one that still runs.
 
-    Where they stay, it is how many there are at most.
+    If they are kept, it is their maximum number.
     """
 
     record: Record
@@ -196,14 +196,14 @@ class CleanedUp:
 
     @property
     def done(self) -> str:
-        """The result, of a run that is over."""
+        """The result for a finished run."""
         if self.record.keys_stay:
             return f"up to {self.keys:,} keys stay under {self.record.prefix}"
         return f"removed {self.keys:,} keys under {self.record.prefix}"
 
 
 class RemovalReport:
-    """Reports how many keys have been removed so far, where that takes long; called from any thread, one at a time."""
+    """Reports how many keys have been removed so far, if that takes long; called from any thread, one at a time."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -216,12 +216,12 @@ class RemovalReport:
 
 
 def home() -> Path:
-    """Where the folders are: in the user's own cache."""
+    """The directory of the folders: in the user's own cache."""
     return assets.own() / "external"
 
 
 def begin(config: Config, run_id: str, identity: str | None, own: OwnKeys) -> Path:
-    """Make the folder of a run of this process, private to this user. Raises RunError where it cannot be written."""
+    """Make the folder of a run of this process, private to this user. Raises RunError if it cannot be written."""
     assets.make()
     folder, store = home() / run_id, config.store
     endpoints = external_of(config).urls
@@ -239,7 +239,7 @@ def begin(config: Config, run_id: str, identity: str | None, own: OwnKeys) -> Pa
 
 
 def end(folder: Path) -> None:
-    """Its keys are gone, and so is the folder. Idempotent."""
+    """Remove the folder: its keys are gone. Idempotent."""
     partial = _partial(folder.name)
     with suppress(OSError):
         folder.rename(partial)
@@ -253,7 +253,7 @@ def _partial(run_id: str) -> Path:
 
 
 def _remove_partial() -> None:
-    """Remove folders that processes were killed over: there are no keys yet, or no more."""
+    """Remove folders left incomplete by killed processes: there are no keys yet, or no more."""
     for path in home().glob(".*"):
         by = path.name.rpartition(".")[2].replace("_", "/")
         if owner.is_owner(by) and not owner.is_alive(by):
@@ -261,7 +261,7 @@ def _remove_partial() -> None:
 
 
 def records() -> Iterator[tuple[Path, Record]]:
-    """Those of this user, whole ones."""
+    """This user's complete folders."""
     for path in sorted(home().glob(f"[!.]*/{_RECORD}")):
         try:
             record = _RECORDS.validate_json(path.read_bytes())
@@ -295,7 +295,7 @@ def clean_up(
 
 
 def _is_on(record: Record, config: Config, identity: str | None) -> bool:
-    """Whether it is of that cluster: by the identity, or by an endpoint of both where the store has none."""
+    """Whether it is of that cluster: by the identity, or by an endpoint of both if the store has none."""
     if record.store != config.store.kind:
         return False
     if identity is not None:
@@ -304,10 +304,10 @@ def _is_on(record: Record, config: Config, identity: str | None) -> bool:
 
 
 def _remove(config: Config, record: Record, say: Callable[[str], None]) -> int:
-    """Remove the keys of a run that is over; how many there were. Raises RunError.
+    """Remove the keys of a finished run; returns their number. Raises RunError.
 
     The requests are those on record, since others, which the file may have by now, would find no keys; they go to
-    endpoints that the file names, too. Where they are refused, as by a service that has lost a member for good and
+    endpoints that the file names, too. If they are refused, as by a service that has lost a member for good and
     deletes in all of them, the delete that the file names now is tried, and a few keys are read afterwards.
     """
     own, service, named = OwnKeys(record.prefix, record.generated), record.service, config.store.service
@@ -354,7 +354,7 @@ def _by(config: Config, service: HttpService) -> Config:
 def clean(config: Config, report: Callable[[CleanedUp], None], say: Callable[[str], None]) -> list[Record]:
     """The same on the cluster that a config names; the killed runs on record elsewhere, which are left as they are.
 
-    A service may have lost members for good: the others delete. Raises RunError where the cluster cannot be used.
+    A service may have lost members for good: the others delete. Raises RunError if the cluster cannot be used.
     """
     cluster = cluster_of(config, OwnKeys(external_of(config).prefix))
     try:

@@ -21,10 +21,10 @@ from containernet_env.runs.target import Target
 from containernet_env.stores.cluster import Ping
 from containernet_env.stores.store import NEAR, Waits
 
-# How often each member is pinged: a silence is measured so much too short at most. A ping costs 0.8 ms of idle members,
+# Ping interval of each member: a measured silence is too short by at most this. A ping costs 0.8 ms of idle members,
 # which it wakes (those under load are awake), and 0.15 ms of the driver: for three members 0.4 % of a core together.
 PING_INTERVAL_S = 0.7
-# Of pings to all members together: with more than eight members, each is pinged less often.
+# Limit on pings to all members together: with more than eight members, each is pinged less often.
 PINGS_PER_S = 12
 # A connection inside the member's own namespace is made at once, or never.
 OPEN_TIMEOUT_S = 0.25
@@ -36,7 +36,7 @@ _SETTLE_POLL_S = 0.02
 
 
 class Silence:
-    """How long one member has answered nothing. Pure: the moments are arguments, in seconds.
+    """How long one member has not answered. Pure: the moments are arguments, in seconds.
 
     It counts from the first ping that was not answered, so it is never longer than the member was silent.
     """
@@ -62,15 +62,15 @@ class Silence:
             self.asked_s = min(self.asked_s + late_s, now_s)
 
     def reset(self) -> None:
-        """Forget every silence that is over; one that goes on counts from where it began."""
+        """Reset all ended silences; an ongoing one counts from its beginning."""
         self._longest_s = 0.0
 
     def now_s(self, now_s: float) -> float:
-        """How long it has been silent now; 0 where it answers."""
+        """The current silence; 0 if it answers."""
         return 0.0 if self.asked_s is None else now_s - self.asked_s
 
     def longest_s(self, now_s: float) -> float:
-        """The longest silence since the last reset, one that goes on included."""
+        """The longest silence since the last reset, including an ongoing one."""
         return max(self._longest_s, self.now_s(now_s))
 
 
@@ -90,7 +90,7 @@ class MemberWatch:
         self._thread = clock.Thread(target=self._run, name="member-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to ping; nothing stays open where that fails, as where no thread can be had."""
+        """Start pinging; if that fails, as when no thread can be started, nothing remains open."""
         self._selector = selectors.DefaultSelector()
         try:
             self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -115,16 +115,17 @@ class MemberWatch:
                 os.eventfd_write(self._wake, 1)
 
     def reset(self) -> None:
-        """Forget every silence that is over.
+        """Reset all ended silences.
 
-        One that goes on counts from where it began: else a silence that several short scenarios share were in none.
+        An ongoing one counts from its beginning: otherwise a silence across several short scenarios would count in
+        none.
         """
         with self._lock:
             for silence in self._silences.values():
                 silence.reset()
 
     def longest_s(self) -> dict[str, float]:
-        """By member: the longest time for which it answered nothing, of silences that went on since the last reset."""
+        """By member: the longest time without an answer, of silences that were ongoing since the last reset."""
         with self._lock:
             return {name: silence.longest_s(clock.monotonic()) for name, silence in self._silences.items()}
 
@@ -178,7 +179,7 @@ class MemberWatch:
                 self._wake = None
 
     def _ask(self) -> float:
-        """Ping every living member that has answered its last ping; how long it is to the next round."""
+        """Ping every living member that has answered its last ping; returns the time to the next round."""
         began_s = clock.monotonic()
         pings = self._pings()
         now_s = clock.monotonic()
@@ -199,7 +200,7 @@ class MemberWatch:
 
     def _send(self, name: str, ping: Ping) -> None:
         with self._lock:
-            self._silences[name].ask(clock.monotonic())  # also where the connection cannot be made
+            self._silences[name].ask(clock.monotonic())  # also if the connection cannot be made
         try:
             if name not in self._sockets:
                 made = ping.connection.open(ping.port, timeout_s=OPEN_TIMEOUT_S)
@@ -242,7 +243,7 @@ class MemberWatch:
         except OSError:
             answer = b""
         if not answer:
-            self._drop(name)  # it goes on being silent, until a new connection brings an answer
+            self._drop(name)  # it remains silent, until an answer on a new connection
         elif name in self._silences:
             with self._lock:
                 self._silences[name].answer(now_s)
@@ -260,8 +261,8 @@ WATCH_INTERVAL_S = 0.25
 DEATH_GRACE_S = 2.0
 # Time that the server needs beyond the scenario itself to stop the client and answer.
 ANSWER_MARGIN_S = 30.0
-# How long an ended benchmark may take for its answer, beside the report: the server gives its client 5 s and then kills
-# it (endGrace in benchmark_image/internal/api/runner.go); as long again for all else, on a busy machine.
+# Timeout of an ended benchmark's answer, beside the report: the server gives its client 5 s and then kills it
+# (endGrace in benchmark_image/internal/api/runner.go); the same again for everything else, on a busy machine.
 END_TIMEOUT_S = 10.0
 # Beyond the longest wait that the load explains: for the client's start, which takes a second on a fifth of a core, and
 # so that a silent link emulator, which is given up after 5 s (``link_watch``), is blamed first.
@@ -304,12 +305,12 @@ class Patience:
         return cls(dial_timeout_s(waits) + later_s, later_s)
 
     def limit_s(self, ended: int) -> float:
-        """The limit when so many requests have ended: these may have been the last, and the client makes its report."""
+        """The limit when so many requests have ended: these may have been the last ones, before the client's report."""
         return self.later_s + report_s(ended) if ended else self.first_s
 
 
 def report_s(ended: int) -> float:
-    """How long the client's report may take, in seconds, when so many requests have ended."""
+    """The maximum duration of the client's report, in seconds, when so many requests have ended."""
     return min(ended, REPORT_REQUESTS_MAX) * REPORT_S_PER_REQUEST
 
 
@@ -324,9 +325,9 @@ class Look:
 
 
 class Course:
-    """Decides, look by look, whether a benchmark goes on. Pure: the moments are arguments.
+    """Decides, poll by poll, whether a benchmark continues. Pure: the moments are arguments.
 
-    ``silent_s`` is for how long no request has ended.
+    ``silent_s`` is the time in which no request has ended.
     """
 
     def __init__(self, patience: Patience, now_s: float) -> None:
@@ -344,7 +345,7 @@ class Course:
 
     @property
     def limit_s(self) -> float:
-        """After how much silence the benchmark is ended."""
+        """The silence after which the benchmark is ended."""
         return self._patience.limit_s(self._ended)
 
     @property
@@ -376,7 +377,7 @@ def answer_nothing(members: Sequence[str]) -> str:
 
 
 def who_is_silent(server_s: float, client_s: float, members: Sequence[str]) -> str:
-    """Who does not answer, in words: for how long server and client have been silent, and the names of members."""
+    """The processes that do not answer, in words: how long server and client have been silent, and silent members."""
     silent = []
     if server_s >= QUIET_S:
         silent.append("the benchmark server answers nothing")
@@ -457,7 +458,7 @@ class Follower:
         return self._ended(answer.result(), standstill)
 
     def _ended(self, answer: Answer, standstill: str | None) -> Answer:
-        """An answer that is there; where there was none, because its host ended, that is the reason."""
+        """The answer as received; if there is none because its host ended, one with that reason."""
         if answer.lost:
             until = clock.monotonic() + HOST_NEWS_S
             while not self._host_ended() and clock.monotonic() < until:
@@ -496,7 +497,7 @@ class Follower:
             self._on_event("member_died", deaths[name], name)
 
     def _cancel(self) -> None:
-        """End the running benchmark; on a thread of its own, since a server that was stopped answers nothing."""
+        """End the running benchmark; on its own thread, since a stopped server does not answer."""
         try:
             self._target.server.cancel()
         except RunError as error:
@@ -521,22 +522,22 @@ class _ProgressReader:
 
     @property
     def running(self) -> Progress | None:
-        """The latest progress that is known; ``None`` before the benchmark runs."""
+        """The latest known progress; ``None`` before the benchmark runs."""
         latest = self._latest
         return latest if latest is not None and latest.running else None
 
     @property
     def silent_s(self) -> float:
-        """For how long the server has answered nothing."""
+        """How long the server has not answered."""
         return clock.monotonic() - self._answered_s
 
     @property
     def client_silent_s(self) -> float:
-        """For how long the server had heard nothing of its client when it last answered."""
+        """How long the client had not reported to the server at its last answer."""
         return 0.0 if self._latest is None else self._latest.client_silent_s
 
     def close(self) -> None:
-        """Read no more; a question that is under way ends by its own deadline."""
+        """Stop reading; a query in progress ends by its own deadline."""
         self._over.set()
 
     def _read(self) -> None:
@@ -553,7 +554,7 @@ def _answer(server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> cloc
     def run() -> None:
         try:
             future.set_result(server.run(path, body, body["runTimeout"] + ANSWER_MARGIN_S))
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as error:  # noqa: BLE001 - passed to the waiting thread
             future.set_exception(error)
 
     clock.Thread(target=run, name="benchmark", daemon=True).start()
@@ -561,7 +562,7 @@ def _answer(server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> cloc
 
 
 def _is_done(answer: clock.Future[Answer], timeout_s: float) -> bool:
-    """Wait at most ``timeout_s`` for the answer; whether it is there."""
+    """Wait at most ``timeout_s`` for the answer; returns whether it has arrived."""
     try:
         answer.exception(timeout=timeout_s)
     except TimeoutError:

@@ -20,14 +20,14 @@ from containernet_env.model.scenario import Load, Scenario, Span
 from containernet_env.stores.cluster import Broken, Connection
 from containernet_env.stores.store import NEAR, LoadTerms, Waits
 
-# The server's default of dialTimeout, which no scenario changes.
+# The server's default of dialTimeout; no scenario changes it.
 _DIAL_TIMEOUT_S = 10.0
 TIMELINE_STEP_S = 0.1
-"""The step of the timeline of a scenario with events: they show in it."""
+"""The step of the timeline of a scenario with events, fine enough to show them."""
 
 
 def dial_timeout_s(waits: Waits) -> float:
-    """How long a load may take until all of its connections are open."""
+    """Time limit for opening all connections of a load."""
     return min(_DIAL_TIMEOUT_S + waits.request_s, float(contract.DIAL_TIMEOUT_MAX_S))
 
 
@@ -41,13 +41,13 @@ def request_of(
     leader: str | None = None,
     waits: Waits = NEAR,
 ) -> tuple[str, dict[str, Any]]:
-    """The path and JSON body of the request for `scenario`; what it does not configure is left out.
+    """The path and JSON body of the request for `scenario`; fields that it does not configure are left out.
 
     `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
-    `load_seed`: what everything but values is drawn from; 0 is the server's default. `terms`: those of the store, if it
-    is not the server's default one. `prefix`: what every key starts with, before a prefix of the scenario's own.
-    `leader`: who leads, for loads that no member tells; the first of `endpoints` where it is none of these. `waits`:
-    those of the network that the load crosses.
+    `load_seed`: the seed of everything but values; 0 is the server's default. `terms`: those of the store, if it is not
+    the server's default one. `prefix`: the start of every key, before a prefix of the scenario's own. `leader`: the
+    leader, for loads whose members do not report it; the first of `endpoints` if it is none of these. `waits`: those of
+    the network that the load crosses.
     """
     terms = terms or LoadTerms()
     body: dict[str, Any] = {
@@ -146,13 +146,13 @@ def _plain(value: Any) -> Any:
 SERVER_ENTRY_POINT = "benchmark-server"
 """The first process of the benchmark host."""
 SERVER_SOCKET = "benchmark-server"
-"""The abstract name of its socket, which exists in the network namespace of that host alone (unix(7))."""
+"""The abstract name of its socket, which exists only in the network namespace of that host (unix(7))."""
 _ONLY_PORT = 0  # a socket has none
 # All requests but benchmarks are answered from memory; a longer wait means that the server is stuck.
 QUESTION_TIMEOUT_S = 5.0
 _POLL_S = 0.05
-# How long a benchmark may take to end once the connection to its caller broke: the longest grace of its client, and as
-# much again on a busy machine.
+# Time limit for the end of a benchmark after the connection to its caller broke: the longest grace of its client, and
+# the same again on a busy machine.
 _KEPT_TIMEOUT_S = 60.0
 _PIECE_BYTES = 1 << 20
 _HISTORY_PATH = "/benchmark/history"
@@ -215,8 +215,8 @@ class BenchmarkServer:
     def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
         """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer.
 
-        Where the connection breaks before the answer came, the server may have kept it, and it is fetched. Raises
-        RunError where the answer is not in the form that is read here: later ones would not be either.
+        If the connection breaks before the answer arrives, the server may have kept the answer, and it is fetched.
+        Raises RunError for an unknown form of the answer: later ones would have the same.
         """
         self._job = None
         try:
@@ -238,7 +238,7 @@ class BenchmarkServer:
         return Answer(_known(result), None)
 
     def _kept(self) -> Answer | None:
-        """The answer to the last benchmark once that has ended; None where the server has none or is gone."""
+        """The answer to the last benchmark once that has ended; None if the server has none or is gone."""
         deadline = clock.monotonic() + _KEPT_TIMEOUT_S
         while self._job is not None and clock.monotonic() < deadline:
             try:
@@ -254,7 +254,7 @@ class BenchmarkServer:
         return None
 
     def progress(self) -> Progress | None:
-        """The progress of the benchmark; None where the server does not answer."""
+        """The progress of the benchmark; None if the server does not answer."""
         try:
             answer = self._connection.request_json(_ONLY_PORT, "GET", "/progress", timeout_s=QUESTION_TIMEOUT_S)
         except RunError:
@@ -286,7 +286,7 @@ class BenchmarkServer:
 
 
 def _known(result: Any) -> LoadResult:
-    """`result`, which must be in the version that is read here."""
+    """`result`, which must have the version that this client reads."""
     version = result.get("schema") if isinstance(result, dict) else None
     if version != SCHEMA:
         got = "without a version" if version is None else f"of version {version!r}"
@@ -329,12 +329,12 @@ class Relay:
         self._acceptor = clock.Thread(target=self._accept, name="relay", daemon=True)
 
     def start(self) -> None:
-        """Begin to accept; the port answers when this returns."""
+        """Start accepting; the port answers when this returns."""
         self._listener.listen(MAX_CONNECTIONS)
         self._acceptor.start()
 
     def close(self) -> None:
-        """Stop accepting, cut every connection, wait for the threads; idempotent."""
+        """Stop accepting, close every connection, join the threads; idempotent."""
         self._closing = True
         if self._acceptor.is_alive():
             _cut(self._listener)
@@ -365,7 +365,7 @@ class Relay:
 
     def _serve(self, caller: socket.socket) -> None:
         try:
-            # Where the host is gone or refuses, the caller sees its connection closed, as on a real network.
+            # If the host is gone or refuses, the caller's connection is closed, as on a real network.
             with caller, suppress(OSError, RunError):
                 self._relay(caller)
         finally:
@@ -389,7 +389,7 @@ class Relay:
 
 
 def _cut(end: socket.socket) -> None:
-    """Wake every thread that waits on a socket, and let nothing more pass."""
+    """Wake every thread that waits on a socket, and block further data."""
     with suppress(OSError):  # not connected any more
         end.shutdown(socket.SHUT_RDWR)
 

@@ -66,7 +66,7 @@ def holder(path: Path = PATH) -> Holder | None:
 
 
 def _process(pid: int) -> Holder | None:
-    """A process; ``None`` where it has just ended."""
+    """A process; ``None`` if it has just ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -81,7 +81,7 @@ def _container(root: Path) -> str | None:
 
 
 def filesystem(place: str | None, root: Path = _ROOT) -> str | None:
-    """Type and device of the file system on which ``place`` lies, such as "ext4 on /dev/vda"; None where unknown."""
+    """Type and device of the file system on which ``place`` lies, such as "ext4 on /dev/vda"; None if unknown."""
     if place is None:
         return None
     found: tuple[int, str] | None = None

@@ -43,36 +43,36 @@ ANSWER_TIMEOUT_S, ANSWER_TIMEOUTS = 5.0, 4
 # A scenario that takes longer than this, beyond what its own schedule takes, is ended and reported; the longest of
 # the default matrix takes minutes even at a fifth of a core.
 SCENARIO_TIMEOUT_S = 1800.0
-# How the error of a scenario begins whose turn never came.
+# Prefix of the error of a scenario that was never started.
 NOT_RUN = "not run: "
-# The error of one that was asked to end.
+# The error of a scenario whose run was requested to stop.
 INTERRUPTED = "interrupted"
 
 
 Leave = Callable[[ScenarioOutcome], str | None]
-"""Keeps an outcome, in order, as its scenario ends; why no other one is to be measured, if so.
+"""Keeps an outcome, in order, as its scenario ends; returns why no other one is to be measured, if so.
 
-An outcome counts as left when this has returned. Where an exception strikes in it, it is called once more with the same
+An outcome counts as left when this has returned. If an exception interrupts it, it is called once more with the same
 one, and must not keep that twice.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """What held when a scenario began: who led, and which members lived."""
+    """The state when a scenario began: the leader, and the living members."""
 
     leadership: Leadership | None
     living: frozenset[str]
 
 
 class Matrix:
-    """Carries planned scenarios out on a target that is up; ``leave`` takes each outcome.
+    """Executes planned scenarios on a running target; ``leave`` receives each outcome.
 
     A further target may follow the first one: ``move_to``. ``cluster`` is the number of the current one, from 1.
-    ``seed`` is what the random members of events are drawn from. ``reused`` is what the next scenario finds from before
-    it, ``loaded`` whether the store holds the data set; the caller says so where the target comes with that.
-    ``damaged`` is why the target may no longer be what it was, once a request has failed on it; with ``alone`` nothing
-    more runs on it then. ``advised`` adds to an outcome what would make its figures valid.
+    ``seed`` is for the random choice of members in events. ``reused`` is the state from before that the next scenario
+    starts with, ``loaded`` whether the store holds the data set; the caller sets these if the target comes with them.
+    ``damaged`` is why the target may have changed, once a request has failed on it; with ``alone`` no further scenario
+    runs on it then. ``advised`` adds to an outcome what would make its figures valid.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Matrix:
         self.move_to(target, observer)
 
     def move_to(self, target: Target, observer: Observer | None = None) -> None:
-        """What runs from here on runs on this target: on new data, under a leader of its own."""
+        """Run the following scenarios on this target: on new data, under its own leader."""
         self.cluster += 1
         self._target = target
         self._observer = observer or Observer(target, self._progress, self._on_event)
@@ -124,11 +124,11 @@ class Matrix:
     def run(self, until: int | None = None) -> bool:
         """Run every scenario in order up to number ``until``, or to the last; each leaves its outcome before the next.
 
-        A scenario that fails leaves an outcome that says why, and the matrix goes on if the cluster still answers;
-        otherwise each remaining one up to ``until`` leaves one that says 'not run', and all others too where it is not
-        the cluster that is lost. So it is on an exception, which then goes on; of a run that was asked to end the
-        running scenario leaves an outcome, 'interrupted', and the caller lets the others leave theirs by `leave_rest`,
-        after the tear-down. Returns whether any are left, for another target.
+        A failed scenario leaves an outcome with the reason, and the matrix continues if the cluster still answers;
+        otherwise each remaining one up to ``until`` leaves the outcome 'not run', and so do all others if the cause is
+        not the loss of the cluster. The same holds on an exception, which is then re-raised; if the run was requested
+        to stop, the running scenario leaves the outcome 'interrupted', and the caller leaves those of the others by
+        `leave_rest`, after the tear-down. Returns whether any are left, for another target.
         """
         if not self._passed:
             self._progress.matrix_started(self._planned)
@@ -145,7 +145,7 @@ class Matrix:
                 if (reason := self._target.failure or self._refused) is not None:
                     self.leave_rest(reason)
             except Exception as error:
-                with suppress(Exception):  # the first error is the one to tell
+                with suppress(Exception):  # the first error is the one to report
                     self.leave_rest(text_of(error))
                 raise
             finally:
@@ -159,7 +159,7 @@ class Matrix:
         self._members.close()
 
     def _until_valid(self, planned: PlannedScenario) -> str | None:
-        """Measure one scenario, again while its figures are not certainly valid, as often as that is wanted.
+        """Measure one scenario, again while its figures are not certainly valid, up to the configured number of times.
 
         Each attempt leaves an outcome. Returns why no other one can be run, if so.
         """
@@ -171,7 +171,7 @@ class Matrix:
         return None
 
     def _carry_out(self, planned: PlannedScenario) -> str | None:
-        """Measure one scenario and leave its outcome, also where an exception (a signal's, most of all) strikes.
+        """Measure one scenario and leave its outcome, also if an exception (above all a signal's) is raised.
 
         Returns why no other one can be run after it, if so.
         """
@@ -236,7 +236,7 @@ class Matrix:
             keep(self._observed(outcome, counting, start))
 
     def _why_search_over(self, outcome: ScenarioOutcome) -> str | None:
-        """Why a search cannot go on after a probe; requests that failed are no reason while the cluster answers."""
+        """Why a search cannot continue after a probe; failed requests are no reason while the cluster answers."""
         if outcome.error is None:
             return None
         if outcome.load is None or self._target.cluster.deaths() or self._target.failure or self._why_over():
@@ -244,11 +244,11 @@ class Matrix:
         return None
 
     def _why_over(self) -> str | None:
-        """Why nothing can be measured after a scenario that failed; ``None`` where the next one may do better."""
+        """Why no measurement is possible after a failed scenario; ``None`` if the next one may succeed."""
         if self._refused is not None:
             return self._refused
         if self._target.failure is not None:
-            return None  # told before the next one
+            return None  # reported before the next one
         if self._follower.lost is not None:
             return self._follower.lost
         return None if self._target.cluster.answers(self._answer_timeout_s) else self._why_no_answer()
@@ -266,7 +266,7 @@ class Matrix:
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
 
     def _start(self) -> _Start:
-        """Who leads now, which is proved where the config names who is to. Raises RunError where that fails."""
+        """The current leader, verified if the config names one. Raises RunError if that fails."""
         target, wanted = self._target, self._target.leader_wanted
         if wanted is None:
             found = self._led_by(target.cluster.leadership())
@@ -279,7 +279,7 @@ class Matrix:
         return self._target.failure
 
     def _observed(self, outcome: ScenarioOutcome, counting: bool, start: _Start) -> ScenarioOutcome:
-        """Add what the links saw, if they counted, how long members were silent, what was used, who led, the floor."""
+        """Add link counters (if counted), silences of members, resource usage, leaders, and the floor of writes."""
         silences = self._members.longest_s()
         outcome = replace(
             outcome,
@@ -361,7 +361,8 @@ class Matrix:
             disruptions = done[0] if done else None
             if failures_explained(answer.load, disruptions, self._election_ns, scenario.request_timeout_ns):
                 answer = replace(answer, error=None)
-        # Known only after a while, and why members died or requests failed: an engine that ends takes members along.
+        # Known only after a while, as are the causes of dead members and failed requests: an engine that ends takes
+        # members along.
         failure = self._target.failure if answer.error is None else self._target.settled_failure()
         deaths = self._target.cluster.deaths()
         self._follower.tell_deaths(deaths)
@@ -371,15 +372,15 @@ class Matrix:
         error = "; ".join(filter(None, problems)) or None
         if error is not None or (answer.load is not None and (answer.load.failed or answer.load.unknown)):
             self.damaged = f"requests of {scenario.name} failed on this testbed"
-        # Of a member that died before, this scenario is not the reason.
+        # If a member died before, this scenario is not the cause.
         of_testbed = failure is not None or self._follower.lost is not None or bool(dead_before)
         return replace(outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=of_testbed)
 
     @contextmanager
     def _disrupted(self, scheduled: ScheduledScenario) -> Iterator[list[Disruptions]]:
-        """Within it the events of a scenario are carried out; after it nothing of them is in force.
+        """Within it the events of a scenario are executed; after it none of them is active any more.
 
-        What was done is in the list then; nothing, where the scenario has no events.
+        The list then has the executed actions; it is empty if the scenario has no events.
         """
         scenario, done = scheduled.scenario, list[Disruptions]()
         if not scenario.events or self._target.faults is None:
@@ -412,7 +413,7 @@ class Matrix:
         return progress.began_ns if progress is not None and progress.running else None
 
     def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
-        """What the links saw since they were last reset; None where there are none of ours, or nobody can tell."""
+        """The link counters since their last reset; None without links of ours, or if they are unknown."""
         network = self._target.network
         if network is None or self._target.failure is not None:
             return None
@@ -425,7 +426,7 @@ class Matrix:
             return None
 
     def leave_rest(self, reason: str, until: int | None = None) -> None:
-        """Leave 'not run' for every scenario up to number ``until``, or the last, that has left nothing."""
+        """Leave 'not run' for every scenario up to number ``until``, or the last, without an outcome."""
         with self._stop.deferred():
             for planned in self._planned[self._passed : until]:
                 self._leave_once(self._not_run(planned, reason), self._left)
@@ -467,9 +468,9 @@ class Matrix:
         return f"{reason}: {answer_nothing(silent)}" if silent else reason
 
     def _silence(self, error: str | None, failure: str | None) -> str | None:
-        """Which members answer nothing where requests failed, unless ``error`` says it.
+        """The silent members if requests failed, unless ``error`` names them.
 
-        It waits until that is known; not where a ``failure`` of the testbed explains the error.
+        It waits until they are known, but not if a ``failure`` of the testbed explains the error.
         """
         if error is None:
             return None
@@ -479,11 +480,11 @@ class Matrix:
         return answer_nothing(silent) if silent and answer_nothing(silent) not in error else None
 
     def _silent_members(self) -> list[str]:
-        """The members that have answered nothing for so long that the others take them for gone."""
+        """The members that have not answered for so long that the others consider them gone."""
         return self._members.silent(self._target.member_timeout_s)
 
     def _led_by(self, found: Leadership | None, moved: bool = False) -> Leadership | None:
-        """Take note of who leads, and tell of it where that is news."""
+        """Record the current leader, and report a change."""
         before, self._leader = self._leader, found.leader if found is not None else None
         if before is not None and before != self._leader and (found is None or found.term is not None):
             kind = "leader_moved" if moved else "leader_changed"
@@ -491,7 +492,7 @@ class Matrix:
         return found
 
     def _remember_dataset(self, outcome: ScenarioOutcome) -> None:
-        """Keep track of whether the store holds what reads read; a failed write may have made or spoilt it."""
+        """Track whether the store holds the data set of reads; a failed write may have made or spoilt it."""
         dataset, scenario = self._dataset, outcome.scheduled.scenario
         if outcome.error is None and not (outcome.load is not None and outcome.load.failed):
             self.loaded = dataset.present_after(scenario, self.loaded)
@@ -499,7 +500,7 @@ class Matrix:
             self.loaded = self.loaded and dataset.present_after(scenario, True)
 
     def _ensure_dataset(self) -> str | None:
-        """Load what reads read, unmeasured, where no write has made it; the reason where that fails."""
+        """Load the data set of reads, unmeasured, if no write has made it; returns the reason if that fails."""
         if self.loaded:
             return None
         dataset = self._dataset
@@ -524,7 +525,7 @@ class Matrix:
 
 
 def timeout_s(scenario: Scenario, waits: Waits = NEAR) -> float:
-    """How long a scenario may take before it is ended: its schedule and the round trips of its requests come on top."""
+    """Time limit of a scenario: its schedule and the round trips of its requests are added."""
     in_turn = -(-((scenario.total or 0) + scenario.warmup.requests) // scenario.clients)
     limit_s = SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
     return min(limit_s + in_turn * waits.request_s, float(RUN_TIMEOUT_MAX_S))

@@ -1,7 +1,7 @@
-"""A run to call: what the command `run` does, for the command line, sweeps and notebooks alike.
+"""A run as a function: the implementation of the command `run`, for the command line, sweeps and notebooks alike.
 
-Nothing here knows terminals or installs signal handlers, and it works on any thread: the caller hands in a stop token
-(``base.stop.Stop``) and whoever wants to see the course of the run (``runs.progress.RunProgress``).
+Nothing here depends on terminals or installs signal handlers, and it works on any thread: the caller passes a stop
+token (``base.stop.Stop``) and a receiver of the run's progress (``runs.progress.RunProgress``).
 """
 
 from __future__ import annotations
@@ -66,12 +66,11 @@ def measure(
 ) -> RunResult:
     """Bring ``topology`` up, run ``scenarios`` on it, append a row for each to the CSV ``out``, tear down.
 
-    Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
-    ``quick`` its small form. ``choices`` are the options of `run` by their names (``plan.plan.PlanOptions``). Raises
-    ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks
-    something, ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end.
-    Needs root; not where the topology names endpoints of a cluster that somebody else runs, which is loaded with
-    ``yes_load_this_cluster`` alone.
+    Files may be named, or loaded before. ``scenarios`` ``None`` means those that the topology names, or the default
+    matrix; ``quick`` its small form. ``choices`` are the options of `run` by their names (``plan.plan.PlanOptions``).
+    Raises ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` if the machine
+    lacks a requirement, ``RunError`` if the run failed, and ``Interrupted`` if ``stop`` requested its end. Needs root,
+    unless the topology names endpoints of an external cluster, which is loaded with ``yes_load_this_cluster`` only.
     """
     plan = prepare(topology, scenarios, **choices)
     preflight(plan, Path(out))
@@ -99,13 +98,13 @@ def carry_out(
     standing: Standing | None = None,
     yes_load_this_cluster: bool = False,
 ) -> RunResult:
-    """Carry a plan out. ``command`` and ``repeats`` are what the manifest says of the caller. See ``measure``.
+    """Execute a plan. ``command`` and ``repeats`` describe the caller in the manifest. See ``measure``.
 
-    ``standing``: has the testbed of the run before, where that can be changed to what is planned, and gets that of this
-    run where it is wanted and nothing went wrong on it. The caller closes it.
+    ``standing``: holds the testbed of the previous run, if that can be changed to this plan, and receives the testbed
+    of this run if it is wanted and had no failure. The caller closes it.
 
     ``in_sweep``: the caller holds the machine's lock, measures later what was not measured now, so that it has no rows,
-    and loses nothing of what was measured where it is interrupted: the network is measured once more before the end.
+    and loses no measurement if it is interrupted: the network is measured once more before the end.
     """
     guarded, stop = Guarded(progress or Silent()), stop or Stop()
     if plan.config.external is not None:
@@ -135,7 +134,7 @@ def carry_out(
 
 
 class _Run:
-    """One run: bring-up, matrix, tear-down in any case, and what it leaves behind."""
+    """One run: bring-up, matrix, tear-down in any case, and its output."""
 
     def __init__(
         self,
@@ -200,7 +199,7 @@ class _Run:
             self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")
         try:
             for number, until in enumerate(self._plan.cluster_ends, start=1):
-                self._stop.check()  # what was requested during the tear-down before
+                self._stop.check()  # a stop requested during the previous tear-down
                 if not self._measure_on_cluster(images, number, until):
                     break
         finally:
@@ -268,7 +267,7 @@ class _Run:
         )
 
     def _changed(self) -> StandingTestbed | None:
-        """The testbed that stands, as this run wants it; taken down where that fails: then there is none."""
+        """The kept testbed, changed to this run's plan; taken down if that fails: then there is none."""
         if (testbed := self._standing.take()) is None:
             return None
         came_from = testbed.plan.run_id
@@ -290,7 +289,7 @@ class _Run:
         return testbed
 
     def _leave_standing(self, testbed: AnyTestbed, number: int) -> bool:
-        """Leave the testbed to the next run, if that wants it and nothing went wrong on it; whether it was left."""
+        """Leave the testbed to the next run, if that wants it and it had no failure; returns whether it was left."""
         if isinstance(testbed, ExternalTestbed):
             return False
         if not self._standing.is_wanted or self._error() is not None or self._matrix is None:
@@ -346,7 +345,7 @@ class _Run:
         return self._matrix.run(until)
 
     def _describe(self, testbed: AnyTestbed, number: int) -> None:
-        """Write down what was brought up, before the load."""
+        """Record the created testbed, before the load."""
         plan, led, store_version = self._plan, testbed.led_at_start, testbed.cluster.version()
         largest = plan.largest_member_rtt
         self._clusters.append(
@@ -398,7 +397,7 @@ class _Run:
         )
 
     def _prove_after(self, testbed: AnyTestbed, number: int) -> None:
-        """Say whether the network is still the one that was configured, also in the rows, all of which are on disk."""
+        """Record whether the network still matches its configuration, also in the rows, all of which are on disk."""
         if testbed.failure is not None or isinstance(testbed, ExternalTestbed):
             return
         try:
@@ -420,7 +419,7 @@ class _Run:
         return any(map(was_measured, self._keeper.outcomes))
 
     def _add_finding(self, finding: Finding | None, number: int) -> None:
-        """Add what is known by now to all that was measured on the cluster of that number."""
+        """Add the facts known by now to all outcomes of the cluster of that number."""
         if finding is None:
             return
         changed = {
@@ -448,12 +447,12 @@ class _Run:
         self._keeper.record(self._keeper.directory.add_proof, proof)
 
     def _error(self) -> BaseException | None:
-        """What is on its way to the caller; not what the caller itself is handling."""
+        """The exception being raised to the caller; not one that the caller itself is handling."""
         error = sys.exception()
         return None if error is self._handled else error
 
     def _take_down(self, testbed: AnyTestbed, number: int) -> None:
-        """Keep the logs, take everything down, and tell of it; each whatever becomes of the one before it."""
+        """Keep the logs, take everything down, and report it; each step runs even if the previous one failed."""
         self._tell_reason(self._error())
         try:
             self._keeper.logs(lambda: _numbered(testbed.logs(), number))
@@ -467,7 +466,7 @@ class _Run:
                 raise
 
     def _tell_reason(self, error: BaseException | None) -> None:
-        """Tell once, of the first error, that the run ends by it."""
+        """Report once, with the first error, that it ends the run."""
         if error is None or self._reason is not None:
             return
         self._reason = "interrupted" if isinstance(error, KeyboardInterrupt) else text_of(error)
@@ -475,7 +474,7 @@ class _Run:
         self._event("run_interrupted" if interrupted else "run_failed", self._reason)
 
     def _end(self) -> None:
-        """Leave what was not run, and say where everything is."""
+        """Leave outcomes of the scenarios that were not run, and report where everything is."""
         self._tell_reason(self._error())
         try:
             if self._matrix is not None and self._reason is not None:

@@ -1,4 +1,4 @@
-"""The proofs of a run's network: before the first scenario, after the last one, and where links were changed."""
+"""The proofs of a run's network: before the first scenario, after the last one, and after changes of links."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class NetworkProver:
         self._why = why
 
     def prove(self, moment: GateMoment = "before") -> Gate:
-        """Measure a network that has just been built, or changed. Raises ``RunError`` where it is not as configured.
+        """Measure a network that has just been built, or changed. Raises ``RunError`` if it is not as configured.
 
         Where it was changed, the members run and send: see ``prove_again``.
         """
@@ -151,7 +151,7 @@ class NetworkProver:
             self._progress.note(f"the kernel does not stamp frames, so they count as come when they are read: {reason}")
 
     def _wait_until_quiet(self) -> str | None:
-        """Wait until the hosts send little; how much they still send where that does not come."""
+        """Wait until the hosts send little; returns how much they still send if that does not happen."""
         rates = {
             link.name: (link.spec.a_to_b.rate_bps or _UNLIMITED_BPS, link.spec.b_to_a.rate_bps or _UNLIMITED_BPS)
             for link in self._plan.topology.links
@@ -187,7 +187,7 @@ def proved_text(proof: NetworkProof) -> str:
 def _proof(
     moment: GateMoment, problems: list[str], unproved: Sequence[str] = (), found: Mapping[str, Any] | None = None
 ) -> Proof:
-    """A proof that is made now; it has failed where there are problems."""
+    """A proof made now; it has failed if there are problems."""
     now = Moment.now()
     return Proof(
         at=now.at,

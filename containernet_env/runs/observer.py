@@ -1,6 +1,6 @@
-"""What is observed of a scenario besides its load: what was used, what the members counted, profiles of one of them.
+"""Observations of a scenario besides its load: resource usage, counters of members, profiles of one of them.
 
-Nothing of it can fail a scenario or hold it up: what cannot be observed is missing.
+No observation can fail a scenario or delay it: one that cannot be made is missing.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from containernet_env.stores.cluster import Observation
 from containernet_env.stores.profiling import Profile, Profiling
 
 KeepHistory = Callable[[str, Iterable[bytes]], None]
-"""Keeps a file by its name; its content comes in pieces."""
+"""Keeps a file by its name; its content is passed in pieces."""
 
-# How long the store's own history may take: a million writes take some 10 s.
+# Timeout for the store's own history: a million writes take some 10 s.
 STORE_TIMEOUT_S = 60.0
-# How much is compressed at once.
+# Bytes compressed at a time.
 _PIECE_BYTES = 1 << 16
-# gzip's form of what zlib compresses.
+# zlib's parameter for the gzip format.
 _GZIP = 31
-# Of a line of the client's history, which the client writes without spaces (benchmark_image/internal/history).
+# Matches in a line of the client's history, which the client writes without spaces (benchmark_image/internal/history).
 _WRITE = re.compile(rb'"op":"(?:put|txn)","key":"([^"]*)"')
 
 
 class Histories:
-    """Keeps what scenarios leave: ``prepare`` before each, ``keep`` after it. Neither raises."""
+    """Keeps files of scenarios: ``prepare`` before each, ``keep`` after it. Neither raises."""
 
     def __init__(self, target: Target, progress: RunProgress, keep: KeepHistory) -> None:
         self._target = target
@@ -58,7 +58,7 @@ class Histories:
                 self._since = 1  # all that the store has
 
     def keep(self, outcome: ScenarioOutcome, name: str) -> None:
-        """It has ended; ``name`` is what its files are called."""
+        """It has ended; ``name`` is the prefix of its files."""
         scenario, load = outcome.scheduled.scenario, outcome.load
         if scenario.history and load is not None and load.values.get("history") is not None:
             keys = WrittenKeys()
@@ -71,15 +71,15 @@ class Histories:
                 keys.take(piece)
                 yield piece
         except RunError as error:
-            # What is there of it says that it was cut off.
+            # The part that exists shows that it was cut off.
             self._progress.note(f"{scenario.name}: its history could not be fetched: {error}")
 
     def _store(self, scenario: Scenario, keys: WrittenKeys) -> Iterator[str]:
-        """Lines of JSON; the last one says what they are, and whether nothing is missing."""
+        """Lines of JSON; the last one describes them, and says whether they are complete."""
         whole, final, prefix = True, False, self._target.key_prefix + scenario.key_prefix
         try:
             written, cluster = keys.all(prefix), self._target.cluster
-            # Where the store does not tell past writes, each key may be read by itself, over the network.
+            # If the store does not report past writes, each key may be read by itself, over the network.
             timeout_s = STORE_TIMEOUT_S + cluster.waits.request_s + 2 * len(written) * cluster.waits.rtt_s
             own = cluster.written(prefix, self._since, written, timeout_s)
             final = own.final
@@ -101,7 +101,7 @@ class WrittenKeys:
         self._keys: dict[bytes, None] = {}
 
     def take(self, piece: bytes) -> None:
-        """The next piece. Of a file that is damaged, which the checker refuses, the keys are some of it."""
+        """Add the next piece. Of a damaged file, which the checker refuses, only some keys are found."""
         try:
             lines, _, self._rest = (self._rest + self._unpack.decompress(piece)).rpartition(b"\n")
         except zlib.error:
@@ -134,7 +134,7 @@ KeepProfile = Callable[[str, str, bytes], None]
 class Observer:
     """Observes one scenario after the other: ``prepare``, ``begin``, ``end``, ``finish``.
 
-    Only between ``begin`` and ``end`` the load runs; members are asked before and after.
+    The load runs only between ``begin`` and ``end``; members are queried before and after.
     """
 
     def __init__(
@@ -164,22 +164,22 @@ class Observer:
 
     @property
     def samples(self) -> bool:
-        """Whether it sees what is used."""
+        """Whether it can observe resource usage."""
         return self._sampler is not None
 
     def start(self) -> None:
-        """Begin to sample."""
+        """Start sampling."""
         if self._sampler is not None:
             self._sampler.start()
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Release all resources. Idempotent."""
         self._end_profiling()
         if self._sampler is not None:
             self._sampler.close()
 
     def prepare(self, leader: str | None, scenario: Scenario) -> None:
-        """A scenario is about to begin; who leads, if that is known."""
+        """A scenario is about to begin; ``leader`` if it is known."""
         self._number += 1
         self._end_profiling()
         self._histories.prepare(scenario)
@@ -205,7 +205,7 @@ class Observer:
             self._profiling.end()
 
     def finish(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
-        """Add what was observed; members are asked unless the target has failed as a whole."""
+        """Add the observations; members are queried unless the target has failed as a whole."""
         store: StoreActivity | None = None
         rtts: Mapping[str, ClientRtt] | None = None
         if self._target.failure is None:
@@ -254,7 +254,7 @@ class Observer:
 
 
 def flame_graph(title: str, profile: Profile) -> str:
-    """The flame graph of a profile; of a cumulative one, of what it grew by. Raises ``ValueError``."""
+    """The flame graph of a profile; of a cumulative one, of its increase. Raises ``ValueError``."""
     parsed = profiles.parse(profile.data)
     stacks = parsed.of(profile.measured)
     if profile.before is not None:

@@ -1,4 +1,4 @@
-"""What a run would refuse after its plan was made, found before anything exists; a dry run refuses it too."""
+"""Errors that a run would raise after planning, found before anything exists; a dry run raises them too."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from containernet_env.results.run_directory import check_place, least_bytes
 
 # What hosts choose from: the same list in every network namespace (net/ipv4/sysctl_net_ipv4.c of Linux).
 _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-# Of a run, and of each host: connections, namespaces, processes and their pipes, files of /proc for each thread and of
-# cgroups; several times what was seen.
+# Per run, and per host: connections, namespaces, processes and their pipes, files of /proc for each thread and of
+# cgroups; several times the observed numbers.
 _OPEN_FILES, _OPEN_FILES_PER_HOST = 256, 96
 # Longer than any header.
 _HEADER_BYTES = 1 << 16
 
 
 def preflight(plan: Plan, out: Path | None = None) -> str:
-    """Raise what the run of ``plan`` with its rows in ``out`` would raise; a sentence about what is left open.
+    """Raise the errors of a run of ``plan`` with its rows in ``out``; returns a sentence about unchecked requirements.
 
-    Nothing is created that stays: as root, netem and Open vSwitch are tried out where the plan insists on one of them.
-    Raises ``UsageError``, and ``MissingRequirementError`` where the machine lacks something.
+    Nothing created remains: as root, netem and Open vSwitch are tried out if the plan requires one of them.
+    Raises ``UsageError``, and ``MissingRequirementError`` if the machine lacks a requirement.
     """
     if out is not None:
         check_out(plan, out)
@@ -45,7 +45,7 @@ def preflight(plan: Plan, out: Path | None = None) -> str:
 
 
 def check_out(plan: Plan, out: Path) -> None:
-    """Raise what keeping the rows of ``plan`` in ``out`` would raise."""
+    """Raise the errors of storing the rows of ``plan`` in ``out``."""
     check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts), len(plan.cluster_ends)))
     _check_header(out)
 
@@ -72,7 +72,7 @@ def _check_congestion_control(algorithm: str) -> None:
     try:
         available = _CONGESTION_CONTROLS.read_text().split()
     except OSError:
-        return  # the host's own namespace tells it
+        return  # the host's own namespace reports it
     if algorithm not in available:
         raise UsageError(
             f"--congestion-control: this kernel has no TCP congestion control {algorithm!r}; "
@@ -88,7 +88,7 @@ def _check_network(plan: Plan) -> None:
 
 
 def _check_network_without_root(plan: Plan) -> list[str]:
-    """What can be told without trying it out; the questions that are left open."""
+    """The checks that need no trial; returns the open questions."""
     wants_ovs = plan.options.switches == "ovs"
     if wants_ovs and programs.which("ovs-vsctl") is None:
         choose_switches("ovs", "netem")

@@ -1,4 +1,4 @@
-"""From files and options to a plan, and what a run needs before it begins; nothing is created."""
+"""From files and options to a plan, and the prerequisites of a run before it begins; nothing is created."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def require_root() -> None:
 def lock_for(plan: Plan) -> RunLock:
     """The lock that a run of a plan holds: the machine's, or without root one of the user's own.
 
-    Raises RunError where somebody holds the machine's.
+    Raises RunError if the machine's is held.
     """
     if plan.config.external is None or os.geteuid() == 0:
         return RunLock()
@@ -61,7 +61,7 @@ def other_cores(cpu: int) -> tuple[int, ...]:
 
 @contextmanager
 def kept_off(cpu: int | None, others: Collection[int]) -> Iterator[None]:
-    """Within it this thread, and whatever it starts, uses the ``others`` where a core is kept. Raises ``RunError``."""
+    """Within it this thread, and its children, use the ``others`` if a core is kept. Raises ``RunError``."""
     if cpu is None:
         yield
         return
@@ -110,7 +110,7 @@ def prepare_shell(topology: Config | Path | str, **choices: Any) -> Plan:
 
 
 def _options(choices: Mapping[str, Any]) -> PlanOptions:
-    """Options on this machine, with a fresh run id, and a fresh seed where none is given."""
+    """Options on this machine, with a fresh run id, and a fresh seed if none is given."""
     if unknown := choices.keys() - OPTIONS.keys():
         raise TypeError(f"got an unexpected keyword argument {min(unknown)!r}")
     given = dict(choices)

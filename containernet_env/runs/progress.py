@@ -1,4 +1,4 @@
-"""What a run tells while it goes on."""
+"""The events of a run, while it goes on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from containernet_env.model.scenario import Scenario
 
 
 class OnEvent(Protocol):
-    """Told of everything that happens in a run, at the moment it happens, from any thread; must not raise."""
+    """Receives every event of a run, at the moment it happens, from any thread; must not raise."""
 
     def __call__(self, kind: str, text: str, subject: str | None = None) -> None:
         """``kind`` is one word, ``text`` one line for people, ``subject`` the host, link or scenario it is about."""
@@ -34,7 +34,7 @@ class RunProgress(Progress, Protocol):
         return
 
     def scenario_started(self, planned: PlannedScenario) -> None:
-        """The next of them begins; not told of one that is not run."""
+        """The next of them begins; not called for one that is not run."""
         return
 
     def probe_started(self, number: int, probe: Scenario) -> None:
@@ -51,7 +51,7 @@ class RunProgress(Progress, Protocol):
 
 
 class Silent(RunProgress):
-    """Tells nothing: for callers that only want the results, and for those that show a part."""
+    """Reports nothing: for callers that only need the results, and as a base for those that show a part."""
 
     @contextmanager
     def stage(self, name: str, seconds: float | None = None) -> Iterator[Stage]:
@@ -67,7 +67,7 @@ _TOLD = ("note", "matrix_started", "scenario_started", "probe_started", "scenari
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage whose result goes to ``tell``."""
+    """A stage whose result is passed to ``tell``."""
 
     tell: Callable[[str], object]
 
@@ -76,9 +76,10 @@ class _Stage:
 
 
 class Guarded(Silent):
-    """Tells another one, and goes on where that raises: who shows a run can neither end it nor have a part repeated.
+    """Forwards to another one, and continues if that raises: a display can neither end a run nor cause repetitions.
 
-    Only who asks the run to end, ``Interrupted`` or ``KeyboardInterrupt``, passes. ``on_failure`` hears of the first.
+    Only requests to end the run, ``Interrupted`` or ``KeyboardInterrupt``, pass. ``on_failure`` receives the first
+    error.
     """
 
     def __init__(self, progress: RunProgress) -> None:

@@ -1,4 +1,4 @@
-"""Repeats a run from its run directory where nothing that matters differs; what must be equal, and why."""
+"""Repeats a run from its run directory if no relevant fact differs; the facts that must be equal, and why."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ from containernet_env.runs.progress import RunProgress
 from containernet_env.setup.images import required_images
 
 _SHOWN_CHARACTERS = 100
-# Of one fact that has many parts, such as the plan of another version: more of them tell nothing more.
+# Shown for one fact that has many parts, such as the plan of another version: more of them add no information.
 _SHOWN_PARTS = 20
-# What the kernel keeps for itself differs from boot to boot; the machine is the same.
+# Memory reserved by the kernel differs from boot to boot; the machine is the same.
 _MEMORY_RATIO = 0.01
-# Of the plan: which run it is, where its files came from, and what follows from values that are compared themselves.
+# Of the plan: its run, the origin of its files, and values derived from others that are compared themselves.
 _NOT_COMPARED = frozenset({"run_id", "config", "scenario_file", "estimated_s", "notes"})
 
 
@@ -60,7 +60,7 @@ def _nearly(was: Any, now: Any) -> bool:
 
 
 def _text(value: object) -> str:
-    # reprlib bounds how deep it looks: an edited file may hold anything.
+    # reprlib bounds the depth: an edited file may hold anything.
     text = value if isinstance(value, str) else reprlib.repr(value)
     return "not known" if value is None else textwrap.shorten(text, _SHOWN_CHARACTERS)
 
@@ -71,9 +71,9 @@ def _bytes(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something of a manifest, at ``place`` in it, that may be another one when a run is repeated.
+    """A fact of a manifest, at ``place`` in it, that may differ when a run is repeated.
 
-    Where it is an object, each of its parts is compared by itself. What is not known of a run counts as another one.
+    If it is an object, each of its parts is compared by itself. An unknown fact of a run counts as different.
     """
 
     place: str
@@ -84,7 +84,7 @@ class Fact:
     text: Callable[[object], str] = _text
 
     def of(self, manifest: Manifest) -> object:
-        """The value; ``None`` where the manifest does not have it."""
+        """The value; ``None`` if the manifest does not have it."""
         value: object = manifest
         for step in self.place.split("."):
             value = value.get(step) if isinstance(value, dict) else getattr(value, step, None)
@@ -138,11 +138,11 @@ FACTS = (
     _told("links.network_version", "Mininet", "it names hosts and links; they are read back and proved"),
     _told("links.docker_sdk", "Docker SDK", "it talks to the engine; limits are read back"),
 )
-"""What is compared, in the order in which it is told."""
+"""The compared facts, in the order of the report."""
 
 
 def differences(was: Manifest, now: Manifest) -> list[Difference]:
-    """What is not the same in two runs, as the first lines of their manifests say."""
+    """The differences between two runs, by the first lines of their manifests."""
     return [difference for fact in FACTS for difference in _compared(fact, fact.of(was), fact.of(now))]
 
 
@@ -217,8 +217,8 @@ def rerun(
     """Repeat ``run``, a run directory or a results file, whose newest run is repeated; see ``measure.measure``.
 
     ``out`` is the CSV that rows are appended to, that of the run unless it is given. Raises ``UsageError`` before
-    anything is created where something that matters is not as it was, naming it (``results.differences``); with
-    ``anyway`` the manifest of the new run says what. Needs root.
+    anything is created if a relevant fact has changed, naming it (``results.differences``); with ``anyway`` the
+    manifest of the new run records the differences. Needs root.
     """
     found = prepare_rerun(Path(run), Path(out) if out is not None else None, anyway=anyway)
     return carry_out(
@@ -233,7 +233,7 @@ def rerun(
 
 
 def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False) -> Rerun:
-    """What `rerun` would carry out; raises what it would raise before anything is created."""
+    """The plan that `rerun` would execute; raises the errors that it would raise before anything is created."""
     run = read_run(find_run(place))
     if run.manifest is None:
         raise UsageError(f"{run.path} cannot be repeated: it has no {MANIFEST}\n  The run ended before it was written.")
@@ -275,7 +275,7 @@ def _plan(run: Path, was: Manifest) -> Plan:
 
 
 def _configured(run: Path, was: Manifest) -> tuple[Config, ScenarioSet]:
-    """What was configured, under the names of the files that it was first read from."""
+    """The configuration of the run, under the names of the files that it was first read from."""
     plan = PlanFiles.model_validate(was.plan)
     config, scenario_set = load_config(run / TOPOLOGY_INPUT), load_scenarios(run / SCENARIOS_INPUT)
     config = replace(config, path=Path(plan.config.path), sha256=plan.config.sha256)
@@ -286,13 +286,13 @@ def _configured(run: Path, was: Manifest) -> tuple[Config, ScenarioSet]:
 
 
 def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
-    """The manifest that the run would have now, as far as that can be told before anything is brought up."""
-    # Under the id that it had: it is in what members are started with.
+    """The manifest that the run would have now, as far as it is known before bring-up."""
+    # Under its original id, which is among the arguments of members.
     same = build_plan(plan.config, plan.scenario_set, replace(plan.options, run_id=str(was.plan.get("run_id"))))
     is_external = plan.config.external is not None
     tags = None if is_external else required_images(plan.store)
     now = manifest_of(same, tags, tolerance, run_id=was.run_id, began=Moment.now(), command=())
-    told = was.store.version if was.store is not None else None  # where only the members tell
+    told = was.store.version if was.store is not None else None  # if only the members report it
     version = told if is_external else plan.store.version
     return now.model_copy(
         update={
@@ -305,7 +305,7 @@ def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
 
 
 def _testbed(run: ReadRun) -> Iterator[Difference]:
-    """A run of a sweep may have found a testbed that another one had left; a repeated one brings up its own."""
+    """A run of a sweep may have reused the testbed of another one; a repeated one brings up its own."""
     for event in run.events:
         if event["kind"] == "testbed_reused":
             why = "what the first scenario finds is in the column Reused"
@@ -313,7 +313,7 @@ def _testbed(run: ReadRun) -> Iterator[Difference]:
 
 
 def _edited(run: ReadRun, was: Manifest) -> Iterator[Difference]:
-    """Which of the files that a run is repeated from are not those that it wrote."""
+    """The files for the repetition that differ from those that the run wrote."""
     if run.checked is None:
         why = "the run was killed, or goes on: nobody can tell whether its files were changed since"
         yield Difference(name=CHECKSUMS, was="written at the end", now="missing", matters=True, why=why)

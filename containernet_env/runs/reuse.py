@@ -22,21 +22,21 @@ from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.testbed import Testbed, take_down
 from containernet_env.setup.images import Images
 
-# Connections between members outlive a change of their links. These forget the path of before with the next losses;
-# bbr for one takes the least RTT of the last ten seconds for that of the path.
+# Connections between members outlive a change of their links. These reset their path estimates at the next losses; bbr,
+# for example, uses the least RTT of the last ten seconds as that of the path.
 _FORGETFUL = ("cubic", "reno")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What has to be changed on a testbed that stands: CPU limits of these hosts, and these links."""
+    """The changes to a kept testbed: CPU limits of these hosts, and these links."""
 
     limits: tuple[HostPlan, ...] = ()
     links: tuple[Link, ...] = ()
 
     @property
     def reused(self) -> Reused:
-        """What the first scenario after it finds; see ``model.outcome``."""
+        """The state that the first scenario after it starts with; see ``model.outcome``."""
         if self.links:
             return "cluster;new-limits;new-links" if self.limits else "cluster;new-links"
         return "cluster;new-limits" if self.limits else "cluster"
@@ -45,8 +45,9 @@ class Change:
 def standing_key(plan: Plan) -> str:
     """Plans with the same one can follow each other on one testbed; they differ in loads, CPU limits and links.
 
-    The members run on, so nothing differs by which they are started: their flags, with the timing that follows from
-    RTTs, and ``GOMEMLIMIT``, which follows from the memory limit. Nor does what no link changes while it stands.
+    The members keep running, so everything that they are started with is equal: their flags, with the timing derived
+    from RTTs, and ``GOMEMLIMIT``, derived from the memory limit. So are the settings of an existing link that cannot be
+    changed.
     """
     is_live = plan.options.engine == "builtin"
     hosts = [_started(host, plan.run_id) if is_live else host for host in plan.hosts]
@@ -57,9 +58,9 @@ def standing_key(plan: Plan) -> str:
 
 
 def change_between(standing: Plan, wanted: Plan) -> Change | None:
-    """What leads from the one plan to the other; ``None`` where that takes a testbed of its own.
+    """The change from the one plan to the other; ``None`` if that requires a new testbed.
 
-    Where the values of one link differ, all are made anew: draws of losses and jitter begin with their seeds then.
+    If the values of one link differ, all are reset: draws of losses and jitter restart with their seeds then.
     """
     if standing.options.seed != wanted.options.seed or standing_key(standing) != standing_key(wanted):
         return None
@@ -69,13 +70,13 @@ def change_between(standing: Plan, wanted: Plan) -> Change | None:
 
 
 def all_fields(spec: LinkSpec) -> dict[str, dict[str, Any]]:
-    """A whole spec as a change of both directions; the seeds are named, so draws begin anew."""
+    """A whole spec as a change of both directions; the seeds are named, so draws restart."""
     sides = {"a_to_b": spec.a_to_b, "b_to_a": spec.b_to_a}
     return {side: {field.name: getattr(held, field.name) for field in fields(held)} for side, held in sides.items()}
 
 
 def _started(host: HostPlan, run_id: str) -> HostPlan:
-    """A host without what is changed while it runs, and without the name of its run."""
+    """A host without the settings that can be changed while it runs, and without the name of its run."""
     command = tuple(word.replace(run_id, "") for word in host.command)
     return replace(host, cpus=None, cpu_quota_us=None, command=command)
 
@@ -87,9 +88,9 @@ def _fixed(spec: LinkSpec, plan: Plan) -> tuple[object, ...]:
 
 
 def _fixed_direction(direction: DirectionSpec) -> tuple[object, ...]:
-    """What stays while a link stands: where frames wait, and how much of a flow a host hands over at once.
+    """The fixed settings of an existing link: where frames wait, and how much of a flow a host hands over at once.
 
-    Sockets keep the latter as they found it when they connected.
+    Sockets keep the latter as it was when they connected.
     """
     limits = (direction.rate_bps, direction.queue_frames, direction.queue_bytes)
     return direction.uplink, *(limit is None for limit in limits), segments_at_once(held_at_host(direction))
@@ -99,7 +100,7 @@ OnProof = Callable[[Proof], None]
 
 
 class _Follower:
-    """Who is told of a testbed now, by one thread at a time: a run, or nobody between two."""
+    """The current receiver of a testbed's events, called by one thread at a time: a run, or none between two runs."""
 
     def __init__(self, on_event: OnEvent, on_proof: OnProof) -> None:
         self.last: Proof | None = None
@@ -107,7 +108,7 @@ class _Follower:
         self.change(on_event, on_proof)
 
     def change(self, on_event: OnEvent, on_proof: OnProof) -> None:
-        """When this returns, the one before is told nothing any more."""
+        """When this returns, the previous receiver gets no more events."""
         with self._lock:
             self._on_event, self._on_proof = on_event, on_proof
 
@@ -124,9 +125,10 @@ class _Follower:
 
 
 class StandingTestbed(Testbed):
-    """A testbed that can be turned to another plan while it stands.
+    """A testbed that can be changed to another plan while it is up.
 
-    ``reused`` is what the first scenario of its plan finds, ``loaded`` whether the store holds the data set already.
+    ``reused`` is the state that the first scenario of its plan starts with, ``loaded`` whether the store already holds
+    the data set.
     """
 
     def __init__(
@@ -138,16 +140,16 @@ class StandingTestbed(Testbed):
         self.loaded = False
 
     def rest(self, loaded: bool) -> None:
-        """Its run has ended, and it stands for another one: nothing is told of it until `turn_to`."""
+        """Its run has ended, and it is kept for another one: no events are delivered until `turn_to`."""
         self.loaded = loaded
         self._follower.change(ignore_event, lambda proof: None)
 
     def turn_to(self, plan: Plan, change: Change, progress: Progress, on_event: OnEvent, on_proof: OnProof) -> None:
-        """Make it the testbed of another plan; see ``change.change_between``.
+        """Change it to the testbed of another plan; see ``change.change_between``.
 
-        What was changed is read back, and changed links are proved. Else the proof after the last scenario is the one
-        before the next: nobody touched the network in between. Raises RunError where something is not as the plan asks;
-        all that is left then is `down`.
+        Changes are read back, and changed links are proved. Without changes, the proof after the last scenario is also
+        the one before the next: the network was not modified in between. Raises RunError if anything deviates from the
+        plan; only `down` is possible then.
         """
         self._follower.change(on_event, on_proof)
         self.plan, self._progress = plan, progress
@@ -191,7 +193,7 @@ class StandingTestbed(Testbed):
 
     @property
     def why_unfit(self) -> str | None:
-        """Why nothing else should be measured on it after its last scenario; ``None`` where all is as it should be."""
+        """Why no further measurement should run on it after its last scenario; ``None`` if there is no reason."""
         if (reason := self._gone()) is not None:
             return reason
         if deaths := self.cluster.deaths():
@@ -203,9 +205,9 @@ class StandingTestbed(Testbed):
 
 
 class Standing:
-    """Holds the testbed that a run has left standing, if any; whoever made this closes it, whatever happens.
+    """Holds the testbed that a run has kept, if any; its creator closes it, whatever happens.
 
-    ``is_wanted``: whether the run that is carried out now is to leave its testbed, since the next one can use it.
+    ``is_wanted``: whether the current run is to keep its testbed, since the next one can use it.
     """
 
     def __init__(self) -> None:
@@ -213,17 +215,17 @@ class Standing:
         self._testbed: StandingTestbed | None = None
 
     def leave(self, testbed: StandingTestbed, loaded: bool) -> None:
-        """Hold it until it is taken. ``loaded``: whether its store holds the data set of the plan."""
+        """Hold it until `take`. ``loaded``: whether its store holds the data set of the plan."""
         testbed.rest(loaded)
         self._testbed = testbed
 
     def take(self) -> StandingTestbed | None:
-        """The testbed, which is the caller's from here on."""
+        """Return the testbed; the caller owns it from here on."""
         testbed, self._testbed = self._testbed, None
         return testbed
 
     def close(self, progress: Progress, stop: Stop) -> None:
-        """Take down what stands; idempotent, and not interrupted. Raises ``RunError`` for what could not be removed."""
+        """Take down the kept testbed; idempotent, and not interrupted. Raises ``RunError`` for leftovers."""
         if (testbed := self.take()) is not None:
             stop.shield()
             try:

@@ -18,7 +18,7 @@ from containernet_env.model.search import Probe, Saturation, Search, SearchResul
 from containernet_env.runs.progress import OnEvent, RunProgress
 
 _OF_THE_CLUSTER: frozenset[Kind] = frozenset({"leader_changed", "member_silent", "member_died"})
-"""Findings that are not valid figures, and yet what the store does under this load."""
+"""Findings that make figures invalid, and yet show the store's own behaviour under this load."""
 _OF_THE_GENERATOR: frozenset[Kind] = frozenset(
     {"generator_late", "generator_paused", "generator_saturated", "generator_waited", "client_throttled"}
 )
@@ -26,7 +26,7 @@ _OF_THE_GENERATOR: frozenset[Kind] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a probe ended and why, in one line that is empty where it held."""
+    """How a probe ended and why, in one line that is empty if it held."""
 
     verdict: Verdict
     why: str
@@ -34,10 +34,10 @@ class Judgement:
 
 
 def judge(search: Search, outcome: ScenarioOutcome) -> Judgement:
-    """What the outcome of a probe says.
+    """The meaning of a probe's outcome.
 
-    It counts only where its row would be valid: what makes figures not those of the store makes them neither a hit nor
-    a miss, unless it is the cluster itself that did not stand the load.
+    It counts only if its row would be valid: a cause that makes figures not those of the store makes them neither a hit
+    nor a miss, unless the cluster itself failed under the load.
     """
     load = outcome.load
     measured = tuple(outcome.percentile_s(objective.percentile) for objective in search.objectives)
@@ -86,7 +86,7 @@ def shown(search: Search, course: Saturation, probes: Sequence[Probe]) -> int:
 
 
 def result_of(search: Search, course: Saturation, probes: Sequence[Probe], clients_short: bool = False) -> SearchResult:
-    """What the probes say together.
+    """The result of all probes together.
 
     ``clients_short``: where they missed, requests waited for a free client, and the store met the objective.
     """
@@ -117,8 +117,8 @@ def _reason(probes: Sequence[Probe], rate: Decimal | None) -> str:
 
 
 def search_finding(result: SearchResult) -> Finding:
-    """What a reader of the row has to know of its search; where no rate was found, nobody can tell what its figures
-    are the highest of."""
+    """The summary of a search for the reader of its row; if no rate was found, it is unknown which maximum its figures
+    show."""
     low, high = (None if rate is None else float(rate) for rate in (result.low_per_s, result.high_per_s))
     return Finding("search", "told" if result.end == "found" else "unknown", result.text, low, high)
 
@@ -126,15 +126,15 @@ def search_finding(result: SearchResult) -> Finding:
 _SEEDS = 2**32
 Keep = Callable[[ScenarioOutcome], None]
 Measure = Callable[[ScheduledScenario, Keep], None]
-"""Measures a scenario like any other one and hands its outcome over, uninterrupted."""
+"""Measures a scenario like any other one and passes its outcome on, uninterrupted."""
 KeepProbe = Callable[[Probe, ScenarioOutcome], None]
-"""Keeps a probe and what was measured in it; does not raise."""
+"""Keeps a probe and its measurement; does not raise."""
 
 _SEEDS = 2**32
 
 
 class Searching:
-    """One search. ``why_over`` says of a probe's outcome why no other one can be made, if so."""
+    """One search. ``why_over`` returns, from a probe's outcome, why no further probe is possible, if so."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Searching:
         self._outcomes: list[ScenarioOutcome] = []
 
     def run(self) -> str | None:
-        """Probe until the search ends; why it could not, if so. What `measure` raises goes on to the caller."""
+        """Probe until the search ends; returns why it could not, if so. Exceptions of `measure` propagate."""
         while (step := self._course.next) is not None:
             number = len(self._probes) + 1
             probe = self._scheduled.scenario.probe(step.rate, self._seed(number))
@@ -196,7 +196,7 @@ class Searching:
         self._on_event("probe_ended", f"probe {probe.number}: {rate_text(probe.rate)}: {probe.verdict}{why}", name)
 
     def sum_up(self, row: ScenarioOutcome) -> ScenarioOutcome:
-        """The outcome of the whole search, however far it got: ``row`` has what was known when it began, and its error.
+        """The outcome of the whole search, however far it got: ``row`` has the facts known at its start, and its error.
 
         Its figures are those of one probe (``analysis.probes.shown``). It may be summed up more than once.
         """
@@ -217,7 +217,7 @@ class Searching:
         )
 
     def _clients_short(self) -> bool:
-        """Whether, where the objective was missed by the repeats above, only requests that waited for a client did."""
+        """Whether misses of the objective by the repeats above were only caused by requests waiting for a client."""
         high = self._course.high
         if high is None:
             return False

@@ -1,4 +1,4 @@
-"""What the scenario matrix is run against: a store, a benchmark server, and perhaps a network and hosts of ours."""
+"""The target of a scenario matrix: a store, a benchmark server, and possibly a network and hosts of ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MeasuredNetwork(Protocol):
     """Links that count what goes over them."""
 
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> Mapping[str, Any]:
-        """What every link saw; see ``containernet_env.model.usage``."""
+        """The counters of every link; see ``containernet_env.model.usage``."""
 
 
 class ClientHost(Protocol):
@@ -33,23 +33,22 @@ class ClientHost(Protocol):
 
 
 class Target(Protocol):
-    """Something that can be measured. A store that somebody else runs has neither ``network`` nor ``client_host``."""
+    """A target that can be measured. An external store has neither ``network`` nor ``client_host``."""
 
     plan: Plan
     led_at_start: Leadership | None
-    """Who led when it came up; ``None`` until then, and where no leader is known."""
+    """The leader at bring-up; ``None`` until then, and if no leader is known."""
     failure: str | None
-    """Why nothing can be measured any more: the links have ended, the benchmark host, or the engine; ``None`` while all
-    stand."""
+    """Why measuring is no longer possible: the links, the benchmark host or the engine have ended; else ``None``."""
     key_prefix: str
-    """What every key of a load starts with, before the prefix of its scenario."""
+    """The prefix of every key of a load, before the prefix of its scenario."""
     unseen: str | None
-    """What nobody here can see of it, in one line, so that figures are never certainly valid; ``None`` for ours."""
+    """What cannot be observed of it, in one line, so that figures are never certainly valid; ``None`` for ours."""
     leader_wanted: str | None
     """Who is to lead in every scenario; ``None`` leaves that to elections."""
 
     capacity: Capacity
-    """What the machine has and what everything configured may take of it."""
+    """The machine's resources and the configured limits."""
 
     @property
     def leader_at_start(self) -> str | None:
@@ -58,7 +57,7 @@ class Target(Protocol):
 
     @property
     def load_terms(self) -> LoadTerms:
-        """How loads speak with its store."""
+        """How loads communicate with its store."""
         return self.plan.store.load_terms
 
     @property
@@ -73,7 +72,7 @@ class Target(Protocol):
         """
 
     def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
-        """RTTs to each member, measured now; none where nobody has to. Takes some RTTs, and never raises."""
+        """RTTs to each member, measured now; none if none are needed. Takes some RTTs, and never raises."""
         return {}
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
@@ -93,4 +92,4 @@ class Target(Protocol):
 
     @property
     def faults(self) -> Faults | None:
-        """What events of scenarios can do to it; ``None`` where nothing can be done."""
+        """What events of scenarios can do to it; ``None`` if nothing can be done."""

@@ -1,4 +1,4 @@
-"""A topology brought to life: hosts, links, the proof of the network, the cluster, the benchmark server."""
+"""A running topology: hosts, links, the proof of the network, the cluster, the benchmark server."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from containernet_env.stores.cluster import Broken, Cluster, MemberHost, MemberP
 from containernet_env.stores.store import GATE_SCRIPT, Trust
 
 ALL_BUDGET_S = 1.0
-"""What it may take for all members together."""
+"""Time limit for all members together."""
 
 
 def measure_syncs(
     plan: Plan, hosts: Mapping[str, MemberHost], check: Callable[[], None], note: Callable[[str], None]
 ) -> dict[str, SyncTimes]:
-    """Measure one member after the other, while nobody else writes; those where it cannot be measured are left out.
+    """Measure one member after the other, while no other process writes; those that cannot be measured are left out.
 
-    ``check`` is called before each, and where one fails: it raises where a host that has ended is why.
+    ``check`` is called before each, and after a failure: it raises if a host that has ended is the cause.
     """
     members = [host for host in plan.hosts if host.data]
     measured: dict[str, SyncTimes] = {}
@@ -63,18 +63,19 @@ def measure_syncs(
 
 
 PING_S = 1.0
-"""How often it is asked, and how long each answer may take."""
+"""Ping interval, and the timeout of each answer."""
 SILENT_S = 5.0
-"""After so much silence it is given up: five of etcd's default election timeouts, so nothing that is measured after it
-is of the network that was configured; and a quarter of the default request timeout, so requests have not failed yet."""
-# An answer that is there while the caller was stopped is found by the next question, so pauses of the driver cost one.
+"""It is given up after this silence: five of etcd's default election timeouts, so no later measurement would be of the
+configured network; and a quarter of the default request timeout, so requests have not failed yet."""
+# An answer that arrived while the caller was stopped is found by the next ping, so a pause of the driver costs one
+# ping.
 _PINGS = round(SILENT_S / PING_S)
 
 
 class LinkWatch:
-    """Asks on a thread of its own, between ``start`` and ``close``.
+    """Pings on its own thread, between ``start`` and ``close``.
 
-    ``answers`` tells whether an answer comes within so many seconds; ``fail`` is called once, with the reason.
+    ``answers`` returns whether an answer comes within so many seconds; ``fail`` is called once, with the reason.
     """
 
     def __init__(self, answers: Callable[[float], bool], fail: Callable[[str], None]) -> None:
@@ -85,20 +86,20 @@ class LinkWatch:
         self._thread = clock.Thread(target=self._run, name="link-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start pinging."""
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more; idempotent. A question that is under way ends by itself."""
+        """Stop pinging; idempotent. A ping in progress ends by itself."""
         self._over.set()
 
     def note(self, answered: bool) -> bool:
-        """Take down one answer, or its absence; whether the silence has lasted long enough now."""
+        """Record an answer, or its absence; returns whether the silence has lasted long enough to give up."""
         self._unanswered = 0 if answered else self._unanswered + 1
         return self._unanswered == _PINGS
 
     def settle(self) -> None:
-        """Return once it answers, or has been given up: at once where nothing is wrong."""
+        """Return once it answers, or has been given up: at once if nothing is wrong."""
         for _ in range(_PINGS + 1):
             began_s = clock.monotonic()
             if self._over.is_set() or self._answers(PING_S):
@@ -117,16 +118,15 @@ class LinkWatch:
 
 
 HOST_UP_TIMEOUT_S = 60.0
-# Of each host's log; the run directory keeps the last megabyte of them.
+# Of each host's log; the run directory keeps its last megabyte.
 LOG_LINES = 10_000
 SERVER_TIMEOUT_S = 20.0
 
-# How long after a step of the bring-up has failed the news may come that the network is gone or a host has ended, which
-# is why it failed.
+# How long after a failed step of the bring-up its cause may be reported: that the network is gone or a host has ended.
 _NEWS_S = 0.5
 
 
-# What decides how TCP behaves on the emulated path; read back from every host into the run's record.
+# The settings that decide how TCP behaves on the emulated path; read back from every host into the run's record.
 TCP_SYSCTLS = (
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
@@ -138,10 +138,10 @@ TCP_SYSCTLS = (
 class Testbed(Target):
     """Brings a plan up step by step and takes it down as a whole.
 
-    `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. What is done
-    on it has to look at `failure`: why nothing can be measured any more, None while all stand.
-    `on_event` is told what happens ("testbed_failed" with that reason, once, from another thread), `on_proof` of each
-    proof of the network, also one that failed. `stop` is looked at while something is waited for.
+    `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. Users of the
+    testbed have to check `failure`: why no measurement is possible any more, None while everything is up.
+    `on_event` receives events ("testbed_failed" with that reason, once, from another thread), `on_proof` each proof of
+    the network, also a failed one. `stop` is polled during waits.
     """
 
     __test__ = False  # not a test class, whatever its name begins with
@@ -213,7 +213,7 @@ class Testbed(Target):
 
     @property
     def server_connection(self) -> UnixConnection:
-        """The way to it, the only one; once its host is up."""
+        """The only route to it; once its host is up."""
         return UnixConnection(self.client_host.name, SERVER_SOCKET, self.client_host.pid)
 
     @property
@@ -240,7 +240,7 @@ class Testbed(Target):
         return TestbedFaults(self.net, self.hosts, links, self._restart_member, self.fail)
 
     def _restart_member(self, name: str, ready: Callable[[], None], broken: Broken) -> int:
-        """Start a member that was killed again; see ``faults.Faults.restart``."""
+        """Restart a killed member; see ``faults.Faults.restart``."""
         host, plan = self.hosts[name], next(plan for plan in self.plan.hosts if plan.name == name)
         host.restart()
         self._put_secrets(name)
@@ -252,7 +252,7 @@ class Testbed(Target):
 
     @property
     def client_host(self) -> TestbedHost:
-        """The host that makes the load; only after `up`."""
+        """The host of the load generator; only after `up`."""
         return self.hosts[self.plan.config.client.name]
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
@@ -261,19 +261,19 @@ class Testbed(Target):
 
     @property
     def realtime(self) -> bool | None:
-        """Whether the link emulator got the real-time priority it asked for; None where none carries the links."""
+        """Whether the link emulator got the real-time priority that it requested; None if there is no link emulator."""
         granted: bool | None = self.net.link_backend_facts().get("realtime")
         return granted
 
     def up(self) -> None:
-        """Bring everything up; raises RunError at the first thing that is not as the plan asks."""
+        """Bring everything up; raises RunError at the first deviation from the plan."""
         with self.told_why():
             self._bring_up()
             self._check()
 
     @contextmanager
     def told_why(self) -> Iterator[None]:
-        """Within it, an error of a step before the first scenario says what has ended, where that is why."""
+        """Within it, an error of a step before the first scenario names the ended process, if that is its cause."""
         try:
             with resource_errors():
                 yield
@@ -305,7 +305,7 @@ class Testbed(Target):
         self._on_event(kind, text)
 
     def down(self) -> None:
-        """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
+        """Take everything down; idempotent. Raises RunError at the end for leftovers."""
         self._reserved.release()
         self._links.close()
         steps: list[Callable[[], None]] = [self._engine_watch.close, self.net.stop]
@@ -316,7 +316,7 @@ class Testbed(Target):
         for step in steps:
             try:
                 step()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next step is taken
+            except Exception as error:  # noqa: BLE001 - the next step runs after any error
                 gone = error if isinstance(error, EngineGoneError) else gone
                 problems.append(text_of(error))
         if gone is not None and len(problems) == 1:
@@ -347,7 +347,7 @@ class Testbed(Target):
         self._set_tcp(self.plan.hosts)
 
     def _set_tcp(self, plans: Sequence[HostPlan]) -> None:
-        """Give these hosts the TCP that was asked for, and see that their connections use it."""
+        """Set the configured TCP of these hosts, and check that their connections use it."""
         subnet = str(self.plan.config.subnet)
         for plan in plans:
             host = self.hosts[plan.name]
@@ -361,12 +361,12 @@ class Testbed(Target):
             self._congestion_control[plan.name] = held
 
     def _broken(self) -> str | None:
-        """Why what is waited for in a bring-up will not come. Raises ``Interrupted`` if asked to end."""
+        """Why a wait during the bring-up cannot succeed. Raises ``Interrupted`` if a stop was requested."""
         self._stop.check()
         return self._gone()
 
     def _why(self, error: RunError) -> str:
-        """Why a step has failed: a network that is gone, or a host that has ended, is why whatever else went wrong."""
+        """Why a step has failed: a lost network or an ended host takes precedence as the cause of any other error."""
         self._links.settle()
         reason = self._gone()
         if reason is None:  # the namespaces of a process that ends go before it
@@ -375,7 +375,7 @@ class Testbed(Target):
         return reason or str(error)
 
     def _gone(self) -> str | None:
-        """What the run has failed for, or which hosts have ended during the bring-up, and how."""
+        """The failure of the run, or the hosts that have ended during the bring-up, and how."""
         return self._gone_of(self.hosts)
 
     def _gone_of(self, names: Collection[str]) -> str | None:
@@ -392,7 +392,7 @@ class Testbed(Target):
                 yield f"{'the benchmark host' if loads else plan.name} ended {self._during}: {ending}"
 
     def _check(self) -> None:
-        """Raise RunError where the network is gone or a host has ended."""
+        """Raise RunError if the network is gone or a host has ended."""
         if (reason := self._gone()) is not None:
             raise RunError(reason)
 
@@ -428,7 +428,7 @@ class Testbed(Target):
         return MemberPlace(host, ip, NamespaceConnection(host.pid, name, context))
 
     def _put_secrets(self, name: str) -> None:
-        """Give a host that was just started its certificates, where there are any."""
+        """Give a newly started host its certificates, if there are any."""
         if self._trust is not None and (files := self._trust.files.get(name)):
             put_secrets(root_of(self.hosts[name].pid), name, files)
 
@@ -442,19 +442,19 @@ class Testbed(Target):
         self.fail(str(EngineGoneError(state, f"its containers {names} may still run" if names else "")))
 
     def _on_network_event(self, kind: str, text: str) -> None:
-        """Take down why the network is gone; on the thread that hears of it."""
+        """Record why the network is gone; on the thread that receives the event."""
         reason = None
         if kind == "emulator_died":
             reason = text
         elif kind == "port_down" and self._is_of_living_host(text):
             reason = f"the network lost a host that lives: {text}"
-        failed_now = reason is not None and self._take_down_failure(reason)  # before anybody is told: it may take time
+        failed_now = reason is not None and self._take_down_failure(reason)  # before it is reported: it may take time
         self._on_event(kind, text)
         if failed_now and reason is not None:
             self._on_event("testbed_failed", reason)
 
     def fail(self, reason: str) -> None:
-        """Nothing can be measured any more, for this reason; the first one counts. From any thread."""
+        """Record why no measurement is possible any more; the first reason counts. Thread-safe."""
         if self._take_down_failure(reason):
             self._on_event("testbed_failed", reason)
 
@@ -465,7 +465,7 @@ class Testbed(Target):
                 return False
             self.failure = reason
             self._failed.set()
-            self._links.close()  # nobody need wait for it any more
+            self._links.close()  # ends all waits for it
             return True
 
     def settled_failure(self) -> str | None:
@@ -475,7 +475,7 @@ class Testbed(Target):
         return self.failure
 
     def _is_of_living_host(self, text: str) -> bool:
-        """Whether the port that went down belongs to a host that runs; the end of a host is told by its member."""
+        """Whether the port that went down belongs to a running host; the end of a host is reported by its member."""
         port = text.partition(":")[0]
         return all(host.alive for host in self.hosts.values() if port in host.nameToIntf)
 
@@ -491,13 +491,13 @@ class Testbed(Target):
         }
 
     def pids(self) -> Pids:
-        """The processes by which it is told what is used; only after `up`."""
+        """The processes by which resource usage is attributed; only after `up`."""
         members = {host.name: self.hosts[host.name].pid for host in self.plan.topology.members}
         links: int | None = self.net.link_backend_facts().get("pid")
         return Pids(members, self.client_host.pid, links, os.getpid())
 
     def link_facts(self) -> LinkFacts:
-        """What makes hosts and links, with versions, and what the link emulator said of itself at its start."""
+        """The software that creates hosts and links, with versions, and the link emulator's own report at its start."""
         return LinkFacts(
             network=self.net.backend_name,
             network_version=self.net.backend_version,
@@ -509,9 +509,9 @@ class Testbed(Target):
         )
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """The last lines of every host's first process, by host, and of what carries the links, if it is a program.
+        """The last lines of every host's first process, by host, and of the link backend, if it is a program.
 
-        What cannot be read says why.
+        If a log cannot be read, its text has the reason.
         """
         gone: EngineGoneError | None = None
         for name, host in self.hosts.items():
@@ -527,7 +527,7 @@ class Testbed(Target):
 
 
 class Removable(Protocol):
-    """Something that is taken down as a whole; ``after_down`` says what is left of it."""
+    """A resource that is taken down as a whole; ``after_down`` returns its leftovers."""
 
     @property
     def after_down(self) -> str: ...
@@ -536,7 +536,7 @@ class Removable(Protocol):
 
 
 def take_down(testbed: Removable, progress: Progress) -> None:
-    """``down``, then told as a stage: a terminal that is stopped must not keep containers up."""
+    """``down``, then reported as a stage: a terminal that is stopped must not keep containers up."""
     began = clock.monotonic()
     testbed.down()
     with progress.stage("tear-down", clock.monotonic() - began) as stage:

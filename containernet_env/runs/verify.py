@@ -22,9 +22,9 @@ _JUDGED = (0, 1, 4)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is known of one history. ``verdict`` is ``None`` where nothing was judged, for the ``reason``.
+    """The facts about one history. ``verdict`` is ``None`` if nothing was judged, for the ``reason``.
 
-    ``values`` is all that the checker said; docs/verify.md lists it.
+    ``values`` is the checker's complete output; docs/verify.md lists it.
     """
 
     name: str
@@ -38,7 +38,7 @@ def judge(history: KeptHistory, folder: Path, *, time_s: int, memory_bytes: int)
 
     What an earlier judgement of it left there is removed first.
 
-    Raises ``MissingRequirementError`` where the checker is not built, and OSError where ``folder`` cannot be written.
+    Raises ``MissingRequirementError`` if the checker is not built, and OSError if ``folder`` cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     picture, values_file = folder / f"{history.name}.html", folder / f"{history.name}.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 from containernet_env.base import assets, programs
 from containernet_env.base.release import VERSION
 
-# Where a wheel and a source archive have what `described` said of the clone that they were made from.
+# The file of a wheel or a source archive with the output of `described` for the clone that they were made from.
 COMMIT_FILE = "commit.txt"
 _DIRTY = "-dirty"
 _SHOWN_DIGITS = 12
@@ -22,13 +22,13 @@ def version() -> str:
 
 
 def commit() -> str | None:
-    """The commit (40 hex digits) that the program is at or was built from; None where that is not known."""
+    """The commit (40 hex digits) that the program is at or was built from; None if that is not known."""
     described = _ours()
     return described.removesuffix(_DIRTY) if described else None
 
 
 def dirty() -> bool | None:
-    """Whether tracked files differed from ``commit()``; None where that is not known."""
+    """Whether tracked files differed from ``commit()``; None if that is not known."""
     described = _ours()
     return described.endswith(_DIRTY) if described else None
 
@@ -47,7 +47,7 @@ def text() -> str:
 
 @cache
 def source_hash() -> str:
-    """SHA-256 over what the program is made of: two of one hash do the same, whatever their commits are."""
+    """SHA-256 over the program's files: two with the same hash behave the same, whatever their commits are."""
     python = [
         path for path in assets.PACKAGE.rglob("*.py") if path.relative_to(assets.PACKAGE).parts[0] != assets.COPIES
     ]
@@ -63,16 +63,16 @@ def _ours() -> str | None:
 
 
 def described(root: Path) -> str | None:
-    """The commit of the clone at ``root``, by git, with "-dirty" where tracked files differ; else by the file there.
+    """The commit of the clone at ``root``, by git, with "-dirty" if tracked files differ; otherwise by the file there.
 
-    None where neither tells. A repository around ``root`` is none of ours.
+    None if both are missing. A repository around ``root`` is none of ours.
     """
     if not (root / ".git").exists():
         try:
             return (root / COMMIT_FILE).read_text(encoding="ascii").strip() or None
         except (OSError, ValueError):
             return None
-    # Another user's clone may be asked for its commit; a hook of a commit in another repository must not redirect us.
+    # The commit of another user's clone may be queried; a hook of a commit in another repository must not redirect us.
     settings = ("-c", f"safe.directory={root}", "-c", "core.fsmonitor=false")
     environment = {key: value for key, value in programs.environment().items() if not key.startswith("GIT_")}
     try:

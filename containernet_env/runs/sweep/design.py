@@ -50,13 +50,13 @@ from containernet_env.runs.prepare import prepare
 from containernet_env.runs.reuse import standing_key
 
 MAX_CELLS = 10_000
-"""A sweep of more is a mistake: at 20 s a cell it takes two days for each repetition."""
+"""A larger sweep is a mistake: at 20 s a cell it takes two days for each repetition."""
 _SHOWN_FINDINGS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """What one cell is made of; ``coordinates`` has each axis that the cell has, with its value for people."""
+    """The contents of one cell; ``coordinates`` has each axis that the cell has, with its value for people."""
 
     config: Config
     dataset: Dataset
@@ -141,12 +141,13 @@ class _Expander:
     ) -> tuple[tuple[Any, dict[str, Any]] | None, dict[str, Any]]:
         """A document with the values of a point, as it is read and as it is; and its values by axis.
 
-        The document is ``None`` where it is refused. Ratios of a scenario's axes may be of its ``topology``.
+        The document is ``None`` if it is refused. Ratios of a scenario's axes may be of its ``topology``.
         """
         document = copy_of(base)
         plain = [(axis, point[axis.name]) for axis in self._axes if axis.level == level]
         if level == "topology":
-            # Members that are added are like the last one as it was, and get what all get; one alone comes last.
+            # Added members are copies of the original last one, and get the common settings; the settings of a single
+            # one come last.
             plain.sort(key=lambda item: (item[0].key not in (MEMBERS, STORE), item[0].host is not None))
         else:  # one without such a key is as it is
             plain = [item for item in plain if self._has(document, item[0])]
@@ -174,13 +175,13 @@ class _Expander:
     def _one(self, text: str) -> tuple[Dataset, Scenario]:
         made = scenarios_of(document_of(self._set.path, text))
         (scenario,) = made.scenarios
-        # What writes alone would read is nothing that they differ in.
+        # A read range is no difference between loads that only write.
         return (made.dataset if scenario.uses_dataset else self._set.dataset), scenario
 
     def _set_all(
         self, document: dict[str, Any], settings: Sequence[tuple[Axis, Any]], point: Mapping[str, Any]
     ) -> dict[str, list[Location]]:
-        """Set the axes, in this order; where each is then in the document."""
+        """Set the axes, in this order; returns the place of each in the document."""
         places: dict[str, list[Location]] = {}
         for axis, value in settings:
             self._unused.discard(axis.name)
@@ -223,7 +224,7 @@ class _Expander:
     def _refuse_all(
         self, error: ConfigError, places: Mapping[str, Sequence[Location]], point: Mapping[str, Any]
     ) -> None:
-        """Each problem at the axis that caused it, or with all that was combined."""
+        """Each problem at the axis that caused it, or with the whole combination."""
         named = {name: [json_path(place) for place in set_there] for name, set_there in places.items()}
         for problem in error.problems:
             causes = [name for name, paths in named.items() if any(_is_below(problem.path, path) for path in paths)]
@@ -272,7 +273,7 @@ _SHOWN_PROBLEMS = 50
 
 
 class SweepChoices(TypedDict, total=False):
-    """What makes hosts and links, by the names of `run`'s options."""
+    """The engine, links, switches and TCP settings, by the names of `run`'s options."""
 
     links: LinksChoice
     switches: SwitchesChoice
@@ -283,7 +284,7 @@ class SweepChoices(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One thing that is measured: a scenario on a topology.
+    """One cell to measure: a scenario on a topology.
 
     ``identity`` is the hash of its configuration, resolved; ``coordinates`` are its values of the axes that it has.
     ``config_hash`` and ``scenario_hash`` are those of its rows. ``estimated_s`` is rough.
@@ -305,7 +306,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Bed:
-    """A testbed and the cells that are measured on it: they differ in their loads alone. ``plan`` has all of them.
+    """A testbed and the cells that are measured on it: they differ only in their loads. ``plan`` has all of them.
 
     Testbeds with the same ``standing`` can follow each other without a tear-down; see ``runs.reuse``.
     """
@@ -323,7 +324,7 @@ class Bed:
 
     @property
     def around_s(self) -> float:
-        """What bringing it up and taking it down takes, about."""
+        """The approximate duration of its bring-up and tear-down."""
         return self.plan.estimated_s - sum(planned.estimated_s for planned in self.plan.scenarios)
 
     def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: SweepChoices) -> Plan:
@@ -340,7 +341,7 @@ class Bed:
 class Design:
     """Everything that a sweep measures once for each repetition.
 
-    ``merged`` combinations are equal to others and are measured with them. ``repeat`` and ``seed`` are ``None`` where
+    ``merged`` combinations are equal to others and are measured with them. ``repeat`` and ``seed`` are ``None`` if
     neither the file nor the caller has them.
     """
 
@@ -363,15 +364,15 @@ class Design:
 
     @property
     def estimated_s(self) -> float:
-        """What one repetition takes, about."""
+        """The approximate duration of one repetition (s)."""
         return sum(bed.plan.estimated_s for bed in self.beds)
 
     def order(self, block: int, seed: int, wanted: Collection[str]) -> Iterator[tuple[Bed, list[Cell]]]:
         """The testbeds of a block in random order, each with its ``wanted`` cells in random order.
 
-        Those that can follow each other without a tear-down do, where the first of them comes.
-        It follows from ``seed`` and ``block`` for all cells together: those that are left out leave the others where
-        they are.
+        Those that can follow each other without a tear-down are adjacent, at the place of the first of them. The order
+        follows from ``seed`` and ``block`` for all cells together: omitted cells do not change the places of the
+        others.
         """
         beds = sorted(self.beds, key=lambda bed: bed.key)
         random.Random(f"{seed}/{block}").shuffle(beds)
@@ -386,7 +387,7 @@ class Design:
 
 
 def link_seed(seed: int, repetition: int) -> int:
-    """What losses and jitter of a repetition are drawn from: another one for each."""
+    """The seed of losses and jitter of a repetition: another one for each."""
     return (seed + repetition - 1) % (SEED_MAX + 1)
 
 
@@ -403,8 +404,8 @@ def design(
 ) -> Design:
     """The cells of a sweep file, or of a topology file with ``settings`` such as ``link_delay=1ms,3ms,10ms``.
 
-    Arguments go before the file's values. ``quick``: the quick form that the file has, else the quick scenarios. Raises
-    ``ConfigError`` and ``UsageError`` with everything that is wrong; nothing is created.
+    Arguments override the file's values. ``quick``: the quick form in the file, otherwise the quick scenarios. Raises
+    ``ConfigError`` and ``UsageError`` with all problems; nothing is created.
     """
     if quick and scenarios is not None:
         raise UsageError("quick and scenarios both name the scenarios: give one of them")
@@ -466,7 +467,7 @@ def _bed(
     choices: SweepChoices,
     seen: Collection[str],
 ) -> Bed:
-    """The testbed of combinations that differ in their scenarios alone; cells that another one has are left to it."""
+    """The testbed of combinations that differ only in their scenarios; cells that another one has are left to it."""
     text = scenarios_text(dataset, [item.scenario for item in items])
     own = replace(scenarios_of(document_of(scenario_set.path, text)), sha256=scenario_set.sha256)
     plan = _prepare(items[0].config, own, dict(choices))

@@ -22,7 +22,7 @@ from containernet_env.runs.keeper import was_measured
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.sweep.design import Bed, Cell, Design
 
-# So many testbeds in a row that could not be brought up are no chance any more.
+# This many testbeds in a row that could not be brought up are no coincidence.
 _BEDS_LOST = 3
 
 
@@ -37,7 +37,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a sweep is: measurements that are settled, of how many; ``left_s`` follows from what those took."""
+    """A sweep's progress: settled measurements, and their total; ``left_s`` is derived from the durations so far."""
 
     done: int
     all: int
@@ -48,7 +48,7 @@ class SweepProgress(Protocol):
     """Receives the course of a sweep; must not raise."""
 
     def note(self, text: str) -> None:
-        """Something that the user should read."""
+        """A message for the user."""
 
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
         """A testbed is brought up for these cells, which are measured in this order."""
@@ -57,24 +57,24 @@ class SweepProgress(Protocol):
         """A cell's load begins."""
 
     def cell_progress(self, done: int, errors: int) -> None:
-        """The running cell has so many answers."""
+        """Number of answers of the running cell."""
 
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
         """Its row is on disk."""
 
 
 class Clock:
-    """How long a sweep still takes: estimates, corrected by what measured cells took with all that was around them."""
+    """The remaining time of a sweep: estimates, corrected by the total durations of measured cells."""
 
     def __init__(self, wanted_s: float, count: int) -> None:
         self.at_once = 1
-        """So many testbeds are measured at the same time."""
+        """The number of testbeds measured at the same time."""
         self._left_s = wanted_s
         self._all = self._left = count
         self._estimated_s = self._took_s = self._pending_s = 0.0
 
     def wants(self, count: int, estimated_s: float, again: bool = False) -> None:
-        """So much is left to measure now, by estimates; ``again``: it is none that comes on top of all."""
+        """Set the remaining measurements and their estimated time; ``again``: repeated ones do not add to the total."""
         self._all += 0 if again else count - self._left
         self._left_s, self._left = estimated_s, count
 
@@ -85,7 +85,7 @@ class Clock:
         self._pending_s += cell.estimated_s
 
     def took(self, seconds: float, around_s: float) -> None:
-        """A testbed with the cells that ended since took so long; ``around_s`` was estimated for bringing it up."""
+        """Record the duration of a testbed with the cells ended since; ``around_s`` was estimated for its bring-up."""
         self._estimated_s += self._pending_s + around_s
         self._took_s += seconds
         self._left_s = max(self._left_s - around_s, 0.0)
@@ -93,7 +93,7 @@ class Clock:
 
     @property
     def standing(self) -> Standing:
-        """How far it is."""
+        """The current progress."""
         ratio = self._took_s / self._estimated_s if self._estimated_s > 0 else 1.0
         return Standing(self._all - self._left, self._all, self._left_s * ratio / self.at_once)
 
@@ -102,7 +102,7 @@ class Course(Silent):
     """A job that has begun, as a ``RunProgress``: it turns the progress of its run into that of the sweep.
 
     ``outcomes`` has how each cell ended, also those that were not run. ``on_failed`` is called for a cell that the
-    testbed failed as soon as that is known; where it raises, `report_failures` calls it again: an error of the progress
+    testbed failed as soon as that is known; if it raises, `report_failures` calls it again: an error of the progress
     never ends a run. ``noted`` are notes of the sweep so far, each of which is shown once. ``is_killed``: the machine
     was lost, so its network was not proved after the last cell.
     """
@@ -155,7 +155,7 @@ class Course(Silent):
         self._progress.cell_ended(cell, self.job.repetition, outcome, self._clock.standing)
 
     def report_failures(self) -> None:
-        """Report what no row says, that the testbed failed and not the store, as far as it has not been reported."""
+        """Report failures of the testbed (not of the store), which no row contains, unless already reported."""
         while self._failures:
             self._on_failed(*self._failures[0])
             del self._failures[0]
@@ -179,7 +179,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for all testbeds of a sweep; ``command`` is the caller's command line, for manifests."""
+    """The settings for all testbeds of a sweep; ``command`` is the caller's command line, for manifests."""
 
     out: Path
     tolerance: Tolerance | None
@@ -187,9 +187,9 @@ class Terms:
 
 
 class Roster:
-    """Which machine measures which testbed next: those of a round that have not begun, and what failed where. Pure.
+    """Assigns testbeds to machines: those of a round that have not begun, and the failures by machine. Pure.
 
-    ``places`` are the machines' names, seen as they change. Each measures whole blocks where there are as many: then a
+    ``places`` are the machines' names, seen as they change. Each measures whole blocks if there are as many: then a
     difference between machines is none between cells. The sweep has ``beds`` testbeds.
     """
 
@@ -203,7 +203,7 @@ class Roster:
         self._resting: set[str] = set()
 
     def fill(self, jobs: Iterable[Job]) -> None:
-        """Begin a round: all of its testbeds, by blocks and in their order."""
+        """Start a round: all of its testbeds, by blocks and in their order."""
         self._waiting.clear()
         self._own.clear()
         for job in jobs:
@@ -211,22 +211,23 @@ class Roster:
 
     @property
     def waiting(self) -> int:
-        """How many testbeds have not begun."""
+        """The number of testbeds that have not begun."""
         return sum(map(len, self._waiting.values()))
 
     @property
     def usable(self) -> set[str]:
-        """The machines that get testbeds: all where none else would."""
+        """The machines that get testbeds: all if there would be none otherwise."""
         found = set(self.places) - self._resting
         if not found:
             self._resting.clear()
         return found or set(self.places)
 
     def take(self, place: str) -> Job | None:
-        """The next testbed for a usable machine; ``None`` where there is none for it.
+        """The next testbed for a usable machine; ``None`` if there is none for it.
 
-        Of its own block; else of the first block that no machine has, which is its own from then on; else of the block
-        that has the most left. A testbed that could not be used there is left to others that have not tried it.
+        From its own block; otherwise from the first block without a machine, which becomes its own; otherwise from the
+        block with the most remaining testbeds. A testbed that was unusable there is left to others that have not tried
+        it.
         """
         usable = self.usable
         for block in self._blocks(place, usable):
@@ -251,20 +252,20 @@ class Roster:
         return [*([] if own is None else [own]), *free, *shared]
 
     def used(self, place: str) -> None:
-        """Something was measured there."""
+        """Record that a measurement succeeded there."""
         self._lost.pop(place, None)
         self._resting.discard(place)
 
     def failed(self, place: str, job: Job) -> None:
-        """A testbed could not be used there, or was lost with the machine: when it is tried again, others go first."""
+        """Record that a testbed was unusable there, or lost with the machine: its retry comes after the others."""
         self._failed.setdefault(job.bed.key, set()).add(place)
 
     def lost(self, place: str, bed: str, why: str) -> bool:
-        """A testbed could not be used at one of the machines; whether that one gets no others from now on.
+        """Record that a testbed was unusable at a machine; returns whether that one gets no others from now on.
 
-        It does not after several in a row, while others do. Raises ``RunError`` where none does, and more than half of
-        all testbeds were among those that could not be used: one testbed that cannot be, for want of memory, says
-        nothing of others.
+        It gets none after several in a row, while others succeed. Raises ``RunError`` if no machine succeeds, and more
+        than half of all testbeds were unusable: one testbed that cannot be created, for lack of memory, does not
+        condemn others.
         """
         here = self._lost.setdefault(place, [])
         here.append(bed)
@@ -289,10 +290,10 @@ class Placement(Protocol):
     roster: Roster
 
     def check(self, design: Design, out: Path | None) -> str:
-        """Raise what `measure` would raise before anything is created; a sentence about the open questions."""
+        """Raise the errors of `measure` before anything is created; returns a sentence about open questions."""
 
     def held(self, design: Design) -> AbstractContextManager[None]:
-        """The machines are this sweep's within it, as far as they can be. Raises what keeps them from measuring."""
+        """Within it the sweep holds the machines, as far as possible. Raises the error that prevents measuring."""
 
     def measure(
         self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop

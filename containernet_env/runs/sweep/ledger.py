@@ -52,7 +52,7 @@ class Kept:
 
 
 def read_journal(path: Path) -> Kept:
-    """Read a journal; one without a file is empty. Raises ``UsageError`` where it cannot be read."""
+    """Read a journal; one without a file is empty. Raises ``UsageError`` if it cannot be read."""
     kept = Kept()
     try:
         lines = path.read_bytes().split(b"\n")
@@ -75,7 +75,7 @@ def read_journal(path: Path) -> Kept:
 
 
 def take(kept: Kept, line: Mapping[str, Any]) -> None:
-    """Add a line of a journal. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for one that is of no journal."""
+    """Add a line of a journal. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for a line of another format."""
     if line["schema"] != SCHEMA:
         raise ValueError(line["schema"])
     kind = line["kind"]
@@ -137,8 +137,8 @@ class Journal:
 
 
 Result = Literal["measured", "store", "machine"]
-"""``measured``: with figures that count. What failed, failed because of the ``store`` under what was configured, which
-is a result, or because of the ``machine``, which is none."""
+"""``measured``: with figures that count. A failure is caused either by the ``store`` under its configuration, which is
+a result, or by the ``machine``, which is none."""
 
 FIGURES = {"p50": "50%", "p99": "99%", "throughput": "Requests/sec"}
 """The figures whose interval `--until-ci` can narrow, and their columns."""
@@ -190,8 +190,8 @@ class Ledger:
     ) -> None:
         """Add the rows of this sweep's runs, and the failures in the journal that left none.
 
-        ``strangers`` are the runs that another version measured, and in what it differs; their rows are counted with
-        ``others`` alone.
+        ``strangers`` are the runs that another version measured, and their differences; their rows are counted with
+        ``others`` only.
         """
         mine: dict[str, set[tuple[str, int]]] = {}
         began: dict[str, int] = {}
@@ -221,7 +221,7 @@ class Ledger:
             for (cell, repetition, run), why in rowless.items()
             if others or run not in strangers
         ]
-        # In the order in which they were measured: the last try decides.
+        # In the order of measurement: the last attempt decides.
         for _, cell, repetition, tried in sorted(found, key=lambda item: item[0]):
             self.add(cell, repetition, tried)
 
@@ -237,7 +237,7 @@ class Ledger:
                     self._forgiven[cell, repetition] = len(tried)
 
     def last(self, cell: str, repetition: int) -> Tried | None:
-        """The measurement that counts: one with figures, else that which failed last; ``None`` where there is none."""
+        """The measurement that counts: one with figures, else that which failed last; ``None`` if there is none."""
         tried = self._tried.get(cell, {}).get(repetition, [])
         good = [item for item in tried if item.result == "measured"] or tried
         return good[-1] if good else None
@@ -266,7 +266,7 @@ def is_narrow(values: Sequence[float], ratio: float) -> bool:
 
 
 def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
-    """The measurement of a row; ``why`` the machine failed it, where the journal has that."""
+    """The measurement of a row; ``why`` the machine failed it, if the journal has that."""
     reasons = [] if row["Reasons"] == NOT_APPLICABLE else row["Reasons"].split(";")
     result, text = result_of(row["Error"], row["Valid"], reasons, why is not None)
     figures: dict[str, float] = {}
@@ -276,7 +276,7 @@ def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
 
 
 def _number(text: str) -> float | None:
-    """A cell of a row; ``None`` where it is no number, in an edited file for instance."""
+    """A cell of a row; ``None`` if it is no number, in an edited file for instance."""
     try:
         return float(text) if text != NOT_APPLICABLE else None
     except ValueError:

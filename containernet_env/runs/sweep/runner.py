@@ -1,4 +1,4 @@
-"""A sweep, carried out: blocks of cells in random order, each measured once, however often it is begun."""
+"""The execution of a sweep: blocks of cells in random order, each measured once, however often it is started."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NOT_COMPARED = "program"
 
 
 def made_by(stores: Iterable[Store], tolerance: Tolerance | None) -> dict[str, str]:
-    """The versions that measure now, by name. All but the commit are compared: it names the sources for people.
+    """The current versions of the measuring software, by name. All but the commit are compared: it is informational.
 
     The machine is not part of it: rows name theirs.
     """
@@ -78,8 +78,8 @@ def _text(tolerance: Tolerance | None) -> str:
 
 
 def other(was: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """How they differ, in words, with both values; ``None`` where they are equal."""
-    # Rows of one store say nothing of another one, which the sweep may have got since.
+    """The differences, in words, with both values; ``None`` if they are equal."""
+    # Rows of one store do not apply to another one, which the sweep may have been changed to.
     names = [name for name in now if was.get(name) != now[name] and (name in was or name not in KINDS)]
     if not [name for name in names if name != _NOT_COMPARED]:
         return None
@@ -87,7 +87,7 @@ def other(was: Mapping[str, str], now: Mapping[str, str]) -> str | None:
 
 
 TRIES = 3
-"""How often a cell is measured before the machine is given up for it."""
+"""Number of attempts at a cell before it is given up on account of the machine."""
 MAX_REPEAT = 30
 _SHOWN_CELLS = 10
 
@@ -116,7 +116,7 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """How a design is carried out; ``retry_failed`` measures again what failed because of the store.
+    """How a design is executed; ``retry_failed`` repeats measurements that failed because of the store.
 
     ``other_versions`` counts rows of other versions, too (see `made_by`). ``yes_load_this_cluster``: an external
     cluster may be loaded.
@@ -158,7 +158,7 @@ class Sweep:
     """A design with its measurements in ``out``; reads, and creates nothing before `carry_out`.
 
     Without ``out`` there are none, and `carry_out` raises. ``placement``: where it is measured, by default this
-    machine. Raises ``UsageError`` where ``out`` or its journal cannot be read.
+    machine. Raises ``UsageError`` if ``out`` or its journal cannot be read.
     """
 
     def __init__(self, design: Design, out: Path | None, request: Request, placement: Placement | None = None) -> None:
@@ -170,7 +170,7 @@ class Sweep:
         self._placement: Placement = Here(design) if placement is None else placement
         self._kept = Kept() if out is None else read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
-        # The version of an external cluster is known to its members alone.
+        # Only the members know the version of an external cluster.
         ours = (bed.plan.store for bed in design.beds if bed.plan.config.external is None)
         self.made_by = made_by(ours, request.tolerance)
         self.ledger = Ledger(design.cells)
@@ -205,7 +205,7 @@ class Sweep:
             identity
             for identity in self._cells
             if self.ledger.wants(identity, block, self._request.tries)
-            # Where no repetition has the figure, more of them tell nothing of it.
+            # If no repetition has the figure, more repetitions do not help.
             and (block <= self.repeat or (self._figures(identity) and not self._is_settled(identity)))
         }
 
@@ -219,7 +219,7 @@ class Sweep:
         return until is None or is_narrow(self._figures(cell), until.ratio)
 
     def left(self, first: int = 1) -> tuple[int, float]:
-        """How many measurements are missing from a block on, of those that are certain, and what they take (s)."""
+        """The number of missing measurements from a block on, of those that are certain, and their duration (s)."""
         number, seconds = 0, 0.0
         for block in range(first, max(self.repeat, first) + 1):
             wanted = self.wanted(block)
@@ -399,7 +399,7 @@ class Here:
 
 
 class _Blocks:
-    """Carries blocks out, testbed by testbed."""
+    """Executes blocks, testbed by testbed."""
 
     def __init__(
         self, sweep: Sweep, journal: Journal, progress: SweepProgress, stop: Stop, placement: Placement, terms: Terms
@@ -465,7 +465,7 @@ class _Blocks:
         return Course(job, plan, self._progress, self._clock, self._noted, partial(self._failed, plan.run_id, job))
 
     def _failed(self, run: str, job: Job, why: str, *cells: Cell) -> None:
-        """Have the journal say that the machine failed these cells of a job."""
+        """Record in the journal that the machine failed these cells of a job."""
         line = {"repetition": job.repetition, "run": run, "why": why}
         self._journal.add("failed", *({"cell": cell.identity, **line} for cell in cells))
 
@@ -490,7 +490,7 @@ class _Blocks:
             self._progress.note(f"{ended.place}: {ended.error}")
 
     def _note_end(self, course: Course, error: BaseException | None) -> None:
-        """Have the journal say that a run ended; an ``error`` on its way matters more than one of the journal."""
+        """Record in the journal that a run ended; an ``error`` being raised overrides one of the journal."""
         try:
             course.report_failures()
             if not course.is_killed:
@@ -500,7 +500,7 @@ class _Blocks:
                 raise
 
     def _nothing_measured(self, ended: Ended) -> None:
-        """A testbed that could not be used counts as a try of each of its cells, or it would be brought up for ever."""
+        """An unusable testbed counts as an attempt for each of its cells, or it would be brought up forever."""
         job, course, error = ended.course.job, ended.course, ended.error
         first = course.outcomes[0][1].error if course.outcomes else None
         why = text_of(error) if error is not None else first or "nothing was measured"
@@ -519,4 +519,4 @@ class _Blocks:
 
 
 class _OutLostError(RunError):
-    """Rows are no longer where the sweep looks for them."""
+    """The rows are no longer where the sweep expects them."""

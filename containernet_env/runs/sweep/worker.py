@@ -1,7 +1,7 @@
 """A worker: a process that measures one testbed at a time for sweeps that reach it through a Dask scheduler.
 
-Who can send a worker a task has it carried out as root. So everyone shows a certificate of one authority, also on one
-machine, whose other users reach its loopback interface.
+A task sent to a worker is executed as root. So every peer presents a certificate of one authority, also on a single
+machine, whose other users can reach its loopback interface.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from containernet_env.runs.progress import Silent
 from containernet_env.setup import builds
 
 PORT = 8786
-"""Where `dask scheduler` listens by default."""
+"""The default port of `dask scheduler`."""
 CONNECT_S = 10.0
 FACTS = "containernet_env"
-"""Under this name the scheduler has a worker's `facts`."""
+"""The name under which the scheduler has a worker's `facts`."""
 FOLDER = "worker"
-"""Where in the machine's cache a worker keeps what it measures until it has been sent back."""
+"""The directory in the machine's cache for a worker's measurements until they have been sent back."""
 GO = "Go"
 UNKNOWN = "unknown"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _DIGITS = 12
 _FETCHED_S = 30.0
 _POLL_S = 0.05
-# The worker's process is the run's driver: nothing looks into its threads a hundred times a second.
+# The worker's process is the run's driver: no profiler samples its threads a hundred times a second.
 _SETTINGS = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.gil.enabled": False,
@@ -81,7 +81,7 @@ class TlsFiles(NamedTuple):
     key: Path
 
     def check(self) -> None:
-        """Raise ``UsageError`` where they are not there, or are no such files."""
+        """Raise ``UsageError`` if the files are missing or invalid."""
         for option, path in (("--tls-ca-file", self.ca_file), ("--tls-cert", self.cert), ("--tls-key", self.key)):
             try:
                 path.open("rb").close()
@@ -103,13 +103,13 @@ class TlsFiles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """The address of a scheduler, as ``tls://10.0.0.1:8786``, and the certificate that it is shown."""
+    """The address of a scheduler, as ``tls://10.0.0.1:8786``, and the certificate to present to it."""
 
     address: str
     tls: TlsFiles
 
     def security(self) -> Security:
-        """The certificates for Dask; both ends of each connection show one."""
+        """The certificates for Dask; both ends of each connection present one."""
         cert, key = str(self.tls.cert), str(self.tls.key)
         return Security(
             require_encryption=True,
@@ -121,7 +121,7 @@ class Scheduler:
         )
 
     def reach(self) -> None:
-        """Raise ``RunError`` where no scheduler answers, or not to this certificate; Dask itself would try for long."""
+        """Raise ``RunError`` if no scheduler answers, or rejects this certificate; Dask itself would retry for long."""
         dask.config.set(_SETTINGS)
         for name in ("distributed", "tornado.application", "tornado.general", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -229,9 +229,10 @@ class Directory:
         return cls(folder.name, tuple((name, (folder / name).read_bytes()) for name in names))
 
     def write(self, out: Path, run: str) -> str | None:
-        """Put it beside ``out``; a line where it is not that of ``run``, or differs from its checksums. Raises OSError.
+        """Write it beside ``out``; returns a line if it is not that of ``run``, or differs from its checksums. Raises
+        OSError.
 
-        Nothing is written anywhere else, whatever names were sent.
+        No other path is written, whatever names were sent.
         """
         if not re.fullmatch(rf"[0-9TZ]+-{re.escape(run)}", self.name):
             return f"a run directory of the name {self.name!r} was left out: it is none of run {run}"
@@ -299,12 +300,12 @@ class _Forwarded(Silent):
 def measure(task: Task, send: Send, stop: Stop) -> Returned:
     """Measure a task on this machine as soon as no other run measures there. Needs root.
 
-    ``stop`` ends it early; what was measured before is returned. Raises nothing that a run can raise.
+    ``stop`` ends it early; the measurements so far are returned. Raises none of the errors of a run.
     """
     returned = Returned()
     try:
         with RunLock(wait=stop):
-            # The files of a killed worker are removed; the holder of the lock is alone here.
+            # The files of a killed worker are removed; the holder of the lock is the only worker here.
             folder = assets.make() / FOLDER
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
@@ -332,7 +333,7 @@ def measure(task: Task, send: Send, stop: Stop) -> Returned:
 
 
 class Running:
-    """The runs that this process measures, and how each is ended; may be used from any thread."""
+    """The runs that this process measures, and how to end each; thread-safe."""
 
     def __init__(self) -> None:
         self.stops: dict[str, Stop] = {}
@@ -341,7 +342,7 @@ class Running:
 
     @contextmanager
     def measuring(self, run: str) -> Iterator[Stop]:
-        """A run; where the process ends already, it is stopped at once."""
+        """A run; if the process is already ending, it is stopped at once."""
         stop = Stop()
         with self._lock:
             self.stops[run] = stop
@@ -382,7 +383,7 @@ async def request_stop(runs: Sequence[str]) -> None:
 
 
 class _Ends(WorkerPlugin):
-    """Ends runs whose sweep is no longer there, and all of them where the worker ends."""
+    """Ends runs whose sweep is gone, and all of them if the worker ends."""
 
     name = "containernet-env"
 
@@ -392,14 +393,14 @@ class _Ends(WorkerPlugin):
             RUNNING.end([str(key)])
 
     def teardown(self, worker: Worker) -> None:
-        """The worker ends, for want of a scheduler for instance."""
+        """The worker ends, for example because there is no scheduler."""
         RUNNING.end()
 
 
 def serve(scheduler: Scheduler, note: Callable[[str], object]) -> int:
-    """Measure for all sweeps that use the scheduler, until a signal ends that; its number. Needs root.
+    """Measure for all sweeps that use the scheduler, until a signal arrives; returns its number. Needs root.
 
-    Raises ``MissingRequirementError`` where the machine cannot measure, ``RunError`` where there is no scheduler, or no
+    Raises ``MissingRequirementError`` if the machine cannot measure, ``RunError`` if there is no scheduler, or no
     longer.
     """
     require_root()
@@ -470,7 +471,7 @@ async def _served(scheduler: Scheduler, folder: str, note: Callable[[str], objec
     note("ending: a running testbed is taken down first")
     while RUNNING.stops:
         await asyncio.sleep(_POLL_S)
-    # The sweep gets the result, unless it no longer wants it.
+    # The sweep gets the result, unless it has cancelled it.
     deadline = loop.time() + _FETCHED_S
     while worker.state.tasks and loop.time() < deadline:
         await asyncio.sleep(_POLL_S)

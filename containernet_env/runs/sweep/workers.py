@@ -1,6 +1,6 @@
 """Workers of a Dask cluster as the machines of a sweep: each measures one testbed at a time, all rows come to one OUT.
 
-Dask carries tasks, progress and results; which worker measures what is decided here (docs/adr/0019).
+Dask transports tasks, progress and results; the assignment of work to workers is decided here (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from containernet_env.runs.sweep.worker import (
 )
 
 _LOOK_S = 1.0
-"""The scheduler's list of workers is read so often."""
+"""Poll interval of the scheduler's list of workers."""
 _CLOSE_S = 2.0
 _FETCH_S = 60.0
 _ANSWER_S = 30.0
-"""So long a scheduler may take to answer: as long as Dask lets a connection stand on which nothing arrives."""
+"""Timeout of a scheduler's answer: as long as Dask keeps a connection on which nothing arrives."""
 _NO_WORKER_S = 60.0
-"""So long a sweep that has lost all of its workers waits for another one."""
+"""How long a sweep that has lost all of its workers waits for another one."""
 _WIND_UP_S = 180.0
-"""A running cell that is ended, the network's proof and the tear-down take at most so long."""
+"""Limit for the end of a running cell, the network's proof and the tear-down together."""
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class Workers:
             )
         theirs = next(iter(found.values()))[1].get(FACTS)
         if self._own[GO] == UNKNOWN and isinstance(theirs, Mapping):
-            # This machine builds nothing: its workers are to agree with each other.
+            # This machine builds nothing: only the workers' Go versions have to match each other.
             self._own[GO] = theirs.get(GO, UNKNOWN)
         if refused := [why for name, (_, worker) in found.items() if (why := self._why_not(name, worker)) is not None]:
             raise MissingRequirementError(
@@ -141,7 +141,7 @@ class Workers:
         self._addresses.update({name: address for name, (address, _) in found.items()})
 
     def _why_not(self, name: str, worker: Mapping[str, Any]) -> str | None:
-        """Why a worker cannot have a cell of this sweep."""
+        """Why a worker cannot measure cells of this sweep."""
         theirs = worker.get(FACTS)
         if not isinstance(theirs, Mapping):
             return f"{name} is none that `containernet-env worker` started"
@@ -155,7 +155,7 @@ class Workers:
     def _there(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
         """The workers that the scheduler has now: their addresses and descriptions, by name.
 
-        Raises ``RunError`` where the scheduler is lost.
+        Raises ``RunError`` if the scheduler is lost.
         """
         scheduler = self._client.scheduler
         try:
@@ -205,7 +205,7 @@ class Workers:
                 self._results.close()
 
     def _look(self) -> Iterator[Ended]:
-        """Find out from time to time which workers came and which are gone."""
+        """Poll periodically for new and lost workers."""
         if clock.monotonic() - self._looked_s < _LOOK_S:
             return
         there = self._there()
@@ -228,7 +228,7 @@ class Workers:
                 self._say(f"worker {name} is gone")
 
     def _send(self, terms: Terms, begin: Callable[[Job], Course]) -> None:
-        """Give each worker that has nothing to do a testbed."""
+        """Give each idle worker a testbed."""
         usable = self.roster.usable
         for place, address in self._addresses.items():
             if place in self._measuring or place not in usable or (job := self.roster.take(place)) is None:
@@ -244,7 +244,7 @@ class Workers:
             future.add_done_callback(lambda _, run=task.run: self._messages.put((run, None)))
 
     def _hear(self, timeout_s: float) -> Iterator[Ended]:
-        """Handle one message of a worker; wait for it where there is none."""
+        """Handle one message of a worker; wait if there is none."""
         try:
             run, call = self._messages.get(timeout=timeout_s)
         except clock.Empty:
@@ -284,9 +284,9 @@ class Workers:
             raise RunError(f"{self._results.path} was lost during the sweep: {moved}")
 
     def _write_rest(self) -> None:
-        """Try once more what OUT has refused; raise ``RowsNotWrittenError`` with the rows that are in no file.
+        """Retry once the rows that OUT has refused; raise ``RowsNotWrittenError`` with the rows that are in no file.
 
-        Where something else ends the sweep, that is a note instead.
+        If another error ends the sweep, that is a note instead.
         """
         for key, row in list(self._unwritten.items()):
             with suppress(RowNotWrittenError):
@@ -307,7 +307,7 @@ class Workers:
         """The end of a task whose worker is there."""
         try:
             returned = measuring.future.result(timeout=_FETCH_S)
-        except Exception as error:  # whatever a worker's program failed by
+        except Exception as error:  # any error of a worker's program
             ended = self._lose(measuring, f"the worker failed: {text_of(error)}")
             if self._client.status != "running":
                 raise self._lost_scheduler() from error
@@ -324,14 +324,14 @@ class Workers:
         return self._ended(measuring, why)
 
     def _lose(self, measuring: _Measuring, why: str) -> Ended:
-        """A worker did not bring a job to its end."""
+        """Handle a worker that did not finish a job."""
         measuring.future.cancel()
         measuring.course.is_killed = True
         self.roster.failed(measuring.place, measuring.course.job)
         return self._ended(measuring, why)
 
     def _settle(self, measuring: _Measuring, returned: Returned) -> None:
-        """Have OUT hold all rows as they are in the end, and the run directory beside it."""
+        """Write all final rows to OUT, and the run directory beside it."""
         by_cell = {(row["ConfigHash"], row["ScenarioHash"]): row for row in returned.rows}
         amended = [(old, by_cell[cell]) for cell, old in measuring.rows.items() if by_cell.get(cell, old) != old]
         for cell, row in by_cell.items():
@@ -359,13 +359,13 @@ class Workers:
         return Ended(measuring.course, tuple(measuring.rows.values()), error, seconds, measuring.place)
 
     def _say(self, text: str, place: str = "") -> None:
-        """Show a note once, whichever machine it is of first."""
+        """Show a note once, whichever machine it came from first."""
         if text not in self._noted:
             self._noted.add(text)
             self._note(f"{place}: {text}" if place else text)
 
     def _wind_up(self) -> None:
-        """End the running jobs, and keep what they have measured."""
+        """End the running jobs, and keep their measurements."""
         try:
             while not self._messages.empty():
                 for _ in self._hear(0.0):
