@@ -1,4 +1,4 @@
-"""The command line: the only place that knows click, terminals and exit codes."""
+"""The command line: the only module that knows click, terminals and exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_ENVIRONMENT = 3
 
-# Command -> what it is for. Its module is imported only when it is used: `results` needs no Docker SDK.
+# Command -> its purpose. Its module is imported only when it is used: `results` needs no Docker SDK.
 COMMANDS = {
     "run": "Measure: bring a topology up, run the scenario matrix, append rows to a CSV, tear down.",
     "sweep": "Measure every combination of values, and go on where it was ended.",
@@ -58,9 +58,9 @@ MODULES = {
     **dict.fromkeys(("plot", "table"), "report"),
     **dict.fromkeys(("setup", "clean", "shell", "schema"), "machine"),
 }
-# Commands whose work is what they print.
+# Commands whose result is their output.
 PRINTING = ("check", "results", "compare", "table", "show", "verify", "schema")
-# What a command that lacks an argument may look like.
+# Examples of commands, shown if an argument is missing.
 EXAMPLES = {
     "run": "run configs/3node-3ms.json results/mine.csv",
     "sweep": "sweep configs/3node-3ms.json results/mine.csv --set link_delay=1ms,3ms,10ms",
@@ -140,7 +140,7 @@ def show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> No
 
 
 def judge_output(status: object) -> object:
-    """The result of a command: what only prints has failed where its output is not whole, as on a full disk."""
+    """The result of a command: one that only prints has failed if its output is not whole, as on a full disk."""
     command = click.get_current_context().invoked_subcommand
     return EXIT_FAILED if command in PRINTING and not status and output.is_cut() else status
 
@@ -158,7 +158,7 @@ def group() -> None:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The process exit code that stands for `error`."""
+    """The process exit code for `error`."""
     if isinstance(error, Interrupted):
         return 128 + error.signum
     if isinstance(error, KeyboardInterrupt | click.Abort):
@@ -201,7 +201,7 @@ def _status_of(args: list[str] | None) -> int:
 
 
 def _told(text: str, error: BaseException) -> int:
-    """Tell how a command ended, with the notes of the error that ended it; the exit code."""
+    """Print how a command ended, with the notes of the error that ended it; returns the exit code."""
     for line in (text, *getattr(error, "__notes__", ())):
         click.echo(output.plain(line), err=True)
     return exit_code_of(error)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from containernet_env.model.scenario import ScenarioSet
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-"""What the names of shipped files are like."""
+"""The pattern of the names of shipped files."""
 
 
 class ShippedFile(click.Path):
@@ -40,16 +40,16 @@ class ShippedFile(click.Path):
         self._folders = [assets.ROOT / folder for folder in folders]
 
     def names(self) -> list[str]:
-        """What can be named."""
+        """The names that can be given."""
         return sorted(self._shipped())
 
     def _shipped(self) -> dict[str, Path]:
         return {path.stem: path for folder in self._folders for path in folder.glob("*.json")}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """A Path; whoever reads it says where it cannot be read. Fails for a mistyped name, with what was meant."""
+        """A Path; its reader reports if it cannot be read. Fails for a mistyped name, with the probable name."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        # os.path, unlike Path, says of a name that is too long that it is not there.
+        # os.path, unlike Path, reports a name that is too long as missing.
         if os.path.exists(path):
             return path
         name, is_name = path.name.removesuffix(".json"), os.sep not in os.fsdecode(value)
@@ -76,8 +76,8 @@ class ShippedFile(click.Path):
 def check_output(path: Path, own: re.Pattern[bytes], inputs: Collection[Path]) -> None:
     """Whether a command may write this file; called before it reads or writes any.
 
-    What is there is only replaced where its first 4 kB match ``own``, what the command itself writes, or it is empty.
-    Raises ``UsageError``, also where it is one of the ``inputs``.
+    An existing file is only replaced if its first 4 kB match ``own``, the command's own output, or it is empty. Raises
+    ``UsageError``, also if it is one of the ``inputs``.
     """
     from containernet_env.base.errors import UsageError
 
@@ -99,7 +99,7 @@ def check_output(path: Path, own: re.Pattern[bytes], inputs: Collection[Path]) -
 def write_output(path: Path, content: bytes) -> int:
     """Write a file that `check_output` allowed, whole or not at all; its size in bytes.
 
-    Raises ``UsageError`` where it cannot be written.
+    Raises ``UsageError`` if it cannot be written.
     """
     from containernet_env.base.errors import UsageError
 
@@ -167,7 +167,7 @@ def consent_option(command: _Command) -> _Command:
 
 
 def refuse_options(config: Config, taken: Collection[str] = ()) -> None:
-    """Raise ``UsageError`` where an option was given that such a cluster cannot have; those ``taken`` mean more."""
+    """Raise ``UsageError`` if an option was given that such a cluster cannot have; those ``taken`` mean more."""
     if config.external is None:
         return
     context = click.get_current_context()
@@ -179,7 +179,7 @@ def refuse_options(config: Config, taken: Collection[str] = ()) -> None:
 
 
 def render_external_plan(plan: Plan, console: Console) -> None:
-    """Print what a run would do, as `run --dry-run` does; nothing is sent to the cluster."""
+    """Print the plan of a run, as `run --dry-run` does; nothing is sent to the cluster."""
     from containernet_env.cli.render import render_lines, render_scenarios, render_summary
 
     external = plan.config.external
@@ -195,7 +195,7 @@ def render_external_plan(plan: Plan, console: Console) -> None:
 
 
 def render_endpoints(config: Config, console: Console) -> bool:
-    """Look at the cluster without loading or writing, and print what it is; whether it can be measured."""
+    """Query the cluster without loading or writing, and print its properties; returns whether it can be measured."""
     from containernet_env.base.units import describe_size
     from containernet_env.runs.external_access import LOOK_TIMEOUT_S, cluster_of, external_of
     from containernet_env.stores.external import OwnKeys

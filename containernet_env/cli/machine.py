@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from containernet_env.runs.testbed import Testbed
 
 NAME_WIDTH = 15
-# What takes less is not work, and its time not worth a word.
+# The duration of shorter steps is not printed: they involve no work.
 _WORTH_TELLING_S = 0.05
 
 
@@ -64,7 +64,7 @@ def setup_command(then: tuple[str, ...]) -> int:
 
 
 class ConsoleReport:
-    """Tells the steps of a set-up: a line per ended step, and on a terminal what runs now, below them."""
+    """Reports the steps of a set-up: a line per ended step, and on a terminal the running ones below them."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -119,7 +119,7 @@ class ConsoleStage:
         self._began = clock.monotonic()
 
     def done(self, text: str) -> None:
-        """What the step came to."""
+        """The result of the step."""
         self._text = text
 
     def __enter__(self) -> ConsoleStage:
@@ -252,7 +252,7 @@ def shell_command(
 
 
 def _tell_failure(kind: str, text: str, subject: str | None = None) -> None:
-    """Say at once that the network is gone: what is done on it from here on means nothing."""
+    """Report at once that the network is gone: the results of later commands on it are meaningless."""
     if kind == "testbed_failed":
         click.echo(f"error: {text}; the network is gone, exit and start again", err=True)
 
@@ -276,7 +276,7 @@ def _interact(testbed: Testbed) -> int:
 def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
     """Run each command as the command line would; the exit status of the first that fails, else 0.
 
-    None is begun on a network that is gone; the caller knows of that.
+    No command starts on a network that is gone; the caller reports that.
     """
     from containernet_env.containernet.shell import run_command, show_on_standard_output
     from containernet_env.runs.labs import Lab

@@ -1,7 +1,7 @@
-"""Standard output and standard error that neither end the work nor hold it up.
+"""Standard output and standard error that neither end the work nor delay it.
 
-A pipe that nobody reads, a full disk, a terminal that is gone or stopped: from the first error on a stream takes what
-it is given and drops it, and the work goes on to its own end and exit status.
+A pipe without a reader, a full disk, a closed or stopped terminal: from its first error on a stream accepts and drops
+all output, and the work continues to its own end and exit status.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import TextIO
 
 from containernet_env.base import clock
 
-# What may wait for a terminal that was stopped; more is dropped. A run prints less than a kilobyte per second.
+# The number of bytes that may wait for a stopped terminal; more is dropped. A run prints less than a kilobyte per
+# second.
 MAX_WAITING_BYTES = 16 << 20
 STDOUT = "standard output"
 
 
 class Output(io.RawIOBase):
-    """One of the standard streams; ``error`` is why it ended. ``_queue`` takes what it is to write meanwhile."""
+    """One of the standard streams; ``error`` is why it ended. ``_queue`` holds its pending output."""
 
     def __init__(self, fd: int, name: str) -> None:
         self.name = name
@@ -52,7 +53,7 @@ class Output(io.RawIOBase):
         return len(chunk)
 
     def write_now(self, chunk: bytes) -> None:
-        """Write, waiting for whoever reads; what cannot be written is dropped."""
+        """Write, waiting for the reader; output that cannot be written is dropped."""
         while chunk and self.error is None:
             try:
                 chunk = chunk[os.write(self._fd, chunk) :]
@@ -86,7 +87,7 @@ class Output(io.RawIOBase):
 
 
 def plain(text: str) -> str:
-    """Text of a file or of another program, without what would move a terminal's cursor or turn its text round."""
+    """Text of a file or of another program, without characters that move a terminal's cursor or reverse its text."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -128,7 +129,8 @@ def is_cut() -> bool:
 
 
 def _tell_end(ended: Output, working: bool) -> None:
-    """Say on standard error that standard output ended, unless its reader had enough of what only prints."""
+    """Report on standard error that standard output ended, unless the reader of a command that only prints has closed
+    it."""
     assert ended.error is not None
     if ended.name != STDOUT or (ended.error.errno == errno.EPIPE and not working):
         return

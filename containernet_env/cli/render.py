@@ -38,7 +38,7 @@ _INDENT = 2
 
 
 def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None:
-    """Print what `check` shows: hosts and limits, links that say more than these, expected RTTs, etcd's timing."""
+    """Print the output of `check`: hosts and limits, links with further settings, expected RTTs, etcd's timing."""
     members = len(plan.config.nodes)
     _say(
         console,
@@ -82,14 +82,14 @@ def render_plan(plan: Plan, console: Console) -> None:
 
 
 def render_scenarios(plan: Plan, console: Console) -> None:
-    """Print what is measured, where anything is."""
+    """Print the measurements, if there are any."""
     if plan.scenario_set is not None:
         _section(console, f"Scenarios ({_shown(plan.scenario_set.path)})")
         console.print(_indented(_scenarios_table(plan)))
 
 
 def render_summary(plan: Plan, console: Console) -> None:
-    """Print the last lines of both: how much is measured, about how long it takes, what should be known."""
+    """Print the last lines of both: the number of measurements, an estimate of their duration, and notes."""
     if plan.scenario_set is not None:
         count, clusters = len(plan.scenarios), len(plan.cluster_ends)
         console.print()
@@ -152,7 +152,7 @@ def _rtt_matrix(plan: Plan, names: list[str]) -> Table:
     by_pair = {(pair.a, pair.b): format_ms(pair.expected_ns) for pair in plan.rtt}
     table = _table("", *(f">{name}" for name in names[1:]))
     for row in names[:-1]:
-        # RTT has no direction: the upper half says it all.
+        # RTT has no direction: the upper half is sufficient.
         table.add_row(row, *(by_pair.get((row, column), "") for column in names[1:]))
     return table
 
@@ -248,7 +248,7 @@ _RARE: dict[str, Callable[[DirectionSpec], str | None]] = {
 
 
 def _flag_lines(members: list[HostPlan]) -> list[str]:
-    """The flags that all members share, then what differs for each."""
+    """The flags that all members share, then those that differ for each."""
     shared = [flag for flag in members[0].command if all(flag in member.command for member in members)]
     lines = list(shared)
     if len(members) > 1:
@@ -259,7 +259,7 @@ def _flag_lines(members: list[HostPlan]) -> list[str]:
 
 
 def _scenarios_table(plan: Plan) -> Table:
-    """Those of the first repetition: a thousand of them are as many tables that say the same."""
+    """Those of the first repetition: a thousand of them would be as many identical tables."""
     table = _table(">#", "scenario", ">requests", ">clients", ">conns", ">about")
     first = plan.once
     for number, planned in enumerate(first, start=1):
@@ -287,7 +287,7 @@ def _length(scenario: Scenario) -> str:
 
 
 def _shown(path: Path) -> str:
-    """A path as short as it can be said here."""
+    """The shortest form of a path."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith(os.pardir) else relative
 
@@ -315,7 +315,7 @@ def _section(console: Console, title: str) -> None:
 
 
 def _say(console: Console, text: str, indent: int = 0) -> None:
-    # Plain text: names and paths may hold what rich would take for markup.
+    # Plain text: names and paths may contain characters that rich interprets as markup.
     console.print(Text(" " * indent + text), soft_wrap=True)
 
 
@@ -329,14 +329,14 @@ _TOO_SMALL = {
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of this machine; what programs can have is ``None`` where the kernel does not tell."""
+    """Of this machine; the amount available to programs is ``None`` if the kernel does not report it."""
 
     all_bytes: int
     available_bytes: int | None
 
 
 def render_machine(plan: Plan, console: Console) -> None:
-    """Print what this machine has, and whether it carries the plan's scenarios, as its last runs let tell."""
+    """Print this machine's resources, and whether the plan's scenarios fit it, as far as its last runs show."""
     key = machine.key()
     known, note = capacity.read(key)
     memory = Memory(machine.memory_bytes(), machine.memory_available_bytes())
@@ -366,7 +366,8 @@ def _memory(plan: Plan, memory: Memory) -> Iterator[str]:
 
 
 def _unproved(plan: Plan) -> Iterator[str]:
-    """What a run's proof of the network leaves out: the same gate is planned, so what cannot be fails here."""
+    """The parts that a run's proof of the network leaves out: the same gate is planned, so unsupported ones fail
+    here."""
     emulated = plan.options.links != "netem" and plan.options.engine == "builtin"
     left_out = plan_for(plan.topology, "emulator" if emulated else "netem").left_out
     reasons: dict[tuple[str, str], list[str]] = {}

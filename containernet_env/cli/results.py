@@ -1,4 +1,4 @@
-"""`containernet-env results`, `compare`, `show`, `verify` and `export`: what runs have left."""
+"""`containernet-env results`, `compare`, `show`, `verify` and `export`: the stored results of runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def results_command(file: Path, by: tuple[str, ...], every: bool, form: str | No
     from containernet_env.results.csv_file import load
     from containernet_env.results.repetitions import FIGURES, summarize
 
-    # Not among what is printed for programs.
+    # Not in the output for programs.
     summary = summarize(load(file, lambda text: click.echo(plain(text), err=True)), by, every)
     if form == "json":
         click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
@@ -187,7 +187,7 @@ def compare_command(
 
 
 def _gate(found: Comparison, share: float, tell: Any) -> int:
-    """The exit status of --fail-if-slower: what is not known must not pass for good."""
+    """The exit status of --fail-if-slower: an unknown result must not pass."""
     slower = [cell for cell in found.cells if cell.slower_by_more_than(share)]
     unknown = [cell for cell in found.cells if cell.cannot_tell_slower()]
     limit = f"{100 * share:g} %"
@@ -322,7 +322,7 @@ def _cell_line(name: str, cell: Cell) -> str:
 
 
 def _reasons(found: Comparison) -> list[str]:
-    """What the table has no room for, each thing once."""
+    """Notes that do not fit into the table, each once."""
     tested = sum(cell.p is not None for cell in found.cells)
     over = f", Holm's correction over {tested} tests" if tested > 1 else ""
     lines = [f"n: repetitions; A, B: their medians; p: Mann-Whitney{over}; intervals of each ratio by itself"]
@@ -370,7 +370,7 @@ def show_command(run: Path, events: bool) -> None:
     from containernet_env.results.run_directory import find_run, read_run
 
     found = read_run(find_run(run))
-    # What was written down may hold brackets or colons that rich would take for markup.
+    # Recorded text may contain brackets or colons that rich interprets as markup.
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
     console.print(plain(f"run {found.path.name}, in {found.path}"), soft_wrap=True)
     for line in _header(found.manifest):
@@ -521,7 +521,7 @@ def _some(names: list[str]) -> str:
 
 EXIT_VIOLATED, EXIT_NOTHING, EXIT_UNDECIDED = 1, 2, 4
 _MIB = 1 << 20
-# By what the checker says that it compared with (benchmark_image/internal/verify).
+# By the checker's name of its reference (benchmark_image/internal/verify).
 _COMPARED = {
     "history": "the store's own history",
     "final state": "the store's final state: a lost write that was replaced before anybody read it is not seen",

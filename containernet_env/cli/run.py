@@ -109,10 +109,9 @@ def carried_out(
     strict: bool = False,
     consent: bool = False,
 ) -> int:
-    """Carry a plan out in front of the user, who called at ``began`` (monotonic, s); the exit status.
+    """Carry a plan out in front of the user, who started it at ``began`` (monotonic, s); the exit status.
 
-    ``strict``: it is 1 also where a row is not certainly valid. ``consent``: a cluster that somebody else runs may be
-    loaded.
+    ``strict``: it is 1 also if a row is not certainly valid. ``consent``: an external cluster may be loaded.
     """
     from containernet_env.cli.terminal import StopSignals, TerminalProgress, result_table, seconds_text
     from containernet_env.model.findings import is_failure, states_text

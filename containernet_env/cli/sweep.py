@@ -44,7 +44,7 @@ _SHOWN_SHORT = 20
 
 
 def render_sweep(sweep: Sweep, console: Console) -> None:
-    """Print a sweep that is not carried out."""
+    """Print a sweep without running it."""
     design = sweep.design
     names = list(dict.fromkeys(name for cell in design.cells for name, _ in cell.coordinates))
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -75,7 +75,7 @@ def render_sweep(sweep: Sweep, console: Console) -> None:
 def _short(sweep: Sweep) -> list[str]:
     """The cells that this machine cannot carry, estimated from its last runs, in the words of `check`."""
     if sweep.design.largest.config.external is not None:
-        return []  # what members take, they take elsewhere
+        return []  # members use resources elsewhere
     known, note = capacity.read(machine.key())
     lines, unknown, fit = [], 0, 0
     for bed in sweep.design.beds:
@@ -169,7 +169,7 @@ class SweepLines:
         self._console.print(line, soft_wrap=True)
 
     def _show(self, text: str) -> None:
-        """What goes on now, on a terminal; rows that ended stay above it."""
+        """The current activity, on a terminal; rows that ended stay above it."""
         if not self._console.is_terminal:
             return
         if self._live is None:

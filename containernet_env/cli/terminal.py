@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NAME_WIDTH = 10
 WIDE = 1000
 """Columns of a table that no terminal shows: it is never cut."""
-# Without a terminal a long scenario says how far it is this often; shorter ones say only how they ended.
+# Without a terminal a long scenario reports its progress at this interval; shorter ones report only their end.
 PLAIN_INTERVAL_S = 15.0
 
 
@@ -61,7 +61,7 @@ def rate_text(requests_per_s: float | None) -> str:
 
 
 class TerminalStage:
-    """One line that appears when the stage ends, with what came of it and how long it took."""
+    """One line that appears when the stage ends, with its result and its duration."""
 
     def __init__(self, console: Console, name: str, seconds: float | None = None) -> None:
         self._console = console
@@ -72,7 +72,7 @@ class TerminalStage:
         self._began = clock.monotonic()
 
     def done(self, text: str) -> None:
-        """Remember what the stage came to."""
+        """Record the result of the stage."""
         self._text = text
 
     def __enter__(self) -> TerminalStage:
@@ -106,7 +106,7 @@ class TerminalProgress:
         self._told = 0.0
 
     def stage(self, name: str, seconds: float | None = None) -> TerminalStage:
-        """Begin a stage, or tell of one that took ``seconds``."""
+        """Begin a stage, or report one that took ``seconds``."""
         return TerminalStage(self._console, name, seconds)
 
     def note(self, text: str) -> None:
@@ -148,7 +148,7 @@ class TerminalProgress:
         self._probe = (number, probe, clock.monotonic())
 
     def scenario_progress(self, done: int, errors: int) -> None:
-        """Move the live lines, or say from time to time how far a long scenario is."""
+        """Move the live lines, or periodically report the progress of a long scenario."""
         assert self._planned is not None
         now = clock.monotonic()
         elapsed_s = now - self._began
@@ -229,7 +229,7 @@ class TerminalProgress:
                 (f"  {doubt}" if (doubt := doubt_text(outcome)) else "", "bold yellow"),
             )
         self._console.print(line, soft_wrap=True)
-        for finding in (item for item in outcome.findings if item.kind != "unseen"):  # told once, at the begin
+        for finding in (item for item in outcome.findings if item.kind != "unseen"):  # reported once, at the start
             self.note(f"{name}: {finding.text}")
         if outcome.advice is not None:
             self.note(f"{name}: {outcome.advice}")
@@ -245,7 +245,7 @@ class TerminalProgress:
 
 
 class MatrixTime:
-    """How long a matrix still takes: what was estimated, corrected by what has ended."""
+    """The remaining time of a matrix: the estimate, corrected by the stages that have ended."""
 
     def __init__(self, estimates_s: Sequence[float]) -> None:
         self._estimates_s = tuple(estimates_s)
@@ -265,12 +265,12 @@ class MatrixTime:
 
     @property
     def done_s(self) -> float:
-        """What the ended ones took."""
+        """The duration of the ended ones."""
         return sum(self._took_s)
 
     @property
     def whole_s(self) -> float:
-        """What all take, as far as is known."""
+        """The duration of all, as far as it is known."""
         return self.done_s + self.left_s(0.0)
 
     def ended(self, took_s: float) -> None:
@@ -281,7 +281,7 @@ class MatrixTime:
             self._took_s.append(took_s)
 
     def left_s(self, elapsed_s: float) -> float:
-        """What is left, the running one having begun ``elapsed_s`` ago."""
+        """The remaining time, the running one having begun ``elapsed_s`` ago."""
         done = len(self._took_s)
         expected_s = sum(self._estimates_s[:done])
         ratio = self.done_s / expected_s if expected_s > 0 and self.done_s > 0 else 1.0
@@ -315,7 +315,7 @@ def name_text(scenario: str, repetition: int, attempt: int) -> str:
 
 
 def doubt_text(outcome: ScenarioOutcome) -> str:
-    """That its figures are not, or may not be, the store's; empty where they are, or where there are none."""
+    """That its figures are not, or may not be, the store's; empty if they are, or where there are none."""
     if outcome.verdict is None or outcome.verdict.valid == "yes":
         return ""
     return "NOT VALID" if outcome.verdict.valid == "no" else "VALID? unknown"
@@ -339,10 +339,10 @@ def tell_unraisable(dropped: UnraisableHookArgs) -> None:
 
 
 def interrupt(_signum: int, _frame: FrameType | None) -> None:
-    """The handler of Ctrl-C before any work: KeyboardInterrupt, which is not forgotten where nobody hears of it.
+    """The handler of Ctrl-C before any work: KeyboardInterrupt, which is recorded in case the exception is lost.
 
-    An extension written in another language may drop what is raised while it calls back, as pydantic's does while it
-    builds a schema; ``StopSignals`` would then begin work that nobody wants.
+    An extension written in another language may drop an exception raised while it calls back, as pydantic's does while
+    it builds a schema; ``StopSignals`` would then begin work that was cancelled.
     """
     global _pressed
     _pressed = True
@@ -352,8 +352,8 @@ def interrupt(_signum: int, _frame: FrameType | None) -> None:
 class StopSignals(Stop):
     """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
 
-    Every later one, and every one after `shield`, is only recorded (and told through `on_ignored`), so that
-    a tear-down that has begun is carried to its end. ``resume`` says how to go on: the stop has that as a note.
+    Every later one, and every one after `shield`, is only recorded (and reported through `on_ignored`), so that
+    a tear-down that has begun completes. ``resume`` describes how to continue: the stop has that as a note.
     Under nohup a SIGHUP stays ignored; the handlers found at entry are put back at exit.
 
     Use it so, since a signal may strike between two lines::

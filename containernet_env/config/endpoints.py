@@ -59,7 +59,7 @@ _ENDPOINT = re.compile(rf"(?:(https?)://)?({_HOST}):([0-9]{{1,5}})", re.ASCII)
 
 
 def parse_endpoint(value: object) -> tuple[str | None, Endpoint]:
-    """Scheme, if there is one, and endpoint. Raises ``ValueError`` with what is wrong with it."""
+    """Scheme, if there is one, and endpoint. Raises ``ValueError`` with the fault."""
     match = _ENDPOINT.fullmatch(value) if isinstance(value, str) else None
     if match is None or len(match[2]) > MAX_HOST_BYTES:
         raise ValueError("is not an endpoint")
@@ -142,7 +142,7 @@ class RawEndpoints(StrictModel):
 
     @property
     def rules(self) -> Endpoints:
-        """What such a file may contain for that store."""
+        """The allowed content of such a file for that store."""
         return KINDS[self.kind].endpoints
 
     @rule
@@ -192,7 +192,7 @@ ENDPOINTS_FORM: TypeAdapter[RawEndpoints] = TypeAdapter(RawEndpoints)
 
 
 def is_endpoints(value: Any) -> bool:
-    """Whether a document is meant as endpoints, and not as a topology."""
+    """Whether a document has the form of endpoints, and not of a topology."""
     return isinstance(value, dict) and KEY in value
 
 

@@ -1,4 +1,4 @@
-"""The kinds of value and object that stand in files: parsed, bounded, described for the JSON Schema, written again.
+"""The kinds of values and objects in files: parsed, bounded, described for the JSON Schema, written again.
 
 A field of a pydantic model names a key of a file (its alias), an attribute of the value that is made of it (its name),
 its `Kind` and, as its description, its meaning. Each object is a `StrictModel`; `validate` turns every error into a
@@ -80,13 +80,13 @@ _NAME = re.compile(NAME_PATTERN)
 # --- kinds of value ---------------------------------------------------------------------------------------------------
 
 Quantity = Literal["count", "number", "duration", "milliseconds", "size"]
-"""What a value counts, where one can be a ratio of another."""
+"""The quantity of a value, if one can be a ratio of another."""
 
 
 def refuse(
     message: str, allowed: str | None, key: str | None = None, got: str | None = None, at_key: bool = False
 ) -> NoReturn:
-    """Refuse the value that is being validated, or the value of that ``key`` in it; ``got`` says it in other words.
+    """Refuse the value that is being validated, or the value of that ``key`` in it; ``got`` describes it otherwise.
 
     ``at_key``: the key is wrong, not its value.
     """
@@ -96,11 +96,11 @@ def refuse(
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """How one kind of value stands in a file; marks the type of a field: ``Annotated[int, Kind(...)]``.
+    """The form of one kind of value in a file; marks the type of a field: ``Annotated[int, Kind(...)]``.
 
-    ``parse`` makes a value of what a file has, or raises ``ValueError`` with its problem. ``form`` is what is
-    allowed, and ``schema`` the same as a JSON Schema. ``near`` (see `hints`) has values that may have been meant by one
-    that is refused. ``write`` makes of a value what a file has.
+    ``parse`` converts a file's value, or raises ``ValueError`` with its problem. ``form`` describes the allowed values,
+    and ``schema`` the same as a JSON Schema. ``near`` (see `hints`) returns suggestions for a refused value. ``write``
+    converts a value to its form in a file.
     """
 
     parse: Callable[[object], Any]
@@ -191,7 +191,7 @@ def decimal(low: Decimal, high: Decimal) -> Kind:
 
 
 def duration(low_ns: int, high_ns: int, such: str = "10s", unit: str = "s", what: str = "a duration") -> Kind:
-    """A duration such as ``"10s"``, kept in ns; a number alone may have been meant in that unit."""
+    """A duration such as ``"10s"``, kept in ns; for a number alone that unit is suggested."""
     low = format_duration(low_ns) if low_ns else "0"
     form = f'a number with s, ms, us or ns such as "{such}", from {low} to {format_duration(high_ns)}'
     near = partial(hints.durations, unit=unit)
@@ -330,7 +330,7 @@ def _parse_path(value: object) -> str:
     return value
 
 
-# A type of ``X | None`` has None where the key was left out, or of a limit where there is none; a null in the file is
+# A type of ``X | None`` has None if the key was left out, or of a limit where there is none; a null in the file is
 # refused as any wrong value is.
 IP = Kind(
     parse_ip,
@@ -420,7 +420,7 @@ DataChoice = Annotated[DataStore, choice("disk", "tmpfs")]
 class Length:
     """How many entries a list has; problems of the entries themselves are reported in any case.
 
-    ``instead``: what to do with more of them. ``alone``: in a file, ``x`` stands for ``[x]``.
+    ``instead``: the advice if there are more. ``alone``: in a file, ``x`` is short for ``[x]``.
     """
 
     low: int
@@ -467,7 +467,7 @@ class Length:
 class Chosen:
     """Which of several types a value has, by its form: every problem of it is one of that type.
 
-    ``write`` makes of a value what a file has.
+    ``write`` converts a value to its form in a file.
     """
 
     choose: Callable[[Any], Any]
@@ -482,7 +482,7 @@ class Chosen:
 
 @cache
 def adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """What validates a value of a type."""
+    """The validator of a type."""
     return TypeAdapter(kind)
 
 
@@ -494,10 +494,10 @@ class _Unknown(Exception):
 
 
 def rule(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Mark a method of a `StrictModel` that refuses what its keys say together.
+    """Mark a method of a `StrictModel` that refuses combinations of its keys.
 
-    Each rule is called, whatever the others refused and whatever else is wrong with the object: one that needs the
-    value of a key that is not good is left out.
+    Each rule is called, whatever the others refused and whatever else is wrong with the object: a rule that needs the
+    value of an invalid key is skipped.
     """
     check.is_rule = True  # type: ignore[attr-defined]
     return check
@@ -567,8 +567,8 @@ class StrictModel(BaseModel):
     def written(cls, value: Any, always: Collection[str] = ()) -> dict[str, Any]:
         """The object of a file from which the same ``value``, a dataclass, is read.
 
-        The names of the fields are those of its attributes; what the value has by default is left out, except for the
-        names in ``always``.
+        The names of the fields are those of its attributes; default values are left out, except for the names in
+        ``always``.
         """
         defaults = {name: field.default for name, field in cls.model_fields.items()}
         defaults |= {item.name: item.default for item in dataclasses.fields(value)}
@@ -613,7 +613,7 @@ def _is_model(mark: Any) -> TypeGuard[type[StrictModel]]:
 
 
 def _marks(hint: Any) -> Iterator[Any]:
-    """What marks a type and the types in it, from the outside in, and the models among them."""
+    """The markers of a type and of the types in it, from the outside in, and the models among them."""
     if get_origin(hint) is Annotated:
         inner, *marks_of_it = get_args(hint)
         yield from reversed(marks_of_it)
@@ -626,7 +626,7 @@ def _marks(hint: Any) -> Iterator[Any]:
 
 
 def marks(model: type[StrictModel], key: str) -> list[Any]:
-    """What marks the type of a key's value; see `_marks`."""
+    """The markers of the type of a key's value; see `_marks`."""
     return [*_marks(type_of(model.model_fields[_keys(model)[key]]))]
 
 
@@ -638,12 +638,12 @@ def schema_of_key(model: type[StrictModel], key: str) -> dict[str, Any]:
 
 
 def quantity_of(model: type[StrictModel], key: str) -> Quantity | None:
-    """What the value of a key counts."""
+    """The quantity of the value of a key."""
     return next((mark.quantity for mark in marks(model, key) if isinstance(mark, Kind)), None)
 
 
 def _allowed(model: type[StrictModel], key: str) -> str:
-    """What is allowed where a key is missing."""
+    """The allowed default of a missing key."""
     for mark in marks(model, key):
         if isinstance(mark, Kind):
             return mark.form
@@ -655,7 +655,7 @@ def _allowed(model: type[StrictModel], key: str) -> str:
 
 
 def written_value(model: type[StrictModel], key: str, value: Any) -> Any:
-    """What a file has as the value of a key."""
+    """The form of a key's value in a file."""
     for mark in marks(model, key):
         if _is_model(mark):
             return None if value is None else mark.written(value)
@@ -702,7 +702,7 @@ def validate(adapter: TypeAdapter[T], document: Document) -> Validated[T]:
 
 
 def as_far_as_good(adapter: TypeAdapter[T], value: Any) -> T | None:
-    """A part of a document by itself; ``None`` where something is wrong with it, which `validate` reports."""
+    """A part of a document by itself; ``None`` if something is wrong with it, which `validate` reports."""
     try:
         return adapter.validate_python(value)
     except ValidationError:

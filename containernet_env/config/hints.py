@@ -1,4 +1,4 @@
-"""What was probably meant by a key or a value that is refused: usual spellings that a file does not take."""
+"""Suggestions for keys and values that are refused: usual spellings that a file does not accept."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ _UNLIMITED_WORDS = frozenset({"unlimited", "none", "inf", "infinite", "infinity"
 
 
 def closest(word: str, known: Sequence[str]) -> str | None:
-    """The one of ``known`` that was probably meant by ``word``; ``None`` where none is near."""
+    """The one of ``known`` that ``word`` probably means; ``None`` if none is near."""
     by_plain = {_plain(name): name for name in known}
     near = difflib.get_close_matches(_plain(word), by_plain, n=1)
     return by_plain[near[0]] if near else None
 
 
 def near_file(path: Path, names: Iterable[str] = ()) -> str | None:
-    """What was probably meant by a file that is not there: one of ``names``, or a JSON file beside it."""
+    """Suggestions for a missing file: one of ``names``, or a JSON file beside it."""
     meant = {name.lower(): name for name in names}
     with contextlib.suppress(OSError, ValueError):  # a folder that cannot be read; a null character
         meant |= {other.stem.lower(): str(other) for other in path.parent.glob("*.json")}
@@ -88,7 +88,7 @@ def _plain(word: str) -> str:
 
 
 def choices(value: object, known: Sequence[str]) -> Iterator[str]:
-    """Choices that may have been meant by another text: the nearest one, or its beginning (``l`` by linearizable)."""
+    """Suggestions of choices for another text: the nearest one, or one that it begins (``l`` for linearizable)."""
     if isinstance(value, str):
         near = closest(value, known)
         yield from [near] if near else [choice for choice in known if value.lower().startswith(choice)]
@@ -114,7 +114,7 @@ def names(value: object) -> Iterator[str]:
 
 
 def durations(value: object, unit: str = "ms") -> Iterator[str]:
-    """Texts that may have been meant where a value is no duration such as ``"3ms"``; a number alone has that unit."""
+    """Suggestions for a value that is no duration such as ``"3ms"``; a number alone has that unit."""
     number, given = _split(value)
     if number is None:
         return
@@ -127,7 +127,7 @@ def durations(value: object, unit: str = "ms") -> Iterator[str]:
 
 
 def sizes(value: object) -> Iterator[str]:
-    """Texts that may have been meant where a value is no size such as ``"512m"``."""
+    """Suggestions for a value that is no size such as ``"512m"``."""
     number, unit = _split(value)
     if number is None:
         return
@@ -141,7 +141,7 @@ def sizes(value: object) -> Iterator[str]:
 
 
 def rates(value: object) -> Iterator[Decimal]:
-    """Numbers of Mbit/s that may have been meant by a text."""
+    """Suggestions of numbers of Mbit/s for a text."""
     number, unit = _split(value)
     if number is None or isinstance(value, int | Decimal):
         return
@@ -156,7 +156,7 @@ def rates(value: object) -> Iterator[Decimal]:
 
 
 def cpus(value: object) -> Iterator[Decimal]:
-    """Numbers of cpus that may have been meant by a text."""
+    """Suggestions of numbers of cpus for a text."""
     number, unit = _split(value)
     if number is None:
         return
@@ -167,7 +167,7 @@ def cpus(value: object) -> Iterator[Decimal]:
 
 
 def numbers(value: object) -> Iterator[Decimal | int]:
-    """Numbers that may have been meant by a text, a percentage among them, or by a number like ``1e3``."""
+    """Suggestions of numbers for a text, including a percentage, or for a number like ``1e3``."""
     number, unit = _split(value)
     if number is None:
         return
@@ -192,13 +192,13 @@ def warmups(value: object) -> Iterator[str | Decimal | int]:
 
 
 def unlimited(value: object) -> Iterator[str]:
-    """``unlimited``, for what people write when they mean it."""
+    """``unlimited``, for its usual synonyms."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _UNLIMITED_WORDS):
         yield "unlimited"
 
 
 def advice(value: object, candidates: Iterable[object], accepts: Callable[[object], object]) -> str:
-    """What to write instead, as the end of a message; empty where none of the candidates is accepted."""
+    """The suggestion at the end of a message; empty if none of the candidates is accepted."""
     for candidate in candidates:
         if candidate == value:
             continue
@@ -229,7 +229,7 @@ def _why(value: object) -> str:
 
 
 def _why_no_number(value: object) -> str:
-    """As `_why`, where a number should stand."""
+    """As `_why`, if a number is required."""
     if not isinstance(value, str):
         return ""
     return ", a number without a unit" if _split(value)[1] else ", a number without quotes"

@@ -1,6 +1,6 @@
-"""A host's ``link`` object: what is configured for each direction of its link to the switch.
+"""A host's ``link`` object: the configuration of each direction of its link to the switch.
 
-What the values must be together is checked on raw JSON: also where the rest of a file is wrong.
+Combinations of values are checked on raw JSON: also if the rest of a file is wrong.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class RawDirections(StrictModel):
 
 
 def is_per_direction(value: object) -> bool:
-    """Whether a ``link`` object says its values for each direction apart."""
+    """Whether a ``link`` object gives values for each direction separately."""
     return isinstance(value, dict) and bool({TO_SWITCH, FROM_SWITCH} & set(value))
 
 
@@ -247,16 +247,16 @@ def link_spec(raw: RawDirection | RawDirections | None, delay_ns: int | None, ra
         to_switch, from_switch = raw.to_switch, raw.from_switch
     else:
         to_switch = from_switch = raw or RawDirection()
-    # What the host sends is the only direction that has an uplink.
+    # Only frames that the host sends use an uplink.
     back = replace(from_switch.spec(delay_ns, rate_bps), uplink=None)
     return LinkSpec(to_switch.spec(delay_ns, rate_bps), back)
 
 
-# What a host's own key says for both directions, and its name in a ``link`` object.
+# The value of a host's own key for both directions, and its name in a ``link`` object.
 _SAID_TWICE = (("link_delay", "delay", DELAY.form), ("bandwidth", "bandwidth", BANDWIDTH.form))
 
 
-# What says nothing of a direction without a bandwidth.
+# Keys without meaning for a direction without a bandwidth.
 _OF_A_BANDWIDTH = {"queue": "limits nothing", "overhead": "takes no time", "uplink": "says nothing"}
 
 
@@ -281,7 +281,7 @@ def _host_findings(location: Location, host: Mapping[str, Any], is_member: bool)
             message = f"is said again at {where}"
             yield Finding((*location, own), message, allowed="one of the two")
         elif is_member and own not in host:
-            # In one direction of two: the other one is what is missing.
+            # In one direction of two: the other one is missing.
             missing = [(*place, key) for place, values in directions if key not in values] if said else []
             for place in missing if said else [(*location, own)]:
                 yield Finding(place, "is missing", allowed=form)
@@ -297,7 +297,7 @@ def _host_findings(location: Location, host: Mapping[str, Any], is_member: bool)
 
 
 def _directions(location: Location, link: Any) -> Iterator[tuple[Location, Mapping[str, Any]]]:
-    """Where the values of each direction stand, and the values; one entry where both are said together."""
+    """The places of the values of each direction, and the values; one entry if both are given together."""
     place = (*location, "link")
     if is_per_direction(link):
         for side in (TO_SWITCH, FROM_SWITCH):

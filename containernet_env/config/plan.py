@@ -1,4 +1,4 @@
-"""The plan: all that a run will do, as values and as JSON, and the hashes that identify what is configured."""
+"""The plan: everything that a run will do, as values and as JSON, and the hashes that identify the configuration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ CPU_PERIOD_US = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What all forms of an option share: what it does, the least and largest number, what stands for its value."""
+    """The common part of all forms of an option: its effect, the least and largest number, the placeholder of its
+    value."""
 
     text: str
     least: int | None = None
@@ -182,7 +183,7 @@ class PlannedScenario:
 class Plan:
     """Everything a run will do, determined before anything is created.
 
-    ``scenario_set`` is ``None`` and ``scenarios`` empty where nothing is measured (the shell). ``hosts``
+    ``scenario_set`` is ``None`` and ``scenarios`` empty if nothing is measured (the shell). ``hosts``
     and ``links`` are in config order, the client last; a direction with a rate and no configured queue limit has the
     default limit. An external cluster has none of these. ``rtt`` has one entry per pair of hosts.
     ``notes`` are sentences that the user should read once.
@@ -369,8 +370,8 @@ _DIGITS = 12
 def config_hash(plan: Plan) -> str:
     """Hash of everything configured but the load: hosts with limits, links, the store's settings, kind of hosts.
 
-    12 hexadecimal digits. Names of files, the run's id and the machine are not part of it, nor is what carries the
-    links: ``auto`` leaves that to the machine, so a row has it in a column of its own (``Links``).
+    12 hexadecimal digits. Names of files, the run's id and the machine are not part of it, nor is the link backend:
+    ``auto`` leaves that to the machine, so a row has it in a column of its own (``Links``).
     """
     if (external := plan.config.external) is not None:
         # Which CA signs and how long the prefix is makes no other load.
@@ -397,7 +398,7 @@ def config_hash(plan: Plan) -> str:
     profile = [{"kinds": options.profile, "member": options.profile_member}] if options.profile else []
     leader = {} if plan.config.etcd.leader is None else {"leader": plan.config.etcd.leader}
     choice = plan.config.store
-    # What is not configured leaves the hash as it was before there was such a key.
+    # A missing key leaves the hash as it was before there was such a key.
     chosen: dict[str, Any] = {"version": choice.version, "flags": dict(choice.flags)}
     if choice.binary is not None:
         chosen["binary"] = choice.binary.sha256
@@ -412,7 +413,7 @@ def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
     values = asdict(scenario)
     for name in ("seed", "search", "events", "history"):
         if not values[name]:
-            del values[name]  # what is not configured leaves the hash as it was before there was such a key
+            del values[name]  # a missing key leaves the hash as it was before there was such a key
     return _digest([values, asdict(dataset) if scenario.uses_dataset else None])
 
 

@@ -1,4 +1,4 @@
-"""From what is configured to a plan: checks, notes for the user, and estimates of the time. Pure."""
+"""From the configuration to a plan: checks, notes for the user, and estimates of the time. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from containernet_env.stores.http_service import MOST_KEYS
 from containernet_env.stores.kinds import store_of
 from containernet_env.stores.store import CLIENT_SECRETS, MemberStart, Store, Timing, go_environment, of_scenario
 
-# CPU seconds of one request: the client's share, and the share of each member that takes part.
+# CPU seconds of one request: the client's share, and the share of each member involved.
 CLIENT_CPU_S = 0.06e-3
 MEMBER_PUT_CPU_S = 0.08e-3
 MEMBER_RANGE_CPU_S = 0.08e-3
@@ -156,7 +156,7 @@ class Estimator:
         member_range_s = MEMBER_RANGE_CPU_S + more_keys * MEMBER_KEY_CPU_S
         client_s = CLIENT_CPU_S + _mean(scenario, 0, more_keys * CLIENT_KEY_CPU_S)
         members_s = _mean(scenario, len(self._members) * MEMBER_PUT_CPU_S, member_range_s)
-        # Reads are spread over the members that they go to; every member takes part in every write.
+        # Reads are spread over their target members; every member is involved in every write.
         alone_s = _mean(scenario, MEMBER_PUT_CPU_S, member_range_s / self._spread(scenario)) / self._least_cpus
         return max((client_s + members_s) / self._cores, alone_s)
 
@@ -279,7 +279,7 @@ def _event_refusals(config: Config, place: EventPlace, options: PlanOptions) -> 
 
 
 def changed(direction: DirectionSpec, event: Disruption) -> DirectionSpec:
-    """A direction of a link while a delay, a loss or a rate is in force. Raises ``ValueError`` where they clash."""
+    """A direction of a link while a delay, a loss or a rate is in force. Raises ``ValueError`` if they clash."""
     value = event.value
     if event.verb == "loss":
         return replace(direction, loss=IndependentLoss(float(value)) if value else None)

@@ -1,8 +1,8 @@
-"""Reads a JSON file that may hold comments, and nothing else that JSON does not have; finds where its values stand.
+"""Reads a JSON file that may contain comments, and no other extension of JSON; finds the positions of its values.
 
-``//`` and ``/* */`` comments are blanked out before parsing, so that every line and column in a message is
-the file's own. Commas before a closing bracket, keys given twice, ``NaN`` and ``Infinity`` are refused, but do not hide
-what else is wrong.
+``//`` and ``/* */`` comments are blanked out before parsing, so that every line and column in a message is the file's
+own. Commas before a closing bracket, keys given twice, ``NaN`` and ``Infinity`` are refused, but do not hide what else
+is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Location = tuple[str | int, ...]
 """Keys and list indices from the top of a document to a value."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-# Runs in C: what is stepped over is parsed and thrown away. Numbers stay text, since one may be too long for an int.
+# Runs in C: the skipped part is parsed and discarded. Numbers stay text, since one may be too long for an int.
 _scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).raw_decode
 
 
@@ -57,7 +57,7 @@ class Positions:
         self._lists: dict[int, tuple[list[int], Iterator[int]]] = {}
 
     def offset(self, location: Location, at_key: bool = False) -> int:
-        """Where a value begins, or with ``at_key`` its key; for what is missing, where the object or list begins.
+        """Where a value begins, or with ``at_key`` its key; for a missing value, where the object or list begins.
 
         Of a key that is given more than once it is the last, which counts, unless the step is an `Occurrence`.
         """
@@ -144,9 +144,9 @@ _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=[ \t\n\r]*[\]}}])", re.DOTALL)
 class Finding:
     """Something wrong at a place of a document; becomes a `Problem` when the document is refused.
 
-    ``got`` is the value at its place unless it says something else. ``location`` is ``None`` where the text itself is
-    wrong, at ``offset``. ``at_key``: the key is wrong, not its value.
-    ``implied``: any other finding at the same place says it better, with what is allowed there.
+    ``got`` is the value at its place unless given otherwise. ``location`` is ``None`` if the text itself is wrong, at
+    ``offset``. ``at_key``: the key is wrong, not its value. ``implied``: any other finding at the same place is better,
+    since it has the allowed values.
     """
 
     location: Location | None
@@ -162,7 +162,7 @@ class Finding:
 class Document:
     """A parsed file: ``value`` has plain dicts and lists, integers as ``int``, other numbers as ``Decimal``.
 
-    ``text`` is what was parsed, comments blanked out. ``findings`` are the faults that leave the document readable
+    ``text`` is the parsed text, comments blanked out. ``findings`` are the faults that leave the document readable
     (keys given twice, ``NaN``): a caller adds its own and raises them all together with `refuse`. ``sha256`` is of the
     file's bytes, in hex.
     """
@@ -203,7 +203,7 @@ class Document:
         if finding.location is not None:
             path = json_path(finding.location)
             if got is None:
-                with contextlib.suppress(KeyError):  # nothing stands there
+                with contextlib.suppress(KeyError):  # no value there
                     got = render(value_at(self.value, finding.location))
         place = self._positions.line_and_column(offset)
         return Problem(path, finding.message, got, finding.allowed, *place)
@@ -355,7 +355,7 @@ def json_path(location: Location) -> str:
 
 
 def render(value: object) -> str:
-    """A value as it stood in the file, on one line, printable and cut to a readable length."""
+    """A value as in the file, on one line, printable and cut to a readable length."""
     # Of two pieces one has a character at least.
     text = "".join(islice(_tokens(value), 2 * _GOT_CHARACTERS + 2))
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
@@ -363,12 +363,12 @@ def render(value: object) -> str:
 
 
 def json_text(value: object) -> str:
-    """A value as JSON, on one line: what a `Document` holds, of which numbers come out exactly as they are."""
+    """A value as JSON, on one line: for values of a `Document`, whose numbers are printed exactly as they are."""
     return "".join(_tokens(value))
 
 
 def value_at(value: Any, location: Location) -> Any:
-    """The value at a location of a document; ``KeyError`` when nothing stands there."""
+    """The value at a location of a document; ``KeyError`` if there is none."""
     for step in location:
         is_there = isinstance(value, dict) or (isinstance(value, list) and isinstance(step, int) and step < len(value))
         if not is_there:

@@ -83,17 +83,17 @@ from containernet_env.model.search import (
 MAX_SCENARIOS = 1000
 """A file that multiplies out to more than this is a mistake, not a run."""
 
-# What the benchmark server takes: a file that passes here is never refused there.
+# The limits of the benchmark server: a file that passes here is never refused there.
 REQUESTS_MAX = contract.TOTAL_MAX
 RATE_MIN, RATE_MAX = Decimal(str(contract.RATE_MIN_PER_S)), Decimal(contract.RATE_MAX_PER_S)
 LENGTH_MIN_NS = round(contract.DURATION_MIN_S * 10**9)
-# Half of what the server lets a benchmark take leaves the warm-up and the end their time.
+# Half of the server's limit for a benchmark leaves the warm-up and the end their time.
 LENGTH_MAX_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
 TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
 STALL_TIMEOUT_MAX_NS = contract.STALL_TIMEOUT_MAX_S * 10**9
 # Less than the server takes.
 WARMUP_MAX_NS = 3_600 * 10**9
-# What the server takes leaves room for the seeds of later repetitions.
+# The server's limit leaves room for the seeds of later repetitions.
 SEED_MAX = 2**32 - 1
 # An objective below this is met by no network; probes and repeats that take a night are a mistake.
 OBJECTIVE_MIN_NS = 1_000
@@ -347,7 +347,7 @@ class RawLoad(StrictModel):
 EVENTS_MAX = 50
 """More than these in one scenario are a mistake."""
 MORE_EVENTS = '; one with "every" repeats, and the others can be of further scenarios'
-"""What to do with more of them."""
+"""The advice if there are more."""
 EVENT_MIN_NS = 200_000_000
 """The generator reports its start within 100 ms, and the leader is queried right before an event."""
 FOR_MIN_NS = 10_000_000
@@ -413,7 +413,7 @@ class RawEvent(StrictModel):
 
     @property
     def verb(self) -> Verb:
-        """What it does."""
+        """The action."""
         action = self._actions[0]
         return _VERBS[f"link_{self.link}" if action == "link" else action]
 
@@ -494,14 +494,14 @@ KEY_TEXT_MAX = 200
 LIMIT_MAX = 1_000_000_000
 
 
-# What stands in the names of scenarios, where it must not be a glob, and in a column of the CSV.
+# Part of the names of scenarios, where it must not be a glob, and of a column of the CSV.
 _KEY_PATTERN = f"[0-9A-Za-z/._:-]{{1,{KEY_TEXT_MAX}}}"
 _KEY_FORM = f"1 to {KEY_TEXT_MAX} of 0-9, A-Z, a-z, / . _ : and -"
 _KEY = text("is not a key or the beginning of one", _KEY_FORM, _KEY_PATTERN)
 _PREFIX = text(
     "does not keep the data set's keys apart from those that are written",
     f"{_KEY_FORM}, at least one of them / . _ : or -",
-    f"(?=.*[/._:-]){_KEY_PATTERN}",  # a character that no generated key has: what writes make never starts with it
+    f"(?=.*[/._:-]){_KEY_PATTERN}",  # a character that no generated key has: keys of writes never start with it
 )
 
 
@@ -603,7 +603,7 @@ class RawWrite(RawBlock):
 
 
 class RawReading(RawBlock):
-    """What blocks with reads have in common."""
+    """The common part of blocks with reads."""
 
     consistency: Annotated[list[Annotated[Consistency, choice("l", "s", "default")]], AXIS] = Field(
         description="linearizable (l), a quorum agrees; serializable (s), the member that is queried answers alone; "
@@ -749,7 +749,7 @@ def _every_key() -> dict[str, Any]:
 
 BLOCKS: dict[str, type[RawBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}
 """The model of a block by its type."""
-# A block whose type is wrong: what any type has is checked, and nothing else is known of it.
+# A block whose type is wrong: keys of any type are checked, and the rest is unknown.
 _UNTYPED: type[StrictModel] = create_model("RawUntyped", __base__=RawBlock, **_every_key())
 
 BLOCK: TypeAdapter[RawBlock] = TypeAdapter(_BLOCK)
@@ -758,12 +758,12 @@ SCENARIO_FILE: TypeAdapter[RawScenarioFile] = TypeAdapter(RawScenarioFile)
 
 
 def _entry(document: Document, location: Location, index: int) -> Location:
-    """Where an entry of a list stands, or the one that stands for a list."""
+    """The place of an entry of a list, or of the one that is short for a list."""
     return (*location, index) if isinstance(value_at(document.value, location), list) else location
 
 
 def spans_of(block: RawBlock) -> list[Span]:
-    """What the reads of a block request, one for each number of keys at once."""
+    """The requests of a block's reads, one for each number of keys at once."""
     if not isinstance(block, RawReading):
         return [ONE_KEY]
     numbers: list[int | None] = [*block.span_keys] or [None]
@@ -798,7 +798,7 @@ def key_findings(document: Document, location: Location, block: RawWrite) -> Ite
 def span_findings(
     location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawBlock]
 ) -> Iterator[Finding]:
-    """Problems of reads of several keys at once, given what the file writes.
+    """Problems of reads of several keys at once, given the writes of the file.
 
     ``blocks`` are the good ones, by their place in the file.
     """
@@ -871,7 +871,7 @@ def _new_keys(load: RawLoad, order: KeyOrder) -> int:
 
 
 def event_findings(document: Document, location: Location, block: RawBlock) -> Iterator[Finding]:
-    """Events of a block that never come, or that end what nothing begins."""
+    """Events of a block that never happen, or that end an event that never begins."""
     if block.events and any(load.search is not None for load in block.load):
         allowed = "only beside total or duration"
         yield Finding((*location, "events"), "would spoil the probes of a search", allowed=allowed)
@@ -889,7 +889,7 @@ def event_findings(document: Document, location: Location, block: RawBlock) -> I
 
 
 def event_places(document: Document, location: Location, block: RawBlock) -> Iterator[EventPlace]:
-    """Where each event of a block stands: its target."""
+    """The place of each event of a block: its target."""
     for place, event in _placed(document, location, block):
         target = (*place, event.target_key)
         yield EventPlace(json_path(target), event.disruption, *document.line_and_column(target))
@@ -901,13 +901,13 @@ def _placed(document: Document, location: Location, block: RawBlock) -> Iterator
 
 
 def _shortest_ns(load: RawLoad) -> int | None:
-    """How long it takes at its highest rate; ``None`` where the store decides."""
+    """How long it takes at its highest rate; ``None`` if the store decides."""
     if load.duration_ns is not None:
         return load.duration_ns
     return int(load.total * 10**9 / max(load.rate)) if load.rate and load.total is not None else None
 
 
-# What a block's requests do: not every store can.
+# The operations of a block: not every store supports all.
 _DOING = ("type", "consistency", "spanKeys", "prefix", "span", "limit", "keysOnly", "countOnly", "history", "data")
 _SHIPPED = assets.ROOT / "configs" / "scenarios"
 DEFAULT_SCENARIOS = _SHIPPED / "default.json"
@@ -1008,7 +1008,7 @@ def _size(block: RawBlock, dataset: Dataset) -> int:
 
 
 def _loads(raw: RawLoad) -> Iterator[Load]:
-    """The loads of one in a file, its rates and clients taken apart; what the file leaves out has its default."""
+    """The loads of one entry in a file, its rates and clients separated; missing keys have their defaults."""
     given = {item.name: value for item in fields(Load) if (value := getattr(raw, item.name, None)) not in (None, [])}
     if raw.search is not None:
         given["search"] = raw.search.value
@@ -1018,7 +1018,8 @@ def _loads(raw: RawLoad) -> Iterator[Load]:
 
 
 def _axes(block: RawBlock, dataset: Dataset) -> tuple[Sequence[Any], ...]:
-    """What multiplies besides loads: shares of writes, sizes of data, targets, spans, orders, consistencies."""
+    """The other dimensions that multiply besides loads: shares of writes, sizes of data, targets, spans, orders,
+    consistencies."""
     return (
         block.ratio if isinstance(block, RawMixed) else [None],
         block.data if isinstance(block, RawWrite) else [dataset],
@@ -1041,7 +1042,7 @@ def _expand(block: RawBlock, dataset: Dataset) -> Iterator[Scenario]:
             key_space = default if block.key_space is None else block.key_space
             sizes = f"{data.key_size}B-{data.val_size}B"
             given_space = f"of{key_space}" if key_space != default else ""
-        # What a file leaves out is left out of the name.
+        # Keys that a file leaves out are left out of the name.
         parts = [
             block.type,
             f"w{format_number(ratio)}" if ratio is not None else "",

@@ -246,7 +246,7 @@ StoreValue = Annotated[_Name | RawStore | RawProgram, Chosen(_choose)]
 
 
 def kind_of(top: Mapping[str, Any]) -> str | None:
-    """The kind of store that the raw value of a topology names; ``None`` where that is none of ours."""
+    """The kind of store that the raw value of a topology names; ``None`` if that is none of ours."""
     value = top.get("store", DEFAULT_KIND)
     kind = value.get("kind") if isinstance(value, dict) else value
     return kind if isinstance(kind, str) and kind in KINDS else None
@@ -263,7 +263,7 @@ def kind_named(raw: str | RawStore | RawProgram | None) -> str:
 
 
 def store_choice(raw: str | RawStore | RawProgram | None, folder: Path) -> StoreChoice:
-    """The store that is meant by a value of which `store_findings` finds nothing wrong, or by none.
+    """The store of a value for which `store_findings` returns nothing, or of none.
 
     ``folder`` is that of the file, as in `store_findings`.
     """

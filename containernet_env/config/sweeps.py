@@ -64,7 +64,7 @@ STORE = "store"
 
 
 def _keys_of(model: type[StrictModel], *but: str) -> dict[str, Quantity | None]:
-    """The keys of an object, each with what its value counts."""
+    """The keys of an object, each with the quantity of its value."""
     return {key: quantity_of(model, key) for key in model.known_keys() if key not in but}
 
 
@@ -73,7 +73,7 @@ def _places_in_link(key: str) -> tuple[Location, ...]:
     return tuple(("link", side, key) for side in sides)
 
 
-# Of a host: its keys below the host, and what they are. The writer has delay and bandwidth in ``link`` alone.
+# Of a host: its keys below the host, and their quantities. The writer has delay and bandwidth in ``link`` alone.
 _HOST: Mapping[str, tuple[tuple[Location, ...], Quantity | None]] = {
     "link_delay": (_places_in_link("delay"), "duration"),
     **{
@@ -121,7 +121,7 @@ AXES: Mapping[str, Axis] = {
 
 
 def axis_of(name: str) -> Axis | None:
-    """The axis of that name; ``None`` where there is none."""
+    """The axis of that name; ``None`` if there is none."""
     if name in AXES:
         return AXES[name]
     match = _HOST_AXIS.fullmatch(name)
@@ -171,7 +171,7 @@ def set_value(document: dict[str, Any], axis: Axis, value: Any) -> list[Location
 
 
 def value_of(document: Mapping[str, Any], axis: Axis) -> Any:
-    """What a document has of an axis; ``None`` where it has nothing, or not the same everywhere."""
+    """A document's value for an axis; ``None`` if it has none, or not the same everywhere."""
     found = [_get(document, place) for place in _places(document, axis)]
     first = found[0]
     if axis.key == MEMBERS:
@@ -183,7 +183,7 @@ def value_of(document: Mapping[str, Any], axis: Axis) -> Any:
 
 
 def _places(document: Mapping[str, Any], axis: Axis) -> list[Location]:
-    """Where a document has an axis. Raises ``NotThereError`` where it cannot have it."""
+    """Where a document has an axis. Raises ``NotThereError`` if it cannot have it."""
     if axis.level == "scenario":
         return [_place_in_scenario(document, axis)]
     if ENDPOINTS in document:
@@ -263,7 +263,7 @@ def _place_in_scenario(document: Mapping[str, Any], axis: Axis) -> Location:
 
 
 def _leave_out_others(block: dict[str, Any], key: str) -> None:
-    """Take away what a block cannot have beside the key that is set."""
+    """Remove the keys that a block cannot have beside the key that is set."""
     of_load = _LENGTHS if key in _LENGTHS else ("search",) if key == "rate" else ()
     for other in of_load:
         block["load"].pop(other, None)
@@ -281,7 +281,7 @@ def _get(document: Mapping[str, Any], place: Location) -> Any:
 
 
 def _put(document: dict[str, Any], place: Location, value: Any) -> None:
-    """Set what is at a place; ``None`` takes it away."""
+    """Set the value at a place; ``None`` removes it."""
     held: Any = document
     for step in place[:-1]:
         held = held[step]
@@ -328,7 +328,7 @@ _MOST_DIGITS = 18
 
 
 def number_of(quantity: Quantity, value: Any) -> Decimal:
-    """A value as a number: requests, ns, bytes. Raises ``ValueError`` where it is none, such as ``unlimited``."""
+    """A value as a number: requests, ns, bytes. Raises ``ValueError`` if it is none, such as ``unlimited``."""
     if quantity in ("duration", "milliseconds"):
         return Decimal(parse_duration(value))
     if quantity == "size":
@@ -342,7 +342,7 @@ def number_of(quantity: Quantity, value: Any) -> Decimal:
 
 
 def text_of_number(quantity: Quantity, number: Decimal) -> Any:
-    """A value as a file has it: what has to be whole is rounded to the nearest, and never to 0."""
+    """A value in its form in a file: integers are rounded to the nearest, and never to 0."""
     if quantity == "number":
         return Decimal(format_number(round(number, 6)))
     if quantity == "count":
@@ -376,7 +376,7 @@ EXCLUDE_FORM = "an object of axes, each with a value of its own"
 
 
 def _values_schemas() -> dict[str, dict[str, Any]]:
-    """What one value of each axis may be, from the models that read topologies and scenarios; any, where it varies."""
+    """The allowed single values of each axis, from the models that read topologies and scenarios; any, if it varies."""
     models: tuple[type[StrictModel], ...] = (RawDirection, *BLOCKS.values(), RawNode, RawEtcd, RawData, RawLoad)
     known = {key: schema_of_key(model, key) for model in models for key in model.known_keys()}
     known[DATASET_KEYS] = schema_of_key(RawDataset, "keys")
@@ -457,7 +457,7 @@ VALUES_FORM = f"a list of 1 to {MAX_VALUES} values, or {RATIO_FORM}"
 class Dimension:
     """Axes that vary together: each of ``points`` has a value for each of ``axes``; ``ratios`` follow from others.
 
-    ``places`` is where each axis stands in the file.
+    ``places`` are the places of the axes in the file.
     """
 
     axes: tuple[Axis, ...]
@@ -470,7 +470,7 @@ class Dimension:
 class SweepFile:
     """A sweep as its file has it; paths are resolved against the file's own directory, and have not been opened.
 
-    ``is_quick``: it is the file's quick form. ``axes_at`` and ``exclude_at`` are where these stand in the file.
+    ``is_quick``: it is the file's quick form. ``axes_at`` and ``exclude_at`` are their places in the file.
     """
 
     document: Document
@@ -491,7 +491,7 @@ class SweepFile:
 
 
 def is_sweep(document: Document) -> bool:
-    """Whether a document is meant as a sweep, and not as a topology."""
+    """Whether a document has the form of a sweep, and not of a topology."""
     return isinstance(document.value, dict) and not {"nodes", "subnet", "endpoints"} & document.value.keys()
 
 
@@ -542,7 +542,8 @@ def _checked(document: Document) -> RawSweep:
 
 
 def quick_form(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A sweep with the keys of its ``quick`` in their places; ``only`` and ``exclude`` go with what they are about."""
+    """A sweep with the keys of its ``quick`` in their places; ``only`` and ``exclude`` are passed on with their
+    subjects."""
     quick = value["quick"]
     about = {"only": "scenarios", "exclude": "axes"}
     kept = {key: item for key, item in value.items() if key != "quick" and about.get(key) not in quick}
@@ -638,7 +639,7 @@ def _quick_findings(value: Any) -> Iterator[Finding]:
 
 
 def _axes_findings(value: Any, at: Location = ()) -> Iterator[Finding]:
-    """Problems of axes and exclusions of a raw object that stands at ``at``."""
+    """Problems of axes and exclusions of a raw object at ``at``."""
     entries = _entries(value)
     first: dict[str, Location] = {}
     for index, entry in enumerate(entries):

@@ -81,7 +81,7 @@ class RawNode(StrictModel):
 
 
 def _either(own: str, key: str) -> dict[str, Any]:
-    """JSON Schema: a host's own key, or the same said in its ``link``."""
+    """JSON Schema: a host's own key, or the equivalent key in its ``link``."""
     said = {"required": [key]}
     apart = {"properties": {"to_switch": said, "from_switch": said}, "required": ["to_switch", "from_switch"]}
     link = {"properties": {"link": {"anyOf": [said, apart]}}, "required": ["link"]}
@@ -354,9 +354,9 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
 
 @dataclass(frozen=True)
 class _Addresses:
-    """Names and addresses of a document as far as they are good, even where the rest of it is not.
+    """Names and addresses of a document as far as they are valid, even if the rest of it is not.
 
-    ``names`` and ``ips`` hold where each stands, in the file's order; the client's address comes last.
+    ``names`` and ``ips`` hold the place of each, in the file's order; the client's address comes last.
     """
 
     names: Sequence[tuple[Location, str]]
@@ -367,7 +367,7 @@ class _Addresses:
 
     @classmethod
     def of(cls, value: Any) -> _Addresses:
-        """What is good in the raw JSON value of a config in either form."""
+        """The valid part of the raw JSON value of a config in either form."""
         top = value if isinstance(value, dict) else {}
         prefix: Location = ("nodes",) if isinstance(value, dict) else ()
         nodes = top.get("nodes") if isinstance(value, dict) else value

@@ -1,7 +1,7 @@
-"""Configs and scenarios as files that the readers take again, and JSON Schemas of all files that users write.
+"""Configs and scenarios as files that the readers accept again, and JSON Schemas of all files that users write.
 
-Everything is written out and exact. What follows from the values (an etcd timing from the RTTs, a default queue) is
-left out, as in the file it came from.
+Everything is written out and exact. Derived values (an etcd timing from the RTTs, a default queue) are left out, as in
+the source file.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _store(choice: StoreChoice) -> dict[str, Any]:
 
 
 def _block(scenario: Scenario) -> dict[str, Any]:
-    """A block of one scenario; what is as by default is left out, as it is in the scenario's name."""
+    """A block of one scenario; defaults are left out, as in the scenario's name."""
     exponent, is_write, reads = scenario.zipf_exponent, scenario.type == "write", scenario.consistency is not None
     default = scenario.default_keys(scenario.keys)
     return _given(
@@ -157,7 +157,7 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def _tidy(value: Any, is_properties: bool = False) -> Any:
-    """With what is allowed after the meaning of a key, but neither titles of keys nor defaults that no file has."""
+    """With the allowed values after the meaning of a key, but neither titles of keys nor defaults that no file has."""
     if isinstance(value, list):
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):
@@ -170,7 +170,7 @@ def _tidy(value: Any, is_properties: bool = False) -> Any:
             if inner_title or own_default or key == "form":
                 continue
         tidy[key] = _tidy(item, is_properties=key == "properties" and not is_properties)
-    # Of one value that stands for a list of one, too.
+    # Also of one value that is short for a list of one.
     forms = [kind["form"] for kind in (value, *value.get("anyOf", ())) if "form" in kind]
     if forms and not is_properties:
         meaning = value.get("description")

@@ -36,7 +36,7 @@ ProfileKind = Literal["cpu", "allocs", "mutex"]
 
 
 def check_choices(links: str, switches: str, engine: str = "builtin") -> None:
-    """Raise ``UsageError`` for choices that do not exist or contradict each other; does not look at the machine."""
+    """Raise ``UsageError`` for choices that do not exist or contradict each other; does not check the machine."""
     for name, choice, choices in (
         ("links", links, get_args(LinksChoice)),
         ("switches", switches, get_args(SwitchesChoice)),

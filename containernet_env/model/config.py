@@ -45,9 +45,9 @@ class TlsFiles:
 class External:
     """Members by their endpoints, in the file's order. Without ``tls`` connections are in plain text.
 
-    ``prefix`` is that of all keys which are written; each run adds its own id. The password of ``user`` is in
-    ``password_file`` or in the environment, and nowhere else. The token of Consul is in ``token_file``.
-    ``http``: whether they speak HTTP, as their endpoints say then.
+    ``prefix`` is that of all written keys; each run adds its own id. The password of ``user`` is in ``password_file``
+    or in the environment, and nowhere else. The token of Consul is in ``token_file``. ``http``: whether they use HTTP,
+    as their endpoints then state.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -120,7 +120,7 @@ class EtcdSettings:
     """The store's settings in the config, etcd's or another's; a timing of ``None`` is derived from the expected RTT.
 
     ``leader`` is the member that must lead in every scenario; ``None`` leaves that to elections. ``tls``: members and
-    clients speak TLS, each with a certificate of a CA that is made for the run.
+    clients use TLS, each with a certificate of a CA that is made for the run.
     """
 
     heartbeat_ms: int | None = None

@@ -1,4 +1,4 @@
-"""Findings and the verdict: what a reader of a scenario's figures has to know, with values and thresholds. Pure."""
+"""Findings and the verdict: facts that a reader of a scenario's figures needs, with values and thresholds. Pure."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from containernet_env.model.proof import NetworkProof
 from containernet_env.model.usage import LATE_NS, Consumption, Leadership, LinkStatistics, StoreActivity, Usage
 
 Effect = Literal["told", "unknown", "invalid"]
-"""What it does to the figures of its row: nothing (it is only told), nobody can tell, or they are not the store's."""
+"""The effect on the figures of its row: none (reported only), unknown, or the figures are not the store's."""
 
 Kind = str
 """A key of ``RULES``."""
 PAUSE_NS = 100_000_000
-"""A pause of the link emulator or of the load generator that is longer is told. It is etcd's default heartbeat, so that
+"""A longer pause of the link emulator or of the load generator is reported. It is etcd's default heartbeat, so that
 members notice it. The largest lateness of 219 scenarios of all kinds on two busy cores was 36 ms."""
 
 PAUSED_SHARE = 0.05
-"""A generator that stood still for a larger share of the time has sent that much less, however short each pause was."""
+"""A generator that was paused for a larger share of the time has sent that much less, however short each pause was."""
 
 LATE_SHARE = 1 / 2000
-"""The share of requests that the generator itself may start late: half of what is above the 99.9th percentile."""
+"""The share of requests that the generator itself may start late: half of those above the 99.9th percentile."""
 LATE_PART, LATE_LEAST_NS = 40, 300_000
-"""Frames may be late by this part of a median latency: four links then add a tenth to one request of 25. Never less is
-asked than 0.3 ms: 18 scenarios on two busy cores had up to 0.12 ms."""
+"""Frames may be late by this part of a median latency: four links then add a tenth to one request of 25. The threshold
+is at least 0.3 ms: 18 scenarios on two busy cores had up to 0.12 ms."""
 LATE_MEDIAN_PART, LATE_MEDIAN_LEAST_NS = 4, 50_000
-"""Every second frame may be late by a quarter of that: four links then add a fortieth to every request. Never less than
-50 us is asked: the same scenarios had up to 13 us."""
+"""Every second frame may be late by a quarter of that: four links then add a fortieth to every request. The threshold
+is at least 50 us: the same scenarios had up to 13 us."""
 SILENCE_MAX_S = 2.0
-"""Longer is no silence of a member that lives and whose machine lets it run, however long its election timeout is."""
+"""A living member whose machine schedules it is never silent for longer, however long its election timeout is."""
 SILENCE_THROTTLED_SHARE = 0.1
 """The share of a scenario for which a member's CPU limit has stopped it, where that is to explain a silence in it."""
 BELOW_PART, BELOW_LEAST_S = 10, 0.0003
@@ -49,7 +49,7 @@ ANSWERS = 20
 class Finding:
     """One finding.
 
-    ``value`` and ``threshold`` are in the unit that ``kind`` is about (requests, ns, frames); ``None`` where there
+    ``value`` and ``threshold`` are in the unit that ``kind`` is about (requests, ns, frames); ``None`` if there
     is no number. ``effect`` is one of its kind's in ``RULES``. ``text`` is one line for people.
     ``subject`` names the link, port or member that it is about.
     """
@@ -71,7 +71,7 @@ class Finding:
 
 
 def network_finding(proof: NetworkProof | None) -> Finding | None:
-    """That of all scenarios since the last proof that held; ``proof``: the next one, ``None`` where none was had."""
+    """That of all scenarios since the last proof that held; ``proof``: the next one, ``None`` if none was had."""
     if proof is None:
         return Finding("network_unknown", "unknown", "what the network was at the end of the run could not be measured")
     if proof.passed:
@@ -83,7 +83,7 @@ def network_finding(proof: NetworkProof | None) -> Finding | None:
 
 
 def load_findings(load: LoadResult | None) -> Iterator[Finding]:
-    """Findings of the generator: too few answers, that it stood still, that an open loop fell behind, and why."""
+    """Findings of the generator: too few answers, pauses, an open loop that fell behind, and the causes."""
     if load is None:
         return
     if load.reason is not None:
@@ -139,10 +139,10 @@ def network_findings(
 ) -> Iterator[Finding]:
     """Findings of the links that the configuration does not explain: frames late, early, or lost by the emulator.
 
-    ``latency_s`` is the median latency that requests over them have to have, ``None`` where it is not known: the floor,
-    or the one that was measured, which lateness itself makes longer. A pause of the emulator makes few frames late,
-    which no percentile shows, so the largest values count too. What was lost at members that configured events
-    ``killed`` is explained: nobody was left to take it.
+    ``latency_s`` is the median latency that requests over them have to have, ``None`` if unknown: the floor, or the
+    measured latency, which lateness itself makes longer. A pause of the emulator makes few frames late, which no
+    percentile shows, so the largest values count too. Frames lost at members that configured events ``killed`` are
+    explained: no process was left to receive them.
     """
     if network is None:
         return
@@ -162,7 +162,7 @@ def network_findings(
 
 
 def event_findings(done: Disruptions | None) -> Iterator[Finding]:
-    """Findings of configured events: what was done, and what should have been."""
+    """Findings of configured events: the executed events against the configured ones."""
     if done is None:
         return
     if done.text:
@@ -199,11 +199,12 @@ def member_findings(
     lasted_s: float,
     stopped: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """Findings of living members: by name, the longest time in seconds for which each answered nothing at all.
+    """Findings of living members: by name, the longest time in seconds for which each did not answer at all.
 
-    ``timeout_s`` is how long that may be, at most ``SILENCE_MAX_S``: the others then take a member for gone.
-    ``throttled_s`` is for how long its own CPU limit stopped each, of ``lasted_s``: that explains a silence where it is
-    half of it, and a tenth of the whole scenario. That configured events ``stopped`` it does, too.
+    ``timeout_s`` is the limit, at most ``SILENCE_MAX_S``: after it the other members consider a member gone.
+    ``throttled_s`` is for how long its own CPU limit stopped each, of ``lasted_s``: that explains a silence if it is
+    half of it, and a tenth of the whole scenario. A silence of members that configured events ``stopped`` is explained,
+    too.
     """
     most_s = min(timeout_s, SILENCE_MAX_S)
     for name, silence_s in silent_s.items():
@@ -221,9 +222,9 @@ def member_findings(
 
 
 def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
-    """Findings of dead members, by name with the reason: the cluster is smaller than what was configured.
+    """Findings of dead members, by name with the reason: the cluster is smaller than configured.
 
-    Where its own memory limit has ended a member, that is what was configured.
+    If its own memory limit has ended a member, the death follows from the configuration.
     """
     for name, reason in deaths.items():
         yield Finding("member_died", "told" if is_by_own_limit(reason) else "invalid", reason, subject=name)
@@ -232,11 +233,11 @@ def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
 def leader_findings(
     before: Leadership | None, after: Leadership | None, deaths: Mapping[str, str], explained: bool = False
 ) -> Iterator[Finding]:
-    """The finding that there was an election between the start and the end of a scenario: its value is how many terms.
+    """The finding of an election between the start and the end of a scenario: its value is the number of terms.
 
-    Also where the same member leads again: nobody did meanwhile. Where the leader's own memory limit has ended it
+    Also if the same member leads again: there was no leader meanwhile. If the leader's own memory limit has ended it
     (``deaths``: dead members, by name with the reason), or configured events did (``explained``), the election follows
-    from what was configured. None in a store without a leader.
+    from the configuration. None in a store without a leader.
     """
     if before is not None and (before == after or before.term is None):
         return
@@ -262,28 +263,29 @@ wait for something else."""
 WAITED_SHARE = 0.05
 """A generator that waits for a core for a larger share of the time adds that share to every latency."""
 STOLEN_SHARE = 0.01
-"""What a hypervisor may take from the machine's cores: from there on it is in the 99th percentile."""
+"""The limit of CPU time stolen by a hypervisor from the machine's cores: above it the stolen time shows in the 99th
+percentile."""
 STOLEN_STEP_NS = 10_000_000
-"""The kernel tells stolen time in steps of this length: what is less than a step more than allowed may be one."""
+"""The kernel reports stolen time in steps of this length: an excess of less than one step may be rounding."""
 OTHERS_SHARE = 0.10
-"""What programs of others may take of the machine's cores, as user time: the engine's own take a few percent."""
+"""The limit of user time of other programs on the machine's cores: the engine's own programs take a few percent."""
 SLOW_SYNC_S = 0.016
-"""A 99th percentile of the log's writes that is in a longer bucket: etcd wants less than 10 ms; buckets end at 8 and at
-16 ms."""
+"""The limit of the 99th percentile of log writes: a longer bucket is reported. etcd recommends less than 10 ms; buckets
+end at 8 and at 16 ms."""
 MEMBER_WAITED = 0.5
-"""How many threads of a member may wait for a core in the mean: 15 scenarios that two cores carried had up to 0.23, the
-ones that they did not carry 0.68 and more."""
+"""The limit of a member's threads that wait for a core, on average: 15 scenarios that fit two cores had up to 0.23, the
+ones that did not fit 0.68 and more."""
 FULL_SHARE = 0.95
-"""A machine whose cores are busier has had somebody wait."""
+"""Above this utilization of the machine's cores there was CPU contention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the machine has, and what everything configured may take of it, in cores.
+    """The machine's cores, and the cores that everything configured may use.
 
-    ``limits_cores`` is the sum of all hosts' CPU limits and one core for the link emulator; ``None`` where a host has
-    no limit. ``links_core``: one of the ``cores`` is kept for the link emulator. Without ``members_here`` the load
-    alone is this run's, and the members are elsewhere: whether it had its core, it says itself.
+    ``limits_cores`` is the sum of all hosts' CPU limits and one core for the link emulator; ``None`` if a host has no
+    limit. ``links_core``: one of the ``cores`` is kept for the link emulator. Without ``members_here`` only the load
+    runs here, and the members run elsewhere: the load generator itself reports whether it had its core.
     """
 
     cores: int
@@ -298,7 +300,7 @@ class Capacity:
 
 
 def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Capacity) -> Iterator[Finding]:
-    """Findings of what was used while a load ran; nothing is said of what is not known."""
+    """Findings of the resource usage while a load ran; unknown values yield no finding."""
     if load is not None:
         yield from _generator_findings(load)
     if usage is None or usage.window_ns <= 0:
@@ -323,7 +325,7 @@ def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Cap
 
 
 def store_findings(store: StoreActivity | None) -> Iterator[Finding]:
-    """Findings of members whose disk is slow, as they count it themselves."""
+    """Findings of members whose disk is slow, by their own metrics."""
     for name, member in (store.members if store is not None else {}).items():
         syncs = member.log_syncs
         if syncs is not None and syncs.buckets and (syncs.p99_at_most_s or math.inf) > SLOW_SYNC_S:
@@ -348,11 +350,11 @@ def _generator_findings(load: LoadResult) -> Iterator[Finding]:
 
 
 def _waited_share(load: LoadResult) -> float:
-    """Which share of a latency the generator's waits for a core are; of an open loop at most.
+    """The share of a latency that is due to the generator's waits for a core; of an open loop an upper bound.
 
-    In a closed loop with one request in flight it is that of the time; with more of them less of each latency, but the
-    next request is sent as much later. An open loop wakes for each start and each answer, and its rate is configured:
-    what it waits at each of both is part of a latency, and how often it does says nothing.
+    In a closed loop with one request in flight it is the share of the time; with more of them it is less of each
+    latency, but the next request is sent that much later. An open loop wakes for each start and each answer, and its
+    rate is configured: its wait at each of both is part of a latency, and the number of waits is not evidence.
     """
     share = (load.run_delay_s or 0.0) / load.total_s
     if load.schedule is None or load.mean_run_delay_s is None or not load.median_s:
@@ -420,16 +422,17 @@ def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:
 
 Valid = Literal["yes", "no", "unknown"]
 State = Literal["valid", "not valid", "of unknown validity", "failed"]
-"""What a row counts as in summaries: one with an error has failed, whatever its figures are."""
+"""The state of a row in summaries: one with an error has failed, whatever its figures are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What findings of one kind are. ``effects``: told, unknown or invalid, the first one where nothing else applies.
+    """A kind of finding. ``effects``: told, unknown or invalid, the first one if nothing else applies.
 
-    ``value`` says what is compared, with its unit, ``threshold`` with what, ``reason`` why that. Where it can make
-    figures not valid, ``words`` names it to users and ``helps`` lists general remedies; empty where none is known.
-    ``of_machine``: it is about what measures and not about the store under what was configured: a sweep measures again.
+    ``value`` describes the compared value, with its unit, ``threshold`` its limit, ``reason`` the reason of that limit.
+    If it can make figures not valid, ``words`` names it to users and ``helps`` lists general remedies; empty if none is
+    known. ``of_machine``: it is about the measuring machine and not about the store as configured: a sweep measures
+    again.
     """
 
     effects: tuple[Effect, ...]
@@ -739,7 +742,7 @@ def reasons_text(reasons: str) -> str:
 
 
 def state_of(failed: bool, valid: object) -> State:
-    """What a row counts as, by whether it has an error and by its column ``Valid``."""
+    """The state of a row, by whether it has an error and by its column ``Valid``."""
     if failed:
         return "failed"
     return "valid" if valid == "yes" else "not valid" if valid == "no" else "of unknown validity"
@@ -752,7 +755,7 @@ def states_text(states: Iterable[State]) -> str:
 
 
 def is_failure(states: Iterable[State], strict: bool) -> bool:
-    """Whether what left rows in these states ends with exit status 1: `run` and `sweep` alike.
+    """Whether rows in these states make the command end with exit status 1: `run` and `sweep` alike.
 
     Rows that were measured and are not valid are no failure, unless ``strict`` is configured.
     """
@@ -762,7 +765,7 @@ def is_failure(states: Iterable[State], strict: bool) -> bool:
 def counts(valid: object, reasons: object) -> bool:
     """Whether a row's figures are used, by its columns ``Valid`` and ``Reasons``.
 
-    Of a cluster that somebody else runs nobody can say more than that nothing was seen to be wrong.
+    For an external cluster, the best possible result is that no fault was observed.
     """
     return valid == "yes" or (valid == "unknown" and reasons == "unseen")
 

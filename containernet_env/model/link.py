@@ -32,7 +32,7 @@ def default_frames(rtt_ns: int, rate_bps: int, overhead_bytes: int = 0) -> int:
 
     Full frames of 250 ms at the rate, from 200 to 2,000; never less than the bandwidth-delay product, which a
     loss-based TCP needs at most to keep the link busy (RFC 3439, section 2.2, names the rule); at most 100,000.
-    ``model.DefaultQueueFrames`` of the link emulator computes the same. docs/adr/0011 says why.
+    ``model.DefaultQueueFrames`` of the link emulator computes the same. The reasons are in docs/adr/0011.
     """
     usual = min(max(product_frames(USUAL_MS * 10**6, rate_bps, overhead_bytes), USUAL_MIN_FRAMES), USUAL_MAX_FRAMES)
     return min(max(product_frames(rtt_ns, rate_bps, overhead_bytes), usual), MAX_FRAMES)
@@ -262,7 +262,7 @@ class DirectionSpec:
 
     @property
     def queue(self) -> tuple[int | None, int | None] | None:
-        """The configured queue limit, in frames and in bytes; ``None`` where none is."""
+        """The configured queue limit, in frames and in bytes; ``None`` if none is."""
         limit = self.queue_frames, self.queue_bytes
         return None if limit == (None, None) else limit
 

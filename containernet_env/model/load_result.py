@@ -88,7 +88,7 @@ class LoadResult:
 
     @property
     def began_ns(self) -> int | None:
-        """When it began (CLOCK_MONOTONIC); ``None`` where nothing was measured."""
+        """When it began (CLOCK_MONOTONIC); ``None`` if nothing was measured."""
         began: int | None = self.values["began_ns"]
         return began
 
@@ -123,7 +123,7 @@ class LoadResult:
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> LoadResult:
-        """Read an answer of version ``SCHEMA``; ``KeyError`` where it is not of that form."""
+        """Read an answer of version ``SCHEMA``; ``KeyError`` if it is not of that form."""
         outcomes, schedule = answer["outcomes"], answer["schedule"]
         return cls(
             reason=answer["reason"],

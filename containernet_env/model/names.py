@@ -1,6 +1,6 @@
-"""What things are called that are configured or measured: by keys of files, by columns of results, and by people.
+"""The names of things that are configured or measured: keys of files, columns of results, and names for people.
 
-At the command line each name stands for its thing, wherever one is to be named.
+On the command line each name is accepted wherever its thing can be named.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _PERCENTILE = re.compile(r"p?([\d.]+)%?")
 
 
 def plain(name: str) -> str:
-    """A name without what makes no difference."""
+    """A name without insignificant differences."""
     return re.sub(r"[^a-z0-9.%/]", "", name.lower()).removesuffix("%")
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """Every name of what ``name`` is the column or the key of, itself the first one."""
+    """All names of the thing whose column or key is ``name``, itself the first one."""
     others = next((thing for thing in _THINGS if name in thing), ())
     if match := _PERCENTILE.fullmatch(name):
         others = (f"p{match[1]}", f"{match[1]}%")
@@ -73,12 +73,12 @@ def _known(allowed: Iterable[str]) -> Mapping[str, str]:
 
 
 def find(name: str, allowed: Sequence[str]) -> str | None:
-    """The one of ``allowed``, columns or keys, that a user means by ``name``; ``None`` where there is none."""
+    """The one of ``allowed``, columns or keys, that a user means by ``name``; ``None`` if there is none."""
     return name if name in allowed else _known(allowed).get(plain(name))
 
 
 def closest(name: str, allowed: Sequence[str]) -> str | None:
-    """The name of one of ``allowed`` that is spelt most like ``name``; ``None`` where none is near."""
+    """The name of one of ``allowed`` that is spelt most like ``name``; ``None`` if none is near."""
     known = _known(allowed)
     near = difflib.get_close_matches(plain(name), known, n=1)
     return next((word for word in synonyms(known[near[0]]) if plain(word) == near[0]), None) if near else None
@@ -91,7 +91,7 @@ def easiest(columns: Iterable[str]) -> Iterator[str]:
 
 
 def column_of(option: str, name: str, columns: Sequence[str]) -> str:
-    """The one of ``columns`` that a user means by ``name``. Raises ``UsageError`` that says what there is."""
+    """The one of ``columns`` that a user means by ``name``. Raises ``UsageError`` with the available names."""
     found = find(name, columns)
     if found is not None:
         return found

@@ -281,14 +281,14 @@ class Load:
 
     @property
     def scheduled_s(self) -> float | None:
-        """How long it takes by its duration or its rate; ``None`` where the cluster's speed decides."""
+        """How long it takes by its duration or its rate; ``None`` if the cluster's speed decides."""
         if self.duration_ns is not None:
             return self.duration_ns / 1e9
         return self.total / float(self.rate) if self.rate is not None and self.total is not None else None
 
     @property
     def warmup_s(self) -> float | None:
-        """How long the warm-up takes, 0 without one; ``None`` where the cluster's speed decides."""
+        """How long the warm-up takes, 0 without one; ``None`` if the cluster's speed decides."""
         if self.warmup.requests and self.rate is None:
             return None
         return self.warmup.requests / float(self.rate or 1) + self.warmup.length_ns / 1e9
@@ -296,7 +296,7 @@ class Load:
 
 def new_keys(total: int | None, warmup: Warmup, order: KeyOrder) -> int | None:
     """How many different keys a write uses by default: each request of the warm-up and the measurement writes a new
-    one. ``None`` where a duration leaves their number open.
+    one. ``None`` if a duration leaves their number open.
     """
     if total is None or (warmup.length_ns and order in ("sequential", "shuffled")):
         return None
@@ -308,14 +308,13 @@ class Scenario(Load):
     """One measured load and its requests.
 
     A write puts keys of ``key_size`` bytes with values of ``val_size`` bytes, in the order of ``keys``, which come from
-    ``key_space`` different ones: as many as requests by default, ``None`` if a duration leaves that
-    open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
-    set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
-    checks that it finds what was written. A transaction (``"txn"``) writes a key of the data set again if it exists.
-    ``history`` records each operation and its answer. ``key_prefix`` is in front of every key. ``target`` is where
-    requests go: only to the leader, to all members in turn (``"cluster"``), or to the member of that name.
-    ``consistency`` is ``None`` where nothing is read by itself. ``events`` are disruptions of members and links while
-    it runs.
+    ``key_space`` different ones: as many as requests by default, ``None`` if a duration leaves that open. A read, and a
+    mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data set, whose sizes are then
+    given, in the order of ``keys``; ``span`` selects the keys that each read requests, and ``verify`` checks that it
+    finds what was written. A transaction (``"txn"``) writes a key of the data set again if it exists. ``history``
+    records each operation and its answer. ``key_prefix`` is in front of every key. ``target`` is where requests go:
+    only to the leader, to all members in turn (``"cluster"``), or to the member of that name. ``consistency`` is
+    ``None`` if nothing is read by itself. ``events`` are disruptions of members and links while it runs.
     """
 
     name: str

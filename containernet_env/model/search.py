@@ -1,4 +1,4 @@
-"""A saturation search: the highest rate whose response times hold: configuration, next probe and result. Pure."""
+"""A saturation search for the highest rate whose response times hold: configuration, next probe and result. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HIGH_PER_S = Decimal(contract.RATE_MAX_PER_S)
 STEP_NS = 5 * 10**9
 WITHIN = Decimal("0.05")
 REPEATS = 6
-"""The least number whose interval has a confidence of 95 % (see ``confidence``)."""
+"""The least number of repeats whose interval has a confidence of 95 % (see ``confidence``)."""
 WARMUP_NS = 10**9
 """Warm-up of each probe unless a file sets one."""
 KEY_SPACE = 10_000
@@ -87,7 +87,7 @@ class Search:
         """Confidence of the interval between the rates: 1 - 2 / 2^n for n repeats, by the sign test at both ends.
 
         Where a rate holds in fewer than half of all probes, n of n hold with a probability of at most 1 / 2^n; the same
-        goes for n misses where it holds in more than half of them.
+        applies to n misses if it holds in more than half of them.
         """
         return 1 - 2.0 ** (1 - self.repeats)
 
@@ -127,7 +127,7 @@ End = Literal["found", "from", "to", "generator", "machine", "noise", "ended"]
 
 ``found``: the rate was found. ``from``: not even the lowest rate held in all repeats. ``to``: the highest one did, or
 was not missed in all of them. ``generator``, ``machine``: beyond the rate that held they were the limit. ``noise``: too
-many probes contradicted each other. ``ended``: the row's error says why.
+many probes contradicted each other. ``ended``: the row's error is the reason.
 """
 
 
@@ -135,8 +135,8 @@ many probes contradicted each other. ``ended``: the row's error says why.
 class Probe:
     """One probe: an open loop at one rate, with a seed of its own.
 
-    ``objectives_s`` are the percentiles of the response time that have an objective, in its order; ``None`` where it is
-    unknown. ``why`` is one line; empty where the objectives held.
+    ``objectives_s`` are the percentiles of the response time that have an objective, in its order; ``None`` if it is
+    unknown. ``why`` is one line; empty if the objectives held.
     """
 
     number: int
@@ -166,7 +166,7 @@ class Probe:
 class SearchResult:
     """The result of a search: ``low_per_s`` held in all repeats, ``high_per_s``, the least rate above it, in none.
 
-    Either is ``None`` where no such rate was found. ``text`` is one line for people.
+    Either is ``None`` if no such rate was found. ``text`` is one line for people.
     """
 
     search: Search

@@ -54,7 +54,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One direction of a link on the way of a frame: what ``sender`` sends to ``receiver``, both names of nodes."""
+    """One direction of a link on the way of a frame: the frames from ``sender`` to ``receiver``, both names of
+    nodes."""
 
     sender: str
     receiver: str

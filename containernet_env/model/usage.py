@@ -1,4 +1,4 @@
-"""What hosts, links and members used or counted while a load ran, and who led."""
+"""The usage and counters of hosts, links and members while a load ran, and the leaders."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 GAUGES = ("memory_bytes", "rss_bytes")
 """Fields that are levels and not counters."""
 _OF_THREADS = ("run_delay_ns", "context_switches")
-# The threads that were seen have to account for this share of the CPU time, else what was counted of them says nothing:
-# those of a program that ends are not seen after the last pass before.
+# The observed threads have to account for this share of the CPU time, else their counters are not used: the threads of
+# a program that ends are not observed after the last pass before.
 _THREADS_SHARE = 0.8
 
 
@@ -52,7 +52,7 @@ class Consumption:
     io_pressure_ns: int | None = None
 
     def values(self) -> dict[str, int]:
-        """What is known, as JSON values."""
+        """The known values, as JSON."""
         return {name: value for name in NAMES if (value := getattr(self, name)) is not None}
 
 
@@ -82,29 +82,29 @@ class Usage:
     used: Consumers
 
     def cores(self, cpu_ns: int | None) -> float | None:
-        """CPU time as a number of cores; ``None`` where it is not known."""
+        """CPU time as a number of cores; ``None`` if it is unknown."""
         return None if cpu_ns is None or self.window_ns <= 0 else cpu_ns / self.window_ns
 
     @property
     def cluster_cores(self) -> float | None:
-        """What all members took together; ``None`` where that of one is not known."""
+        """The usage of all members together; ``None`` if that of one is unknown."""
         times = [member.cpu_ns for member in self.used.members.values()]
         known = [time for time in times if time is not None]
         return self.cores(sum(known)) if known and len(known) == len(times) else None
 
     @property
     def links_cores(self) -> float | None:
-        """What the link emulator took; ``None`` where the kernel carries the links."""
+        """The usage of the link emulator; ``None`` if the kernel carries the links."""
         return self.cores(self.used.links.cpu_ns) if self.used.links is not None else None
 
     @property
     def client_cores(self) -> float | None:
-        """What the client's host took."""
+        """The usage of the client's host."""
         return self.cores(self.used.client.cpu_ns) if self.used.client is not None else None
 
     @property
     def steal_cores(self) -> float | None:
-        """What was stolen from this machine."""
+        """The CPU time stolen from this machine."""
         return self.cores(self.used.machine.steal_ns) if self.used.machine is not None else None
 
     @property
@@ -114,10 +114,10 @@ class Usage:
 
 
 def difference(before: Consumption, after: Consumption, largest: Consumption) -> Consumption:
-    """What was used between two samples of one consumer; ``largest`` has the gauges.
+    """The usage between two samples of one consumer; ``largest`` has the gauges.
 
-    A counter that is missing in one of both, or that went back, is not known. So are those of threads where the threads
-    that were seen are not those that ran.
+    A counter that is missing in one of both, or that decreased, is unknown. So are those of threads if the observed
+    threads are not those that ran.
     """
     used: dict[str, int | None] = {}
     for name in NAMES:
@@ -132,7 +132,7 @@ def difference(before: Consumption, after: Consumption, largest: Consumption) ->
 
 
 def resumed(before: Consumption, since: Consumption) -> Consumption:
-    """The counters of a consumer that was started again: what it had used before, and since; levels are those now."""
+    """The counters of a restarted consumer: its usage before and since; levels are the current ones."""
     both = {name: (getattr(before, name), getattr(since, name)) for name in NAMES if name not in GAUGES}
     sums = {name: None if None in pair else sum(pair) for name, pair in both.items()}
     return Consumption(**sums, **{name: getattr(since, name) for name in GAUGES})
@@ -148,7 +148,7 @@ def larger(one: Consumption | None, other: Consumption) -> Consumption:
 
 _COUNTERS = ("frames", "bytes")
 LATE_NS = 1_000_000
-"""What the 99th percentile of lateness is to stay below, also under a load that fills the machine."""
+"""The limit for the 99th percentile of lateness, also under a load that fills the machine."""
 _PORT_COUNTERS = ("received_frames", "received_bytes", "sent_frames", "sent_bytes")
 # Drops in a direction that are not configured, and that no rule for frames of that kind explains.
 _OWN_DROPS = {
@@ -184,10 +184,10 @@ def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, and what is of all of them together.
+    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, and the totals of all of them.
 
-    Every frame that a port received from its host is counted in its link's ``offered`` or in the port's ``drops``; what
-    a switch counts as ``invalid_source`` or ``filtered`` is discarded.
+    Every frame that a port received from its host is counted in its link's ``offered`` or in the port's ``drops``;
+    frames that a switch counts as ``invalid_source`` or ``filtered`` are discarded.
     """
     ports = {
         name: {
@@ -213,7 +213,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
 
 
 def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What an interface sent, from ``ip -s -j link show`` (one entry) and ``tc -s -j qdisc show``.
+    """The frames and bytes that an interface sent, from ``ip -s -j link show`` (one entry) and ``tc -s -j qdisc show``.
 
     The kernel counts the drops of a queueing discipline together, whether its limit or its loss was the cause.
     """
@@ -251,13 +251,15 @@ def _less(now: int, before: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LinkStatistics:
-    """What every link saw during a scenario, as ``link_statistics`` of a network returned it (``values``)."""
+    """The statistics of every link during a scenario, as ``link_statistics`` of a network returned them
+    (``values``)."""
 
     values: Mapping[str, Any]
 
     @property
     def stamps(self) -> str | None:
-        """When a frame came from its host: by ``kernel`` or ``read``; ``None`` if the kernel carries links."""
+        """The source of the time at which a frame came from its host: ``kernel`` or ``read``; ``None`` if the kernel
+        carries links."""
         held: str | None = self.values.get("stamps")
         return held
 
@@ -385,14 +387,15 @@ class Leadership:
 
 
 def leader_words(led: Leadership | None) -> str | None:
-    """Who leads, for people: "leader etcd1", or "no leader" in a store without one; ``None`` where it is not known."""
+    """Who leads, for people: "leader etcd1", or "no leader" in a store without one; ``None`` if it is unknown."""
     if led is None:
         return None
     return "no leader" if led.term is None else f"leader {led.leader}"
 
 
 def leader_text(before: Leadership | None, after: Leadership | None) -> str | None:
-    """Who led at the end of a scenario; "etcd1>etcd2" where another one did at its start, "etcd1>none" for nobody."""
+    """The leader at the end of a scenario; "etcd1>etcd2" if it was another one at the start, "etcd1>none" for no
+    leader."""
     now = after.leader if after is not None else None
     if before is None or before.leader == now:
         return now

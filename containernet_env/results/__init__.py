@@ -1,1 +1,1 @@
-"""What a run leaves behind: the columns of the CSV, its rows, and reading them back."""
+"""The stored results of a run: the columns of the CSV, its rows, and reading them back."""

@@ -1,4 +1,4 @@
-"""What requests cost on this machine, and which scenarios it can carry: samples, their file, and predictions."""
+"""The CPU cost of requests on this machine, and which scenarios fit it: samples, their file, and predictions."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ KEPT_MACHINES = 4
 _MAX_BYTES = 4 << 20
 
 Limit = Literal["none", "members", "one core", "cores"]
-"""Nothing; the members' own CPU limits; the one core of the generator or of the link emulator; somebody waited for any
-core, so that the row is not valid."""
+"""Nothing; the members' own CPU limits; the one core of the generator or of the link emulator; CPU contention on the
+machine, so that the row is not valid."""
 _Amount = Annotated[float, Field(ge=0, lt=1e15)]
 
 
 class MachineKey(Part):
-    """What makes a machine another one, as far as the cost of a request goes."""
+    """The properties that distinguish machines with regard to the cost of a request."""
 
     cpu_model: str
     architecture: str
@@ -62,7 +62,7 @@ class MachineKey(Part):
 
 
 class CostSample(Part):
-    """What one scenario's requests cost, each in ns of CPU time: connecting and warm-up included, as in its usage."""
+    """The cost of one scenario's requests, each in ns of CPU time: connecting and warm-up included, as in its usage."""
 
     at: str = Field(description="when the scenario began, UTC")
     kind: str = Field(description="what its requests do")
@@ -87,7 +87,7 @@ class CostSample(Part):
 
     @property
     def group(self) -> tuple[str, bool, int, int, int]:
-        """Loads of one group cost the same: by what is asked, cluster, amount of data and requests a second."""
+        """Loads of one group cost the same: grouped by request, cluster, amount of data and requests a second."""
         return (self.kind, self.one_member, self.members, size_class(self.payload_bytes), rate_class(self.rate_per_s))
 
 
@@ -123,12 +123,12 @@ def rate_class(rate_per_s: float) -> int:
 
 
 def size_class(payload_bytes: float) -> int:
-    """0 up to 1 KiB, where what surrounds the data costs most; then a class for each factor of 16."""
+    """0 up to 1 KiB, where the overhead around the data dominates; then a class for each factor of 16."""
     return max(0, math.ceil(math.log(max(1.0, payload_bytes) / 1024, 16)))
 
 
 def read(machine: MachineKey, place: Path | None = None) -> tuple[MachineCosts, str | None]:
-    """What is known of a machine, and a note where there is a file that cannot be used; never raises."""
+    """The known costs on a machine, and a note if a file cannot be used; never raises."""
     path = place or assets.MACHINE / NAME
     held, note = _read(path)
     return next((costs for costs in held.machines if costs.machine == machine), MachineCosts(machine=machine)), note
@@ -207,13 +207,13 @@ def _write(path: Path, content: CostsFile) -> None:
 
 
 _WAITED: frozenset[Kind] = frozenset({"machine_full", "generator_waited", "member_waited", "link_lateness"})
-"""Reasons of rows in which somebody waited for a core."""
+"""Reasons of rows with CPU contention."""
 _ONE_CORE: frozenset[Kind] = frozenset({"generator_saturated", "links_saturated"})
 """Reasons of rows in which one thread was the limit, whatever cores there were."""
 SHORT_OF_CORES: frozenset[Kind] = _WAITED | _ONE_CORE | {"generator_late", "client_throttled"}
 """Reasons that go away where a scenario fits the machine."""
 _BEYOND = 3
-"""So many times the highest rate that was measured, a request may still cost what it did there."""
+"""Costs are extrapolated up to this multiple of the highest measured rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +243,11 @@ class ForwardingCost:
 def sample_of(
     outcome: ScenarioOutcome, members: int, cores: int, config: str, store: str = "etcd"
 ) -> CostSample | None:
-    """What the requests of a scenario cost on a cluster of that size; ``None`` where that cannot be told.
+    """The cost of a scenario's requests on a cluster of that size; ``None`` if it cannot be determined.
 
-    ``cores`` are the machine's, ``config`` is the hash of what was configured, ``store`` the kind that was asked.
-
-    Only a valid row tells it, or one whose only fault is that cores were short: others had work of somebody else in
-    them, or of another cluster. The network has to be carried by the link emulator.
+    ``cores`` are the machine's, ``config`` is the hash of the configuration, ``store`` the kind of store queried. Only
+    a row that is valid, or whose only fault is CPU contention, is a sample: other rows include the work of other
+    programs or of another cluster. The link emulator must carry the network.
     """
     load, usage, verdict = outcome.load, outcome.machine, outcome.verdict
     if load is None or usage is None or verdict is None or outcome.error is not None or outcome.network is None:
@@ -302,7 +301,7 @@ def _limit(findings: Iterable[Finding], reasons: Collection[str]) -> Limit:
 
 
 def kind_of(scenario: Scenario) -> str:
-    """What the requests of a scenario do, such as ``write`` or ``mixed 0.2 linearizable``."""
+    """The operation of a scenario's requests, such as ``write`` or ``mixed 0.2 linearizable``."""
     ratio = "" if scenario.put_ratio is None else f"{float(scenario.put_ratio):.1f}"
     consistency = "" if scenario.consistency is None else CONSISTENCY_NAMES[scenario.consistency]
     return " ".join(filter(None, (scenario.type, ratio, consistency)))
@@ -328,11 +327,11 @@ def least_cost(samples: Sequence[CostSample]) -> RequestCost:
 
 
 def cost_at(samples: Iterable[CostSample], rate_per_s: float) -> RequestCost | None:
-    """What a request costs at a rate; ``None`` where too little is known of rates as high as that.
+    """The cost of a request at a rate; ``None`` if there are too few measurements at rates as high as that.
 
-    Part of the CPU time is that of heartbeats, which is the same in any second. So between the rates that were measured
-    it is the cores that are interpolated. Below the lowest one a request costs what it did there, and above the highest
-    one too, where that could not be higher or the other one is not much higher.
+    Part of the CPU time is that of heartbeats, which is constant per second. So between measured rates the number of
+    cores is interpolated. Below the lowest rate a request costs the same as at it; above the highest rate too, provided
+    that it could not be higher or that the other one is not much higher.
     """
     by_rate: dict[int, list[CostSample]] = {}
     for sample in samples:
@@ -375,7 +374,7 @@ def reached_per_s(samples: Iterable[CostSample], config: str, clients: int) -> I
 
 
 def forwarding_cost(samples: Iterable[CostSample]) -> ForwardingCost | None:
-    """What a frame costs where there were most requests a second; ``None`` where nothing was measured."""
+    """The cost of a frame at the highest request rate; ``None`` if nothing was measured."""
     samples = list(samples)
     most = max((sample.group[-1] for sample in samples), default=0)
     busiest = [sample for sample in samples if sample.group[-1] == most and sample.frames > 0]
@@ -386,10 +385,10 @@ def forwarding_cost(samples: Iterable[CostSample]) -> ForwardingCost | None:
 
 
 def full_share(samples: Sequence[CostSample]) -> float:
-    """How busy this machine's cores may be before somebody waits for one: what tells its rows apart best.
+    """The core utilization above which CPU contention occurs on this machine: the limit that separates its rows best.
 
-    Of all limits the one that puts the fewest rows on the wrong side, the largest of equals; never above what makes a
-    row not valid by itself.
+    Of all limits the one with the fewest rows on the wrong side, the largest of equals; never above the utilization
+    that makes a row not valid by itself.
     """
     limits = [FULL_SHARE, *(sample.busy_ratio for sample in samples if sample.busy_ratio < FULL_SHARE)]
     short = sorted(sample.busy_ratio for sample in samples if sample.limit == "cores")
@@ -407,19 +406,19 @@ def _median(samples: Sequence[CostSample], values: Sequence[float]) -> float:
 
 
 Resource = Literal["machine", "links", "generator", "client"]
-"""What may be too small: all cores together, the one core of the link emulator or of the load generator, the CPU limit
-of the client's host."""
+"""The resource that may be too small: all cores together, the one core of the link emulator or of the load generator,
+the CPU limit of the client's host."""
 _SLOW_SYNC_SHARE = 0.5
-"""An fdatasync that takes a larger share of a write's floor is what such a scenario measures."""
+"""If an fdatasync takes a larger share of a write's floor, the scenario mainly measures the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
     """A scenario for which a resource is too small: it would take ``wanted`` cores, of ``has``.
 
-    Up to ``enough`` of them nobody waits. It fits with ``rate_per_s`` or, in a closed loop, with ``clients`` (0: not
-    even with one); ``cores`` is how many the machine would need for it as it is, ``None`` where more do not help. Hosts
-    whose CPU limits add up to ``limits`` cores wait for none; ``None`` where lower limits do not help.
+    Up to ``enough`` of them there is no contention. It fits with ``rate_per_s`` or, in a closed loop, with ``clients``
+    (0: not even with one); ``cores`` is how many the machine would need for it as it is, ``None`` if more do not help.
+    With hosts whose CPU limits add up to ``limits`` cores there is no contention; ``None`` if lower limits do not help.
     """
 
     scenario: Scenario
@@ -444,11 +443,11 @@ class SlowSync:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Which scenarios of a plan a machine carries.
+    """Which scenarios of a plan fit a machine.
 
-    ``fit`` and ``unknown`` (nothing like it was measured) count scenarios, repetitions not; ``shortages`` has one entry
-    for each that does not fit and each resource that is too small, by resource, the worst first. ``sync_s`` is the
-    median fdatasync where the plan keeps its data; ``None`` where none was measured.
+    ``fit`` and ``unknown`` (nothing like it was measured) count scenarios, not repetitions; ``shortages`` has one entry
+    for each scenario that does not fit and each resource that is too small, by resource, the worst first. ``sync_s`` is
+    the median fdatasync in the directory of the plan's data; ``None`` if none was measured.
     """
 
     fit: tuple[Scenario, ...]
@@ -481,7 +480,7 @@ def by_emulator(plan: Plan) -> bool:
 
 
 def carried(plan: Plan, known: MachineCosts) -> Carried:
-    """What a machine of which that is ``known`` carries of a plan."""
+    """Which scenarios of a plan fit a machine with the costs ``known``."""
     sync_ns = _sync_ns(plan, known)
     weigher = _Weigher(plan, known.requests, sync_ns or 0.0)
     scenarios = [planned.scheduled.scenario for planned in plan.once]
@@ -505,9 +504,9 @@ def _sync_ns(plan: Plan, known: MachineCosts) -> float | None:
 
 
 def advice(plan: Plan, outcome: ScenarioOutcome, known: MachineCosts) -> str | None:
-    """What would make the figures of a scenario valid, in words; ``None`` where they are, or nothing is known to help.
+    """A text on how to make the figures of a scenario valid; ``None`` if they are valid, or no remedy is known.
 
-    ``known`` are the costs on this machine, those of this scenario among them.
+    ``known`` are the costs on this machine, including those of this scenario.
     """
     if outcome.verdict is None or outcome.verdict.valid == "yes":
         return None
@@ -553,12 +552,12 @@ class _Weigher:
         return None if least is None else SlowSync(least, sync_s, floors[least.name])
 
     def shortages(self, scenario: Scenario) -> tuple[Shortage, ...] | None:
-        """What is too small for a scenario; ``None`` where nobody knows what its requests cost."""
+        """The resources that are too small for a scenario; ``None`` if the cost of its requests is unknown."""
         samples = alike(self._samples, scenario, len(self._members))
         if not samples or not by_emulator(self._plan):
             return None
-        # Where there are few requests, each bears the heartbeats of its time: the least is nearer to its own cost. Of
-        # one request, followers work at the same time as their leader.
+        # At low rates each request includes more of the heartbeats: the least is nearer to its own cost. Followers
+        # process one request at the same time as their leader.
         least = least_cost(samples)
         alone_s = self.floor_s(scenario) + (least.generator_ns + least.links_ns + least.member_ns) / 1e9
         asked = min(
@@ -596,7 +595,8 @@ class _Weigher:
         carried_rate = min(rate, 1e9 / max(1.0, cost.generator_ns, cost.links_ns))
         request_ns = cost.cluster_ns + cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
         wanted: Mapping[Resource, tuple[float, float, float]] = {
-            # What is wanted, what there is before somebody waits, and what a request takes of it.
+            # The cores that are needed, the cores available before contention, and the cost of a request in that
+            # resource.
             "machine": (carried_rate * request_ns / 1e9, self._full * self._cores, request_ns),
             "links": (rate * cost.links_ns / 1e9, SATURATED_CORES, cost.links_ns),
             "generator": (rate * cost.generator_ns / 1e9, SATURATED_CORES, cost.generator_ns),
@@ -634,7 +634,7 @@ def _without_jitter(topology: Topology) -> Topology:
 
 
 def helps_text(worst: Shortage) -> str:
-    """What would have to change for a scenario to fit."""
+    """The changes with which a scenario would fit."""
     ways = []
     if worst.clients is not None and worst.clients >= 1:
         ways.append(f"{rounded(worst.clients)} client{'s' if worst.clients > 1 else ''}")

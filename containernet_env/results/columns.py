@@ -21,15 +21,15 @@ NOT_APPLICABLE = "-"
 
 Value = str | int | float | Decimal | bool | None
 Role = Literal["configured", "derived", "measured", "run"]
-"""``configured``: what the user chose, or what follows where that is left open. ``derived``: what always follows.
-``measured``: the outcome. ``run``: which run, when, on what."""
+"""``configured``: chosen by the user, or derived if left open. ``derived``: always follows from others. ``measured``:
+the outcome. ``run``: which run, when, on which machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column. ``digits`` after the point make its text; ``None`` for words and counts.
 
-    ``derive`` gives the value for a row, ``None`` where the column does not apply or nothing was measured.
+    ``derive`` gives the value for a row, ``None`` if the column does not apply or nothing was measured.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Column:
     number: bool = True
 
     def text(self, facts: RunFacts, outcome: ScenarioOutcome) -> str:
-        """What a row has in this column, on one line."""
+        """The value of a row in this column, on one line."""
         value = self.derive(facts, outcome)
         if value is None:
             return NOT_APPLICABLE
@@ -85,7 +85,8 @@ def _counted(direction: DirectionSpec) -> str:
 
 
 def bandwidth_mbps(link: LinkSpec) -> str:
-    """Rates, with what a frame takes besides its bytes and where it waits; "unlimited" where there is no limit."""
+    """Rates, with the overhead of a frame besides its bytes and the place where it waits; "unlimited" without a
+    limit."""
     return _both_ways(link, lambda direction: _rate(direction) + _counted(direction))
 
 
@@ -474,7 +475,7 @@ def _of_scenario(get: Callable[[Scenario], Value]) -> Callable[[RunFacts, Scenar
 
 
 def _ours(derive: Callable[[RunFacts, ScenarioOutcome], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
-    """What is configured of hosts and links; nothing where somebody else runs the cluster."""
+    """The configuration of hosts and links; nothing for an external cluster."""
     return lambda facts, outcome: None if facts.config.external is not None else derive(facts, outcome)
 
 

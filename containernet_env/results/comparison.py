@@ -1,4 +1,4 @@
-"""Two sets of results against each other: matched cells, the ratio of their figures, and what can be said of it."""
+"""Comparison of two sets of results: matched cells, the ratio of their figures, and the statistical conclusion."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FIGURES = tuple(
     for name in BY_NAME
     if name in (THROUGHPUT, "Average", "Slowest", "Fastest") or name[0].isdigit() or name.startswith("ServiceTime_")
 )
-"""What can be compared: requests/s, of which more is faster, and times, of which less is."""
+"""Figures that can be compared: requests/s, of which more is faster, and times, of which less is."""
 AUTO = f"{THROUGHPUT}, or 50% where a rate is configured"
 EFFECT = 1.12
-"""The ratio for which the repetitions needed are told."""
+"""The number of repetitions needed is reported for this ratio."""
 LOAD = (
     "TestType",
     "RequestCount",
@@ -45,7 +45,7 @@ LOAD = (
     "ReadLimit",
     "ReadAnswer",
 )
-"""What makes a scenario: rows that differ in these are never matched. Everything else may be what is compared."""
+"""The columns that define a scenario: rows that differ in these are never matched. Any other column may be compared."""
 
 Verdict = Literal["slower", "faster", "no difference shown", "cannot tell"]
 
@@ -54,10 +54,11 @@ Verdict = Literal["slower", "faster", "no difference shown", "cannot tell"]
 class Cell:
     """One figure of one scenario in both sets; ``ratio`` is that of B over A, ``p`` before Holm's correction.
 
-    ``repetitions``: of A and B, with the figure; ``rows``: how many rows these are. ``needed``: repetitions a side from
-    which on such a cell can be told; ``advised``: with which a difference of 12 % would be found with a probability of
-    80 %, by a spread that is likely not exceeded (``None``: over 1000, or a spread is not known). ``detectable``: the
-    ratio above 1 that these repetitions would have shown with that probability.
+    ``repetitions``: of A and B, with the figure; ``rows``: the number of these rows. ``needed``: the number of
+    repetitions per side from which on such a cell can yield a result; ``advised``: the number with which a difference
+    of 12 % would be found with a probability of 80 %, by a spread that is likely not exceeded (``None``: over 1000, or
+    a spread is unknown). ``detectable``: the ratio above 1 that these repetitions would have shown with that
+    probability.
     """
 
     name: Mapping[str, str]
@@ -97,7 +98,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All cells of both sets; ``differs``: in what the sets differ as a whole, with the values of A and of B."""
+    """All cells of both sets; ``differs``: the columns in which the sets differ as a whole, with the values of A and of
+    B."""
 
     cells: tuple[Cell, ...]
     differs: tuple[tuple[str, str, str], ...]
@@ -110,7 +112,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Two sets of results, matched: what can be refused has been, and nothing is worked out. See `Comparison`."""
+    """Two sets of results, matched and checked for all refusals, not yet computed. See `Comparison`."""
 
     pairs: tuple[_Pair, ...]
     differs: tuple[tuple[str, str, str], ...]
@@ -135,10 +137,10 @@ class _Side:
 
 
 def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFrame:
-    """The rows of all files of one side; ``note`` is told of lines that are left out, see `results.csv_file.load`.
+    """The rows of all files of one side; ``note`` is called with lines that are left out, see `results.csv_file.load`.
 
-    A row that several files have, as where one is a copy of another, is taken once; ``note`` is told of that, too.
-    Raises ``UsageError`` where a file cannot be read or has other columns than the first one.
+    A row that several files have, for example because one is a copy of another, is taken once; ``note`` is called for
+    that, too. Raises ``UsageError`` if a file cannot be read or has other columns than the first one.
     """
     import pandas
 
@@ -159,7 +161,7 @@ def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFra
 
 
 def _identities(table: pandas.DataFrame) -> list[tuple[str, ...]]:
-    """What tells each row from all others: its run, moment and scenario; in the seed's form the whole row."""
+    """The identity of each row: its run, moment and scenario; in the seed's form the whole row."""
     names = [name for name in ("RunId", "Timestamp", "Scenario") if name in table.columns] or list(table.columns)
     return _texts(table, names)
 
@@ -176,10 +178,10 @@ def match(
 ) -> Matched:
     """Match the cells of two tables as `results.csv_file.load` reads them; see docs/statistics.md. Needs no scipy.
 
-    ``figures``: some of ``FIGURES``; by default one for each scenario, ``AUTO``. ``names``: what errors call the two
-    tables. Only rows that are certainly valid take part, and of B only those that A has not, too: rows are appended to
-    files. Rows of one cell that share a cluster are one repetition: their median. Raises ``UsageError`` where
-    figures are not known, a table has no row to compare, or it is not clear which rows belong together.
+    ``figures``: some of ``FIGURES``; by default one for each scenario, ``AUTO``. ``names``: the names of the two tables
+    in errors. Only rows that are certainly valid are used, and of B only those that are not in A: rows are appended to
+    files. Rows of one cell that share a cluster are one repetition: their median. Raises ``UsageError`` if figures are
+    unknown, a table has no row to compare, or it is not clear which rows belong together.
     """
     if unknown := [name for name in figures if name not in FIGURES]:
         raise UsageError(f"no figure {', '.join(unknown)}; allowed: {', '.join(FIGURES)}")
@@ -218,7 +220,7 @@ def compare(
 
 
 def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]] = ()) -> _Side:
-    """The rows that take part, and why others do not; those of ``others`` do not."""
+    """The rows that are used, and why others are not; those of ``others`` are not."""
     left_out: Counter[str] = Counter()
     again = _is_among(table, others)
     left_out["also in A"] = int(again.sum())
@@ -242,7 +244,7 @@ def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]
 
 
 def _text(table: pandas.DataFrame, name: str) -> list[str]:
-    """The values of a column as text by which rows are told apart; '-' for none."""
+    """The values of a column as text that identifies rows; '-' for none."""
     values = table[name].tolist()
     if not BY_NAME[name].number:
         return ["-" if value is None or value != value else str(value) for value in values]
@@ -257,12 +259,12 @@ def _texts(table: pandas.DataFrame, names: Sequence[str]) -> list[tuple[str, ...
 def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[list[str], Any]:
     """The columns by which cells are matched, and those in which the two tables have no value in common.
 
-    The latter are what is compared, unless they are of the load.
+    The latter are compared, unless they are of the load.
     """
     import pandas
 
-    # The number of requests tells rows apart where one table has the seed's columns alone. What follows from others in
-    # both tables together is not matched: of another bandwidth it may be another value.
+    # The number of requests distinguishes rows if one table has the seed's columns alone. A column derived from others
+    # in both tables together is not matched: with another bandwidth it may have another value.
     keys, differs = [], []
     for name in kept_apart(pandas.concat([table[list(shared)] for table in tables])):
         a, b = (set(_text(table, name)) for table in tables)
@@ -278,7 +280,8 @@ def _list(values: Sequence[str], most: int = 4) -> str:
 
 
 def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]:
-    """The keys that name a cell: the scenario, and what varies besides the load; hashes where these are not enough."""
+    """The keys that name a cell: the scenario, and the columns besides the load that vary; hashes if these are not
+    enough."""
     cells = {cell for table in tables for cell in _texts(table, keys)}
     distinct = {name: set(values) for name, values in zip(keys, zip(*cells, strict=True), strict=True)}
     varies = [name for name in keys if len(distinct[name]) > 1]
@@ -294,7 +297,7 @@ def _title(name: Mapping[str, str], shown: Sequence[str]) -> str:
     return ", ".join(name[part] for part in shown)
 
 
-# What is not matched, since in a sweep chance decides it.
+# Not matched, since these vary by chance in a sweep.
 _BY_CHANCE = {"Reused": "what a scenario found from before it", "Machine": "on which machine it was measured"}
 
 
@@ -305,7 +308,7 @@ class _Values:
     figures: dict[str, list[float]]
     rows: dict[str, int]
     found: dict[str, set[str]]
-    """By column of `_BY_CHANCE`: its values, where the file tells them."""
+    """By column of `_BY_CHANCE`: its values, if the file has them."""
 
 
 def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
@@ -329,7 +332,7 @@ def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> di
 
 
 def _refuse_mixture(side: _Side, keys: Sequence[str], others: Sequence[str]) -> None:
-    """Of several experiments in one cell nobody can tell which belong to which of the other side."""
+    """If a cell has several experiments, which of them belong to which of the other side cannot be determined."""
     cells = _texts(side.used, keys)
     texts = {name: _text(side.used, name) for name in others}
     if mixed := [name for name in others if len(set(zip(cells, texts[name], strict=True))) > len(set(cells))]:
@@ -364,7 +367,7 @@ def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
 
 
 def _found(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
-    """A cluster that served scenarios before, or another machine, may be slower; nobody configured which it is."""
+    """A cluster that served scenarios before, or another machine, may be slower; neither is configured."""
     notes = []
     for column, meaning in _BY_CHANCE.items():
         found = [

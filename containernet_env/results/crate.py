@@ -1,4 +1,4 @@
-"""A run as an RO-Crate: its directory, its rows and what they mean in one zip that explains itself to other programs.
+"""A run as an RO-Crate: its directory, its rows and their meanings in one self-describing zip for other programs.
 
 RO-Crate 1.3 (https://w3id.org/ro/crate/1.3) with the Process Run Crate profile: a run is an action of this program on
 its inputs. The rows are described by CSV on the Web metadata (https://www.w3.org/TR/tabular-metadata/).
@@ -65,7 +65,7 @@ _SPDX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written to ``file``; ``notes`` say what is not in it, or not as the run left it."""
+    """The content written to ``file``; ``notes`` list parts that are missing, or not as the run left them."""
 
     file: Path
     files: int
@@ -101,7 +101,7 @@ def export(run: ReadRun, file: Path, *, results: Path | None = None, license_nam
 
 
 def _crate(run: ReadRun, manifest: Manifest, license_name: str | None) -> Any:
-    """An empty crate that says what it is about."""
+    """An empty crate that describes its subject."""
     try:
         from rocrate.model.contextentity import ContextEntity
         from rocrate.rocrate import ROCrate
@@ -150,7 +150,7 @@ def _notes(run: ReadRun) -> list[str]:
 
 
 def _own_files(run: ReadRun) -> list[str]:
-    """The files of the run directory; what an unpacked crate has besides is made anew."""
+    """The files of the run directory; other files of an unpacked crate are generated again."""
     made = {METADATA, ROWS, ROWS_SCHEMA, *map(_SCHEMA.format, FILES)}
     return [*(name for name in files_of(run.path) if name not in made), *([CHECKSUMS] if run.checked else [])]
 
@@ -182,7 +182,7 @@ def _properties(name: str, digest: str, size: int) -> dict[str, Any]:
 
 
 def _add_rows(crate: Any, run_id: str, results: Path | None, parts: list[Any], notes: list[str]) -> int:
-    """Add the rows of the run and what their columns mean; how many."""
+    """Add the rows of the run and the meanings of their columns; the number of rows."""
     if results is None:
         notes.append("without rows: the run directory lies beside no results file")
         return 0
@@ -219,7 +219,7 @@ def _table_schema(columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _add_action(crate: Any, run: ReadRun, manifest: Manifest, parts: Iterable[Any]) -> None:
-    """Say that this program made the files from its inputs, when, and how it was called."""
+    """Record that this program made the files from its inputs, when, and how it was called."""
     from rocrate.model.contextentity import ContextEntity
 
     def entity(place: str, kind: str, **properties: Any) -> Any:
@@ -260,7 +260,7 @@ def _write(crate: Any, file: Path) -> None:
     refused: OSError | None = None
     with replacing(file) as target:
         for part in crate.stream_zip(chunk_size=1 << 16):
-            # Read to its end all the same: an archive that the library has to break off complains when it goes.
+            # Read to its end all the same: the library reports an error if an archive is abandoned halfway.
             if refused is None:
                 try:
                     target.write(part)

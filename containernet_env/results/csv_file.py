@@ -52,7 +52,7 @@ def is_form(header: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Opened:
-    """What `ResultsFile.open` found: the header in use, and a line for each thing that it created or repaired."""
+    """The result of `ResultsFile.open`: the header in use, and a line for each thing that it created or repaired."""
 
     columns: tuple[str, ...]
     notes: tuple[str, ...]
@@ -65,13 +65,13 @@ def _line(values: Sequence[str]) -> bytes:
 
 
 def inert(text: str) -> str:
-    """A field of a CSV that people open in a spreadsheet: ' before what it would take for a formula."""
+    """A CSV field that is safe in a spreadsheet: ' before text that it would interpret as a formula."""
     stays = text == NOT_APPLICABLE or _NUMBER.fullmatch(text) or not _FORMULA.match(text)
     return text if stays else f"'{text}"
 
 
 class RowNotWrittenError(RunError):
-    """A row is not in the results file; ``reason`` is one line, ``remedy`` what a user can do about it."""
+    """A row is not in the results file; ``reason`` is one line, ``remedy`` describes how a user can fix it."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.reason = f"{path} cannot be written: {reason(error)}"
@@ -94,7 +94,7 @@ class ResultsFile:
         """Check that the file is writable and its header known; write the header into a new or empty file.
 
         A last line without its end (a run that was killed while writing) is ended, so that it is never
-        joined with the next row. Raises UsageError where the file cannot be written or is not ours.
+        joined with the next row. Raises UsageError if the file cannot be written or is not ours.
         """
         try:
             folders = [folder for folder in self.path.parents if not folder.exists()]
@@ -140,7 +140,7 @@ class ResultsFile:
         """Append one row (column name -> text; missing columns become '-') and force it to disk.
 
         Returns a note where the file has lost its place and the rows are now in another one, see `follow`. Raises
-        RowNotWrittenError where the row is in no file that can be found, and KeyError for a name that is no column: a
+        RowNotWrittenError if the row is in no file that can be found, and KeyError for a name that is no column: a
         value must never be dropped by a typo.
         """
         assert self._fd is not None, "append before open"
@@ -173,10 +173,10 @@ class ResultsFile:
         return _line([" ".join(row.get(column, NOT_APPLICABLE).split()) or NOT_APPLICABLE for column in self.columns])
 
     def follow(self) -> str | None:
-        """Where ``file`` no longer leads to what was opened, write all of it anew beside ``path``, and a note of that.
+        """If ``file`` no longer leads to the opened file, write all of it beside ``path``; returns a note of that.
 
-        The new file is OUT.rescued, or OUT.rescued-2 and so on where that is taken. Raises RowNotWrittenError where
-        none can be written: then no row of this run is in a file that can be found.
+        The new file is OUT.rescued, or OUT.rescued-2 and so on if that exists. Raises RowNotWrittenError if none can be
+        written: then no row of this run is in a file that can be found.
         """
         assert self._fd is not None
         what = self._what_became_of_it()
@@ -199,11 +199,11 @@ class ResultsFile:
 
     @property
     def lost(self) -> bool:
-        """Whether ``file`` no longer leads to what rows are appended to."""
+        """Whether ``file`` no longer leads to the file to which rows are appended."""
         return self._what_became_of_it() is not None
 
     def _what_became_of_it(self) -> str | None:
-        """How ``file`` was lost: "removed"; None where it leads to what was opened."""
+        """How ``file`` was lost: "removed"; None if it leads to the opened file."""
         assert self._fd is not None
         held = os.fstat(self._fd)
         try:
@@ -240,8 +240,8 @@ def why_torn(values: Sequence[str], columns: Sequence[str], ended: bool = True) 
     """Why the values of a line are not a whole row; None for one that is. ``ended``: the line has its line break.
 
     A line that was cut has fewer values, or its last one is cut short. In our form that is a timestamp, which always
-    has the same length. In the seed's it is a time: it is cut where it has fewer decimals than all the others. Where
-    these differ nobody can tell, and only a line that has its end is taken.
+    has the same length. In the seed's it is a time: it is cut where it has fewer decimals than all the others. If these
+    differ a cut cannot be detected, and only a line with its line break is taken.
     """
     if len(values) != len(columns):
         return f"it has {len(values)} values for {len(columns)} columns"
@@ -271,8 +271,8 @@ def values_of(line: bytes) -> list[str]:
 def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.DataFrame:
     """The rows of a results file: one column per CSV column, '-' as missing, numeric columns as numbers.
 
-    Rows that were torn (a run that was killed while writing) are left out, and ``note`` is told of each; see
-    ``why_torn``. Raises UsageError where the file cannot be read or its header is not one of ours.
+    Rows that were torn (a run that was killed while writing) are left out, and ``note`` is called with each; see
+    ``why_torn``. Raises UsageError if the file cannot be read or its header is not one of ours.
     """
     import pandas
 
@@ -286,7 +286,7 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
 def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
     """The whole rows of a results file in our own form, as text; of those from ``offset`` (bytes) on, where given.
 
-    None where there is no file. Raises UsageError where it cannot be read, or is of another form.
+    None if there is no file. Raises UsageError if it cannot be read, or is of another form.
     """
     try:
         with path.open("rb") as file:
@@ -306,7 +306,7 @@ def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
 def rows_of_run(path: Path, run_id: str, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[bytes]]:
     """The columns of a results file, and the lines of one run in it: the header, then its rows; see ``load``.
 
-    In the seed's form no row says which run it is of.
+    In the seed's form rows do not name their run.
     """
     header, rows = _whole_rows(path, note)
     found = [row for row in rows if dict(zip(header, row, strict=True)).get("RunId") == run_id]

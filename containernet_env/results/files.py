@@ -16,7 +16,7 @@ from typing import IO, Literal
 from containernet_env.base.files import followed
 
 PARTIAL = ".part"
-"""What a file ends with that is still being written."""
+"""The suffix of a file that is still being written."""
 
 
 def give_to_caller(descriptor: int) -> None:
@@ -42,7 +42,7 @@ def make_folders(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file of the caller's that takes the place of ``path`` when the block has ended; after an error it is gone."""
+    """A file for the caller to write that replaces ``path`` when the block has ended; after an error it is removed."""
     partial = path.with_name(f"{path.name}{PARTIAL}")
     partial.unlink(missing_ok=True)
     try:
@@ -77,7 +77,7 @@ _REMEDIES = {
 
 
 def remedy(error: OSError) -> str:
-    """What a user can do about a file that cannot be written."""
+    """The remedy for a file that cannot be written."""
     return _REMEDIES.get(error.errno or 0, "See what the kernel says of that disk (dmesg), or choose another place.")
 
 
@@ -87,10 +87,10 @@ def reason(error: OSError) -> str:
 
 
 def open_to_append(path: Path, *, new: bool = False, through_link: bool = False) -> int:
-    """A descriptor of a regular file, to read and to append; what is missing, folders too, is made for the caller.
+    """A descriptor of a regular file, to read and to append; missing files and folders are created for the caller.
 
-    Never waits for the other end of a FIFO. ``through_link``: the path may be a symbolic link, see `followed`.
-    Raises OSError; FileExistsError where it has to be ``new`` and is not.
+    Never waits for the other end of a FIFO. ``through_link``: the path may be a symbolic link, see `followed`. Raises
+    OSError; FileExistsError if it has to be ``new`` and is not.
     """
     make_folders(path.parent)
     place = followed(path) if through_link else path
@@ -144,9 +144,9 @@ def content_of(fd: int) -> bytes:
 
 
 def replace_whole(fd: int, path: Path, content: bytes) -> int:
-    """Put a file with other content in the place of an open one, all or nothing; its descriptor, as `open_to_append`'s.
+    """Replace an open file by one with other content, all or nothing; its descriptor, as `open_to_append`'s.
 
-    ``path`` leads to what ``fd`` has open, which is closed. After an OSError both are as they were.
+    ``path`` leads to the file open as ``fd``, which is closed. After an OSError both are unchanged.
     """
     place = followed(path)
     held = os.fstat(fd)
@@ -179,7 +179,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 CHECKSUMS = "checksums.sha256"
-# What `sha256sum` prints, and `sha256sum --binary`; none of our files has a name that it would escape.
+# The output form of `sha256sum`, and of `sha256sum --binary`; none of our files has a name that it would escape.
 _LINE = re.compile(r"([0-9a-f]{64}) [ *]([^\0\\]+)")
 _MAX_BYTES = 10_000_000
 
@@ -194,14 +194,14 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What became of a run directory since its end: ``files`` have checksums, ``changed`` of them differ."""
+    """Changes of a run directory since its end: ``files`` have checksums, ``changed`` of them differ."""
 
     files: int
     changed: tuple[Changed, ...]
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file. Raises OSError, also for what is no regular file, which may have no end."""
+    """SHA-256 of a file. Raises OSError, also if it is no regular file, which may have no end."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -224,7 +224,7 @@ def checksums_of(folder: Path) -> str:
 
 
 def check(folder: Path) -> Checked | None:
-    """Compare a run directory with its checksums; None where it has none. Raises OSError where that cannot be read."""
+    """Compare a run directory with its checksums; None if it has none. Raises OSError if that cannot be read."""
     path = folder / CHECKSUMS
     if not os.path.lexists(path):
         return None

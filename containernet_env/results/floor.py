@@ -1,7 +1,7 @@
 """The floor of a scenario: the least median latency that its network, its disks and its store's protocol allow.
 
-It is that of an unloaded system: what requests wait for each other, for a CPU, or for a window of TCP or HTTP/2 is
-what is left above it. docs/floor.md derives it.
+It is that of an unloaded system: the time that requests wait for each other, for a CPU, or for a window of TCP or
+HTTP/2 is the remainder above it. docs/floor.md derives it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from containernet_env.stores.floor import Deployment
 from containernet_env.stores.store import Store
 
 DRAWS = 999
-"""Where links have jitter, so many requests are drawn at least: the fastest of several followers is then faster than
-any of them in the mean. The standard error of the median is 1.25 / sqrt(999), 4 % of the latency's deviation."""
+"""If links have jitter, at least this many requests are sampled: the fastest of several followers is then faster than
+any of them on average. The standard error of the median is 1.25 / sqrt(999), 4 % of the latency's deviation."""
 
 _SEED = 1
 
 
 class Floor:
-    """Floors of scenarios on one testbed: ``sync_ns`` is what an fdatasync takes on each member's data path."""
+    """Floors of scenarios on one testbed: ``sync_ns`` is the duration of an fdatasync on each member's data path."""
 
     def __init__(self, store: Store, topology: Topology, sync_ns: Mapping[str, float]) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class Floor:
     def median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
         """The least median latency of a scenario in seconds, under one leader and with these members alive.
 
-        ``None`` where it depends on a leader that is not known, on an fdatasync that was not measured, or on members
+        ``None`` if it depends on a leader that is unknown, on an fdatasync that was not measured, or on members
         that are no majority.
         """
         key = (scenario, leader, tuple(sorted(living)))
@@ -64,7 +64,7 @@ class Floor:
 
 
 def _asked(scenario: Scenario, leader: str | None, living: list[str]) -> list[str]:
-    """The members that are asked, each as often: request k of several goes to member k mod n."""
+    """The members that are queried, each equally often: request k of several goes to member k mod n."""
     only = leader if scenario.target == "leader" else scenario.member
     return [only] if only is not None else living
 

@@ -14,21 +14,22 @@ if TYPE_CHECKING:
     import pandas
 
 FIGURES = ("Requests/sec", "50%", "95%", "99%")
-"""What is summarized of each group."""
+"""The columns that are summarized for each group."""
 MEASURED_WITH = ("CpuModel", "Cores", "Kernel", "Realtime", "LinkStamps", "Commit")
-"""Nobody configured these, but rows that differ in them are of different experiments too."""
+"""Not configured, but rows that differ in these values belong to different experiments."""
 TIMING = ("Heartbeat_ms", "ElectionTimeout_ms")
 """Settings of the store that follow from the network, the latter also from the former, where files leave them open."""
 _DECIDES_TIMING = ("Store", "ClusterSize", "LinkDelay_ms", "Bandwidth_mbps", "LinkJitter_ms", "RttExpected_ms")
 
 GAP_SPREADS, GAP_RATIO, GROUP_ROWS = 3.0, 0.2, 2
-"""Medians are of two groups where the largest gap between neighbours, with two rows or more on each side, is wider than
-three times the spread (largest less least) of either group, and than a fifth of the larger value below it. Of normal
-noise with a standard deviation of 10 % that says so in 1.5 % of 4 repetitions, 0.3 % of 6, and never with 2 %."""
+"""Medians are of two groups if the largest gap between neighbours, with two rows or more on each side, is wider than
+three times the spread (largest less least) of either group, and than a fifth of the larger value below it. For normal
+noise with a standard deviation of 10 % the rule reports two groups in 1.5 % of 4 repetitions, 0.3 % of 6, and never
+with 2 %."""
 
 
 def two_groups(values: Sequence[float]) -> int | None:
-    """How many of the sorted ``values`` are of the lower one of two groups; ``None`` where they are of one."""
+    """How many of the sorted ``values`` are of the lower one of two groups; ``None`` if they are of one."""
     ordered = sorted(values)
     splits = range(GROUP_ROWS, len(ordered) - GROUP_ROWS + 1)
     if not splits:
@@ -59,7 +60,7 @@ def bimodal(rows: pandas.DataFrame) -> str | None:
 
 
 def following(frame: pandas.DataFrame) -> tuple[str, ...]:
-    """The columns of `TIMING` that tell no rows apart whose network and store are the same: they follow from these."""
+    """The columns of `TIMING` that do not distinguish rows with equal network and store: they follow from these."""
     if not set(TIMING) <= set(frame.columns):
         return ()
     decides = [name for name in _DECIDES_TIMING if name in frame.columns]
@@ -75,9 +76,9 @@ def following(frame: pandas.DataFrame) -> tuple[str, ...]:
 def kept_apart(frame: pandas.DataFrame) -> list[str]:
     """The columns whose values make rows different experiments, in column order.
 
-    In the seed's form that includes the number of requests: nothing else there tells such rows apart. The seed of a
-    load is not among them: each repetition has its own, and the scenario's hash says where it is configured. Neither is
-    what follows from others.
+    In the seed's form that includes the number of requests: no other column there distinguishes such rows. The seed of
+    a load is excluded: each repetition has its own, and the scenario's hash covers a configured one. Derived columns
+    are excluded, too.
     """
     more = set(MEASURED_WITH) if "Scenario" in frame.columns else {"RequestCount"}
     less = {"LoadSeed", *following(frame)}
@@ -86,7 +87,7 @@ def kept_apart(frame: pandas.DataFrame) -> list[str]:
 
 
 def varied(frame: pandas.DataFrame) -> list[str]:
-    """Those of ``kept_apart`` that differ between rows, except hashes and what the scenario's name says already."""
+    """Those of ``kept_apart`` that differ between rows, except hashes and columns covered by the scenario's name."""
     said = {"TestType", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Target"}
     said |= {
         "OfferedRate_per_s",
@@ -104,13 +105,13 @@ def varied(frame: pandas.DataFrame) -> list[str]:
 def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = False) -> pandas.DataFrame:
     """One row per group, in the order in which groups first appear.
 
-    Groups are rows that agree in ``by``, by default in everything that was configured, in machine, commit and how well
-    the emulator could run (``MEASURED_WITH``): rows of different experiments are never merged unless ``by`` says so.
+    Groups are rows that agree in ``by``, by default in the whole configuration, in machine, commit and how well the
+    emulator could run (``MEASURED_WITH``): rows of different experiments are never merged unless ``by`` merges them.
     Columns: those of ``by`` (by default the ones that vary), ``rows`` (n), ``failed`` (how many of them), ``invalid``
     (how many of the others are not certainly valid), and for each of ``FIGURES`` median, least and largest over the
     rows that have it, did not fail and are valid, or with ``every`` may be not (``50%``, ``50%_min``, ``50%_max``), and
-    ``bimodal`` (see there). ``by`` may have any name of a column (``model.names``). Raises ``UsageError`` for what is
-    none that the table has, and for one of ``FIGURES``.
+    ``bimodal`` (see there). ``by`` may have any name of a column (``model.names``). Raises ``UsageError`` for a name
+    that is no column of the table, and for one of ``FIGURES``.
     """
     import pandas
 
@@ -128,7 +129,7 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
     if not shown:
         shown = keys
     if not by:
-        # Where nothing shown tells two groups apart, the hash of what differs does.
+        # If no shown column distinguishes two groups, the hash of the differing columns does.
         hashes = [name for name in ("ConfigHash", "ScenarioHash") if name in keys]
         apart = frame.drop_duplicates(keys)
         shown += [name for name in hashes if apart.duplicated(shown, keep=False).any() and apart[name].nunique() > 1]

@@ -63,7 +63,7 @@ CLIENT_SUFFIX, STORE_SUFFIX = ".jsonl.gz", ".store.jsonl.gz"
 
 
 def history_name(number: int, scenario: str, repetition: int) -> str:
-    """What the files of the history, and the folder of the profiles, of a run's ``number``-th scenario are called."""
+    """The names of the history files, and of the profiles' folder, of a run's ``number``-th scenario."""
     return f"{number:02}-{file_name(_without_number(scenario, repetition))}"
 
 
@@ -73,7 +73,7 @@ def _without_number(scenario: str, repetition: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeptHistory:
-    """The history of one scenario; ``store`` is the store's own, ``None`` where it is not there."""
+    """The history of one scenario; ``store`` is the store's own, ``None`` if it is not there."""
 
     name: str
     client: Path
@@ -91,7 +91,7 @@ def histories_of(run: Path) -> Iterator[KeptHistory]:
 
 
 def missing_histories(scenarios: Iterable[Mapping[str, Any]], kept: Iterable[KeptHistory]) -> list[str]:
-    """The scenarios of a run (lines of scenarios.jsonl) that were to keep a history which is not there, by name.
+    """The scenarios of a run (lines of scenarios.jsonl) whose configured history is missing, by name.
 
     Also those whose load left no result, and those that were never run.
     """
@@ -108,10 +108,10 @@ def _keeps(line: Mapping[str, Any]) -> bool:
 class RunResult:
     """A completed run.
 
-    ``outcomes`` are its scenarios in order, ``directory`` is its run directory, ``rows`` what was appended to the CSV.
-    ``file`` is where they are: that CSV, or, where it was removed or replaced during the run, OUT.rescued beside it.
-    ``network_before`` and ``network_after`` are what was proved of the network before the first scenario and after the
-    last; ``None`` where it could not be measured.
+    ``outcomes`` are its scenarios in order, ``directory`` is its run directory, ``rows`` are the rows appended to the
+    CSV. ``file`` is the file with these rows: that CSV, or, if it was removed or replaced during the run, OUT.rescued
+    beside it. ``network_before`` and ``network_after`` are the proofs of the network before the first scenario and
+    after the last; ``None`` if it could not be measured.
     """
 
     run_id: str
@@ -138,7 +138,7 @@ class RunResult:
 
     @property
     def frame(self) -> pandas.DataFrame:
-        """The rows as a table: numbers as numbers, what does not apply as missing."""
+        """The rows as a table: numbers as numbers, values that do not apply as missing."""
         return csv_file.frame_of(self.rows)
 
 
@@ -168,9 +168,9 @@ def runs_folder(results: Path) -> Path:
 
 
 def results_file_of(place: Path, run: Path) -> Path | None:
-    """The results file of a run directory that was found by `find_run`: what was named, or what it lies beside.
+    """The results file of a run directory found by `find_run`: the named file, or the one beside the directory.
 
-    The latter is what `runs_folder` made of it, the other way round.
+    The latter is the inverse of `runs_folder`.
     """
     if place != run and not place.is_dir():
         return place
@@ -181,10 +181,10 @@ def results_file_of(place: Path, run: Path) -> Path | None:
 
 
 class RunDirectory:
-    """Written while the run goes on; may be used from several threads.
+    """Written while the run is in progress; may be used from several threads.
 
-    Every method raises OSError where it cannot write, and leaves what was written before as it is. What could not be
-    written, or was removed meanwhile, is written with the next thing that can be; `restore` tries it once more.
+    Every method raises OSError if it cannot write, and leaves the data written before as it is. Data that could not be
+    written, or was removed meanwhile, is written with the next successful write; `restore` tries it once more.
     """
 
     def __init__(self, results: Path, run_id: str) -> None:
@@ -225,7 +225,7 @@ class RunDirectory:
                 self._write_lines(DISRUPTIONS, lines)
 
     def amend_scenarios(self, outcomes: Sequence[ScenarioOutcome]) -> None:
-        """Write scenarios.jsonl anew, for outcomes that are known better than when they were added."""
+        """Rewrite scenarios.jsonl, for outcomes that were corrected after they were added."""
         with self._lock:
             self._outcomes = list(outcomes)
             self._put(self.path / SCENARIOS, "".join(map(_line_of, self._outcomes)))
@@ -268,7 +268,7 @@ class RunDirectory:
         self._write(self.path / HISTORIES / name, content)
 
     def restore(self) -> None:
-        """Write what is missing: what could not be written before, and all of it where it was removed."""
+        """Write missing data: data that could not be written before, and all of it if it was removed."""
         for name, content in self._wholes.items():
             if not (self.path / name).exists():
                 self._replace(name, content)
@@ -339,7 +339,7 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
 
 
 def disruption_lines(outcome: ScenarioOutcome) -> list[dict[str, Any]]:
-    """The lines of what the events of a scenario did."""
+    """The lines of the executed events of a scenario."""
     scheduled, done, load = outcome.scheduled, outcome.disruptions, outcome.load
     if done is None:
         return []
@@ -386,9 +386,9 @@ def _indented(content: RunFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """A run directory as it was found: what is missing is ``None`` or empty; ``torn`` lines were cut short.
+    """A run directory as it was found: missing parts are ``None`` or empty; ``torn`` lines were cut short.
 
-    ``checked`` is what its checksums say, ``None`` where it has none.
+    ``checked`` is the result of its checksums, ``None`` if it has none.
     """
 
     path: Path
@@ -405,7 +405,7 @@ class ReadRun:
 def find_run(place: Path) -> Path:
     """The run directory that ``place`` means: itself, or the newest of a results file or of a folder of runs.
 
-    Raises ``UsageError`` where there is none, and where that cannot be found out.
+    Raises ``UsageError`` if there is none, and where that cannot be found out.
     """
     try:
         if _is_run(place):
@@ -438,7 +438,7 @@ def read_run(path: Path) -> ReadRun:
 
 
 def read_usage(path: Path) -> list[UsageLine]:
-    """What the consumers of a run had used, look by look; empty where it has none, lines cut short are left out.
+    """The usage of a run's consumers, sample by sample; empty if it has none, lines cut short are left out.
 
     Raises ``UsageError`` as `read_run` does.
     """
@@ -451,7 +451,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _text(path: Path) -> str | None:
-    """What the file holds; ``None`` where there is none."""
+    """The content of the file; ``None`` if there is none."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise UsageError(f"{path} cannot be read: it is no regular file\n  {_REMEDY}")
@@ -510,7 +510,7 @@ def _known(value: Any, where: str, form: type[RunFile]) -> Mapping[str, Any]:
     return value | read.model_dump(by_alias=True, exclude=read.model_fields_set)
 
 
-# What a run of 4 hosts wrote, rounded up: a row of 0.5 KB and, of each host's links and port, 4 KB in scenarios.jsonl
+# The size of a run of 4 hosts, rounded up: a row of 0.5 KB and, of each host's links and port, 4 KB in scenarios.jsonl
 # for each scenario; for each host 54 KB of its log and its part of the manifest, the proof and the events.
 _ROW_BYTES = 1_000
 _SCENARIO_HOST_BYTES = 4_000
@@ -523,10 +523,10 @@ def least_bytes(scenarios: int, hosts: int, clusters: int = 1) -> int:
 
 
 def check_place(out: Path, needed_bytes: int) -> None:
-    """Raise UsageError, with the path and a remedy, where rows cannot be kept in ``out`` or its run directory.
+    """Raise UsageError, with the path and a remedy, if rows cannot be kept in ``out`` or its run directory.
 
-    Tells types of files, a read-only file system and too little space by looking; as root, whom no permission stops,
-    also whether the folders take a file, by making one that has no name.
+    Checks the types of files, for a read-only file system and for too little space without writing; as root, who passes
+    all permission checks, also creates an unnamed file to check that the folders accept one.
     """
     runs = runs_folder(out)
     try:

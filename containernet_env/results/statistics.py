@@ -35,7 +35,7 @@ class Histogram:
     def percentiles_ns(self, percents: Sequence[float]) -> list[int | None]:
         """The value at each percentage, by nearest rank, for percentages in rising order.
 
-        ``None`` where there are too few values to tell it from the largest one.
+        ``None`` if there are too few values to distinguish it from the largest one.
         """
         total, found = self.total, []
         slots = iter(self.counts)
@@ -94,7 +94,7 @@ def _counts(content: bytes, digits: int, lowest: int) -> list[tuple[int, int]]:
                 sub_bucket += 1 << half_magnitude
                 if bucket < 0:
                     bucket, sub_bucket = 0, sub_bucket - (1 << half_magnitude)
-                # What has more bits is not even made: it could take any amount of memory.
+                # Numbers with more bits are not even computed: they could take any amount of memory.
                 if bucket + unit > 63 or (beyond := (sub_bucket + 1) << (bucket + unit)) > _MOST_NS:
                     raise ValueError("it has slots for values above 2^63")
                 found.append((beyond - 1, number))
@@ -132,7 +132,7 @@ side not even the widest interval that the bootstrap can give covers 91 %: docs/
 class Interval:
     """An estimate with its confidence interval.
 
-    ``low`` and ``high`` are ``None`` where ``n`` values allow no interval, and ``why`` says so. ``coverage`` is the
+    ``low`` and ``high`` are ``None`` if ``n`` values allow no interval, and ``why`` is the reason. ``coverage`` is the
     probability with which the method contains the truth: exact for order statistics, at least or about the level else.
     """
 
@@ -145,7 +145,7 @@ class Interval:
 
 
 def checked(values: Sequence[float], positive: bool = False) -> list[float]:
-    """The values in order. Raises ``ValueError`` where there are none, or one is not finite (or not ``positive``)."""
+    """The values in order. Raises ``ValueError`` if there are none, or one is not finite (or not ``positive``)."""
     found = sorted(float(value) for value in values)
     if not found:
         raise ValueError("no values")
@@ -400,8 +400,8 @@ def spread(a: Sequence[float], b: Sequence[float]) -> float | None:
 def likely_spread(a: Sequence[float], b: Sequence[float]) -> float | None:
     """A spread that the true one exceeds with a probability of 20 % only, for normal logarithms; see `spread`.
 
-    A few repetitions tell a spread badly, and who plans with the one seen has planned too few half of the time.
-    Source: Browne, Statistics in Medicine 14 (1995), 1933-1940.
+    A few repetitions estimate a spread badly, and a plan with the observed spread has too few repetitions half of the
+    time. Source: Browne, Statistics in Medicine 14 (1995), 1933-1940.
     """
     from scipy.special import chdtri
 

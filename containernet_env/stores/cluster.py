@@ -1,6 +1,6 @@
-"""Running members, seen from the driver: gates, leaders, deaths, and what the members count and log themselves.
+"""Running members, seen from the driver: gates, leaders, deaths, and the members' own counters and logs.
 
-Members are queried over connections that cross no emulated link and add nothing to what is measured.
+Members are queried over connections that cross no emulated link and do not affect the measurements.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _GATE_S = 20.0
 # How long a member takes to answer, beside the network. A leader that hands over answers when the other one leads; one
 # that takes longer is queried again later.
 ASK_S = 2.0
-# Queries are repeated for this long, beside the network, where a member does not answer (HTTP 503, a lost connection)
-# or knows no leader.
+# Queries are repeated for this long, beside the network, if a member does not answer (HTTP 503, a lost connection) or
+# knows no leader.
 PATIENCE_S = 5.0
 # How much is kept of the beginning of a value: more than names its writer.
 _VALUE_BYTES = 32
@@ -74,8 +74,8 @@ class MemberHost(Protocol):
     def ending(self, words: LastWords = programs.last_words) -> str | None:
         """How its first process ended, in one line; ``None`` while it runs. ``words`` reads its log.
 
-        As in "exit status 2: panic: ...", "killed by SIGKILL", "OOM-killed (memory limit 64 MiB)". Never raises: where
-        that is not known, it says so.
+        As in "exit status 2: panic: ...", "killed by SIGKILL", "OOM-killed (memory limit 64 MiB)". Never raises: an
+        unknown cause is reported as such.
         """
 
     def logs(self, tail: int = 20) -> str: ...
@@ -117,7 +117,7 @@ class MemberStatus:
 class Written:
     """A write as the store itself has it: its revision, the key, and the beginning of the value.
 
-    ``revision`` is 0 where the store has none. ``value`` is ``None`` where there is no such key.
+    ``revision`` is 0 where the store has none. ``value`` is ``None`` if there is no such key.
     """
 
     revision: int
@@ -140,7 +140,7 @@ class OwnHistory:
 
 
 def read_each(keys: Collection[str], timeout_s: float, read: Callable[[str, float], bytes | None]) -> list[Written]:
-    """What each key holds by itself, one ``read`` after the other with the seconds that are left. Raises RunError."""
+    """The value of each key, one ``read`` after the other with the remaining seconds. Raises RunError."""
     deadline = clock.monotonic() + timeout_s
     found: list[Written] = []
     for key in keys:
@@ -154,7 +154,7 @@ class Member(ABC):
     """One member and the host it runs on.
 
     ``client_port`` is where members serve clients, and ``ping_request`` a request that this port answers with any
-    bytes, whatever other members do. ``log_form``: the lines of its log, ``None`` where it counts and warns of nothing.
+    bytes, whatever other members do. ``log_form``: the lines of its log, ``None`` if it counts and warns of nothing.
     """
 
     client_port: int
@@ -177,7 +177,7 @@ class Member(ABC):
 
     @property
     def ping(self) -> Ping | None:
-        """A liveness probe whose answer involves no other member; ``None`` where none is known."""
+        """A liveness probe whose answer involves no other member; ``None`` if none is known."""
         return Ping(self.connection, self.client_port, self.ping_request)
 
     @classmethod
@@ -187,27 +187,28 @@ class Member(ABC):
 
     @abstractmethod
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
-        """Query this member's state. Raises RunError where it does not answer."""
+        """Query this member's state. Raises RunError if it does not answer."""
 
     @abstractmethod
     def read(self, timeout_s: float) -> None:
-        """A consistent read of a key that is never written. Raises RunError where that fails."""
+        """A consistent read of a key that is never written. Raises RunError if that fails."""
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        """What each of these keys holds, by the strongest read; each starts with ``prefix``. Raises RunError."""
+        """The values of these keys, by the strongest read; each starts with ``prefix``. Raises RunError."""
         raise RunError("what keys hold is not read")
 
     def hand_over(self, member_id: str, timeout_s: float) -> None:
-        """Have this member, which leads, make another one the leader. Raises RunError where it refuses or is silent."""
+        """Have this member, which leads, make another one the leader. Raises RunError if it refuses or is silent."""
         raise RunError("no leader can be chosen")
 
     def counters(self, timeout_s: float) -> Counters:
-        """What it counts itself, by the store's own names. Raises RunError."""
+        """Its own counters, by the store's own names. Raises RunError."""
         return {}
 
     @staticmethod
     def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-        """What it counted between two looks; a look is empty, and the log ``None``, where it did not answer."""
+        """The growth of its counters between two samples; a sample is empty, and the log ``None``, if it did not
+        answer."""
         return MemberActivity()
 
     def expect_death(self) -> None:
@@ -248,7 +249,7 @@ class Member(ABC):
         return False
 
     def knows_a_leader(self, timeout_s: float) -> bool:
-        """Whether this member answers, and knows who leads."""
+        """Whether this member answers, and knows the leader."""
         try:
             return self.status(timeout_s).leader_id is not None
         except RunError:
@@ -264,17 +265,17 @@ class Member(ABC):
         return self._death
 
     def tail(self, lines: int = 8) -> str:
-        """The member's last log lines, for a message, which may say that they cannot be read."""
+        """The member's last log lines, for a message, or a note that they cannot be read."""
         try:
             return self.host.logs(tail=lines)
         except RunError as error:
             return f"(no log of {self.name}: {error})"
 
 
-# --- what members count and log ---------------------------------------------------------------------------------------
+# --- counters and logs of members -------------------------------------------------------------------------------------
 
 Counters = Mapping[str, float]
-"""One look at a member: its figures by the store's own names."""
+"""One sample of a member: its figures by the store's own names."""
 
 # A member that answers does so in some 10 ms, on a fifth of a core in 100 ms; a query that is not answered is repeated.
 _TRY_S, LOOK_S = 1.0, 2.0
@@ -301,7 +302,7 @@ class LogForm:
     """How a store writes its log: ``line`` matches one with its time (``at``), ``level`` and ``message``.
 
     Lines of the levels ``errors`` and ``warning`` are counted, and messages that ``notable`` finds; its group, if it
-    has one, is their kind. What ``varying`` matches in messages of one kind (numbers, addresses) is replaced by
+    has one, is their kind. Text that ``varying`` matches in messages of one kind (numbers, addresses) is replaced by
     ``placeholder``. After a line of the levels ``ends`` there is none.
 
     ``signalled`` is the message on SIGTERM or SIGINT; the errors that follow are of the store's own closing. Before the
@@ -378,7 +379,7 @@ class Observation:
         return answers_within(LOOK_S, lambda name: self._members[name].counters(_TRY_S), self._observed)
 
     def end(self) -> StoreActivity:
-        """What they counted since; takes a few seconds at most, and never raises."""
+        """Their activity since; takes a few seconds at most, and never raises."""
         ended, after = utc_now(), self._look()
         logs = answers_within(_LOG_S, lambda name: self._members[name].host.logs(tail=_LOG_LINES), self._observed)
         found = {}
@@ -390,7 +391,7 @@ class Observation:
 
 
 def grown(before: Counters, after: Counters, name: str) -> int | None:
-    """By how much a counter grew; ``None`` where one of both looks lacks it."""
+    """By how much a counter grew; ``None`` if one of both looks lacks it."""
     return int(after[name] - before[name]) if name in before and name in after else None
 
 
@@ -417,7 +418,7 @@ class Cluster(Generic[M]):
     """The running members, in config order. ``waits`` are set before ``start``, and when the network changes."""
 
     lacks: ClassVar[str] = "no leader that all members know"
-    """What is wrong where all members answer and the cluster is not ready."""
+    """The fault if all members answer and the cluster is not ready."""
 
     def __init__(self, members: Sequence[M]) -> None:
         self.waits = Waits()
@@ -462,7 +463,7 @@ class Cluster(Generic[M]):
         list(self._pool.map(lambda member: member.start(deadline), self.members))
 
     def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
-        """What a new cluster needs beside a leader that all members name."""
+        """The conditions for a new cluster besides a leader that all members name."""
         return True
 
     @staticmethod
@@ -487,9 +488,9 @@ class Cluster(Generic[M]):
         return f"{after}: {what}; last lines of {worst.name}:\n{worst.tail()}"
 
     def statuses(self, starting: bool = False) -> dict[M, MemberStatus | None]:
-        """Every member's state, queried in parallel; None where a member does not answer.
+        """Every member's state, queried in parallel; None if a member does not answer.
 
-        ``starting``: raises RunError where this process lacks the resources to query, which is no member's silence.
+        ``starting``: raises RunError if this process lacks the resources to query, which is no member's silence.
         """
 
         def ask(member: M) -> MemberStatus | None:
@@ -503,7 +504,7 @@ class Cluster(Generic[M]):
         return dict(zip(self.members, self._pool.map(ask, self.members), strict=True))
 
     def leadership(self) -> Leadership | None:
-        """Who leads as at least a quorum says; ``None`` where no member does."""
+        """The leader according to at least a quorum; ``None`` if there is none."""
 
         def named() -> Leadership | None:
             statuses = self.statuses()
@@ -519,9 +520,9 @@ class Cluster(Generic[M]):
             return None
 
     def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
-        """Who leads in the newest term that a member knows, of those that answer within ``timeout_s``.
+        """The leader in the newest term that a member knows, of those that answer within ``timeout_s``.
 
-        Those in ``without`` are not queried: they are known to be silent. ``None`` where none leads.
+        Those in ``without`` are not queried: they are known to be silent. ``None`` if there is no leader.
         """
         queried = [member for member in self.living() if member.name not in without]
         answers = answers_within(timeout_s, lambda member: member.status(timeout_s), queried)
@@ -549,10 +550,10 @@ class Cluster(Generic[M]):
         member.revive()
 
     def move_leader(self, name: str, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
-        """Make that member the leader, and return once all living members say that it is.
+        """Make that member the leader, and return once all living members report it as the leader.
 
-        Nothing happens where it leads already. Raises ``RunError`` where that member is dead, or once ``timeout_s`` are
-        over or ``broken`` gives a reason.
+        Does nothing if it leads already. Raises ``RunError`` if that member is dead, or once ``timeout_s`` are over or
+        ``broken`` gives a reason.
         """
         wanted = self._member(name)
         deadline = clock.monotonic() + timeout_s
@@ -583,7 +584,7 @@ class Cluster(Generic[M]):
 
     @staticmethod
     def _id_of(member: M, statuses: Mapping[M, MemberStatus | None]) -> str:
-        """Its id. Raises RunError where it did not answer."""
+        """Its id. Raises RunError if it did not answer."""
         if (status := statuses[member]) is None:
             raise RunError(f"{member.name} does not answer")
         return status.member_id
@@ -599,7 +600,7 @@ class Cluster(Generic[M]):
         return {member.name: member.endpoint for member in self.living()}
 
     def _leadership(self, statuses: Mapping[M, MemberStatus | None], required: int) -> Leadership | None:
-        """Who leads in the newest term, as so many members say at least."""
+        """The leader in the newest term, according to at least so many members."""
         answers = {member: status for member, status in statuses.items() if status is not None}
         if not answers:
             return None
@@ -612,7 +613,7 @@ class Cluster(Generic[M]):
         return Leadership(by_id[leader_id].name, newest)
 
     def version(self) -> str:
-        """The version the first living member reports. Raises RunError where none answers."""
+        """The version the first living member reports. Raises RunError if none answers."""
         return persistently(self._version, self.patience_s)
 
     def _version(self) -> str:
@@ -622,7 +623,7 @@ class Cluster(Generic[M]):
         raise RunError("no member answers")
 
     def deaths(self) -> dict[str, str]:
-        """Dead members but those whose death was expected: name -> why, in config order."""
+        """Dead members but those whose death was expected: name -> cause, in config order."""
         return {
             member.name: reason
             for member in self.members
@@ -646,7 +647,7 @@ class Cluster(Generic[M]):
         return Observation(self.living())
 
     def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
-        """Profile a member, whose store was started for that; ``None`` where it does not live."""
+        """Profile a member, whose store was started for that; ``None`` if it is dead."""
         return None
 
     def revision(self) -> int:
@@ -656,14 +657,14 @@ class Cluster(Generic[M]):
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
         """Every write of keys that start with ``prefix``, from a revision on up to the present.
 
-        A store without past writes gives what each of ``keys`` holds now, by its strongest read; all of them start with
-        ``prefix``. Reading begins when the history is iterated, which raises ``RunError`` where the store does not have
-        it any more, or does not answer.
+        A store without past writes gives the present value of each of ``keys``, by its strongest read; all of them
+        start with ``prefix``. Reading begins when the history is iterated, which raises ``RunError`` if the store does
+        not have it any more, or does not answer.
         """
         return OwnHistory(self._final(prefix, keys, timeout_s), final=True)
 
     def _final(self, prefix: str, keys: Collection[str], timeout_s: float) -> Iterator[Written]:
-        """What each key holds, as the first member says that can be read; each may take its share of the time."""
+        """The value of each key, from the first member that can be read; each may take its share of the time."""
         deadline = clock.monotonic() + timeout_s
         waiting = list(self.living())
         problem = RunError("no member lives")

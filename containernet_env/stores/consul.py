@@ -156,7 +156,7 @@ class Sizes:
 # and how long a leader goes on without its followers. It sends a heartbeat after a tenth of the first at the earliest,
 # and after a fifth at the latest (raft/replication.go, heartbeat).
 _TIMEOUT_MS, _LEASE_MS, _HEARTBEATS = 1000, 500, 10
-# Consul's requirements of servers ask for that with a multiplier of 1: 99 % of RTTs below 100 ms, the average below 50.
+# Consul's requirements of servers require that with a multiplier of 1: 99 % of RTTs below 100 ms, the average below 50.
 _RTT_MS, _AVERAGE_RTT_MS = 100, 50
 # How long servers take to find each other before they elect: they look for each other once a second.
 _JOIN_S = 3.0
@@ -225,7 +225,7 @@ class ConsulTiming(Timing):
 
 
 def consul_timing(config: Config, largest: RttExpectation | None) -> ConsulTiming:
-    """As small as the largest RTT allows, 100 ms of it for each 1, from 1 to 10; or what the config says."""
+    """As small as the largest RTT allows, 100 ms of it for each 1, from 1 to 10; or the configured value."""
     flags = dict(config.store.flags)
     if "raft_multiplier" in flags:
         return ConsulTiming(int(flags["raft_multiplier"]), "config")
@@ -299,7 +299,7 @@ def metrics_of(text: str) -> Counters:
 
 
 def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-    """What a member counted between two looks; what one of both lacks is unknown, as after a restart."""
+    """The growth of a member's counters between two samples; one missing in either is unknown, as after a restart."""
     count, log_syncs = grown(before, after, _COUNT), None
     if count is not None and count >= 0 and _SUM in before and _SUM in after:
         log_syncs = Durations(count, (after[_SUM] - before[_SUM]) / 1000 / count if count else None, None)
@@ -317,7 +317,7 @@ SELF = "/v1/agent/self"
 _PEERS = "/v1/status/peers"
 # The consistent read that proves that a quorum answers.
 _PROBE = "/v1/kv/{}?consistent"
-# All keys with one prefix, and what they hold. Consul looks at no values of parameters, and cetcd wants some.
+# All keys with one prefix, and their values. Consul ignores the values of parameters, and cetcd requires some.
 _KEYS = "/v1/kv/{}?recurse=true&consistent=true"
 # The revision and value of a key that is not there.
 _NONE = (0, None)
@@ -329,7 +329,7 @@ _PING = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 def status_of(answer: Any) -> MemberStatus:
     """The status in a server's own answer; its id is the address that other servers have of it.
 
-    Raises KeyError, TypeError or ValueError where it says something else, as a client agent does.
+    Raises KeyError, TypeError or ValueError if the answer has another form, as that of a client agent.
     """
     consul, raft = answer["Stats"]["consul"], answer["Stats"]["raft"]
     host, port = answer["Member"]["Addr"], answer["Member"]["Tags"]["port"]
@@ -485,7 +485,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
         return replace(found, size=len(found.views[0].cluster), leadership=found.led())
 
     def _unreadable(self, timeout_s: float) -> str | None:
-        """Why consistent reads fail at a member; ``None`` where none does."""
+        """Why consistent reads fail at a member; ``None`` if none does."""
         try:
             for member in self.members:
                 member.read(timeout_s)
@@ -496,7 +496,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
         return None
 
     def _refused(self, error: HttpError) -> str:
-        """What a 403 means."""
+        """The meaning of a 403."""
         return f"{self._refusal} ({first_line(error, 160)})"
 
     def try_write(self) -> str | None:
@@ -518,7 +518,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
         return lacking
 
     def _lacking(self, path: str) -> str | None:
-        """Why a key that is there is not there at a member, or cannot be read; ``None`` where all have it."""
+        """Why a key that is there is not there at a member, or cannot be read; ``None`` if all have it."""
         for member in self.members:
             try:
                 member.connection.request_json(HTTP_PORT, "GET", path, timeout_s=REQUEST_S)
@@ -589,7 +589,7 @@ def arguments(node: Node, config: Config, timing: ConsulTiming) -> tuple[str, ..
         "-client=0.0.0.0",
         f"-http-port={HTTP_PORT}",
         f"-server-port={SERVER_PORT}",
-        # Nothing asks for names, for other data centres or for service meshes here.
+        # Nothing here uses names, other data centres or service meshes.
         "-dns-port=-1",
         "-grpc-port=-1",
         "-grpc-tls-port=-1",

@@ -28,7 +28,7 @@ REQUEST_S = 10.0
 class ExternalConnection(Connection, Protocol):
     """A connection to one endpoint; there is one port, whichever a caller names.
 
-    Errors say what is wrong in a few words that can follow the endpoint.
+    Errors describe the fault in a few words that can follow the endpoint.
     """
 
     def with_headers(self, headers: Mapping[str, str]) -> ExternalConnection:
@@ -101,7 +101,7 @@ class MemberView:
 class MemberLook:
     """The answer of one endpoint: which member it is, or why it cannot be used (``problem``), in one line without URL.
 
-    ``view`` is ``None`` where it gives none; ``refusal`` is why, where it is a member that refuses this user.
+    ``view`` is ``None`` if it gives none; ``refusal`` is why, where it is a member that refuses this user.
     """
 
     name: str
@@ -119,8 +119,8 @@ class MemberLook:
 class ClusterLook:
     """The answers of all endpoints together, read without writing anything.
 
-    ``identity`` differs between clusters, ``None`` where the store has none. ``size`` is how many members the cluster
-    has itself. ``users``: whether the store has users; ``None`` where that is not known. ``problem``: why it cannot be
+    ``identity`` differs between clusters, ``None`` if the store has none. ``size`` is how many members the cluster
+    has itself. ``users``: whether the store has users; ``None`` if that is unknown. ``problem``: why it cannot be
     measured, in one line.
     """
 
@@ -154,7 +154,7 @@ class ClusterLook:
         return None
 
     def led(self) -> Leadership | None:
-        """Who leads in the newest term that a member knows; ``None`` where that is no endpoint."""
+        """The leader in the newest term that a member knows; ``None`` if it is not one of the endpoints."""
         newest = max(self.views, key=lambda view: view.term)
         names = {member.view.member: member.name for member in self.members if member.view is not None}
         return Leadership(names[newest.leader], newest.term) if newest.leader in names else None
@@ -198,7 +198,7 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
         return self._judge(ClusterLook(tuple(side_by_side(look_at, numbers, len(numbers)))), timeout_s)
 
     def _silence(self, connection: ExternalConnection, error: NoAnswerError, timeout_s: float) -> str:
-        """What is wrong with an endpoint that gave no answer."""
+        """The fault of an endpoint that gave no answer."""
         if self._external.tls is None and connection.speaks_tls(timeout_s):
             return SPEAKS_TLS
         if str(error) == "does not speak TLS":
@@ -206,7 +206,7 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
         return str(error)
 
     def _foreign(self, connection: ExternalConnection, problem: str, timeout_s: float) -> str:
-        """What is wrong with an endpoint that answers as no member does: ``problem``, unless it speaks TLS."""
+        """The fault of an endpoint whose answer is not that of a member: ``problem``, unless it uses TLS."""
         return SPEAKS_TLS if self._external.tls is None and connection.speaks_tls(timeout_s) else problem
 
     def _ask(self, method: str, path: str, body: Any = None, timeout_s: float = REQUEST_S) -> Any:
@@ -228,14 +228,14 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
         raise problem
 
     def may_load(self) -> str | None:
-        """Why this user may not read, write and remove keys under the prefix; ``None`` where it may. Writes nothing.
+        """Why this user may not read, write and remove keys under the prefix; ``None`` if it may. Writes nothing.
 
         ``None`` also where only a write shows that.
         """
         return None
 
     def try_write(self) -> str | None:
-        """Why it cannot be loaded, where only a write shows that; ``None`` where it can.
+        """Why it cannot be loaded, where only a write shows that; ``None`` if it can.
 
         It writes a key of the run, which is on record and may stay until ``remove_keys``.
         """
@@ -243,7 +243,7 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
 
     @abstractmethod
     def keys(self) -> int | None:
-        """How many keys there are under the prefix, as far as the store can count them; ``None`` where it cannot.
+        """How many keys there are under the prefix, as far as the store can count them; ``None`` if it cannot.
 
         Raises ``RunError``.
         """

@@ -11,7 +11,7 @@ from containernet_env.model.scenario import Scenario
 
 
 class OneWayTimes(Protocol):
-    """What a message takes on the way between two hosts, in ns; ``model.transfer`` has the unloaded network's."""
+    """The time that a message takes between two hosts, in ns; ``model.transfer`` has the unloaded network's."""
 
     def one_way_ns(self, a: str, b: str, payload_bytes: int) -> float:
         """From ``a`` sending so many bytes of a TCP stream to ``b`` having them all."""
@@ -60,7 +60,7 @@ class Deployment:
 
 
 class CriticalPath(ABC):
-    """What has to happen, one step after the other, until a request is answered, and the least time that takes.
+    """The sequential steps until a request is answered, and the least time that they take.
 
     ``receiver`` is the member that gets the request. ``leader`` may be ``None`` for reads that involve none.
     """

@@ -139,7 +139,7 @@ class ServiceMember(cluster.Member):
         return MemberStatus(self.name, self.name, 0, self.version)
 
     def read(self, timeout_s: float) -> None:
-        # The URL decides what that costs it, and which others it queries.
+        # The URL decides the cost of the check, and the other members that it involves.
         with self.kept(timeout_s) as connection:
             self._get(connection, self.probe)
 
@@ -165,7 +165,7 @@ class ServiceMember(cluster.Member):
             return read_each(keys, timeout_s, read)
 
     def _get(self, connection: KeptConnection, request: str) -> bytes | None:
-        """The value; ``None`` where there is no such key. Raises RunError."""
+        """The value; ``None`` if there is no such key. Raises RunError."""
         status, data = connection.answer("GET", request)
         if not answers_a_read(self.service, status):
             found, missing = listed(self.service.get_codes), listed(self.service.missing_codes)
@@ -244,8 +244,8 @@ class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceM
         return status in self._service.get_codes
 
     def remove_keys(self, checked: Callable[[int], None] = lambda removed: None) -> int:
-        # Every key that the run can have written, whether it is there or not. Those count of which the service did not
-        # say that they were missing.
+        # Every key that the run can have written, whether it exists or not. The service counts a key unless it reported
+        # that the key was missing.
         if not self._own.generated:
             return 0
         if (template := self._service.delete) is None:
@@ -294,7 +294,7 @@ class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceM
         return removed
 
     def _delete(self, connection: KeptConnection, request: str) -> bool:
-        """Whether the service did not say that the key was missing. Raises HttpError where it is refused."""
+        """Whether the service did not report the key as missing. Raises HttpError if it refuses the request."""
 
         def delete() -> bool:
             status = connection.status("DELETE", request)
@@ -318,13 +318,13 @@ PLACES: Mapping[str, str] = {
     "{peers}": "IP:PORT of all members, itself too, separated by commas",
     "{data}": "the directory for its data",
 }
-"""The placeholders in the arguments, and the properties of a member that they stand for."""
+"""The placeholders in the arguments, and the member properties that replace them."""
 
 
 def filled_in(argument: str, places: Mapping[str, str]) -> str:
     """The argument with all placeholders filled in, and single braces for double ones.
 
-    Raises ``KeyError`` for other braces, with what is in them.
+    Raises ``KeyError`` for other braces, with their content.
     """
     meanings = {**places, **_BRACES}
     return _PLACE.sub(lambda found: meanings[found[0]], argument)

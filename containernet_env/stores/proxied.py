@@ -87,7 +87,7 @@ class CetcdMember(ProxiedMember):
     """A member with cetcd."""
 
     client_port = consul.HTTP_PORT
-    # There is no such page: it says so itself.
+    # There is no such page, which the proxy itself answers.
     ping_request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     def read(self, timeout_s: float) -> None:
@@ -161,7 +161,7 @@ class ProxiedEtcd(Etcd):
 
 
 class ProxiedPath(EtcdPath):
-    """What any proxy has to wait for, however it carries out requests.
+    """The necessary steps of any proxy, however it carries out requests.
 
     A write is at least one of etcd's with the key and value, a read that is not serializable one linearizable read of
     etcd's; between proxy and etcd is no link. A proxy that takes more of them for a request is above this floor.

@@ -33,7 +33,7 @@ MODULE = assets.GoModule("replicas", assets.ROOT / "replicas_image", {"replicas"
 DATA_DIR = "/var/lib/replicas"
 PORT = 8080
 FLAGS: Mapping[str, Flag] = {"ack": whole(1, 100), "from": whole(1, 100)}
-"""How many replicas acknowledge a write, and how many a read queries; without them a majority each."""
+"""The number of replicas that acknowledge a write, and that a read queries; by default a majority each."""
 # The service's own default, and as for the elections of other stores: a silence of ten round trips is not caused by the
 # network.
 _TIMEOUT_MS, _PER_RTT = 1000, 10
@@ -71,7 +71,7 @@ class Quorums:
 
 
 def check(config: Config) -> None:
-    """Raise ``ConfigError`` where more replicas are to answer than there are."""
+    """Raise ``ConfigError`` if more replicas are to answer than there are."""
     there = len(config.nodes)
     problems = [
         Problem(f"$.store.flags.{name}", "is more than there are replicas", str(value), f"at most {there}")
@@ -143,7 +143,7 @@ class ReplicasPath(CriticalPath):
         self._read = read
 
     def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # A write goes to all replicas, and ends with the ack that is the last one needed; its own is one of them.
+        # A write goes to all replicas, and ends with the last ack that is needed; the replica's own is one of them.
         deployment, sent = self._deployment, key_bytes(scenario) + scenario.val_size
         acks_ns = sorted(
             deployment.sync_ns[name] + deployment.there_and_back_ns(receiver, name, sent, _SMALL)
@@ -195,7 +195,7 @@ class Replica(cluster.Member):
         return read_each(keys, timeout_s, self._value)
 
     def _value(self, key: str, timeout_s: float) -> bytes | None:
-        """What a key holds; ``None`` where there is no such key. Raises RunError."""
+        """The value of a key; ``None`` if there is no such key. Raises RunError."""
         path = _ENTITY.format(quote(key, safe=""), self._read_quorum)
         try:
             return self.connection.request_bytes(PORT, path, timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""A kind of store as topologies, plans and set-ups see it: versions, flags, images, timing, and what it cannot do.
+"""A kind of store as topologies, plans and set-ups see it: versions, flags, images, timing, and unsupported features.
 
 ``Store`` is the base class of all kinds. Nothing here is running; ``stores.cluster`` is about members that run.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from containernet_env.stores.external import ExternalCluster, ExternalConnection, Login, OwnKeys
 
 NO_LEADER = "no leader can be elected, or stays one"
-"""What follows from a timing that the network does not allow."""
+"""The consequences of a timing that the network does not allow."""
 CLIENT_SECRETS = "/run/credentials"
 """The client's directory, in memory, for its files of a ``Trust``."""
 USER_PROGRAM = "user-program"
@@ -42,7 +42,7 @@ GATE_SCRIPT = "wait-at-gate"
 
 # How long a cluster may take on a busy machine, whatever its network.
 _START_S = 60.0
-# Leaves Go's runtime a tenth for what its collector does not count: stacks, the binary, kernel buffers.
+# Leaves Go's runtime a tenth for memory that its collector does not count: stacks, the binary, kernel buffers.
 _GO_SHARE = (9, 10)
 
 # --- flags ------------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Flag:
     """A flag that a topology may give a store: ``allowed`` describes its values, ``parse`` reads one.
 
     ``parse`` returns the value in a form that it reads again, equal for values that mean the same; it raises
-    ``ValueError`` with what is wrong ("is out of range"). ``argument`` converts that to the program's argument.
+    ``ValueError`` with the fault ("is out of range"). ``argument`` converts that to the program's argument.
     """
 
     allowed: str
@@ -163,8 +163,8 @@ Feature = Literal[
     "history",
     "valSize",
 ]
-"""What topologies and scenarios can request of a store, by the key or value that requests it; ``profile`` is the
-option."""
+"""Features that topologies and scenarios can request of a store, by the key or value that requests it; ``profile`` is
+the option."""
 Lacking = Mapping[str, str]
 """The features that a kind of store lacks, and why: the end of a sentence such as "has no range reads"."""
 _CONSISTENCIES: Mapping[Consistency, Feature] = {"l": "linearizable", "s": "serializable", "default": "default"}
@@ -308,7 +308,7 @@ class Timing:
     def member_timeout_s(self) -> float:
         """The shortest silence, in seconds, after which other members consider one gone.
 
-        Where it is unknown, the longest silence of a member that lives (``model.findings.SILENCE_MAX_S``).
+        If it is unknown, the longest silence of a member that lives (``model.findings.SILENCE_MAX_S``).
         """
         return 2.0
 
@@ -319,12 +319,13 @@ class Timing:
 
     @property
     def long(self) -> str:
-        """Its values, and what decided each."""
+        """Its values, and the source of each."""
         return "its timing is not known"
 
     @property
     def heartbeat(self) -> Heartbeat | None:
-        """What an idle leader sends to each other member; ``None`` without heartbeats, or where they are unknown."""
+        """The messages from an idle leader to each other member; ``None`` without heartbeats, or if they are
+        unknown."""
         return None
 
     def values(self) -> Mapping[str, int | str]:
@@ -348,7 +349,7 @@ def largest_rtt_words(largest: RttExpectation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Deadlines of the driver for what crosses the network: longer where round trips are long or leaders come late.
+    """Deadlines of the driver for operations over the network: longer if round trips are long or leaders come late.
 
     ``rtt_s`` is the longest round trip between two hosts; ``start_s`` is how long a cluster may take to be ready, and a
     member to rejoin it.
@@ -359,7 +360,7 @@ class Waits:
 
     @classmethod
     def of(cls, timing: Timing, rtt_ns: int) -> Waits:
-        """Beyond a minute as long as five times what the store's timing explains, and 20 round trips."""
+        """A minute, or five times the delays of the store's timing plus 20 round trips if that is longer."""
         rtt_s = rtt_ns / 1e9
         return cls(rtt_s, max(_START_S, float(round(5 * timing.settle_s + 20 * rtt_s))))
 
@@ -380,7 +381,7 @@ NEAR = Waits()
 
 
 def path_problem(prefix: str) -> tuple[str, str] | None:
-    """What is wrong with a prefix of keys that has to be a path, and what is allowed, if anything."""
+    """The fault of a prefix of keys that has to be a path, and the allowed form, if there is a fault."""
     if not is_path(prefix):
         return "has parts that are no names", "names with a slash after each, none of them '.' or '..'"
     return None
@@ -388,11 +389,11 @@ def path_problem(prefix: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What a file may contain that names the endpoints of an external cluster of this store.
+    """The allowed content of a file that names the endpoints of an external cluster of this store.
 
-    ``urls``: endpoints are URLs, and may use TLS. ``no_users`` is why no user can log in, ``None`` where one can.
-    ``takes_token``: a token can be given. ``bad_prefix`` returns what is wrong with a prefix of keys and what is
-    allowed, if anything.
+    ``urls``: endpoints are URLs, and may use TLS. ``no_users`` is why no user can log in, ``None`` if one can.
+    ``takes_token``: a token can be given. ``bad_prefix`` returns the fault of a prefix of keys and the allowed form, if
+    there is a fault.
     """
 
     urls: bool = True
@@ -403,7 +404,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Store(ABC):
-    """One kind of store in one version; everything that only it knows (flags, ports, API) is in its subclass.
+    """One kind of store in one version; everything specific to it (flags, ports, API) is in its subclass.
 
     The class describes the kind, for topology files; an instance is the store that a topology chooses of it.
     """
@@ -425,9 +426,9 @@ class Store(ABC):
     clusters: ClassVar[type[Cluster[Any]]]
     """The class of its clusters."""
     externals: ClassVar[type[ExternalCluster[Any]] | None] = None
-    """The class of its external clusters; ``None`` where it cannot be measured as one."""
+    """The class of its external clusters; ``None`` if it cannot be measured as one."""
     endpoints: ClassVar[Endpoints] = Endpoints()
-    """What files with endpoints of an external cluster may contain."""
+    """The allowed content of files with endpoints of an external cluster."""
     needs_binary: ClassVar[bool] = False
     """Whether a topology has to name a program for its members; no other kind takes one."""
     versions: ClassVar[Flag]
@@ -437,7 +438,7 @@ class Store(ABC):
     lacks: ClassVar[Lacking] = {}
     """The features that it does not have, and why."""
     largest_value_bytes: ClassVar[int | None] = None
-    """The largest value that it takes as it is set up here; ``None`` where no scenario can have a larger one."""
+    """The largest value that it takes as it is set up here; ``None`` if no scenario can have a larger one."""
     keys_are_paths: ClassVar[bool] = False
     """Whether it takes no keys with an empty part, '.' or '..' between slashes."""
     most_members: ClassVar[int | None] = None
@@ -462,13 +463,13 @@ class Store(ABC):
 
     @classmethod
     def clash(cls, flags: Mapping[str, int | str]) -> tuple[str, str, str] | None:
-        """What is wrong with several flags together, if anything: the flag, what is wrong with it, what is allowed."""
+        """The fault of a combination of flags, if there is one: the flag, the fault, the allowed values."""
         return None
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """The version that is going to run. Raises ``MissingRequirementError`` where the program is not complete."""
+        """The version that is going to run. Raises ``MissingRequirementError`` if the program is not complete."""
 
     @property
     @abstractmethod
@@ -509,7 +510,7 @@ class Store(ABC):
         """The steps that its protocol makes a request wait for."""
 
     def trust(self, config: Config) -> Trust | None:
-        """New certificates for one run; ``None`` where its hosts need none."""
+        """New certificates for one run; ``None`` if its hosts need none."""
         return None
 
     def cluster(self, places: Sequence[MemberPlace]) -> Cluster[Any]:

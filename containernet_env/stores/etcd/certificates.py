@@ -55,7 +55,7 @@ class Authority:
     def issue(self, name: str, hosts: Iterable[str] = ()) -> Issued:
         """A certificate for servers and clients of that common name, for these addresses and host names.
 
-        Of a client's certificate with hosts in it etcd wants that the client connects from one of them.
+        Of a client's certificate with hosts in it etcd requires that the client connects from one of them.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -90,7 +90,8 @@ class Authority:
 
 
 def trust_of(config: Config) -> Trust:
-    """A new CA for the run, and what every host of it gets: a member for both of its ports, the client, the driver."""
+    """A new CA for the run, and the certificates of every host: a member for both of its ports, the client, the
+    driver."""
     authority = Authority()
     files = {}
     for node in config.nodes:
@@ -103,7 +104,7 @@ def trust_of(config: Config) -> Trust:
 
 
 def client_context(authority: Authority, issued: Issued) -> ssl.SSLContext:
-    """What a client of that certificate connects with; it accepts servers of the CA alone."""
+    """The connection settings for a client of that certificate; it accepts servers of the CA alone."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=authority.certificate.decode())
     # OpenSSL takes a key from a file only: this one has no name and is in memory.

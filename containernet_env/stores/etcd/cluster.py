@@ -92,7 +92,7 @@ def metrics_of(text: str) -> Counters:
 
 
 def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-    """What a member counted between two looks; what one of both lacks is unknown, as after a restart."""
+    """The growth of a member's counters between two samples; one missing in either is unknown, as after a restart."""
     data_bytes = int(after[_DATA_BYTES]) if _DATA_BYTES in after else None
     warnings = None if log is None else log.warnings
     if not before or not after or before.get(_STARTED) != after.get(_STARTED):
@@ -145,7 +145,7 @@ def events(
 ) -> Iterator[Written]:
     """Every write of keys that start with ``prefix``, at revisions from ``since`` up to the present, in order.
 
-    ``headers`` are sent besides. Raises RunError where some of them are compacted, and once ``timeout_s`` are over.
+    ``headers`` are sent besides. Raises RunError if some of them are compacted, and once ``timeout_s`` are over.
     """
     deadline = clock.monotonic() + timeout_s
     _, last = _last_write(connection, prefix, timeout_s)
@@ -209,7 +209,7 @@ _MEMBERS = "/members"
 # For so long the others wait for the first one, and a round trip for each: 49 peers on links of 100 ms both ways have
 # refused it by then.
 _FIRST_TIMEOUT_S = 10.0
-# "0" is the leader of a member that knows none.
+# A member that knows no leader reports "0".
 _STATUS = "/v3/maintenance/status"
 _MOVE_LEADER = "/v3/maintenance/transfer-leadership"
 _NO_LEADER = "0"
@@ -301,7 +301,7 @@ class EtcdCluster(Cluster[EtcdMember]):
         return OwnHistory(events(answering.connection, prefix, since, timeout_s))
 
     def _answering(self) -> EtcdMember:
-        """A member that answers. Raises RunError where none does."""
+        """A member that answers. Raises RunError if none does."""
         for member, status in self.statuses().items():
             if status is not None and status.leader_id is not None:
                 return member

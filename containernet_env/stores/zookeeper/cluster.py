@@ -1,8 +1,8 @@
 """A running ZooKeeper cluster, seen from the driver: four-letter words, sessions, logs and counters.
 
-Members answer four-letter words (ZooKeeper's Administrator's Guide, "The Four Letter Words"). Followers do not say whom
-they follow: the leader is the member that calls itself that in the newest epoch, while enough others say that they
-follow.
+Members answer four-letter words (ZooKeeper's Administrator's Guide, "The Four Letter Words"). Followers do not name
+their leader: the leader is the member that reports itself as the leader in the newest epoch, while enough others report
+that they follow.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MemberState:
 
 
 def ask(connection: Connection, word: str, timeout_s: float) -> str:
-    """The whole answer of a member, after which it closes the connection. Raises ``RunError`` where there is none."""
+    """The whole answer of a member, after which it closes the connection. Raises ``RunError`` if there is none."""
     deadline = clock.monotonic() + timeout_s
     try:
         with connection.open(CLIENT_PORT, timeout_s=timeout_s) as made:
@@ -85,7 +85,7 @@ def _received(made: socket.socket, deadline: float) -> bytes:
 
 
 def parse_srvr(answer: str) -> MemberState:
-    """The state that a member reports. Raises ``RunError`` where it serves no client, or reports something else."""
+    """The state that a member reports. Raises ``RunError`` if it serves no client, or reports something else."""
     fields = dict(_FIELD.findall(answer))
     version = _VERSION.match(fields.get("Zookeeper version", ""))
     mode = fields.get("Mode")
@@ -156,16 +156,16 @@ _SPECIAL = (".", "..", "zookeeper")
 def consistent_read(connection: Connection, timeout_s: float) -> None:
     """Have a member sync with its leader, in a session of its own, which most members have to agree on.
 
-    Raises ``RunError`` where that fails or takes longer than ``timeout_s``.
+    Raises ``RunError`` if that fails or takes longer than ``timeout_s``.
     """
     with synced(connection, timeout_s):
         pass
 
 
 def values(connection: Connection, keys: Collection[str], timeout_s: float, chroot: str = "") -> list[Written]:
-    """What each key below a znode holds after a sync, in one session, with the transaction that wrote it.
+    """The value of each key below a znode after a sync, in one session, with the transaction that wrote it.
 
-    The member has all that was committed before, since a majority has agreed on the session by then. Raises
+    The member has everything that was committed before, since a majority has agreed on the session by then. Raises
     ``RunError`` as ``consistent_read`` does.
     """
     with synced(connection, timeout_s) as session:
@@ -187,9 +187,9 @@ class ZnodeError(RunError):
 
 
 class Session:
-    """A session that a member has given. Every method raises ``RunError`` where it is silent or ends the session.
+    """A session that a member has given. Every method raises ``RunError`` if it is silent or ends the session.
 
-    ``deadline`` is on the monotonic clock, seconds; what takes a time of its own moves it.
+    ``deadline`` is on the monotonic clock, seconds; operations with a duration of their own move it.
     """
 
     def __init__(self, made: socket.socket, deadline: float) -> None:
@@ -208,7 +208,7 @@ class Session:
         return int(self.id >> 56)
 
     def ask(self, operation: int, body: bytes = b"") -> tuple[int, bytes]:
-        """The answer's error, and what follows its header."""
+        """The answer's error, and the part after its header."""
         self._request(operation, body)
         return self._answer()
 
@@ -218,14 +218,14 @@ class Session:
         return Written.of(0, key, None) if found is None else Written.of(found[1], key, found[0])
 
     def data(self, path: str) -> bytes | None:
-        """The content of a znode; ``None`` where there is none."""
+        """The content of a znode; ``None`` if there is none."""
         found = self._read(path)
         return None if found is None else found[0]
 
     def voters(self) -> frozenset[str]:
-        """The numbers of the cluster's voting servers, as its configuration has them; none where it does not say.
+        """The numbers of the cluster's voting servers, by its configuration; none if it does not list them.
 
-        Each member has written its addresses as its own file has them, which need not be as others have them.
+        Each member has written its addresses as in its own file, so they may differ from those of others.
         """
         return frozenset(number.decode() for number in _VOTER.findall(self.data(_CONFIG) or b""))
 
@@ -242,7 +242,7 @@ class Session:
         self._do("delete", path, _DELETE, _ANY_VERSION)
 
     def delete_empty(self, path: str) -> bool:
-        """Delete a znode unless it has children; whether it is gone."""
+        """Delete a znode unless it has children; whether it no longer exists."""
         return self._do("delete", path, _DELETE, _ANY_VERSION, NO_NODE, NOT_EMPTY)[0] != NOT_EMPTY
 
     def delete_all(self, paths: Sequence[str], timeout_s: float) -> int:
@@ -384,7 +384,7 @@ def last_words(log: str, killed: bool) -> str:
     warned = [line for line in LINE.finditer(log) if line["level"] in ("WARN", "ERROR")]
     errors = [line for line in warned if line["level"] == "ERROR"]
     if errors or warned:
-        # Errors tell more than the warnings of connections that end with the member.
+        # Errors are more informative than the warnings of connections that end with the member.
         line = (errors or warned)[-1]
         level = "error" if errors else "warning"
         return one_line(f"last {level}: {line['message']}" if killed else line["message"])
@@ -394,7 +394,7 @@ def last_words(log: str, killed: bool) -> str:
 
 
 def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-    """What a member counted between two looks; what one of both lacks is unknown, as after a restart."""
+    """The growth of a member's counters between two samples; one missing in either is unknown, as after a restart."""
     size, warnings = after.get("approximate_data_size"), None if log is None else log.warnings
     data_bytes = None if size is None else int(size)
     if not before or not after or after.get("uptime", 0) < before.get("uptime", 0):
@@ -416,7 +416,7 @@ def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberAc
 # --- members ----------------------------------------------------------------------------------------------------------
 
 _FOLLOWS = ""
-"""The leader that a follower names: it does not say which."""
+"""The leader that a follower reports: it names none."""
 
 
 class ZooKeeperMember(Member):
@@ -432,7 +432,7 @@ class ZooKeeperMember(Member):
         self.chroot = chroot
 
     def state(self, timeout_s: float = ASK_S) -> MemberState:
-        """Its own state. Raises RunError where it does not answer, or has found no quorum."""
+        """Its own state. Raises RunError if it does not answer, or has found no quorum."""
         return parse_srvr(ask(self.connection, "srvr", timeout_s))
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:

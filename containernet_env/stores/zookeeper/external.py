@@ -37,7 +37,7 @@ from containernet_env.stores.zookeeper.cluster import (
 MARK = b"containernet-env"
 """The content of the znodes above the keys that runs have made: those without it are of others, and stay."""
 _BATCH_KEYS = 500
-# What members that have no quorum answer (NettyServerCnxn, ServerCnxn), and to words that are not allowed.
+# Answers of members without a quorum (NettyServerCnxn, ServerCnxn), and to words that are not allowed.
 _NO_QUORUM = "serves no requests: it has found no quorum, and others have"
 _NOT_SERVING, _NOT_ALLOWED = "not currently serving requests", "not in the whitelist"
 # Another run may remove a znode that is empty while this one creates a child of it.
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def bad_prefix(prefix: str) -> tuple[str, str] | None:
-    """What is wrong with a prefix of keys, and what is allowed, if anything."""
+    """The fault of a prefix of keys, and the allowed form, if there is a fault."""
     if (problem := path_problem(prefix)) is not None:
         return problem
     if not prefix.isascii() or " " in prefix:
@@ -193,7 +193,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
                     removed += opened.delete_all(paths, REQUEST_S)
                     checked(removed)
             for path in reversed(_above(self._chroot)):
-                # Of those that are gone, or were never made, the ones above may be there.
+                # If some are gone, or were never made, the ones above may exist.
                 if opened.exists(path) and not (_is_of_runs(opened, path) and opened.delete_empty(path)):
                     break
 
@@ -225,6 +225,7 @@ def _is_of_runs(opened: Session, path: str) -> bool:
 
 
 def _numbers(connection: ExternalConnection, timeout_s: float) -> tuple[int, frozenset[str]]:
-    """A member's own number, and those of all servers of its cluster, none where it does not say. Raises RunError."""
+    """A member's own number, and those of all servers of its cluster, none if it does not list them. Raises
+    RunError."""
     with synced(connection, timeout_s) as opened:
         return opened.server, opened.voters()
