@@ -51,7 +51,7 @@ func (t throughGRPC) Drive(ctx context.Context, clients int, run *load.Run) {
 
 // sendGRPC tries a request once. found is how many keys there are in the span of a range.
 func sendGRPC(ctx context.Context, kv etcdserverpb.KVClient, r *load.Request) (found int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	put := &etcdserverpb.PutRequest{Key: r.Key, Value: append(r.Head[:len(r.Head):len(r.Head)], r.Value...)}
 	switch r.Kind {
