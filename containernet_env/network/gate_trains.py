@@ -408,20 +408,21 @@ def _queue(
     # As they reach the direction: paths that are longer before it began earlier.
     sent = sorted((at - (offsets[stream] - first), stream, number) for at, stream, number in _sent(train, times))
     received = sum(times[stream].received for stream in train.streams)
-    lost = _lost(plan.paths[train.feed.pairs[0]])
-    if lost == 1:
+    # Frames of a stream that are lost before the direction never reach its queue; those lost behind it were in it.
+    paths = {stream: plan.paths[plan.streams[stream].sender, plan.streams[stream].receiver] for stream in train.streams}
+    reach = {stream: 1 - _lost(before(path, hop.name)) for stream, path in paths.items()}
+    lost = {stream: _lost(path) for stream, path in paths.items()}
+    if max(lost.values()) == 1:
         return Check(hop.name, "queue", "unproved", configured, why="every frame behind it is lost as configured")
-    correlation = max((h.spec.loss.correlation for h in plan.paths[train.feed.pairs[0]] if h.spec.loss), default=0.0)
-    # Frames lost before the direction never reach its queue.
-    reach = 1 - _lost(before(plan.paths[train.feed.pairs[0]], hop.name))
-    offered = [at for number, (at, _, _) in enumerate(sent) if int((number + 1) * reach) > int(number * reach)]
+    correlation = max((h.spec.loss.correlation for path in paths.values() for h in path if h.spec.loss), default=0.0)
+    offered = [at for at, stream, number in sent if int((number + 1) * reach[stream]) > int(number * reach[stream])]
     expected = fits(offered, frame_ns, capacity)
     # Jitter before the direction brings frames together, or keeps them apart, by what it reaches either way.
     reach_ns = 2 * max(jitter_reach_ns(before(plan.paths[pair], hop.name)) for pair in train.feed.pairs)
     slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + (allowed.noise_ns + reach_ns) / frame_ns
-    spread = math.sqrt(len(sent) * lost * (1 - lost) * (1 + correlation) / (1 - correlation)) if correlation < 1 else 0
-    slack += z * spread / (1 - lost)
-    came = received * reach / (1 - lost)
+    varied = sum(len(times[stream].sent_ns) * share / (1 - share) for stream, share in lost.items())
+    slack += z * math.sqrt(varied * (1 + correlation) / (1 - correlation)) if correlation < 1 else 0
+    came = sum(times[stream].received * reach[stream] / (1 - lost[stream]) for stream in train.streams)
     excess = len(offered) - expected
     # What arrived is what fits and what went on while the train came; the rest is the queue.
     measured = capacity + came - expected
@@ -434,7 +435,7 @@ def _queue(
         return Check(hop.name, "queue", "proved", configured, text, bounds, values=values)
     text, bounds = f"{came:.0f} of {len(sent)} frames taken", f"{expected - slack:.0f} to {expected + slack:.0f}"
     # Where the kernel does not stamp them, frames come when they are read: after a pause, to a queue that has emptied.
-    late_ns = _late_ns(plan, sent, times, frame_ns, train.frame_bytes) if not lost else 0.0
+    late_ns = _late_ns(plan, sent, times, frame_ns, train.frame_bytes) if not any(lost.values()) else 0.0
     if late_ns > allowed.noise_ns and slack < came - expected <= slack + late_ns / frame_ns:
         why = f"frames came up to {delay_text(round(late_ns))} late meanwhile, so that more of them fit"
         return Check(hop.name, "queue", "unproved", configured, text, bounds, why, values)

@@ -343,3 +343,12 @@ def test_what_one_link_does_to_a_train_is_not_charged_to_another_one(
     proof = gate(star_of(*[LinkSpec(direction, direction) for direction in directions]), seed)
     assert not wrong(proof)
     assert all(check.why for check in proof.of("unproved"))
+
+
+@pytest.mark.parametrize(("loss", "frames", "mbit"), [(0.3, 1000, 10), (0.7, 50, 1), (0.7, 50, 10)])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_senders_that_lose_different_shares_fill_one_queue(loss: float, frames: int, mbit: int, seed: int) -> None:
+    clean = DirectionSpec(rate_bps=mbit * MBIT, queue_frames=frames)
+    lossy = replace(clean, loss=IndependentLoss(loss))
+    proof = gate(star_of(LinkSpec(clean, lossy), LinkSpec(lossy, clean), LinkSpec.symmetric(0, mbit * MBIT)), seed)
+    assert not wrong(proof)
