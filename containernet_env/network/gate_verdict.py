@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -65,14 +66,54 @@ class PathDelays:
 PathsDelays = Mapping[_Pair, PathDelays | None]
 
 
-def path_delays(plan: GatePlan, pair: _Pair, times: Sequence[Times], allowed: Allowed, z: float) -> PathDelays | None:
-    """The delays of a path; ``None`` if there are too few. ``z``: standard errors that chance may make."""
+_Arrivals = Mapping[str, Sequence[tuple[float, _Pair]]]
+
+
+def _arrivals(plan: GatePlan, times: Sequence[Times]) -> _Arrivals:
+    """When the frames that show delays reach each direction with a rate, as configured, and of which path they are."""
+    found: dict[str, list[tuple[float, _Pair]]] = {}
+    for pair, stream in plan.delays.items():
+        for hop, way_ns in _limited(plan.paths[pair]):
+            found.setdefault(hop.name, []).extend((at + way_ns, pair) for at in times[stream].sent_ns)
+    return {name: sorted(arrivals) for name, arrivals in found.items()}
+
+
+def _limited(path: Sequence[Hop]) -> Iterator[tuple[Hop, int]]:
+    """The directions of a path with a rate, and how long a frame takes to each."""
+    way_ns = 0
+    for hop in path:
+        if hop.spec.rate_bps is not None:
+            yield hop, way_ns
+        way_ns += hop.spec.delay_ns + hop.spec.serialization_ns(PROBE_FRAME_BYTES)
+
+
+def _meets(path: Sequence[Hop], pair: _Pair, sent_ns: int, arrivals: _Arrivals, noise_ns: float) -> bool:
+    """Whether a frame reaches a direction while that sends one of another path, and so waits for it."""
+    for hop, way_ns in _limited(path):
+        takes_ns = hop.spec.serialization_ns(PROBE_FRAME_BYTES)
+        near_ns, at, others = min(noise_ns, takes_ns), sent_ns + way_ns, arrivals[hop.name]
+        first = bisect_left(others, at - takes_ns - near_ns, key=lambda other: other[0])
+        last = bisect_right(others, at + near_ns, key=lambda other: other[0])
+        if any(other != pair for _, other in others[first:last]):
+            return True
+    return False
+
+
+def path_delays(
+    plan: GatePlan, pair: _Pair, times: Sequence[Times], arrivals: _Arrivals, allowed: Allowed, z: float
+) -> PathDelays | None:
+    """The delays of a path; ``None`` if there are too few. ``z``: standard errors that chance may make.
+
+    Without jitter, frames that meet one of another path, as slow links of different delays let them, do not count.
+    """
     if pair not in plan.delays:
         return None
     path = plan.paths[pair]
     expected_ns = sum(hop.spec.delay_ns + hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path)
     of = times[plan.delays[pair]]
     came = [(at, delay) for at, delay in zip(of.sent_ns, of.delay_ns, strict=True) if delay >= 0]
+    if not jitter_reach_ns(path):
+        came = [one for one in came if not _meets(path, pair, one[0], arrivals, allowed.noise_ns)]
     if len(came) < SAMPLES_MIN:
         return None
     offs = [delay - expected_ns for _, delay in came]
@@ -89,7 +130,7 @@ def path_delays(plan: GatePlan, pair: _Pair, times: Sequence[Times], allowed: Al
         interval_ns = plan.streams[plan.delays[pair]].interval_ns
         by_chance = z * math.sqrt(sum(_slow_variance(hop, interval_ns) for hop in path) / len(kept))
         early_ns, late_ns = early_ns + by_chance, late_ns + by_chance
-    arrivals = [at + delay for at, delay in came]
+    came_at = [at + delay for at, delay in came]
     return PathDelays(
         len(offs),
         expected_ns,
@@ -100,7 +141,7 @@ def path_delays(plan: GatePlan, pair: _Pair, times: Sequence[Times], allowed: Al
         tuple(off for _, off in kept),
         tuple(at for at, _ in kept),
         beyond,
-        sum(later < earlier for earlier, later in pairwise(arrivals)),
+        sum(later < earlier for earlier, later in pairwise(came_at)),
     )
 
 
@@ -124,7 +165,13 @@ def delay_checks(plan: GatePlan, delays: PathsDelays, alpha: float) -> Iterator[
         configured = sum(hop.spec.delay_ns for hop in hops)
         if not known:
             for hop in hops:
-                yield Check(hop.name, "delay", "unproved", delay_text(hop.spec.delay_ns), why="too few frames arrived")
+                yield Check(
+                    hop.name,
+                    "delay",
+                    "unproved",
+                    delay_text(hop.spec.delay_ns),
+                    why="too few frames arrived, or all waited",
+                )
             continue
         # Of a direction that is off, every path is; of one that is not, most are not.
         typical = sorted(known, key=lambda path: abs(path.off_ns))[(len(known) - 1) // 2]
@@ -473,7 +520,8 @@ def verdicts(plan: GatePlan, times: Sequence[Times], allowed: Allowed) -> tuple[
     """Every check of a gate, in the order of directions. ``times`` are those of ``plan.streams``."""
     tests = 5 * len(plan.hops) + len(plan.paths)
     alpha = each(tests)
-    delays = {pair: path_delays(plan, pair, times, allowed, sigmas(alpha)) for pair in plan.paths}
+    arrivals, z = _arrivals(plan, times), sigmas(alpha)
+    delays = {pair: path_delays(plan, pair, times, arrivals, allowed, z) for pair in plan.paths}
     by_hop: dict[str, list[Check]] = {hop.name: [] for hop in plan.hops}
     loose: list[Check] = []
     for check in chain(
