@@ -143,8 +143,8 @@ class ConsoleStage:
 def clean_command(endpoints: Path | None) -> None:
     """Remove what killed runs left behind: only what carries our label and whose run is over.
 
-    With ENDPOINTS, a file that names those of a cluster that somebody else runs: the keys of this user's killed runs
-    there. That needs no root.
+    With ENDPOINTS, a file that names those of an external cluster: the keys of this user's killed runs there. That
+    needs no root.
     """
     if endpoints is not None:
         _clean_cluster(endpoints)

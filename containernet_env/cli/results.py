@@ -142,7 +142,7 @@ class _Share(click.ParamType[float]):
     "--fail-if-slower",
     type=_Share(),
     help="Exit status 1 where the whole interval of a cell is of a B that is slower by more than this, such as 5%; "
-    "2 where there is none, but some cell cannot be told.",
+    "2 if there is none, but some cell is undecided.",
 )
 @click.option("--csv", "table", type=_FILE, metavar="FILE", help="Write the cells to this file, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -195,9 +195,9 @@ def _gate(found: Comparison, share: float, tell: Any) -> int:
         tell(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {_few(slower)}")
         return EXIT_SLOWER
     if unknown or found.only[0]:
-        told = [f"{len(unknown)} of {len(found.cells)} cells cannot be told"] if unknown else []
-        told += [f"{len(found.only[0])} scenarios of A have no valid row in B"] if found.only[0] else []
-        tell(f"whether B is slower by more than {limit}: {'; '.join(told)}")
+        reasons = [f"{len(unknown)} of {len(found.cells)} cells are undecided"] if unknown else []
+        reasons += [f"{len(found.only[0])} scenarios of A have no valid row in B"] if found.only[0] else []
+        tell(f"whether B is slower by more than {limit}: {'; '.join(reasons)}")
         return EXIT_CANNOT_TELL
     return 0
 

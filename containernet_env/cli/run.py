@@ -64,7 +64,7 @@ def run_command(
     """Bring the topology of CONFIG up, run the scenario matrix on it, append a row per scenario to OUT, tear down.
 
     CONFIG is a topology file, or the name of a shipped one: `containernet-env run 3node-3ms out.csv`. Where it names
-    endpoints of a cluster that somebody else runs, nothing is brought up, and no root is needed.
+    endpoints of an external cluster, nothing is brought up, and no root is needed.
     """
     from containernet_env.runs.preflight import preflight
     from containernet_env.runs.prepare import prepare
@@ -192,7 +192,7 @@ def check_command(config_path: Path, scenarios_path: Path | None) -> int:
 
     CONFIG is a file, or the name of a shipped one: `containernet-env check 3node-3ms`, which also says where it lies.
     It also says whether this machine carries the scenarios, as far as its runs have measured what requests cost here.
-    Where CONFIG names endpoints of a cluster that somebody else runs, it asks them who they are, and neither loads nor
+    Where CONFIG names endpoints of an external cluster, it asks them who they are, and neither loads nor
     writes anything; exit status 1 where they cannot be measured.
     Nothing is created and no rights are needed. Exit status 2 and every problem at once when a file is refused.
     """

@@ -106,8 +106,9 @@ var commands = []command{
 		}},
 	{name: "mixed", operation: spec.Mixed,
 		short: "Measure writes and reads of the same generated keys, in random order"},
-	{name: "txn", operation: spec.Txn, short: "Measure transactions that write a key if it holds what a put with the same " +
-		"seed and sizes wrote, and fail otherwise"},
+	{name: "txn", operation: spec.Txn,
+		short: "Measure transactions that write a key if it holds what a put with the same " +
+			"seed and sizes wrote, and fail otherwise"},
 	{name: "run",
 		short: `Measure what a JSON object on standard input describes: the body of an HTTP request and its "operation"`,
 		flags: func(flags *pflag.FlagSet) {
@@ -126,8 +127,8 @@ func parse(args []string, version string, stdin io.Reader, stdout io.Writer) (s 
 	refuse(shared, "auto-sync-interval", "0", "the list of endpoints stays as given")
 	refuseSwitch(shared, "report-perfdash", "perfdash reports are not written")
 	shared.Usage = func() {
-		fmt.Fprintf(stdout, "Measure the speed of etcd, of Consul or of a key-value service over HTTP, in a closed loop or at a "+
-			"given rate\n\nUsage:\n  benchmark-client COMMAND [flags]\n\nCommands:\n")
+		fmt.Fprintf(stdout, "Measure the speed of etcd, of Consul or of a key-value service over HTTP, in a closed loop "+
+			"or at a given rate\n\nUsage:\n  benchmark-client COMMAND [flags]\n\nCommands:\n")
 		for _, c := range commands {
 			fmt.Fprintf(stdout, "  %-7s%s\n", c.name, c.short)
 		}
@@ -191,8 +192,8 @@ func parseCommand(name string, args []string, shared *pflag.FlagSet, d *display,
 	}
 	own := flags.FlagUsages()
 	flags.Usage = func() {
-		fmt.Fprintf(stdout, "%s\n\nUsage:\n  benchmark-client %s%s [flags]\n\nFlags:\n%s\nFlags of all commands:\n%s", c.short,
-			name, c.arguments, own, shared.FlagUsages())
+		fmt.Fprintf(stdout, "%s\n\nUsage:\n  benchmark-client %s%s [flags]\n\nFlags:\n%s\nFlags of all commands:\n%s",
+			c.short, name, c.arguments, own, shared.FlagUsages())
 	}
 	flags.AddFlagSet(shared)
 	if err := flags.Parse(args); err != nil {

@@ -148,7 +148,7 @@ func TestWrongAnswersFailALoad(t *testing.T) {
 		"drops writes, is frozen": {broken: etcdtest.Broken{Lose: every, Frozen: true}, args: "--verify", least: 30},
 		// Also loads that verify nothing else find it.
 		"a revision of the past": {broken: etcdtest.Broken{Stale: func(n int) bool { return n%50 == 0 }}, least: 1,
-			message: "a linearizable read was answered at a revision below one that was told before it began"},
+			message: "a linearizable read was answered at a revision below one reported before it began"},
 		"a write of the run that is yet to come": {spoil: func(a *etcdserverpb.RangeResponse) {
 			for _, kv := range a.Kvs {
 				copy(kv.Value[9:15], "00zzzz")

@@ -31,13 +31,13 @@ func wrong(format string, values ...any) *store.Failure {
 
 // What can be wrong with a key or a value. The texts are the same for all keys.
 var (
-	errOtherKey   = wrong("an answer held another key than the one that was asked for")
-	errOutside    = wrong("an answer held a key outside of the span that was asked for")
+	errOtherKey   = wrong("an answer held another key than the requested one")
+	errOutside    = wrong("an answer held a key outside of the requested span")
 	errNotWritten = wrong("an answer held a key that is none of those that were written")
 	errOrder      = wrong("an answer held a key twice, or keys out of order")
 	errLeftOut    = wrong("an answer left out a key that was written")
 	errOtherValue = wrong("an answer held another value than the one that was written")
-	errAnyValue   = wrong("an answer held a value, although only keys were asked for")
+	errAnyValue   = wrong("an answer held a value, although only keys were requested")
 )
 
 // Checked tells whether keys and values of the answer must be passed to Check.
@@ -148,9 +148,9 @@ const maxTracked = 1 << 20
 
 // What can be wrong with an answer when it is held against what the store has acknowledged before.
 var (
-	errBehind = wrong("a linearizable read was answered at a revision below one that was told " +
+	errBehind = wrong("a linearizable read was answered at a revision below one reported " +
 		"before it began")
-	errSameAgain = wrong("a write was acknowledged at a revision that was told before it began")
+	errSameAgain = wrong("a write was acknowledged at a revision that was reported before it began")
 	errStale     = wrong("a linearizable read held an older version than one that was acknowledged " +
 		"before it began")
 	errLost = wrong("a linearizable read did not find a key whose write was acknowledged " +

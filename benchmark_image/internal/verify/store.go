@@ -130,9 +130,9 @@ func (a *all) revisions() *finding {
 		wrote := o.Op != history.Get && o.Outcome <= history.Wrong
 		switch {
 		case wrote && o.Revision <= highest.Revision:
-			what = "a write was acknowledged at a revision that had been told before it began"
+			what = "a write was acknowledged at a revision that had been reported before it began"
 		case o.Revision < highest.Revision:
-			what = "an operation was answered at a lower revision than had been told before it began"
+			what = "an operation was answered at a lower revision than had been reported before it began"
 		default:
 			continue
 		}

@@ -182,13 +182,13 @@ func TestJudgements(t *testing.T) {
 		{"a transaction that was acked", after(txn(id(1), 10)), log(), "lost a write"},
 
 		{"revisions in another order", after(put(id(1), 11), put(id(2), 10)), log(event(10, id(2)), event(11, id(1))),
-			"told before it began"},
-		{"the same, and no log", after(put(id(1), 11), put(id(2), 10)), nil, "told before it began"},
+			"reported before it began"},
+		{"the same, and no log", after(put(id(1), 11), put(id(2), 10)), nil, "reported before it began"},
 		{"the same, side by side", []op{at(0, 0, 3).put(id(1), 11), at(1, 2, 3).put(id(2), 10)},
 			log(event(10, id(2)), event(11, id(1))), ""},
-		{"a revision of two writes", after(put(id(1), 11), txn(id(2), 11)), nil, "told before it began"},
+		{"a revision of two writes", after(put(id(1), 11), txn(id(2), 11)), nil, "reported before it began"},
 		{"a write after a stale read", []op{at(0, 0, 1).get(dataset, 2, 11).stale(), at(1, 2, 3).put(id(2), 11)}, nil,
-			"told before it began"},
+			"reported before it began"},
 		{"a read of a lower revision", after(get(dataset, 2, 11), get(dataset, 2, 10)), nil, "at a lower revision"},
 		{"a read of the same revision", after(put(id(1), 11), get(id(1), 11, 11)), nil, ""},
 		{"a refusal at the same revision", after(absent(11), txn(id(1), 11).as(failed)), nil, ""},
@@ -741,7 +741,7 @@ func TestWritesThatNobodyReadAreJudgedByTheFinalState(t *testing.T) {
 	}
 }
 
-// TestAnEmptyValueIsNoMissingKey: it is told, and a key that nobody wrote may have held it before.
+// TestAnEmptyValueIsNoMissingKey: it is reported, and a key without a write may have held it before.
 func TestAnEmptyValueIsNoMissingKey(t *testing.T) {
 	result := judged(t, hollow(0), at(0, 0, 1).put(id(1), 0))
 	if v := result.Violation; v == nil || !strings.Contains(v.Operations[1], "found an empty value") {

@@ -142,7 +142,7 @@ func consume(b []byte) (f field, size int, err error) {
 	return f, size + n, nil
 }
 
-// pass takes the beginning of a field, and gives what is to be kept of it: nothing of a key without a visitor.
+// pass reads the beginning of a field and returns the part to keep: nothing of a key without a visitor.
 func (r *Reader) pass(b []byte) ([]byte, error) {
 	tag, n := protowire.ConsumeVarint(b)
 	if n < 0 || tag&7 != blob {
