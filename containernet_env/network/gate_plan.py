@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, permutations
+from itertools import permutations
 
 from containernet_env.model.link import FULL_FRAME_BYTES, DirectionSpec
 from containernet_env.model.proof import Property
@@ -49,7 +49,7 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: in
     ]
     best.sort(key=lambda item: (-item[0], -item[1]))
     least, _, pair = best[0]
-    other = None if least == math.inf else round(least)
+    other = None if least == math.inf else max(1, round(least))
     wanted = _FASTER_TOGETHER if overload else _FASTER
     if other is None or (rate is not None and least >= rate * wanted):
         return Feed(hop, (pair,), True, other)
@@ -69,7 +69,7 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: in
 
 def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str]]]) -> Feed:
     """The paths that carry most together over a direction without a limit; as few as carry enough."""
-    widest = Feed(hop, (best[0][1],), True, round(best[0][0]))
+    widest = Feed(hop, (best[0][1],), True, max(1, round(best[0][0])))
     for same in (0, 1):
         for _, pair in best:
             together: list[tuple[str, str]] = []
@@ -77,7 +77,9 @@ def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str
             for bps, candidate in best:
                 if (widest.other_bps or 0) >= UNLIMITED_BPS:
                     return widest
-                if candidate[same] == pair[same] and not _share_rest(plan, hop, together, candidate):
+                # They send for the same time: one that is much slower than the others would send few frames.
+                enough = not together or bps * len(together) * 2 >= carried
+                if enough and candidate[same] == pair[same] and not _share_rest(plan, hop, together, candidate):
                     together.append(candidate)
                     carried += bps
                     if carried > (widest.other_bps or 0):
@@ -86,19 +88,21 @@ def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str
 
 
 def _rest_bps(path: Sequence[Hop], hop: Hop, rate: int | None, frame_bytes: int, *, overload: bool = False) -> float:
-    """The least rate of a path but that of one direction; infinite where nothing limits it.
+    """The least rate at which the rest of a path lets frames reach or leave a direction; infinite without a limit.
 
     Rates are of frames of that length as the direction counts them: those with less overhead than it are worth more.
+    Frames that are lost before the direction do not reach it.
     """
     least = math.inf
-    after = False
-    for other in path:
+    ahead = before(path, hop.name)
+    for index, other in enumerate(path):
         if other.name == hop.name:
-            after = True
             continue
         taken = (frame_bytes + hop.spec.overhead_bytes) / (frame_bytes + other.spec.overhead_bytes)
         bps = float(other.spec.rate_bps or math.inf) * taken
-        if overload and after and rate is not None and bps >= rate:
+        if index < len(ahead):
+            bps *= 1 - lost_ratio(ahead[index:])
+        elif overload and rate is not None and bps >= rate:
             continue  # what leaves the direction goes on
         least = min(least, bps)
     return least
@@ -268,6 +272,11 @@ def loss_ratio(spec: DirectionSpec) -> float:
     return spec.loss.mean_ratio if spec.loss is not None else 0.0
 
 
+def lost_ratio(path: Iterable[Hop]) -> float:
+    """The configured share of frames that a path loses."""
+    return 1 - math.prod(1 - loss_ratio(hop.spec) for hop in path)
+
+
 def jitter_reach_ns(path: Iterable[Hop]) -> int:
     """The largest change of a path's delay by jitter, either way."""
     return sum(hop.spec.jitter.reach_ns for hop in path if hop.spec.jitter is not None)
@@ -349,10 +358,12 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
     limit_ns = _scaled(plan, RATE_NS)
     tasks = []
     for hop in plan.hops:
-        task = _rate_task(plan, feed_of(plan, hop), FULL_FRAME_BYTES)
-        if _loses_all(plan, task.feed):
+        feed = feed_of(plan, hop)
+        if _loses_all(plan, feed):
             plan.left_out[hop.name, "rate"] = "every frame is lost"
-        elif sum(stream.count for stream in task.streams) < 2:
+            continue
+        task = _rate_task(plan, feed, FULL_FRAME_BYTES)
+        if sum(stream.count for stream in task.streams) < 2:
             plan.left_out[hop.name, "rate"] = "its queue takes no second frame"
         elif task.length_ns > limit_ns:
             plan.left_out[hop.name, "rate"] = f"a train would take {task.length_ns / S:.1f} s"
@@ -391,6 +402,9 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     rate = min(limits, default=UNLIMITED_BPS)
     if _TRAIN_FRAMES_MIN * frame_bytes * 8 * S // rate > _TRAIN_MAX_NS:
         frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
+        # Of shorter frames the overhead is a larger part, so another path may be the faster one.
+        feed = feed_of(plan, feed.hop, frame_bytes=frame_bytes)
+        rate = min((bps for bps in (feed.hop.spec.rate_bps, feed.other_bps) if bps is not None), default=UNLIMITED_BPS)
     frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate
     reach_ns = max(jitter_reach_ns(plan.paths[pair]) for pair in feed.pairs)
     frames = round(max(plan.pace.train_ns, _TRAIN_REACHES * reach_ns) / frame_ns)
@@ -406,8 +420,10 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
         Stream(*pair, offset, offset + S, 0, each, frame_bytes)
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
-    # A direction faster than the machine takes as long as the machine does.
-    length_ns = round(each * len(feed.pairs) * max(frame_ns, FRAME_MIN_NS)) + max(offsets) + 2 * reach_ns
+    # A direction faster than the machine takes as long as the machine does; of several paths, the slowest one counts.
+    slowest_ns = max(hop.spec.serialization_ns(frame_bytes) for pair in feed.pairs for hop in plan.paths[pair])
+    length_ns = round(each * max(len(feed.pairs) * max(frame_ns, FRAME_MIN_NS), slowest_ns))
+    length_ns += max(offsets) + 2 * reach_ns
     # The last frame is to be through the rest of its path, too, before that of another train comes there.
     length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in plan.paths[pair]) for pair in feed.pairs)
     return _Task(feed, streams, length_ns, rate, S / frame_ns)
@@ -455,47 +471,51 @@ def _rounds(plan: GatePlan, tasks: Sequence[_Task]) -> list[list[_Task]]:
     return rounds
 
 
-def _length_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]]) -> int:
-    """How long rounds take one after the other, and once more."""
-    gaps = (_gap_ns(plan, one, two) for one, two in pairwise([*rounds, rounds[0]]))
-    return sum(max(task.length_ns for task in group) for group in rounds) + sum(gaps)
+def _starts_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int) -> tuple[list[int], int]:
+    """When each of some rounds starts that are sent one after the other, and when the last has been sent.
 
-
-def _gap_ns(plan: GatePlan, earlier: Sequence[_Task], later: Sequence[_Task]) -> int:
-    """How long to wait between two rounds: so that the later one overtakes nothing before a direction they share."""
-    arrivals = []
-    for group in (earlier, later):
-        arrival: dict[str, list[int]] = {}
+    A round starts when the one before has been sent, and so late that its frames reach every direction with a rate when
+    those of all rounds before it are through.
+    """
+    starts: list[int] = []
+    through: dict[str, int] = {}
+    for group in rounds:
+        at_ns += _MARGIN_NS // 4
+        reached = []
         for task in group:
             for stream in task.streams:
                 path = plan.paths[stream.sender, stream.receiver]
                 for hop in path:
                     if hop.spec.rate_bps is not None:
-                        before_ns = sum(other.spec.delay_ns for other in before(path, hop.name))
-                        arrival.setdefault(hop.name, []).append(stream.start_ns + before_ns)
-        arrivals.append(arrival)
-    one, two = arrivals
-    # A round ends when its last frame has been sent: what counts is by how much the way of the earlier one is longer.
-    longer_ns = [max(one[name]) - min(two[name]) for name in one.keys() & two.keys()]
-    return _MARGIN_NS // 4 + max(0, *longer_ns, 0)
+                        ahead = before(path, hop.name)
+                        after_ns = stream.start_ns + sum(other.spec.delay_ns for other in ahead)
+                        at_ns = max(at_ns, through.get(hop.name, 0) - after_ns + jitter_reach_ns(ahead))
+                        reached.append((hop.name, after_ns + task.length_ns + _MARGIN_NS // 4))
+        starts.append(at_ns)
+        for name, after_ns in reached:
+            through[name] = max(through.get(name, 0), at_ns + after_ns)
+        at_ns += max(task.length_ns for task in group)
+    return starts, at_ns
+
+
+def _length_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]]) -> int:
+    """How long rounds take if they are sent again and again."""
+    starts, _ = _starts_ns(plan, [*rounds, *rounds], 0)
+    return starts[len(rounds)] - starts[0]
 
 
 def _send(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int, keep: Callable[[str, Train], None]) -> int:
     """Send rounds one after the other; when the last is through."""
-    before: Sequence[_Task] = ()
-    for group in rounds:
-        at_ns += _gap_ns(plan, before, group)
+    starts, end_ns = _starts_ns(plan, rounds, at_ns)
+    for at, group in zip(starts, rounds, strict=True):
         for task in group:
             first = len(plan.streams)
             plan.streams += [
-                replace(stream, start_ns=at_ns + stream.start_ns, until_ns=at_ns + stream.until_ns)
-                for stream in task.streams
+                replace(stream, start_ns=at + stream.start_ns, until_ns=at + stream.until_ns) for stream in task.streams
             ]
             train = Train(task.feed, tuple(range(first, len(plan.streams))), task.streams[0].frame_bytes)
             keep(task.feed.hop.name, train)
-        at_ns += max(task.length_ns for task in group)
-        before = group
-    return at_ns
+    return end_ns
 
 
 def _plan_queues(plan: GatePlan, at_ns: int) -> int:
@@ -534,9 +554,23 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     rate = spec.rate_bps
     wanted_ns = max(_QUEUE_DRAIN_NS / full, FRAME_MIN_NS) if spec.queue_bytes is None else S
     frame_bytes = max(MIN_FRAME_BYTES, min(FULL_FRAME_BYTES, math.ceil(wanted_ns * rate / 8 / S)))
+    feed = feed_of(plan, feed.hop, overload=True, frame_bytes=frame_bytes)
+    if not feed.faster:
+        return "no path is faster than it, so nothing fills it"
     capacity = capacity_frames(spec, frame_bytes)
     assert capacity is not None
+    if not capacity and len(feed.pairs) > 1:
+        return "no frame may wait, and several paths fill it"
     frame_ns = (frame_bytes + spec.overhead_bytes) * 8 * S / rate
+    for path in (plan.paths[pair] for pair in feed.pairs):
+        for index, hop in enumerate(path):
+            limit = capacity_frames(hop.spec, frame_bytes)
+            if hop.name == feed.hop.name or limit is None:
+                continue
+            if not limit:
+                return f"{hop.name} lets no frame wait"
+            if limit < 2 * jitter_reach_ns(path[:index]) / frame_ns:
+                return f"jitter brings more frames together than {hop.name} lets wait"
     ahead = [hop for pair in feed.pairs for hop in before(plan.paths[pair], feed.hop.name)]
     # A limited direction before it paces the frames, so that they wait in no other queue.
     interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)

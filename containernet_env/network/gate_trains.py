@@ -22,6 +22,7 @@ from containernet_env.network.gate_plan import (
     capacity_frames,
     jitter_reach_ns,
     loss_ratio,
+    lost_ratio,
 )
 
 _WIDEST_RATIO = 0.25
@@ -140,10 +141,12 @@ def _of_size(
 ) -> Check:
     """The verdict of trains of one frame length; ``limit``: the error that has to be detectable, and of what."""
     configured, train = rate_text(rate), trains[0]
+    highest = rate
     if not train.feed.faster and train.feed.other_bps is not None:
         rate = min(rate, train.feed.other_bps)  # the trains show no more than that it is no lower
-    paced = [train for train in trains if _kept_up(train, times, rate)]
-    measured = {index: bps for index, of in enumerate(paced) if (bps := train_bps(plan, of, times)) is not None}
+    paced = [train for train in trains if _kept_up(plan, train, times, rate)]
+    arrived = {index: came for index, of in enumerate(paced) if (came := train_rate(plan, of, times)) is not None}
+    measured = {index: bps for index, (bps, _) in arrived.items()}
     values = {
         "trains_bps": [round(bps) for bps in measured.values()],
         "trains": len(trains),
@@ -153,30 +156,36 @@ def _of_size(
         why = "the sender was too slow" if not paced else "too few frames arrived"
         return Check(hop.name, "rate", "unproved", configured, why=why, values=values)
     frames = sum(times[index].sent for index in train.streams)
-    length_ns = max(1, frames - 1) * _bits(train) * S / rate
+    part = min(part for _, part in arrived.values())
+    length_ns = max(1, frames - 1) * part * _bits(train) * S / rate
     # Jitter moves the first and the last frame of each train; 1.25: how much wider a median spreads than a mean.
     path = max((plan.paths[pair] for pair in train.feed.pairs), key=_variance_ns2)
     spread_ns = math.sqrt(2 * _variance_ns2(path))
     independent = len(measured) if all(_outlasts(length_ns, h.spec) for h in path) else 1
     error = 1.25 * spread_ns / length_ns / math.sqrt(independent)
-    lost = _lost(path)
-    if len(train.feed.pairs) == 1:  # what is lost before the slowest direction takes no time there
-        lost = _lost_early(path, train.frame_bytes)
+    # What is lost behind the slowest direction has taken its time there.
+    slowest_last = len(train.feed.pairs) > 1 or not train.feed.faster
+    lost = lost_ratio(path if slowest_last else before(path, hop.name))
+    if lost_ratio(path) == 1:
+        return Check(hop.name, "rate", "unproved", configured, why="every frame is lost", values=values)
     if lost:  # these are only known in the mean
-        error += 1.25 * math.sqrt(lost / (1 - lost) / frames / len(measured))
+        error += 1.25 * math.sqrt(_burst_frames(path) * lost / (1 - lost) / (frames * part) / len(measured))
+    if _shuffled(before(path, hop.name)):  # which frames were the first and the last one is not known
+        error += 2 * math.sqrt(lost_ratio(path)) / (1 - lost_ratio(path)) / (frames * part)
     noise = allowed.noise_ns / length_ns
     ratio = allowed.rate_ratio + noise + z * error
     # A wrong rate is measured with the same noise, which may hide as much of what it is off by.
     detectable = ratio + noise + sigmas(MISS) * error
     # A train whose first frames came late seems too fast. It is left out unless it would be too fast even with those
     # frames in time.
-    fastest = (1 + ratio) * rate
+    fastest = (1 + ratio) * highest
     late = {
         index
         for index, bps in measured.items()
         if bps > fastest
         and (late_ns := _first_late_ns(plan, paced[index], times, allowed)) > 0
-        and (train_bps(plan, paced[index], times, late_ns) or bps) <= fastest
+        and (on_time := train_rate(plan, paced[index], times, late_ns)) is not None
+        and on_time[0] <= fastest
     }
     kept = sorted(bps for index, bps in measured.items() if index not in late)
     values["late"] = len(late)
@@ -186,14 +195,16 @@ def _of_size(
         bounds = f"{ratio:.1%} either way"
         return Check(hop.name, "rate", verdict, configured, rate_text(bps), bounds, why, values)
 
+    def off(bps: float) -> int:
+        return (bps > (1 + ratio) * highest) - (bps < (1 - ratio) * rate)
+
     if ratio > _WIDEST_RATIO:
         return check("unproved", "the samples spread too far")
     if len(kept) < len(measured) / 2:
         return check("unproved", f"the first frames of {len(late)} of {len(measured)} trains were late")
-    middle = statistics.median_low(kept), statistics.median_high(kept)
-    if len({(bps > rate) - (bps < rate) if abs(bps - rate) > ratio * rate else 0 for bps in middle}) > 1:
+    if off(statistics.median_low(kept)) != off(statistics.median_high(kept)):
         return check("unproved", "the two halves of its trains disagree")
-    if abs(bps - rate) > ratio * rate:
+    if off(bps):
         # Where a frame takes less than it costs the machine, frames that waited for it also come too fast.
         if rate > allowed.sure_bps and (bps < rate or _bits(train) * S / rate < FRAME_MIN_NS):
             return check("unproved", "more than this machine surely forwards")
@@ -219,7 +230,7 @@ def _outlasts(length_ns: float, spec: DirectionSpec) -> bool:
 
 def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed) -> Check:
     """An unlimited direction is proved as far as it can be: not limited below what the rest of its paths carries."""
-    measured = [(bps, train) for train in trains if (bps := train_bps(plan, train, times)) is not None]
+    measured = [(came[0], train) for train in trains if (came := train_rate(plan, train, times)) is not None]
     values = {"trains_bps": [round(bps) for bps, _ in measured], "trains": len(trains)}
     if not measured:
         return Check(hop.name, "rate", "unproved", "unlimited", why="too few frames arrived", values=values)
@@ -231,7 +242,8 @@ def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequenc
     # Jitter alone may spread a train so far, whatever the rate.
     reach_ns = 2 * max(jitter_reach_ns(plan.paths[pair]) for pair in trains[0].feed.pairs)
     if bps < _LIMITED_RATIO * least and bps < _LIMITED * allowed.sure_bps:
-        if len(_sent(trains[0], times)) * _bits(trains[0]) * S / bps <= reach_ns:
+        sent_bits = (len(_sent(trains[0], times)) - 1) * _reaching(plan, trains[0]) * _bits(trains[0])
+        if sent_bits * S * (1 / bps - 1 / least) <= reach_ns:
             return Check(
                 hop.name, "rate", "unproved", "unlimited", text, why="the samples spread too far", values=values
             )
@@ -256,9 +268,14 @@ def _offered_bps(train: Train, times: Sequence[Times]) -> float:
     return (len(sent) - 1) * _bits(train) * S / max(1, sent[-1][0] - sent[0][0])
 
 
-def _kept_up(train: Train, times: Sequence[Times], rate: int) -> bool:
+def _reaching(plan: GatePlan, train: Train) -> float:
+    """The share of the frames of a train that reach the direction, of the path that loses most."""
+    return 1 - max(lost_ratio(before(plan.paths[pair], train.feed.hop.name)) for pair in train.feed.pairs)
+
+
+def _kept_up(plan: GatePlan, train: Train, times: Sequence[Times], rate: int) -> bool:
     """Whether every frame was sent before the direction could have sent it: else the sender's rate shows."""
-    frame_ns = _bits(train) * S / rate
+    frame_ns = _bits(train) * S / rate * _reaching(plan, train)
     if len({sender for sender, _ in train.feed.pairs}) == 1:
         streams = [[at for at, _, _ in _sent(train, times)]]
     else:
@@ -294,27 +311,37 @@ def _first_late_ns(plan: GatePlan, train: Train, times: Sequence[Times], allowed
     return late_ns if late_ns > allowed.noise_ns else 0.0
 
 
-def train_bps(plan: GatePlan, train: Train, times: Sequence[Times], late_ns: float = 0.0) -> float | None:
-    """The rate at which a train arrived; ``None`` where too few of it did. ``late_ns``: its first frames were due so
-    much earlier than they came.
+def train_rate(
+    plan: GatePlan, train: Train, times: Sequence[Times], late_ns: float = 0.0
+) -> tuple[float, float] | None:
+    """The rate at which a train arrived, bit/s, and the part of the train that shows it; ``None`` where too little did.
 
     One sender: whatever a receiver got, the frames between its first and its last took their time at the direction,
     also those that others got or that were lost. Several senders: what came of each while frames of all
-    of them came.
+    of them came. A direction without a limit carries what the rest of the paths do, together. ``late_ns``: the first
+    frames were due so much earlier than they came.
     """
     bits = _bits(train) * S
-    if len({sender for sender, _ in train.feed.pairs}) == 1:
+    unlimited = train.feed.hop.spec.rate_bps is None
+    if unlimited or len({sender for sender, _ in train.feed.pairs}) == 1:
         arrivals: dict[int, list[tuple[int, int]]] = {}
         for order, (at, stream, number) in enumerate(_sent(train, times)):
             if (delay := times[stream].delay_ns[number]) >= 0:
-                arrivals.setdefault(stream, []).append((order, at + delay))
-        reach = 1 - _lost_early(plan.paths[train.feed.pairs[0]], train.frame_bytes)
-        rates = [
-            (got[-1][0] - got[0][0]) * reach * bits / (got[-1][1] - got[0][1] + late_ns)
-            for got in arrivals.values()
-            if len(got) > 1 and got[-1][1] > got[0][1]
-        ]
-        return statistics.median(rates) if rates else None
+                arrivals.setdefault(stream, []).append((number if unlimited else order, at + delay))
+        rates, parts = [], []
+        for stream, got in arrivals.items():
+            path = plan.paths[plan.streams[stream].sender, plan.streams[stream].receiver]
+            ahead = before(path, train.feed.hop.name)
+            orders, came = [order for order, _ in got], [at for _, at in got]
+            if _shuffled(ahead):
+                orders, came = sorted(orders), sorted(came)  # they reach the direction in another order
+            if came[-1] > came[0]:
+                reach = 1 - lost_ratio(ahead)
+                rates.append((orders[-1] - orders[0]) * reach * bits / (came[-1] - came[0] + late_ns))
+                parts.append((orders[-1] - orders[0]) / (sum(times[index].sent for index in train.streams) - 1))
+        if not rates or (unlimited and len(rates) < len(train.streams)):
+            return None
+        return (sum(rates), 1.0) if unlimited else (statistics.median(rates), statistics.median(parts))
     each = [
         sorted(
             at + delay for at, delay in zip(times[stream].sent_ns, times[stream].delay_ns, strict=True) if delay >= 0
@@ -328,7 +355,7 @@ def train_bps(plan: GatePlan, train: Train, times: Sequence[Times], late_ns: flo
     if len(during) <= len(each) or during[-1] == during[0]:
         return None
     kept = 1 - loss_ratio(train.feed.hop.spec)
-    return (len(during) - 1) * bits / (during[-1] - during[0] + late_ns) / kept
+    return (len(during) - 1) * bits / (during[-1] - during[0] + late_ns) / kept, 1.0
 
 
 def fits(sent_ns: Sequence[int], frame_ns: float, capacity: int) -> int:
@@ -352,14 +379,15 @@ def fits(sent_ns: Sequence[int], frame_ns: float, capacity: int) -> int:
     return taken
 
 
-def _lost(path: Sequence[Hop]) -> float:
-    """The share of the frames that a path loses."""
-    return 1 - math.prod(1 - loss_ratio(hop.spec) for hop in path)
+def _shuffled(path: Sequence[Hop]) -> bool:
+    """Whether frames may overtake each other on a path."""
+    return any(hop.spec.jitter is not None and hop.spec.jitter.reorder for hop in path)
 
 
-def _lost_early(path: Sequence[Hop], frame_bytes: int) -> float:
-    """The share that is lost before the slowest direction of a path, the first one of several."""
-    return _lost(before(path, max(path, key=lambda hop: hop.spec.serialization_ns(frame_bytes)).name))
+def _burst_frames(path: Sequence[Hop]) -> float:
+    """How many frames of a path show as much of its losses as one of which each is lost independently."""
+    correlation = max((hop.spec.loss.correlation for hop in path if hop.spec.loss is not None), default=0.0)
+    return (1 + correlation) / (1 - correlation) if correlation < 1 else math.inf
 
 
 def _late_ns(
@@ -410,18 +438,18 @@ def _queue(
     received = sum(times[stream].received for stream in train.streams)
     # Frames of a stream that are lost before the direction never reach its queue; those lost behind it were in it.
     paths = {stream: plan.paths[plan.streams[stream].sender, plan.streams[stream].receiver] for stream in train.streams}
-    reach = {stream: 1 - _lost(before(path, hop.name)) for stream, path in paths.items()}
-    lost = {stream: _lost(path) for stream, path in paths.items()}
+    reach = {stream: 1 - lost_ratio(before(path, hop.name)) for stream, path in paths.items()}
+    lost = {stream: lost_ratio(path) for stream, path in paths.items()}
     if max(lost.values()) == 1:
         return Check(hop.name, "queue", "unproved", configured, why="every frame behind it is lost as configured")
-    correlation = max((h.spec.loss.correlation for path in paths.values() for h in path if h.spec.loss), default=0.0)
+    for_one = max(_burst_frames(path) for path in paths.values())
     offered = [at for at, stream, number in sent if int((number + 1) * reach[stream]) > int(number * reach[stream])]
     expected = fits(offered, frame_ns, capacity)
     # Jitter before the direction brings frames together, or keeps them apart, by what it reaches either way.
     reach_ns = 2 * max(jitter_reach_ns(before(plan.paths[pair], hop.name)) for pair in train.feed.pairs)
     slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + (allowed.noise_ns + reach_ns) / frame_ns
     varied = sum(len(times[stream].sent_ns) * share / (1 - share) for stream, share in lost.items())
-    slack += z * math.sqrt(varied * (1 + correlation) / (1 - correlation)) if correlation < 1 else 0
+    slack += z * math.sqrt(varied * for_one) if varied else 0
     came = sum(times[stream].received * reach[stream] / (1 - lost[stream]) for stream in train.streams)
     excess = len(offered) - expected
     # What arrived is what fits and what went on while the train came; the rest is the queue.

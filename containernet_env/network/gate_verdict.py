@@ -14,7 +14,7 @@ from containernet_env.model.proof import Check, Verdict
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop
 from containernet_env.network import gate_trains
 from containernet_env.network.chance import MISS, CountTest, each, frames_for_one, path_correlation, sigmas, worth
-from containernet_env.network.gate_plan import GatePlan, jitter_reach_ns, loss_ratio
+from containernet_env.network.gate_plan import GatePlan, before, capacity_frames, jitter_reach_ns, loss_ratio
 from containernet_env.network.gate_trains import Allowed, Times, delay_text
 
 _Pair = tuple[str, str]
@@ -26,6 +26,8 @@ _LATE_RATIO, _LATE_DETECTED = 0.03, 0.2
 the share that has to be detected of a direction."""
 _LATE_NOISES, _LATE_NOISES_JITTER = 2, 10
 """A frame is late if it is later than the median may be by so much, in units of the noise."""
+_MEET_RATIO = 0.1
+"""The share of frames that meet another one, at most: frames are sent so that a direction is busy no longer."""
 _DETECTED_PART = 0.5
 """A delay is proved if one that is off by this part of it would have been detected."""
 
@@ -87,11 +89,18 @@ def _limited(path: Sequence[Hop]) -> Iterator[tuple[Hop, int]]:
         way_ns += hop.spec.delay_ns + hop.spec.serialization_ns(PROBE_FRAME_BYTES)
 
 
-def _meets(path: Sequence[Hop], pair: _Pair, sent_ns: int, arrivals: _Arrivals, noise_ns: float) -> bool:
-    """Whether a frame reaches a direction while that sends one of another path, and so waits for it."""
+def _meets(plan: GatePlan, pair: _Pair, sent_ns: int, arrivals: _Arrivals, noise_ns: float) -> bool:
+    """Whether a frame reaches a direction while that sends one of another path, and so waits for it.
+
+    Where there is jitter, directions that send a frame within the noise do not count.
+    """
+    path = plan.paths[pair]
     for hop, way_ns in _limited(path):
         takes_ns = hop.spec.serialization_ns(PROBE_FRAME_BYTES)
-        near_ns, at, others = min(noise_ns, takes_ns), sent_ns + way_ns, arrivals[hop.name]
+        if jitter_reach_ns(path) and takes_ns <= noise_ns:
+            continue
+        near_ns = min(noise_ns, takes_ns) + min(_brought_ns(plan, hop), takes_ns)
+        at, others = sent_ns + way_ns, arrivals[hop.name]
         first = bisect_left(others, at - takes_ns - near_ns, key=lambda other: other[0])
         last = bisect_right(others, at + near_ns, key=lambda other: other[0])
         if any(other != pair for _, other in others[first:last]):
@@ -99,12 +108,22 @@ def _meets(path: Sequence[Hop], pair: _Pair, sent_ns: int, arrivals: _Arrivals, 
     return False
 
 
+def _brought_ns(plan: GatePlan, hop: Hop) -> int:
+    """By how much jitter may change when a frame reaches a direction."""
+    return max((jitter_reach_ns(before(plan.paths[pair], hop.name)) for pair in plan.over(hop)), default=0)
+
+
+def _waits_ns(plan: GatePlan, path: Sequence[Hop]) -> list[int]:
+    """How long frames may wait for those of other paths that jitter brings to them, at each direction of a path."""
+    return [hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path if _brought_ns(plan, hop)]
+
+
 def path_delays(
     plan: GatePlan, pair: _Pair, times: Sequence[Times], arrivals: _Arrivals, allowed: Allowed, z: float
 ) -> PathDelays | None:
     """The delays of a path; ``None`` if there are too few. ``z``: standard errors that chance may make.
 
-    Without jitter, frames that meet one of another path, as slow links of different delays let them, do not count.
+    Frames that meet one of another path, as slow links of different delays let them, do not count.
     """
     if pair not in plan.delays:
         return None
@@ -112,15 +131,15 @@ def path_delays(
     expected_ns = sum(hop.spec.delay_ns + hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path)
     of = times[plan.delays[pair]]
     came = [(at, delay) for at, delay in zip(of.sent_ns, of.delay_ns, strict=True) if delay >= 0]
-    if not jitter_reach_ns(path):
-        came = [one for one in came if not _meets(path, pair, one[0], arrivals, allowed.noise_ns)]
+    came = [one for one in came if not _meets(plan, pair, one[0], arrivals, allowed.noise_ns)]
     if len(came) < SAMPLES_MIN:
         return None
     offs = [delay - expected_ns for _, delay in came]
     early_ns, late_ns = allowed.early(expected_ns), allowed.late(expected_ns)
-    reach_ns = jitter_reach_ns(path)
+    reach_ns, wait_ns = jitter_reach_ns(path), sum(_waits_ns(plan, path))
+    late_ns += _MEET_RATIO * wait_ns
     low = -reach_ns - early_ns if reach_ns else -math.inf
-    high = reach_ns + late_ns + (_LATE_NOISES_JITTER if reach_ns else _LATE_NOISES) * allowed.noise_ns
+    high = reach_ns + wait_ns + late_ns + (_LATE_NOISES_JITTER if reach_ns else _LATE_NOISES) * allowed.noise_ns
     kept = [(at, off) for (at, _), off in zip(came, offs, strict=True) if low <= off <= high]
     beyond, lowest, off_ns = len(offs) - len(kept), None, statistics.median(offs)
     if not reach_ns:
@@ -312,11 +331,14 @@ def jitter_checks(plan: GatePlan, delays: PathsDelays, allowed: Allowed, alpha: 
         pairs = [pair for pair in informative_paths(plan, hop, variance_of) if pair in plan.delays]
         paths = [(plan.paths[pair], path) for pair in pairs if (path := delays[pair]) is not None]
         interval_ns = min((plan.streams[plan.delays[pair]].interval_ns for pair in pairs), default=1)
-        check = _spread(hop, paths, interval_ns, allowed, alpha)
+        # A time between 0 and w has a variance of w^2 / 4 at most (Popoviciu, Mathematica 9, 1935).
+        waits = (sum(wait_ns**2 / 4 for wait_ns in _waits_ns(plan, hops)) for hops, _ in paths)
+        noise_ns2 = allowed.noise_ns**2 + max(waits, default=0.0)
+        check = _spread(hop, paths, interval_ns, noise_ns2, alpha)
         if check.verdict != "proved":
             yield check
             continue
-        pace = _pace(hop, paths, allowed, alpha)
+        pace = _pace(hop, paths, noise_ns2, alpha)
         yield pace if pace.verdict != "proved" else check
 
 
@@ -330,14 +352,14 @@ def _bound(of: float, freedom: float, sigmas_off: float, relative: float = 2.0) 
     return of * max(0.0, 1 - spread + sigmas_off * math.sqrt(spread)) ** 3
 
 
-def _spread(hop: Hop, paths: Sequence[_Path], interval_ns: int, allowed: Allowed, alpha: float) -> Check:
+def _spread(hop: Hop, paths: Sequence[_Path], interval_ns: int, noise: float, alpha: float) -> Check:
     """The variance of the delays, pooled over the paths, against that of the configured jitters.
 
     The variance of a sample of n has the standard error sqrt((2 s^4 + k) / n), k being the fourth cumulant (Cramer,
     Mathematical Methods of Statistics, 1946, 27.4): 0 of a normal distribution, -1.2 s^4 of a uniform one. Where jitter
     keeps the order of frames, fewer of them are independent (``frames_for_one``), and a sample within few correlation
     times varies less than the jitter does in the long run. The frames of all paths, a path's ``interval_ns`` apart
-    each, meet the same jitter in turn.
+    each, meet the same jitter in turn. ``noise`` is the variance, ns^2, that the machine and waiting may add.
     """
     jitter = hop.spec.jitter
     assert jitter is not None
@@ -371,7 +393,6 @@ def _spread(hop: Hop, paths: Sequence[_Path], interval_ns: int, allowed: Allowed
     if freedom < for_one:
         return check("unproved", why="it changes too slowly for so short a measurement")
     own = variance_of(hop)
-    noise = float(allowed.noise_ns) ** 2
 
     def bound(of: float, sigmas_off: float) -> float:
         if not of:
@@ -417,7 +438,7 @@ class _Changes:
     """Where each frame drew a delay of its own."""
 
 
-def _pace(hop: Hop, paths: Sequence[_Path], allowed: Allowed, alpha: float) -> Check:
+def _pace(hop: Hop, paths: Sequence[_Path], noise: float, alpha: float) -> Check:
     """How fast delays change, which distinguishes order-keeping jitter from any other, and correlation times.
 
     Two delays with the variance s^2 and the correlation r differ by 2 s^2 (1 - r) in the mean square. The frames of all
@@ -452,7 +473,7 @@ def _pace(hop: Hop, paths: Sequence[_Path], allowed: Allowed, alpha: float) -> C
     # correlate over no longer a time than its squares do.
     for_one = max(frames_for_one(of, each_ns, of_variance=True) for of in jitters)
     freedom = pairs / max(1.5, for_one)
-    z, miss, noise = sigmas(alpha), sigmas(MISS), float(allowed.noise_ns) ** 2
+    z, miss = sigmas(alpha), sigmas(MISS)
     measured, expected, other, none = (of / pairs for of in (found.measured, found.configured, found.other, found.none))
     low, high = _bound(expected, freedom, -z), _bound(expected, freedom, z) + noise
     values = {"pairs": pairs, "lag_ns": round(lag_ns), "change_ns2": round(measured)}
@@ -580,7 +601,7 @@ def _loss_checks(plan: GatePlan, times: Sequence[Times], alpha: float) -> Iterat
     for hop in order:
         pairs = over[hop.name]
         others = [pair for pair in pairs if not {other.name for other in plan.paths[pair]} & set(blamed)]
-        check = _loss_check(hop, _losses(plan, others or pairs, times), alpha)
+        check = _loss_check(hop, _losses(plan, others or pairs, times), alpha, _short_queue(plan, others or pairs))
         if check.verdict == "wrong":
             blamed.append(hop.name)
         checks[hop.name] = check
@@ -596,7 +617,15 @@ def _suspicion(hop: Hop, losses: _Losses) -> tuple[float, bool]:
     return -round(abs(off) / deviation, 6), off < 0 and hop.spec.loss is None
 
 
-def _loss_check(hop: Hop, losses: _Losses, alpha: float) -> Check:
+def _short_queue(plan: GatePlan, pairs: Sequence[tuple[str, str]]) -> int | None:
+    """The fewest frames that may wait on some paths, where one of every host does not fit; ``None`` where they do."""
+    hops = {hop.name: hop.spec for pair in pairs for hop in plan.paths[pair]}
+    found = [capacity_frames(spec, PROBE_FRAME_BYTES) for spec in hops.values()]
+    shortest = min((frames for frames in found if frames is not None), default=len(plan.hosts))
+    return shortest if shortest < len(plan.hosts) - 1 else None
+
+
+def _loss_check(hop: Hop, losses: _Losses, alpha: float, shortest: int | None) -> Check:
     ratio = loss_ratio(hop.spec)
     configured = f"{ratio * 100:g} %"
     values = {"sent": losses.sent, "lost": losses.lost, "expected_ratio": losses.ratio}
@@ -607,6 +636,10 @@ def _loss_check(hop: Hop, losses: _Losses, alpha: float) -> Check:
     scale = losses.sent / test.trials
     allowed = f"{math.floor(test.low * scale)} to {math.ceil(test.high * scale)}"
     if not losses.explained(test):
+        most = test.high * scale + (_MEET_RATIO * losses.sent if shortest is not None else 0)
+        if losses.sent * losses.ratio < losses.lost <= most:
+            why = f"frames that meet in a queue of {shortest} may be lost there"
+            return Check(hop.name, "loss", "unproved", configured, measured, allowed, why, values)
         return Check(hop.name, "loss", "wrong", configured, measured, allowed, values=values)
     if ratio:
         # None at all, twice as much or, where that is more than all, half of what is left.

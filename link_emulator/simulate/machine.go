@@ -63,6 +63,9 @@ func (n Noise) check() error {
 // maxNS bounds every duration of a noise.
 const maxNS = int64(10e9)
 
+// emulatorBytes is what the emulator has for frames, mapped as it is needed.
+const emulatorBytes = int64(512 << 20)
+
 // startNS is the time at which a machine begins: 0 has a meaning of its own for the timer.
 const startNS = int64(1e9)
 
@@ -97,7 +100,7 @@ type Machine struct {
 
 // NewMachine makes a quiet machine without hosts.
 func NewMachine(seed uint64) (*Machine, error) {
-	pool, err := framepool.New(64<<20, 0)
+	pool, err := framepool.New(emulatorBytes, 0)
 	if err != nil {
 		return nil, err
 	}
