@@ -303,45 +303,6 @@ func TestHostDeathTakesItsLinkDownAndNothingElse(t *testing.T) {
 	n.expect("h1", fmt.Sprintf("z@%d", 20*ms))
 }
 
-func TestRefusals(t *testing.T) {
-	n := star(t, 0, 0)
-	n.must(n.AddSwitch("s2"))
-	n.must(n.AddSwitch("s3"))
-	n.addLink("s1-s2", sw("s1"), sw("s2"), model.Params{})
-	n.addLink("s2-s3", sw("s2"), sw("s3"), model.Params{})
-	n.addPort("free")
-	none := model.Params{}
-	join := func(name string, a, b End) error { return n.AddLink(LinkSpec{name, a, b, none, none}, 0) }
-	_, portTwice := n.AddPort("h0", 1500, nil)
-	for what, c := range map[string]struct {
-		err  error
-		said string
-	}{
-		"switch twice":          {n.AddSwitch("s1"), `switch "s1" exists`},
-		"port twice":            {portTwice, `port "h0" exists`},
-		"link twice":            {join("l0", port("free"), sw("s1")), `link "l0" exists`},
-		"loop":                  {join("x", sw("s3"), sw("s1")), "would close a loop"},
-		"parallel links":        {join("x", sw("s1"), sw("s2")), "would close a loop"},
-		"link to itself":        {join("x", sw("s1"), sw("s1")), `switch "s1" is at both ends`},
-		"unknown switch":        {join("x", port("free"), sw("s9")), `no switch "s9"`},
-		"unknown port":          {join("x", port("p9"), sw("s1")), `no port "p9"`},
-		"second link of port":   {join("x", port("h0"), sw("s2")), `port "h0" carries link "l0"`},
-		"remove used port":      {n.RemovePort("h0"), `carries link "l0"`},
-		"remove used switch":    {n.RemoveSwitch("s1"), `carries link "l0"`},
-		"remove unknown port":   {n.RemovePort("p9"), `no port "p9"`},
-		"remove unknown link":   {n.RemoveLink("l9", 0), `no link "l9"`},
-		"unknown link to set":   {n.SetLink("l9", [2]*Change{}, 0), `no link "l9"`},
-		"unknown link to cut":   {n.SetLinkUp("l9", false, 0), `no link "l9"`},
-		"remove unknown switch": {n.RemoveSwitch("s9"), `no switch "s9"`},
-	} {
-		if c.err == nil || !strings.Contains(c.err.Error(), c.said) {
-			t.Errorf("%s: got %v, want a refusal that says %q", what, c.err, c.said)
-		}
-	}
-	// A refused link leaves no trace: the same ends can be joined another way.
-	n.addLink("free-s3", port("free"), sw("s3"), none)
-}
-
 func TestAddressTableIsBounded(t *testing.T) {
 	n := star(t, 0, 0)
 	f := frame(255, 0, "")

@@ -203,22 +203,6 @@ func TestNewPartitionReplacesTheOld(t *testing.T) {
 	}
 }
 
-func TestPartitionRefusals(t *testing.T) {
-	n := star(t, 0, 0)
-	n.must(n.Partition([][]string{{"h0"}, {"h1"}}))
-	for name, sets := range map[string][][]string{
-		"none": {}, "one": {{"h0"}}, "empty": {{"h0"}, {}}, "unknown": {{"h0"}, {"h9"}}, "switch": {{"h0"}, {"s1"}},
-		"twice": {{"h0"}, {"h0"}}, "twice in one": {{"h0", "h0"}, {"h1"}},
-	} {
-		if n.Partition(sets) == nil {
-			t.Errorf("%s: was accepted", name)
-		}
-	}
-	if len(n.State().Partition) != 2 {
-		t.Error("a refused partition changed the one there was")
-	}
-}
-
 func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
 	n := newNetworkOf(t, 256<<10) // one chunk: 128 ordinary frames
 	n.addPort("a")

@@ -225,6 +225,9 @@ func TestRefusals(t *testing.T) {
 	s.expect(`{"id":3,"op":"add_port","name":"other","pid":4242,"ifname":"taken"}`, ok)
 	s.expect(`{"id":4,"op":"add_link","name":"l","a":{"port":"p"},"b":{"switch":"s1"}`+delays+`}`, ok)
 	s.expect(`{"id":5,"op":"add_link","name":"s1-s2","a":{"switch":"s1"},"b":{"switch":"s2"}`+delays+`}`, ok)
+	s.expect(`{"id":6,"op":"add_switch","name":"s3"}`, ok)
+	s.expect(`{"id":7,"op":"add_link","name":"s2-s3","a":{"switch":"s2"},"b":{"switch":"s3"}`+delays+`}`, ok)
+	s.expect(`{"id":8,"op":"partition","sets":[["p"],["other"]]}`, ok)
 	refused := func(request, id, said string) {
 		t.Helper()
 		var reply struct{ Error string }
@@ -273,7 +276,12 @@ func TestRefusals(t *testing.T) {
 		{"add_link", `"name":"x","a":{},"b":{"switch":"s1"}` + delays, "a"},
 		{"add_link", `"name":"x","a":{"port":"other","switch":"s1"},"b":{"switch":"s1"}` + delays, "a"},
 		{"add_link", `"name":"x","a":{"port":"none"},"b":{"switch":"s1"}` + delays, `there is no port "none"`},
+		{"add_link", `"name":"x","a":{"port":"other"},"b":{"switch":"none"}` + delays, `there is no switch "none"`},
+		{"add_link", `"name":"x","a":{"port":"p"},"b":{"switch":"s2"}` + delays, `port "p" carries link "l"`},
+		{"add_link", `"name":"l","a":{"port":"other"},"b":{"switch":"s2"}` + delays, `a link "l" exists`},
 		{"add_link", `"name":"x","a":{"switch":"s2"},"b":{"switch":"s1"}` + delays, `would close a loop`},
+		{"add_link", `"name":"x","a":{"switch":"s3"},"b":{"switch":"s1"}` + delays, `would close a loop`},
+		{"add_link", `"name":"x","a":{"switch":"s1"},"b":{"switch":"s1"}` + delays, `switch "s1" is at both ends`},
 
 		{"set_link", `"name":"l"`, "a_to_b"},
 		{"set_link", `"name":"none","a_to_b":{"delay_ns":1}`, `there is no link "none"`},
@@ -286,12 +294,17 @@ func TestRefusals(t *testing.T) {
 		{"remove_port", `"name":"none"`, `there is no port "none"`},
 		{"remove_port", `"name":"p"`, `carries link "l"`},
 		{"remove_switch", `"name":"s1"`, `carries link "l"`},
+		{"remove_switch", `"name":"none"`, `there is no switch "none"`},
 
 		{"partition", ``, "sets"},
 		{"partition", `"sets":"p"`, "sets"},
 		{"partition", `"sets":[["p"]]`, "sets"},
 		{"partition", `"sets":[["p"],[null]]`, "sets"},
 		{"partition", `"sets":[["p"],["none"]]`, "sets"},
+		{"partition", `"sets":[["p"],["s1"]]`, "sets"},
+		{"partition", `"sets":[["p"],[]]`, "sets"},
+		{"partition", `"sets":[["p"],["p"]]`, "sets"},
+		{"partition", `"sets":[["p","p"],["other"]]`, "sets"},
 		{"heal", `"sets":[]`, "sets"},
 	} {
 		refused(strings.TrimSuffix(`{"id":9,"op":"`+c.op+`",`+c.fields, ",")+"}", "9", c.said)
@@ -336,7 +349,9 @@ func TestRefusals(t *testing.T) {
 		refused(link+`"a_to_b":{`+c.fields+`},"b_to_a":{"delay_ns":0}}`, "9", "a_to_b."+c.said)
 		refused(link+`"a_to_b":{"delay_ns":0},"b_to_a":{`+c.fields+`}}`, "9", "b_to_a."+c.said)
 	}
-	s.expect(`{"id":2,"op":"hello"}`, `"id":2,"ok":true`)
+	// What was refused has changed nothing: the same ends can be joined another way.
+	s.expect(`{"id":2,"op":"stats"}`, `"id":2,"ok":true`, `"partition":{"other":1,"p":0}`)
+	s.expect(`{"id":3,"op":"add_link","name":"x","a":{"port":"other"},"b":{"switch":"s3"}`+delays+`}`, ok)
 }
 
 // Where the kernel refuses to stamp frames, or the caller wants none, every reply that depends on it says so.

@@ -227,41 +227,6 @@ func TestTheNextRequest(t *testing.T) {
 	}
 }
 
-func TestRequestsDoNotAllocate(t *testing.T) {
-	for name, sent := range map[string][]string{
-		"counted":   {good},
-		"in pieces": {good[:30], good[30:]},
-		"chunked":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\n", "lo\r\n0\r\n\r\n"},
-	} {
-		c, key, value := NewConn("x-index"), []byte("key one"), make([]byte, 100)
-		ending, pieces := Ending("m:1"), make([][]byte, len(sent))
-		for i := range sent {
-			pieces[i] = []byte(sent[i])
-		}
-		call := func() {
-			head := AppendEnd(AppendKey(append(c.Space(), "PUT /v1/"...), key), ending, len(value))
-			c.Start(ignore{}, head, value, true)
-			c.Wrote(len(c.Output()))
-			for _, piece := range pieces {
-				if err := c.Feed(piece); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if c.Active() != 0 {
-				t.Fatal("no answer")
-			}
-		}
-		call()
-		if n := testing.AllocsPerRun(1000, call); n != 0 {
-			t.Errorf("%s: %v allocations for each request", name, n)
-		}
-	}
-}
-
-type ignore struct{}
-
-func (ignore) Answered(*Answer, *store.Failure) {}
-
 func TestWhatARequestLooksLike(t *testing.T) {
 	head := AppendEnd(AppendKey([]byte("PUT /v1/kv/"), []byte("a/ü %?&+~.-_Z9")), Ending("[::1]:8500"), 12)
 	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("twelve bytes"))))

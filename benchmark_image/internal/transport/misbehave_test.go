@@ -157,12 +157,9 @@ func misbehaviours(w *worldtest.World) map[string]map[string]misbehaviour {
 					}
 				}
 			}, load.NotSent, late, 4).of(1 << 20),
-			"refuses a stream":     sees(raw(streamReset(http2.ErrCodeRefusedStream)), failed, lost+"REFUSED", 200),
-			"resets as too much":   sees(raw(streamReset(http2.ErrCodeEnhanceYourCalm)), unknown, tooMuch, 200),
-			"resets as insecure":   sees(raw(streamReset(http2.ErrCodeInadequateSecurity)), unknown, denied, 200),
-			"too many requests":    sees(raw(refuses("8", "etcdserver: too many requests")), failed, tooMuch, 200),
-			"its space is full":    sees(raw(refuses("8", "etcdserver: mvcc: database space")), unknown, tooMuch, 200),
-			"refuses a permission": sees(raw(refuses("7", "etcdserver: permission denied")), failed, denied, 200),
+			"refuses a stream":   sees(raw(streamReset(http2.ErrCodeRefusedStream)), failed, lost+"REFUSED", 200),
+			"resets as too much": sees(raw(streamReset(http2.ErrCodeEnhanceYourCalm)), unknown, tooMuch, 200),
+			"resets as insecure": sees(raw(streamReset(http2.ErrCodeInadequateSecurity)), unknown, denied, 200),
 		},
 		"service": {
 			"never answers": sees(says("", false), unknown, late, 2),
@@ -170,7 +167,6 @@ func misbehaviours(w *worldtest.World) map[string]map[string]misbehaviour {
 				_, _ = io.WriteString(to, created[:len(created)-number/10*9])
 				return number < 10
 			}), unknown, "Unavailable: within an answer", 1),
-			"sends too much":                  sees(says(created+"more", false), all, "", 0).ok(200),
 			"is done after each answer":       sees(says(createdLast, true), all, "", 0).ok(200),
 			"ends bodies with the connection": sees(says("HTTP/1.1 200 OK\r\n\r\nwell", true), all, "", 0).ok(200),
 			"ends them while the process is stopped": sees(httpRequests(func(to net.Conn, _ int) bool {
@@ -200,10 +196,7 @@ func misbehaviours(w *worldtest.World) map[string]map[string]misbehaviour {
 				w.Sleep(answersLate + 100*time.Millisecond)
 				says(created, false)(c)
 			}, unknown, late, 1),
-			"too many requests":   sees(status("429 ?", "slow"), failed, "ResourceExhausted: HTTP status 429: slow", 200),
-			"not enough replicas": sees(status("504 ?", ""), unknown, "DeadlineExceeded: HTTP status 504", 200),
-			"redirects":           sees(status("301 ?", ""), failed, "Unknown: HTTP status 301", 200),
-			"does not read":       sees(func(c net.Conn) { c.(*worldtest.Conn).Hold() }, failed, late, 2).of(8 << 20),
+			"does not read": sees(func(c net.Conn) { c.(*worldtest.Conn).Hold() }, failed, late, 2).of(8 << 20),
 			"refuses while it reads": sees(func(c net.Conn) {
 				if _, err := io.ReadFull(c, make([]byte, 1000)); err == nil {
 					_, _ = io.WriteString(c, "HTTP/1.1 413 ?\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
