@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"containernet-env/replicas_image/simulated"
 )
 
 // latency is how long a request takes to a replica, and its answer back.
@@ -60,14 +62,14 @@ type link struct {
 // RoundTrip implements http.RoundTripper.
 func (l link) RoundTrip(q *http.Request) (*http.Response, error) {
 	refused := errors.New("connection refused")
-	time.Sleep(latency)
+	simulated.Sleep(latency)
 	to := l.c.replicas[slices.Index(l.c.addresses, q.URL.Host)]
 	if to == nil || l.from != nil && l.c.replicas[l.from.self] != l.from {
 		return nil, refused
 	}
 	w := httptest.NewRecorder()
 	to.handler().ServeHTTP(w, q)
-	time.Sleep(latency)
+	simulated.Sleep(latency)
 	if l.c.replicas[to.self] != to {
 		return nil, refused
 	}
@@ -152,7 +154,7 @@ func TestCoordinatorsThatAreKilled(t *testing.T) {
 					}
 				})
 			}
-			time.Sleep(100*time.Millisecond + latency/2)
+			simulated.Sleep(100*time.Millisecond + latency/2)
 			c.kill(0)
 			writers.Wait()
 			c.start(2)

@@ -1,14 +1,12 @@
-// Command clocks finds where Go tests that gate read a clock, sleep, or wait for less than a minute, and where exact
-// ones open sockets or start processes:
+// Command clocks finds where Go tests that gate read a clock, sleep, or set a deadline, and where exact ones open
+// sockets or start processes:
 //
 //	go run tests/lint/clocks.go DIR...
 //
 // It reads the _test.go files below each DIR, and all files of packages for tests, whose folders end in "test". Time
 // may be used
-//   - in functions that are passed to synctest.Test, or to a function that does nothing but call that: it is simulated,
-//   - in benchmarks and in files with the build tag "measure", which gate nothing,
-//   - in functions, and methods of types, that only those use,
-//   - in a package named hang, the deadlines against hanging.
+//   - by the packages hang, which has the deadlines against hanging, and simulated, which refuses to run in real time,
+//   - in benchmarks and in files with the build tag "measure", which gate nothing.
 //
 // Sockets and processes are for files with the build tag "plumbing", "root" or "measure", and for packages for tests.
 //
@@ -16,31 +14,25 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"go/ast"
 	"go/build/constraint"
-	"go/constant"
 	"go/parser"
 	"go/token"
-	"go/types"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// shortest is the shortest deadline against hanging.
-const shortest = time.Minute
-
-// clocks are the functions that no test calls in real time, by the last element of their package's path.
+// clocks are the functions that no test that gates calls, by the last element of their package's path.
 var clocks = map[string][]string{
 	"time":     {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
+	"context":  {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
+	"net":      {"DialTimeout"},
 	"realtime": {"Now"},
 	"unix":     {"ClockGettime", "ClockNanosleep", "Gettimeofday", "Nanosleep"},
 	"syscall":  {"Gettimeofday", "Nanosleep"},
@@ -48,192 +40,68 @@ var clocks = map[string][]string{
 
 // outside are the functions that exact tests do not call: they open sockets or start processes.
 var outside = map[string][]string{
-	"net": {"Listen", "ListenTCP", "ListenUDP", "ListenUnix", "ListenPacket", "Dial", "DialTCP", "DialTimeout",
-		"DialUDP", "DialUnix"},
+	"net":           {"Listen", "ListenTCP", "ListenUDP", "ListenUnix", "ListenPacket", "Dial", "DialTCP", "DialUDP", "DialUnix"},
 	"exec":          {"Command", "CommandContext"},
 	"httptest":      {"NewServer", "NewTLSServer", "NewUnstartedServer"},
 	"etcdtest":      {"Start", "RawMember", "Silent", "Refusing"},
 	"zookeepertest": {"Start", "RawMember"},
 }
 
-// deadlines are functions with a time as an argument, the one of this index, that must not be a shorter one.
-var deadlines = map[string]int{"context.WithTimeout": 1, "context.WithTimeoutCause": 1, "net.DialTimeout": 2}
-
-// durations are the units in expressions.
-var durations = map[string]time.Duration{
-	"Nanosecond": 1, "Microsecond": time.Microsecond, "Millisecond": time.Millisecond, "Second": time.Second,
-	"Minute": time.Minute, "Hour": time.Hour,
-}
-
-// finding is a place where a test uses what its class must not use.
-type finding struct {
-	at   token.Position
-	name string
-}
-
 func main() {
-	packages := map[string][]string{} // the files of each folder
+	found := 0
 	for _, dir := range os.Args[1:] {
 		err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
-			if err == nil && !entry.IsDir() && ofTests(file) {
-				packages[filepath.Dir(file)] = append(packages[filepath.Dir(file)], file)
+			if err != nil || entry.IsDir() || !ofTests(file) {
+				return err
 			}
+			findings, err := lint(file)
+			for _, finding := range findings {
+				fmt.Println(finding)
+			}
+			found += len(findings)
 			return err
 		})
 		if err != nil {
-			fatal(err)
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
 		}
 	}
-	var found []finding
-	for _, folder := range slices.Sorted(maps.Keys(packages)) {
-		inFolder, err := lint(packages[folder])
-		if err != nil {
-			fatal(err)
-		}
-		found = append(found, inFolder...)
-	}
-	for _, f := range found {
-		fmt.Printf("%s:%d: %s\n", f.at.Filename, f.at.Line, f.name)
-	}
-	if len(found) > 0 {
+	if found > 0 {
 		os.Exit(1)
 	}
 }
 
-func fatal(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(2)
-}
-
 // ofTests tells whether a file is read.
 func ofTests(file string) bool {
-	folder := filepath.Base(filepath.Dir(file))
-	return folder != "hang" && (strings.HasSuffix(file, "_test.go") ||
-		strings.HasSuffix(file, ".go") && strings.HasSuffix(folder, "test"))
+	return strings.HasSuffix(file, "_test.go") ||
+		strings.HasSuffix(file, ".go") && strings.HasSuffix(filepath.Base(filepath.Dir(file)), "test")
 }
 
-// caller is a function, or a part of one, as far as calls are concerned.
-type caller struct {
-	name     string // that of the receiver's type for methods; empty: gates, whoever uses it
-	uses     map[string]bool
-	findings []finding
-}
-
-// lint reads the files of a folder together: helpers may stand in another file than the tests that use them.
-func lint(files []string) ([]finding, error) {
+// lint gives what a file uses and must not use, as FILE:LINE: NAME.
+func lint(name string) (found []string, err error) {
 	positions := token.NewFileSet()
-	constants, bubbles := map[string]ast.Expr{}, map[string]bool{}
-	var parsed []*ast.File
-	for _, name := range files {
-		file, err := parser.ParseFile(positions, name, nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		if !needs(file, "measure") {
-			parsed = append(parsed, file)
-		}
+	file, err := parser.ParseFile(positions, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || needs(file, "measure") {
+		return nil, err
 	}
-	for _, file := range parsed {
-		for _, declaration := range file.Decls {
-			if function, ok := declaration.(*ast.FuncDecl); ok && isBubble(function, imports(file)) {
-				bubbles[function.Name.Name] = true
-			}
-			if group, ok := declaration.(*ast.GenDecl); ok && group.Tok == token.CONST {
-				for _, spec := range group.Specs {
-					values := spec.(*ast.ValueSpec)
-					for i, value := range values.Values {
-						constants[values.Names[i].Name] = value
-					}
+	imported := imports(file)
+	exact := strings.HasSuffix(name, "_test.go") && !needs(file, "plumbing", "root")
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.FuncDecl:
+			return node.Recv != nil || !strings.HasPrefix(node.Name.Name, "Benchmark")
+		case *ast.SelectorExpr:
+			if of, ok := node.X.(*ast.Ident); ok {
+				from, name := imported[of.Name], node.Sel.Name
+				if slices.Contains(clocks[from], name) || exact && slices.Contains(outside[from], name) {
+					at := positions.Position(node.Pos())
+					found = append(found, fmt.Sprintf("%s:%d: %s.%s", at.Filename, at.Line, from, name))
 				}
 			}
 		}
-	}
-	var callers []*caller
-	for _, file := range parsed {
-		r := reader{positions: positions, imports: imports(file), constants: constants, bubbles: bubbles,
-			exact: strings.HasSuffix(positions.Position(file.Package).Filename, "_test.go") &&
-				!needs(file, "plumbing", "root")}
-		for _, declaration := range file.Decls {
-			c := &caller{uses: map[string]bool{}}
-			if function, ok := declaration.(*ast.FuncDecl); ok {
-				c.name = receiver(function)
-				if strings.HasPrefix(function.Name.Name, "Benchmark") && function.Recv == nil {
-					continue
-				}
-			} else if declaration.(*ast.GenDecl).Tok != token.VAR {
-				continue
-			}
-			r.read(declaration, c)
-			callers = append(callers, c)
-		}
-	}
-	return gating(callers), nil
-}
-
-// gating gives the findings of all that is used outside of bubbles and benchmarks. Tests are; so is what they use, and
-// so on.
-func gating(callers []*caller) (found []finding) {
-	used := map[string]bool{}
-	for grown := true; grown; {
-		grown = false
-		for _, c := range callers {
-			if !isRoot(c.name) && !used[c.name] {
-				continue
-			}
-			for name := range c.uses {
-				grown = grown || !used[name]
-				used[name] = true
-			}
-		}
-	}
-	for _, c := range callers {
-		if isRoot(c.name) || used[c.name] {
-			found = append(found, c.findings...)
-		}
-	}
-	slices.SortFunc(found, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(a.at.Filename, b.at.Filename), cmp.Compare(a.at.Line, b.at.Line))
+		return true
 	})
-	return found
-}
-
-// isRoot tells whether others than the functions of this folder may use it: the tests' program, or other folders.
-func isRoot(name string) bool {
-	return name == "" || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Example") ||
-		ast.IsExported(name) || name == "init"
-}
-
-// isBubble tells whether a function that is no method does nothing but call synctest.Test.
-func isBubble(function *ast.FuncDecl, imports map[string]string) bool {
-	if function.Recv != nil || function.Body == nil || len(function.Body.List) != 1 {
-		return false
-	}
-	statement, ok := function.Body.List[0].(*ast.ExprStmt)
-	if !ok {
-		return false
-	}
-	call, ok := statement.X.(*ast.CallExpr)
-	return ok && reader{imports: imports}.qualified(call.Fun) == "synctest.Test"
-}
-
-// receiver is the name of a function, or of the type that it is a method of.
-func receiver(function *ast.FuncDecl) string {
-	if function.Recv == nil {
-		return function.Name.Name
-	}
-	kind := function.Recv.List[0].Type
-	for {
-		switch of := kind.(type) {
-		case *ast.StarExpr:
-			kind = of.X
-		case *ast.IndexExpr:
-			kind = of.X
-		case *ast.IndexListExpr:
-			kind = of.X
-		default:
-			return of.(*ast.Ident).Name
-		}
-	}
+	return found, nil
 }
 
 // needs tells whether a file is built only with one of some tags.
@@ -265,99 +133,4 @@ func imports(file *ast.File) map[string]string {
 		}
 	}
 	return names
-}
-
-// reader reads one file.
-type reader struct {
-	positions *token.FileSet
-	imports   map[string]string
-	constants map[string]ast.Expr // of the whole package
-	bubbles   map[string]bool     // functions that pass on their arguments to synctest.Test
-	exact     bool                // neither sockets nor processes are allowed
-}
-
-// read takes down what a declaration uses and does outside of bubbles.
-func (r reader) read(declaration ast.Node, c *caller) {
-	ast.Inspect(declaration, func(node ast.Node) bool {
-		switch node := node.(type) {
-		case *ast.FuncDecl:
-			if node.Recv != nil { // its type uses nothing by having methods
-				r.read(node.Type, c)
-				r.read(node.Body, c)
-				return false
-			}
-		case *ast.CallExpr:
-			name := r.qualified(node.Fun)
-			if function, ours := node.Fun.(*ast.Ident); name == "synctest.Test" || ours && r.bubbles[function.Name] {
-				for _, argument := range node.Args {
-					switch argument.(type) {
-					case *ast.FuncLit, *ast.Ident:
-					default:
-						r.read(argument, c)
-					}
-				}
-				return false
-			}
-			if index, known := deadlines[name]; known && index < len(node.Args) {
-				value := r.value(node.Args[index], 0)
-				if nanoseconds, exact := constant.Int64Val(constant.ToInt(value)); exact && nanoseconds < int64(shortest) {
-					c.findings = append(c.findings, finding{r.positions.Position(node.Pos()),
-						name + " of " + time.Duration(nanoseconds).String()})
-				}
-			}
-		case *ast.SelectorExpr:
-			of, name, _ := strings.Cut(r.qualified(node), ".")
-			if slices.Contains(clocks[of], name) || r.exact && slices.Contains(outside[of], name) {
-				c.findings = append(c.findings, finding{r.positions.Position(node.Pos()), of + "." + name})
-			}
-		case *ast.Ident:
-			c.uses[node.Name] = true
-		}
-		return true
-	})
-}
-
-// qualified is PACKAGE.NAME of a function or value of another package, empty for anything else.
-func (r reader) qualified(expression ast.Expr) string {
-	selector, ok := expression.(*ast.SelectorExpr)
-	if !ok {
-		return ""
-	}
-	of, ok := selector.X.(*ast.Ident)
-	if !ok || r.imports[of.Name] == "" {
-		return ""
-	}
-	return r.imports[of.Name] + "." + selector.Sel.Name
-}
-
-// value is that of a constant expression, as far as it has numbers, units of time and constants of the package. Deeper
-// levels than any real expression has come from constants that name themselves.
-func (r reader) value(expression ast.Expr, level int) constant.Value {
-	if level > 20 {
-		return constant.MakeUnknown()
-	}
-	switch e := expression.(type) {
-	case *ast.ParenExpr:
-		return r.value(e.X, level+1)
-	case *ast.BasicLit:
-		return constant.MakeFromLiteral(e.Value, e.Kind, 0)
-	case *ast.Ident:
-		if of, known := r.constants[e.Name]; known {
-			return r.value(of, level+1)
-		}
-	case *ast.SelectorExpr:
-		if of, name, _ := strings.Cut(r.qualified(e), "."); of == "time" && durations[name] != 0 {
-			return constant.MakeInt64(int64(durations[name]))
-		}
-	case *ast.CallExpr: // a conversion
-		if len(e.Args) == 1 && types.ExprString(e.Fun) == "time.Duration" {
-			return r.value(e.Args[0], level+1)
-		}
-	case *ast.BinaryExpr:
-		x, y := r.value(e.X, level+1), r.value(e.Y, level+1)
-		if x.Kind() != constant.Unknown && y.Kind() != constant.Unknown && e.Op != token.QUO {
-			return constant.BinaryOp(x, e.Op, y)
-		}
-	}
-	return constant.MakeUnknown()
 }

@@ -15,6 +15,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/simulated"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -97,12 +98,12 @@ func measure(ctx context.Context, p Program) error {
 		select {
 		case <-ctx.Done():
 			reason = "cancelled"
-		case <-time.After(requestTime):
+		case <-simulated.After(requestTime):
 			done++
 			fmt.Fprintf(p.Stderr, "{\"done\":%d,\"total\":%d}\n", done, s.Total)
 		}
 	}
-	time.Sleep(time.Duration(done) * reportTime)
+	simulated.Sleep(time.Duration(done) * reportTime)
 	result := &report.Result{Operation: string(s.Operation)}
 	result.Complete(load.Result{Reason: reason}, nil)
 	result.OK = done

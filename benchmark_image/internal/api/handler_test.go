@@ -20,6 +20,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/inputtest"
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/simulated"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -87,7 +88,7 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(t, measure)
 		_, answered := s.begin("/benchmark/write", thousand)
-		time.Sleep(3*time.Second + requestTime/2)
+		simulated.Sleep(3*time.Second + requestTime/2)
 		_, _, answer := s.send("GET", "/progress", "")
 		job := jobOf(t, answer)
 		if want := fmt.Sprintf(`{"running":true,"job":%q,"operation":"put","done":300,"total":1000,"errors":0,`+
@@ -102,7 +103,7 @@ func TestABenchmarkUnderWay(t *testing.T) {
 				t.Errorf("%s %s meanwhile: %d %s", method, path, status, answer)
 			}
 		}
-		time.Sleep(2 * time.Second)
+		simulated.Sleep(2 * time.Second)
 		if _, _, answer := s.send("POST", "/benchmark/cancel", ""); string(answer) != "{\"cancelled\":true}\n" {
 			t.Errorf("cancel: %s", answer)
 		}
@@ -134,7 +135,7 @@ func TestACallerThatGoesAwayEndsTheBenchmark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(t, measure)
 		leave, answered := s.begin("/benchmark/write", thousand)
-		time.Sleep(time.Second + requestTime/2)
+		simulated.Sleep(time.Second + requestTime/2)
 		job := *s.Runner.Status().Job
 		leave()
 		if r := <-answered; r.status != 0 {
@@ -157,7 +158,7 @@ func TestTheProgressIsStreamed(t *testing.T) {
 			<-first
 			_, second = s.begin("/benchmark/write", thousand)
 		}()
-		time.Sleep(requestTime / 2)
+		simulated.Sleep(requestTime / 2)
 		status, header, answer := s.send("GET", "/progress/stream", "")
 		var done []int
 		for lines := bufio.NewScanner(bytes.NewReader(answer)); lines.Scan(); {
@@ -245,7 +246,7 @@ func TestABenchmarkIsBounded(t *testing.T) {
 		`{"endpoints":"[::1]:1","runTimeout":0.5}`:   {`"runTimeout":0.5`, 500 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
+			began := simulated.Now()
 			s := simulate(t, func(ctx context.Context, p Program) error {
 				_, err := bufio.NewReader(p.Stdin).WriteTo(p.Stderr)
 				fmt.Fprintln(p.Stderr, p.Args)
@@ -253,7 +254,7 @@ func TestABenchmarkIsBounded(t *testing.T) {
 				return errors.Join(err, ctx.Err())
 			})
 			_, _, answer := s.send("POST", "/benchmark/write", body)
-			if took := time.Since(began); took != want.limit+endGrace {
+			if took := simulated.Now().Sub(began); took != want.limit+endGrace {
 				t.Errorf("%s: it takes %v", body, took)
 			}
 			message := failed(t, answer).Message
@@ -368,7 +369,7 @@ func exchange(t *testing.T, s *server, request []byte) (answers []*http.Response
 		}
 		synctest.Wait()
 	}()
-	if err := ours.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := ours.SetDeadline(simulated.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	go ours.Write(request) // which may be refused while it is sent

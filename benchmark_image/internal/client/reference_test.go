@@ -7,7 +7,6 @@ import (
 	"math"
 	"sync"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -51,8 +50,6 @@ func (t throughGRPC) Drive(ctx context.Context, clients int, run *load.Run) {
 
 // sendGRPC tries a request once. found is how many keys there are in the span of a range.
 func sendGRPC(ctx context.Context, kv etcdserverpb.KVClient, r *load.Request) (found int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	put := &etcdserverpb.PutRequest{Key: r.Key, Value: append(r.Head[:len(r.Head):len(r.Head)], r.Value...)}
 	switch r.Kind {
 	case load.Put:

@@ -4,7 +4,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -226,8 +225,7 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 		_ = connection.Close() // all is answered
 	}()
 	auth := etcdserverpb.NewAuthClient(connection)
-	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
-	defer cancel()
+	ctx := hang.Context(t)
 	do := func(_ any, err error) {
 		t.Helper()
 		must(t, err)

@@ -4,7 +4,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -366,7 +365,7 @@ func throughGRPCGo(t *testing.T, args ...string) *report.Result {
 		connections = append(connections, dialGRPC(t, s.Endpoints[0]))
 	}
 	b := &benchmark{spec: s, result: &report.Result{}}
-	b.run(t.Context(), connections)
+	b.run(hang.Context(t), connections)
 	return b.result
 }
 
@@ -377,9 +376,7 @@ const again = "again/"
 // has the length and the number of the request: the name of its writer differs from run to run.
 func contents(t *testing.T, endpoint string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hang.Limit)
-	defer cancel()
-	all, err := etcdserverpb.NewKVClient(dialGRPC(t, endpoint)).Range(ctx,
+	all, err := etcdserverpb.NewKVClient(dialGRPC(t, endpoint)).Range(hang.Context(t),
 		&etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
 	must(t, err)
 	var b strings.Builder

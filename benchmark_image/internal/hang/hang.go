@@ -2,6 +2,7 @@
 package hang
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -21,6 +22,14 @@ func Until(t testing.TB, what string, condition func() bool) {
 
 // Deadline is when what begins now hangs.
 func Deadline() time.Time { return time.Now().Add(Limit) }
+
+// Context is a test's, and ends when what begins now hangs.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // Midway is readable in the middle of a real load that has lasted for d, or later: no test judges when.
 func Midway(d time.Duration) <-chan time.Time { return time.After(d) }

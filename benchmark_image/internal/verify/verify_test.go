@@ -16,6 +16,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/simulated"
 )
 
 const run = 1000 // whose writes the histories have
@@ -302,9 +303,9 @@ func TestStalenessWithoutRevisions(t *testing.T) {
 	}
 }
 
-// simulated is a history of a store that does one operation after the other; each takes effect at one moment between
+// simulate makes a history of a store that does one operation after the other; each takes effect at one moment between
 // its invocation and its answer. tamper changes what clients are told.
-func simulated(random *rand.Rand, clients, operations int,
+func simulate(random *rand.Rand, clients, operations int,
 	tamper func(i int, o *history.Operation)) (made []history.Operation) {
 	type pending struct {
 		o      history.Operation
@@ -345,7 +346,7 @@ func simulated(random *rand.Rand, clients, operations int,
 func TestStoresThatDoOneThingAfterTheOtherPass(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		made := simulated(random, 1+random.IntN(20), 2000, func(_ int, o *history.Operation) {
+		made := simulate(random, 1+random.IntN(20), 2000, func(_ int, o *history.Operation) {
 			// A tenth of the answers does not arrive.
 			if random.IntN(10) == 0 {
 				o.Outcome, o.Revision = history.Unknown, 0
@@ -375,7 +376,7 @@ func TestViolationsAreFoundAndReduced(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		var writes []history.Operation
 		done := false
-		made := simulated(random, 8, 2000, func(i int, o *history.Operation) {
+		made := simulate(random, 8, 2000, func(i int, o *history.Operation) {
 			if o.Op == history.Put {
 				writes = append(writes, *o)
 				return
@@ -419,7 +420,7 @@ func twoValuesAreEnough(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		var seen []keys.ID
-		made := simulated(random, 1+random.IntN(5), 3+random.IntN(12), func(_ int, o *history.Operation) {
+		made := simulate(random, 1+random.IntN(5), 3+random.IntN(12), func(_ int, o *history.Operation) {
 			if o.Op == history.Put {
 				seen = append(seen, o.Value)
 				if random.IntN(3) == 0 {
@@ -434,7 +435,7 @@ func twoValuesAreEnough(t *testing.T) {
 		a := &all{operations: made}
 		a.index()
 		steps := a.steps("", a.firstReads(), false)
-		deadline := time.Now().Add(time.Minute)
+		deadline := simulated.Now().Add(time.Minute)
 		want := judge(steps, deadline)
 		part, got := judgeKey(steps, deadline)
 		if got != want {
@@ -573,7 +574,7 @@ func TestStoresWithLateWritesPass(t *testing.T) {
 			}
 			value, mod := dataset, int64(2)
 			var operations []op
-			for _, o := range simulated(random, 1+random.IntN(5), 3+random.IntN(20), nil) {
+			for _, o := range simulate(random, 1+random.IntN(5), 3+random.IntN(20), nil) {
 				renamed, is := foreign(&o)
 				if o.Op == history.Put {
 					value, mod = renamed, o.Revision
