@@ -128,7 +128,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","duration":5,"total":5}`, "duration", "either"},
 		{put, `{"endpoints":"a:1","warmupRequests":5,"warmupDuration":5}`, "warmupDuration", "either"},
 		{put, `{"endpoints":"a:1","targetMember":"b:1"}`, "targetMember", "a:1"},
-		{put, `{"endpoints":"a:1","leaderless":true,"targetLeader":true}`, "leaderless", "either nobody"},
+		{put, `{"endpoints":"a:1","leaderless":true,"targetLeader":true}`, "leaderless", "either no leader"},
 		{put, `{"endpoints":"a:1","keyOrder":"random"}`, "keyOrder", "zipfian"},
 		{put, `{"endpoints":"a:1","zipfExponent":0}`, "zipfExponent", "more than 0"},
 		{put, `{"endpoints":"a:1","ratio":0.5}`, "ratio", "POST /benchmark/mixed"},

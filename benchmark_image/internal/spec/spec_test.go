@@ -320,7 +320,7 @@ func TestWhatAStoreLacksIsRefused(t *testing.T) {
 		`mixed {"store":"http",` + put + `,` + get + `,"spanKeys":2}`:                           "no ranges",
 		`mixed {"store":"http",` + put + `,` + get + `,"consistency":"s"}`:                      byURL,
 		`txn {"store":"http"}`:                                                                  "no transactions",
-		`put {"store":"http",` + put + `,"targetLeader":true}`:                                  "who leads",
+		`put {"store":"http",` + put + `,"targetLeader":true}`:                                  "the leader is unknown",
 		`put {"store":"http",` + put + `,"user":"u"}`:                                           "no login",
 		`put {"store":"http","putPath":"{key}"}`:                                                "from '/' on",
 		`put {"store":"http","putPath":"/key"}`:                                                 "{key} once",

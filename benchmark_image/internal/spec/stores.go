@@ -66,7 +66,7 @@ var unsupported = map[string][]feature{
 		{paramStore, func(s *Spec) bool { return s.Operation == Txn },
 			`"etcd" or "consul": a service of which only URLs are known has no transactions`},
 		{paramTargetLeader, given(paramTargetLeader),
-			"false: of a service of which only URLs are known nobody knows who leads"},
+			"false: of a service of which only URLs are known the leader is unknown"},
 		{paramConsistency, func(s *Spec) bool { return s.Operation.Reads() && s.Consistency != Linearizable },
 			`"l": what a read finds, the service and its URL say`},
 		{paramUser, given(paramUser), "none: a service of which only URLs are known has no login"},

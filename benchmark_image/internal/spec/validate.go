@@ -24,12 +24,11 @@ func (s *Spec) Validate() *Problem {
 			}
 		}
 	}
-	rules := []func() *Problem{s.validateStore, s.validateLoad, s.validateWarmup, s.validateTarget, s.validateSecurity,
-		s.validatePrefix, s.validateKeyOrder, s.validateKeySpace}
+	rules := []func() *Problem{s.validateStore, s.validateLoad, s.validateSecurity, s.validateKeyOrder, s.validateKeySpace}
 	if s.Operation == Range {
 		rules[len(rules)-1] = s.validateRange
 	}
-	rules = append(rules, s.validateUnique, s.validateHistory)
+	rules = append(rules, s.validateHistory)
 	for _, rule := range rules {
 		if problem := rule(); problem != nil {
 			return problem
@@ -38,67 +37,45 @@ func (s *Spec) Validate() *Problem {
 	return nil
 }
 
-// validateLoad checks how many requests there are, when they start, and how long they may take altogether.
+// validateLoad checks how many requests there are, when they start, how long they may take altogether, and where they
+// go.
 func (s *Spec) validateLoad() *Problem {
-	if s.Duration > 0 && s.Total > 0 {
+	most, seconds := MaxRunTimeout.Seconds(), float64(s.Total)/s.Rate
+	switch {
+	case s.Duration > 0 && s.Total > 0:
 		return s.problem(paramDuration, "either a duration or a total")
-	}
-	if s.Duration == 0 && s.Total == 0 {
+	case s.Duration == 0 && s.Total == 0:
 		return s.problem(paramTotal, paramTotal.Allowed())
-	}
-	if s.Arrival != Constant && s.Rate == 0 {
+	case s.Arrival != Constant && s.Rate == 0:
 		return s.problem(paramArrival, "only together with a rate: a closed loop has no arrivals")
-	}
-	if seconds := float64(s.Total) / s.Rate; s.Rate > 0 && seconds > MaxRunTimeout.Seconds() {
-		return s.problem(paramTotal, fmt.Sprintf("at most %.0f seconds, these would be %.0f", MaxRunTimeout.Seconds(),
-			seconds))
-	}
-	return nil
-}
-
-func (s *Spec) validateWarmup() *Problem {
-	if s.WarmupRequests > 0 && s.WarmupDuration > 0 {
+	case s.Rate > 0 && seconds > most:
+		return s.problem(paramTotal, fmt.Sprintf("at most %.0f seconds, these would be %.0f", most, seconds))
+	case s.WarmupRequests > 0 && s.WarmupDuration > 0:
 		return s.problem(paramWarmupDuration, "either a number of requests or a duration")
-	}
-	if s.Rate > 0 && float64(s.WarmupRequests)/s.Rate > MaxRunTimeout.Seconds() {
-		return s.problem(paramWarmupRequests, fmt.Sprintf("at most %v seconds", MaxRunTimeout.Seconds()))
-	}
-	return nil
-}
-
-func (s *Spec) validateTarget() *Problem {
-	if s.Leaderless && s.TargetLeader {
-		return s.problem(paramLeaderless, "either nobody is asked who leads, or the leader is the target")
-	}
-	if s.TargetMember == "" {
-		return nil
-	}
-	if s.TargetLeader {
+	case s.Rate > 0 && float64(s.WarmupRequests)/s.Rate > most:
+		return s.problem(paramWarmupRequests, fmt.Sprintf("at most %v seconds", most))
+	case s.Leaderless && s.TargetLeader:
+		return s.problem(paramLeaderless, "either no leader is looked for, or the leader is the target")
+	case s.TargetMember != "" && s.TargetLeader:
 		return s.problem(paramTargetMember, "either one member or the leader")
-	}
-	if !slices.Contains(s.Endpoints, s.TargetMember) {
+	case s.TargetMember != "" && !slices.Contains(s.Endpoints, s.TargetMember):
 		return s.problem(paramTargetMember, "one of the endpoints "+Clip(strings.Join(s.Endpoints, ", ")))
 	}
 	return nil
 }
 
-// validatePrefix refuses what no key may hold: a range that ends with a zero byte means all keys to etcd.
-func (s *Spec) validatePrefix() *Problem {
-	if strings.Contains(s.Prefix, "\x00") {
-		return s.problem(paramKeyPrefix, paramKeyPrefix.Allowed())
-	}
-	return nil
-}
-
+// validateKeyOrder checks which generated keys there are, and their order. No key holds a zero byte: a range that ends
+// with one means all keys to etcd.
 func (s *Spec) validateKeyOrder() *Problem {
-	if s.Sequential && s.KeyOrder != "" && s.KeyOrder != Sequential {
-		return s.problem(paramKeyOrder, "not together with sequential keys")
-	}
-	if s.ZipfExponent != DefaultZipfExponent && s.KeyOrder != Zipfian {
-		return s.problem(paramZipfExponent, "only together with the key order zipfian")
-	}
 	drawn := s.KeyOrder == Uniform || s.KeyOrder == Zipfian || s.Operation != Put
-	if s.KeySize > 0 && s.KeySpace == 0 && s.Duration > 0 && drawn {
+	switch {
+	case strings.Contains(s.Prefix, "\x00"):
+		return s.problem(paramKeyPrefix, paramKeyPrefix.Allowed())
+	case s.Sequential && s.KeyOrder != "" && s.KeyOrder != Sequential:
+		return s.problem(paramKeyOrder, "not together with sequential keys")
+	case s.ZipfExponent != DefaultZipfExponent && s.KeyOrder != Zipfian:
+		return s.problem(paramZipfExponent, "only together with the key order zipfian")
+	case s.KeySize > 0 && s.KeySpace == 0 && s.Duration > 0 && drawn:
 		return s.problem(paramKeySpace, "a number of keys: a duration does not tell how many there are")
 	}
 	return nil
@@ -117,46 +94,48 @@ func (s *Spec) validateKeySpace() *Problem {
 }
 
 func (s *Spec) validateRange() *Problem {
-	if s.CountOnly && s.KeysOnly {
+	switch {
+	case s.CountOnly && s.KeysOnly:
 		return s.problem(paramKeysOnly, "not together with a count only")
-	}
-	if s.ValSize != Default(Range).ValSize && !s.Verify {
+	case s.ValSize != Default(Range).ValSize && !s.Verify:
 		return s.problem(paramValSize, "only together with verify: a read does not choose the size of values")
-	}
-	if s.KeySize > 0 && !s.Named() {
+	case s.KeySize > 0 && !s.Named():
 		return s.validateKeySpace()
 	}
-	if p := s.validateNoGenerated(); p != nil {
-		return p
-	}
-	if p := s.validateSpan(); p != nil || !s.Verify {
+	if p := s.validateNamed(); p != nil || !s.Verify {
 		return p
 	}
 	return s.validateKnown()
 }
 
-// validateNoGenerated refuses parameters of generated keys in a range that names what it reads. Those that define which
+// validateNamed checks a range that names what it reads. Of the parameters of generated keys, those that define which
 // keys were written are allowed with Verify.
-func (s *Spec) validateNoGenerated() *Problem {
-	if s.KeySize > 0 && !s.Verify {
+func (s *Spec) validateNamed() *Problem {
+	switch {
+	case s.KeySize > 0 && !s.Verify:
 		return s.problem(paramKeySize,
 			"either a key to read, or the size of generated keys; both only together with verify, to tell what was written")
-	}
-	if s.KeySize == 0 {
-		switch {
-		case s.Prefix != "":
-			return s.problem(paramKeyPrefix, "only together with a key size")
-		case s.Verify:
-			return s.problem(paramVerify, "only together with a key size: what was written is known of generated keys")
-		case s.KeySpace > 0:
-			return s.problem(paramKeySpace, "only together with a key size")
-		}
-	}
-	if s.KeyOrder != "" {
+	case s.KeySize == 0 && s.Prefix != "":
+		return s.problem(paramKeyPrefix, "only together with a key size")
+	case s.KeySize == 0 && s.Verify:
+		return s.problem(paramVerify, "only together with a key size: what was written is known of generated keys")
+	case s.KeySize == 0 && s.KeySpace > 0:
+		return s.problem(paramKeySpace, "only together with a key size")
+	case s.KeyOrder != "":
 		return s.problem(paramKeyOrder, "only together with a key size, and without a key")
-	}
-	if s.SpanKeys != 0 {
+	case s.SpanKeys != 0:
 		return s.problem(paramSpanKeys, "only together with a key size, and without a key")
+	case s.Key == "" && !s.KeyIsPrefix:
+		return s.problem(paramKey, "a key of at least 1 byte, or a key size and a key space")
+	case strings.Contains(s.Key, "\x00"):
+		return s.problem(paramKey, paramKey.Allowed())
+	case s.End != "" && s.KeyIsPrefix:
+		return s.problem(paramEndRange, "either the end of a span or a prefix")
+	case s.End != AllKeys && strings.Contains(s.End, "\x00"):
+		return s.problem(paramEndRange, paramEndRange.Allowed())
+	case s.End != "" && s.End != AllKeys && s.End <= s.Key:
+		return s.problem(paramEndRange, fmt.Sprintf(
+			"a key that sorts after the key %.200q: the end of a range is not part of it", s.Key))
 	}
 	return nil
 }
@@ -181,48 +160,23 @@ func (s *Spec) validateKnown() *Problem {
 	return nil
 }
 
-// validateUnique checks that values have room for the name of their writer where reads or a history depend on it.
-func (s *Spec) validateUnique() *Problem {
-	if s.Operation == Range || s.ValSize >= keys.VersionSize || !s.History && !(s.Operation == Mixed && s.Verify) {
-		return nil
-	}
-	what := "a history"
-	if !s.History {
-		what = "verify"
-	}
-	return s.problem(paramValSize,
-		fmt.Sprintf("at least %d bytes with %s: smaller values cannot be unique, as they have no room for the "+
-			"name of their writer", keys.VersionSize, what))
-}
-
-// validateHistory checks that each operation of a history is about one generated key.
+// validateHistory checks that values have room for the name of their writer where reads or a history depend on it, and
+// that each operation of a history is about one generated key.
 func (s *Spec) validateHistory() *Problem {
+	small := s.Operation != Range && s.ValSize < keys.VersionSize
+	const reason = "at least %d bytes with %s: smaller values cannot be unique, as they have no room for the name of " +
+		"their writer"
 	switch {
+	case small && s.History:
+		return s.problem(paramValSize, fmt.Sprintf(reason, keys.VersionSize, "a history"))
+	case small && s.Operation == Mixed && s.Verify:
+		return s.problem(paramValSize, fmt.Sprintf(reason, keys.VersionSize, "verify"))
 	case !s.History:
 		return nil
 	case s.Operation.Reads() && !s.Verify:
 		return s.problem(paramHistory, "only together with verify, which tells what reads have found")
 	case s.Named() || s.SpanKeys > 0 || s.CountOnly || s.KeysOnly:
 		return s.problem(paramHistory, "only with reads of the values of single generated keys")
-	}
-	return nil
-}
-
-func (s *Spec) validateSpan() *Problem {
-	switch {
-	case s.Key == "" && !s.KeyIsPrefix:
-		return s.problem(paramKey, "a key of at least 1 byte, or a key size and a key space")
-	case strings.Contains(s.Key, "\x00"):
-		return s.problem(paramKey, paramKey.Allowed())
-	case s.End != "" && s.KeyIsPrefix:
-		return s.problem(paramEndRange, "either the end of a span or a prefix")
-	case s.End == "" || s.End == AllKeys:
-		return nil
-	case strings.Contains(s.End, "\x00"):
-		return s.problem(paramEndRange, paramEndRange.Allowed())
-	case s.End <= s.Key:
-		return s.problem(paramEndRange, fmt.Sprintf(
-			"a key that sorts after the key %.200q: the end of a range is not part of it", s.Key))
 	}
 	return nil
 }
