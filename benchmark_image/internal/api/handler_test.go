@@ -130,24 +130,6 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	})
 }
 
-// TestACallerThatGoesAwayEndsTheBenchmark: its result is there for whoever has read the job's id in the progress.
-func TestACallerThatGoesAwayEndsTheBenchmark(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := simulate(t, measure)
-		leave, answered := s.begin("/benchmark/write", thousand)
-		simulated.Sleep(time.Second + requestTime/2)
-		job := *s.Runner.Status().Job
-		leave()
-		if r := <-answered; r.status != 0 {
-			t.Errorf("the caller got %d %s", r.status, r.answer)
-		}
-		status, _, answer := s.send("GET", spec.ResultPath+job, "")
-		if f := failed(t, answer); status != 500 || f.Result.OK != 100 || *f.Result.Reason != "cancelled" {
-			t.Errorf("%d %s", status, answer)
-		}
-	})
-}
-
 // TestTheProgressIsStreamed five times a second, until another benchmark runs: the last line says that none does.
 func TestTheProgressIsStreamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -87,28 +87,6 @@ func TestAWarmupThatFailsIsReported(t *testing.T) {
 	})
 }
 
-func TestDurations(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		cluster := etcdtest.Simulate(w, 1, nil)
-		endpoint := "--endpoints=" + cluster.Members[0].Endpoint
-		for _, args := range [][]string{{"--clients=3"}, {"--rate=1000", "--arrival=poisson", "--clients=5"},
-			{"--rate=1000", "--clients=5"}} {
-			before := cluster.Members[0].Requests.Load()
-			status, result, stderr := callJSON(t, w, append([]string{"put", "--duration=300ms", endpoint}, args...)...)
-			sent := int(cluster.Members[0].Requests.Load() - before)
-			if status != ExitOK || result.OK != sent || result.Requests != sent+result.Outcomes.Unsent || result.TotalS < 0.2 ||
-				result.TotalS > 5 {
-				t.Errorf("%q: status %d, %d of %d ok, %d sent, took %v s, stderr %s", args, status, result.OK, result.Requests,
-					sent, result.TotalS, stderr)
-			}
-			if made := configured(t,
-				result); made.Total != 0 || made.Duration != 300*time.Millisecond || (result.Schedule == nil) != (made.Rate == 0) {
-				t.Errorf("%q: configured %s", args, result.Configured)
-			}
-		}
-	})
-}
-
 func TestAWarmupIsInNoFigure(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *worldtest.World) {
 		cluster := etcdtest.Simulate(w, 1, nil)

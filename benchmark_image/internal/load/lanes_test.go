@@ -2,9 +2,6 @@ package load
 
 import (
 	"context"
-	"math"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -44,37 +41,6 @@ func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestRequestsWithoutAFreeClientWereDue pauses all clients shortly before the end, as a lost connection does: when they
-// come back the time is over.
-func TestRequestsWithoutAFreeClientWereDue(t *testing.T) {
-	const sent, due, length = 10, 60, 60 * time.Millisecond
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		o := options(due, 1).in(w)
-		o.Pacer = NewOpenLoop(Constant(1000), 0, length, math.MaxInt)
-		result := NewRun(o).Attack(t.Context(), pauseAfter{w, sent, length})
-		if result.Due != due || len(o.records()) != sent || !o.records()[sent-1].OK() {
-			t.Errorf("%d requests were due, %d were sent", result.Due, len(o.records()))
-		}
-	})
-}
-
-// pauseAfter answers the first requests at once, and asks for others only when the time is over.
-type pauseAfter struct {
-	w        *worldtest.World
-	requests int
-	until    time.Duration
-}
-
-// Drive implements Transport.
-func (p pauseAfter) Drive(ctx context.Context, _ int, run *Run) {
-	for range p.requests {
-		r, _ := next(ctx, run, 0)
-		run.Done(r, 0, nil)
-	}
-	p.w.Await(p.until - run.elapsed())
-	next(ctx, run, 0)
 }
 
 // TestAClientThatIsWokenTooLateSendsNothing: it has a request that was due, of a phase that is over, as after a stop of
@@ -132,40 +98,6 @@ func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 	})
 }
 
-// TestTheDeal deals to clients that come in random order, those of one member much more often than the others.
-func TestTheDeal(t *testing.T) {
-	for _, c := range []struct{ members, clients, total int }{
-		{1, 5, 100}, {3, 1, 100}, {3, 2, 101}, {3, 30, 1000}, {3, 31, 1000}, {5, 12, 12},
-	} {
-		random := rand.New(rand.NewPCG(1, 2))
-		var d deal
-		d.init(c.members, c.clients)
-		pacer := ClosedLoop{Total: c.total}
-		seen, shares := make([]bool, c.total), make([]int, c.members)
-		for i := range c.total {
-			client := random.IntN(c.clients)
-			if random.IntN(4) > 0 {
-				client -= client % c.members
-			}
-			number, _, more := d.next(client, pacer, 0, 0)
-			if !more || number >= c.total || seen[number] {
-				t.Fatalf("%+v: request %d has the number %d, %v", c, i, number, more)
-			}
-			if c.clients == 1 && number != i {
-				t.Errorf("%+v: one client does not send in order: %d at %d", c, number, i)
-			}
-			seen[number] = true
-			shares[number%c.members]++
-			if most, least := slices.Max(shares), slices.Min(shares); most-least > c.clients {
-				t.Fatalf("%+v: the members got %v", c, shares)
-			}
-		}
-		if _, _, more := d.next(0, pacer, 0, 0); more {
-			t.Errorf("%+v: more than all were dealt", c)
-		}
-	}
-}
-
 // TestClientsGoFromMemberToMember one after the other: what comes together is sent together, to one member.
 func TestClientsGoFromMemberToMember(t *testing.T) {
 	const members, clients = 3, 30
@@ -179,100 +111,6 @@ func TestClientsGoFromMemberToMember(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestWhatAWarmupLeavesOut: numbers go on after the largest one that was dealt, at every member.
-func TestWhatAWarmupLeavesOut(t *testing.T) {
-	d := deal{dealt: []int{5, 2, 3}} // up to number 12
-	if first := d.align(); first != 13 {
-		t.Errorf("the next number is %d", first)
-	}
-	for member, want := range []int{15, 13, 14} {
-		if got := d.number(member); got != want {
-			t.Errorf("member %d goes on with number %d, want %d", member, got, want)
-		}
-	}
-	var none deal
-	if none.init(3, 3); none.align() != 0 || none.number(2) != 2 {
-		t.Errorf("nothing was dealt, and the next numbers are %v", none.dealt)
-	}
-}
-
-func TestPauses(t *testing.T) {
-	const ms = time.Millisecond
-	var p pauses
-	if p.cover(5*ms, 500*ms) {
-		t.Error("a pause before the first beat")
-	}
-	for at := ms; at < 100*ms; at += 10 * ms { // to run again at 101 ms
-		p.beat(at, at+10*ms)
-	}
-	p.beat(111*ms, 121*ms) // 10 ms late is not a pause
-	for _, c := range []struct {
-		start, now time.Duration
-		want       bool
-	}{
-		{105 * ms, 120 * ms, false},
-		{120 * ms, 400 * ms, false},
-		{121 * ms, 131 * ms, false}, // the next beat may still come
-		{121 * ms, 400 * ms, true},  // it has not come
-		{200 * ms, 400 * ms, true},
-	} {
-		if got := p.cover(c.start, c.now); got != c.want {
-			t.Errorf("due at %v, at %v: %v", c.start, c.now, got)
-		}
-	}
-	p.beat(1121*ms, 1131*ms)
-	p.beat(1131*ms, 1141*ms)
-	p.beat(1641*ms, 1651*ms)
-	for start := 500 * ms; start < 1700*ms; start += ms {
-		want := start <= 1121*ms || start >= 1141*ms && start <= 1641*ms
-		if got := p.cover(start, 1650*ms); got != want {
-			t.Errorf("due at %v: %v", start, got)
-		}
-	}
-	if got := p.cover(500*ms, 1650*ms); !got {
-		t.Error("an earlier start than before is not judged any more")
-	}
-	if p.forget(1700 * ms); len(p.known) != 0 {
-		t.Errorf("%d pauses are kept", len(p.known))
-	}
-}
-
-func TestRests(t *testing.T) {
-	const ms = time.Millisecond
-	var r rests
-	if r.mostlyBusy(0, time.Hour) {
-		t.Error("a transport that does not report its rests is judged")
-	}
-	r.add(0, 0)
-	for at := time.Duration(0); at < 1000*ms; at += 10 * ms { // works for 8 ms, rests for 2 ms
-		r.add(at+8*ms, at+10*ms)
-	}
-	r.add(1000*ms, 2000*ms) // the members stand still
-	for at := 2000 * ms; at < 2100*ms; at += 10 * ms {
-		r.add(at+2*ms, at+10*ms)
-	}
-	early := rests{total: 24 * ms, marks: r.marks[:13:13]} // as at 120 ms
-	if !early.mostlyBusy(100*ms, 120*ms) {
-		t.Error("16 ms of work in 20 are not seen")
-	}
-	for start := 100 * ms; start < 2090*ms; start += 10 * ms {
-		if r.mostlyBusy(start, 2100*ms) { // from 100 ms on 1260 ms of rest in 2000 ms, and later more than that
-			t.Errorf("from %v on it had much to do", start)
-		}
-	}
-	if r.mostlyBusy(500*ms, 2100*ms) {
-		t.Error("an earlier start than before is not judged any more")
-	}
-	r.forget(time.Hour)
-	if len(r.marks) != 1 {
-		t.Errorf("%d marks are kept", len(r.marks))
-	}
-	// It works from the last mark on.
-	if now := 2200 * ms; !r.mostlyBusy(2100*ms, now) {
-		t.Error("100 ms of work are not seen")
 	}
 }
 

@@ -159,42 +159,6 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// slowStart is a schedule with all requests late but the last, which is early.
-type slowStart struct{}
-
-func (slowStart) Pace(number int, _ time.Duration) (time.Duration, bool) {
-	if number == 2 {
-		return 30 * time.Millisecond, true
-	}
-	return 0, number < 3
-}
-
-func (slowStart) Due(time.Duration) int { return 3 }
-
-func (slowStart) Planned() bool { return true }
-
-func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
-	const ms = time.Millisecond
-	inWorld(t, func(t *testing.T, w *worldtest.World) {
-		o := options(3, 1).in(w)
-		o.Pacer = slowStart{}
-		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-			w.Await(ms)
-			if r.Number == 0 {
-				w.Await(10 * ms)
-			}
-			return 0, nil
-		}))
-		late, early := o.records()[1], o.records()[2]
-		if late.Start != 0 || late.Latency() != 12*ms || late.Lag() != 11*ms || late.Service() != ms || late.Waited() {
-			t.Errorf("a request that starts 11 ms late has the record %+v", late)
-		}
-		if early.Start != 30*ms || early.Lag() != 0 || early.Latency() != ms || !early.Waited() || result.Took != 31*ms {
-			t.Errorf("a request that is due at 30 ms has the record %+v, the run took %v", early, result.Took)
-		}
-	})
-}
-
 func TestErrorTextsAreBounded(t *testing.T) {
 	result := NewRun(options(100, 1)).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
 		return 0, fmt.Errorf("error %d", r.Number)
@@ -242,36 +206,6 @@ func TestRecordsKeepTheirFields(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestASinkGetsEveryOutcomeInOrder has many goroutines that end requests at the same time, in the real world.
-func TestASinkGetsEveryOutcomeInOrder(t *testing.T) {
-	const warm, total, starts = 100, 5000, Constant(100_000)
-	o := options(warm+total, 50)
-	sink := &ordered{seen: make(map[int]bool)}
-	o.Sink = sink
-	o.Warmup = &Warmup{Pacer: OpenLoop{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)}
-	o.Pacer = NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total)
-	NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
-	if len(sink.seen) != total || sink.disorder > 0 {
-		t.Errorf("%d outcomes of %d, %d out of order", len(sink.seen), total, sink.disorder)
-	}
-}
-
-// ordered is a Sink that notes which outcomes came, and which too late.
-type ordered struct {
-	seen     map[int]bool
-	last     time.Duration
-	disorder int
-}
-
-func (o *ordered) Begin(time.Time) {}
-
-func (o *ordered) Add(number int, outcome Record) {
-	if outcome.End() < o.last {
-		o.disorder++
-	}
-	o.seen[number], o.last = true, outcome.End()
 }
 
 // nothing is a Sink that drops what it gets.
