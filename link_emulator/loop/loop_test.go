@@ -167,24 +167,6 @@ func TestInterfaceThatGoesIsReportedAndClosesItsPortOnly(t *testing.T) {
 	}
 }
 
-func TestDetachFreesNameAndDevice(t *testing.T) {
-	r := newRig(t, simulate.Quiet(), 2, model.Params{})
-	r.must(r.Do(func(nowNS int64) {
-		if err := r.Loop.Detach(r.hosts[1].Port); err == nil {
-			t.Error("a port with a link was detached")
-		}
-		r.must(r.Fabric.RemoveLink("h1", nowNS))
-		r.must(r.Loop.Detach(r.hosts[1].Port))
-	}))
-	<-r.hosts[1].Port.Closed()
-	r.attach("h1", model.Params{})
-	r.send(0, "x", r.NowNS()+1)
-	r.run()
-	if !slices.Equal(r.payloads(2), []string{"x"}) || len(r.got[1]) != 0 {
-		t.Errorf("the new port got %v, the old one %v", r.payloads(2), r.payloads(1))
-	}
-}
-
 func TestIdleLoopSleeps(t *testing.T) {
 	r := newRig(t, simulate.Quiet(), 2, model.Params{})
 	start := r.NowNS()

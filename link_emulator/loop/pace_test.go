@@ -2,30 +2,6 @@ package loop
 
 import "testing"
 
-// A thread that is always busy leaves its core to others for more than 5 % of every second.
-func TestForcedSleepsOfABusyThread(t *testing.T) {
-	const turnNS, secondNS = int64(7e3), int64(1e9)
-	debt := idleDebt{}
-	idleNS, busyNS, longestNS := int64(0), int64(0), int64(0)
-	for now := int64(0); now < secondNS; {
-		now += turnNS
-		busyNS += turnNS
-		debt.noteBusy(now)
-		if debt.mostlyBusy() {
-			longestNS, busyNS = max(longestNS, busyNS), 0
-			now += yieldNS + switchNS
-			idleNS += yieldNS
-			debt.noteIdle(now)
-		}
-	}
-	if share := float64(idleNS) / float64(secondNS); share < 0.06 || share > 0.08 {
-		t.Errorf("it slept for %.3f of the time, want 0.06 to 0.08", share)
-	}
-	if longestNS > 1e6 {
-		t.Errorf("it was busy for %d ns without a sleep", longestNS)
-	}
-}
-
 func TestSleepsOfAnyLengthPayOffTheDebt(t *testing.T) {
 	for _, c := range []struct {
 		sleepNS int64

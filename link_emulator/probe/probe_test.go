@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"encoding/binary"
 	"strings"
 	"testing"
 )
@@ -9,19 +8,6 @@ import (
 const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}],"duration_ms":100`
 
 func streams(text string) string { return `{` + twoHosts + `,"streams":[` + text + `]}` }
-
-func TestParse(t *testing.T) {
-	r, err := Parse([]byte(streams(`{"from":0,"to":1,"start_us":7,"until_us":90,"interval_ns":250,"count":3,` +
-		`"frame_bytes":98,"count_only":true}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := Stream{From: 0, To: 1, StartUS: 7, UntilUS: 90, IntervalNS: 250, Count: 3,
-		FrameBytes: 98, CountOnly: true}
-	if len(r.Streams) != 1 || r.Streams[0] != want || r.DurationMS != 100 || r.BypassQdisc {
-		t.Errorf("got %+v", r)
-	}
-}
 
 func TestParseRefusals(t *testing.T) {
 	const good = `"from":0,"to":1,"until_us":90,"count":3,"frame_bytes":98`
@@ -38,10 +24,6 @@ func TestParseRefusals(t *testing.T) {
 		{streams(`{"from":0,"to":1,"until_us":90,"count":2000001,"frame_bytes":98},` +
 			`{"from":1,"to":0,"until_us":9,"count":2000000,"frame_bytes":98}`),
 			"frames of all streams: got 4000001"},
-		{`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}],"duration_ms":1}`,
-			"hosts[1]: hosts[0] has the same name"},
-		{`{"hosts":[{"name":"a","pid":1,"ip":"::1"},{"name":"b","pid":2,"ip":"10.0.0.2"}],"duration_ms":1}`,
-			"hosts[0].ip"},
 	} {
 		if _, err := Parse([]byte(c.input)); err == nil || !strings.Contains(err.Error(), c.said) {
 			t.Errorf("%s: got %v, want a refusal that says %q", c.input, err, c.said)
@@ -111,13 +93,5 @@ func TestALateSenderKeepsThePaceAndEndsInTime(t *testing.T) {
 	sent := run.Streams()[0].SentNS
 	if last := sent[len(sent)-1]; last > 10_500_000 || len(sent) > 22 {
 		t.Errorf("%d frames, the last at %d ns: sent in a burst or after the end", len(sent), last)
-	}
-}
-
-func TestNetworkOrder(t *testing.T) {
-	var bytes [2]byte
-	binary.NativeEndian.PutUint16(bytes[:], networkOrder(0x88b5))
-	if bytes != [2]byte{0x88, 0xb5} {
-		t.Errorf("got %x", bytes)
 	}
 }

@@ -1,8 +1,8 @@
 package probe
 
 import (
+	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -51,7 +51,8 @@ func openRing(interfaceIndex, frames int) (*ring, error) {
 		return nil, fmt.Errorf("map a ring of %d bytes: %w", size, err)
 	}
 	// Only now, so that no frame comes before the ring is there.
-	address := &unix.SockaddrLinklayer{Protocol: networkOrder(etherType), Ifindex: interfaceIndex}
+	networkOrder := binary.NativeEndian.Uint16([]byte{etherType >> 8, etherType & 0xff})
+	address := &unix.SockaddrLinklayer{Protocol: networkOrder, Ifindex: interfaceIndex}
 	if err := unix.Bind(socket, address); err != nil {
 		return nil, fmt.Errorf("bind a packet socket: %w", err)
 	}
@@ -79,13 +80,4 @@ func (r *ring) lost() (int, error) {
 		return 0, fmt.Errorf("read the counters of a packet socket: %w", err)
 	}
 	return int(stats.Drops), nil
-}
-
-// networkOrder is a 16-bit number as the kernel wants it in a struct sockaddr_ll.
-func networkOrder(number uint16) uint16 {
-	native := [2]byte{byte(number >> 8), byte(number)}
-	if *(*uint16)(unsafe.Pointer(&native)) == number {
-		return number
-	}
-	return bits.ReverseBytes16(number)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 )
 
@@ -252,37 +251,6 @@ func TestFrameThatIsOvertakenTooOften(t *testing.T) {
 		if _, ok := r.Take(frameOf(1), false); ok {
 			t.Error("a stamp was taken twice")
 		}
-	}
-}
-
-// Writers on several threads, a reader that follows: what is visible is complete. For the race detector, too. A writer
-// that the scheduler stops for long finds its stamp as well. A round has no more than ringStamps frames: a writer that
-// more of them overtake writes into the place of another stamp (see Ring).
-func TestConcurrentWriters(t *testing.T) {
-	const rounds, writers, each = 5, 4, ringStamps / 4
-	for range rounds {
-		r := NewInMemory(limit)
-		queue := make(chan int, 100)
-		var group sync.WaitGroup
-		for writer := range writers {
-			group.Go(func() {
-				for i := range each {
-					number := writer*each + i
-					for !r.Put(frameOf(number), int64(number)) {
-					}
-					queue <- number
-				}
-			})
-		}
-		go func() {
-			group.Wait()
-			close(queue)
-		}()
-		for number := range queue {
-			mustTake(t, r, frameOf(number), int64(number))
-			r.Release(0, false)
-		}
-		expectGivenUp(t, r, 0)
 	}
 }
 
