@@ -9,27 +9,23 @@ import (
 // Protocol speaks with the members of one kind of store. Any number of goroutines may use it: of state it has at most
 // the login that all its connections share.
 type Protocol interface {
-	// Name is that of what goes over a connection, for messages.
-	Name() string
-	// Security is what connections are secured with; nil: they are plain.
-	Security() Security
-	// NeedsLogin tells whether a Login must have succeeded, on any connection, before other requests are sent.
-	NeedsLogin() bool
+	// Traits do not change.
+	Traits() Traits
 	// NewConn starts a connection to a member, of which host:port is given. Its first output is there at once.
 	NewConn(member string) Conn
 	// NewCall makes room for one request at a time, on any connection of this protocol. owner gets the end of each.
 	NewCall(owner Owner) Call
 }
 
-// Leaderless is a Protocol of a store in which no member leads: it gets neither Status nor Locate.
-type Leaderless interface{ Leaderless() }
-
-// StatusAsker is a Protocol whose connections cannot tell who leads, which a member tells on a connection of its own.
-// Its calls have no Status.
-type StatusAsker interface {
-	// Status asks a member, of which host:port is given, over a connection that was just opened and has a deadline. It is
-	// closed afterwards.
-	Status(connection net.Conn, member string) (Answer, error)
+// Traits are what is known of a Protocol before it speaks.
+type Traits struct {
+	Name       string   // of what goes over a connection, for messages
+	Security   Security // that connections have; nil: they are plain
+	NeedsLogin bool     // a Login must have succeeded, on any connection, before other requests are sent
+	Leaderless bool     // no member leads: there is neither Status nor Locate
+	// Status asks a member, of which host:port is given, who leads, over a connection of its own that was just opened and
+	// has a deadline. It is closed afterwards. nil: there are requests for that.
+	Status func(connection net.Conn, member string) (Answer, error)
 }
 
 // Security secures connections, such as with TLS. It is in no program that does not need it. Any number of goroutines
@@ -59,10 +55,7 @@ func (e RefusedError) Unwrap() error { return e.Err }
 
 // Call is the room for one request at a time: who starts one request after the other in the same Call allocates
 // nothing.
-type Call interface {
-	// Endpoint is the answer to Locate, as host:port, or what the store says instead.
-	Endpoint() (string, error)
-}
+type Call any
 
 // Owner gets the end of a request.
 type Owner interface {

@@ -59,6 +59,7 @@ type Answer struct {
 	Term     uint64 // of the leader's election
 	Member   uint64 // that answered; 0 is none
 	Leader   uint64 // of Status: the member that leads; 0: none does
+	Endpoint string // of Locate: host:port
 }
 
 // Code says why a request failed, whatever the store. Numbers and names are those of gRPC's status codes

@@ -108,7 +108,7 @@ func (c *conn) dial(ctx context.Context) (fd int, session store.Session, err err
 		// The copy stays open.
 		_ = connection.Close()
 	}()
-	if security := l.protocol.Security(); security != nil {
+	if security := l.traits.Security; security != nil {
 		if session, err = security.Secure(ctx, connection, c.member); err != nil {
 			return -1, nil, err
 		}

@@ -115,7 +115,7 @@ func (s *single) Finished(answer *store.Answer, failure *store.Failure) {
 func (s *single) fail(failure *store.Failure) { s.done <- failure }
 
 // ask sends one request and waits for its answer, at most for the timeout.
-func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duration) (*single, error) {
+func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duration) (answer store.Answer, err error) {
 	one := &single{what: what, done: make(chan *store.Failure, 1)}
 	one.job.task, one.job.call = one, c.loop.protocol.NewCall(one)
 	begun := c.loop.poller.post(func() {
@@ -124,21 +124,21 @@ func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duratio
 		}
 	})
 	if !begun {
-		return nil, errors.New(c.loop.reason())
+		return answer, errors.New(c.loop.reason())
 	}
 	var failure *store.Failure
 	select {
 	case failure = <-one.done:
 	case <-c.loop.done:
-		return nil, errors.New(c.loop.reason())
+		return answer, errors.New(c.loop.reason())
 	case <-ctx.Done():
 		// The deadline of the request ends it in the loop.
 		failure = &store.Failure{Code: store.Canceled, Text: context.Cause(ctx).Error(), Unknown: true}
 	}
 	if failure != nil {
-		return nil, c.describe(failure, timeout)
+		return answer, c.describe(failure, timeout)
 	}
-	return one, nil
+	return one.answer, nil
 }
 
 // maxErrorText bounds the length of one error text in a report, in bytes.

@@ -33,6 +33,7 @@ type loop struct {
 	world     world.World
 	poller    *poller
 	protocol  store.Protocol
+	traits    store.Traits
 	options   *Options
 	errSpeech error // of a member that does not speak the protocol
 	silence   silence
@@ -78,13 +79,14 @@ func newLoop(protocol store.Protocol, o *Options, requestTimeout time.Duration) 
 		return nil, err
 	}
 	l := &loop{
-		world: o.World, poller: &poller{Poller: p}, protocol: protocol, options: o, silence: newSilence(requestTimeout),
-		done: make(chan struct{}), refused: make(chan struct{}),
-		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
+		world: o.World, poller: &poller{Poller: p}, protocol: protocol, traits: protocol.Traits(), options: o,
+		silence: newSilence(requestTimeout),
+		done:    make(chan struct{}), refused: make(chan struct{}),
+		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Traits().Name),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, releases: 1,
 	}
 	l.dialer = newDialer(l.silence)
-	if protocol.Security() != nil {
+	if l.traits.Security != nil {
 		l.opened, l.handshakes = make([]byte, readSize), make(chan struct{}, maxHandshakes)
 	}
 	l.dialing, l.stopDialing = context.WithCancel(context.Background())

@@ -29,7 +29,7 @@ func inquire(protocol store.Protocol, o *Options) (*inquiry, error) {
 	for _, member := range o.Endpoints {
 		i.probes = append(i.probes, l.newConn(member))
 	}
-	if _, beside := protocol.(store.StatusAsker); !beside {
+	if l.traits.Status == nil {
 		l.connectAll(i.probes)
 	}
 	return i, nil
@@ -71,9 +71,8 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 		running.Go(func() {
 			timer := c.loop.world.NewTimer(interval)
 			defer timer.Stop()
-			_, beside := c.loop.protocol.(store.StatusAsker)
 			for ctx.Err() == nil {
-				if c.isReady.Load() || beside {
+				if c.isReady.Load() || c.loop.traits.Status != nil {
 					s := sighting{from: c}
 					s.answer, s.err = c.status(ctx)
 					select {
@@ -152,11 +151,7 @@ func (s seat) endpoint(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no leader was found: %w", err)
 	}
-	endpoint, err := located.job.call.Endpoint()
-	if err != nil {
-		return "", fmt.Errorf("no leader was found: %s: %w", s.from.member, err)
-	}
-	return endpoint, nil
+	return located.Endpoint, nil
 }
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
@@ -176,13 +171,8 @@ func leadingMember(ctx context.Context, protocol store.Protocol, o *Options) (st
 // status asks a member who leads.
 func (c *conn) status(ctx context.Context) (store.Answer, error) {
 	l := c.loop
-	asker, beside := l.protocol.(store.StatusAsker)
-	if !beside {
-		one, err := c.ask(ctx, store.Request{Operation: store.Status}, l.options.statusTime())
-		if err != nil {
-			return store.Answer{}, err
-		}
-		return one.answer, nil
+	if l.traits.Status == nil {
+		return c.ask(ctx, store.Request{Operation: store.Status}, l.options.statusTime())
 	}
 	ctx, cancel := l.world.WithTimeout(ctx, l.options.statusTime())
 	defer cancel()
@@ -196,7 +186,7 @@ func (c *conn) status(ctx context.Context) (store.Answer, error) {
 	defer context.AfterFunc(ctx, func() {
 		_ = connection.SetDeadline(l.world.Wall()) // it ends what goes on, and cannot fail on a TCP connection
 	})()
-	answer, err := asker.Status(connection, c.member)
+	answer, err := l.traits.Status(connection, c.member)
 	if err != nil {
 		return store.Answer{}, fmt.Errorf("%s: %w", c.member, err)
 	}
@@ -550,7 +540,7 @@ func (l *loop) refusedBy() error {
 // checkPermissions sends samples of the requests that the load will make. Only that a member refuses the user counts:
 // the load reports what else goes wrong.
 func (t *Transport) checkPermissions(ctx context.Context, samples []store.Request) error {
-	if !t.protocol.NeedsLogin() && t.protocol.Security() == nil {
+	if !t.loop.traits.NeedsLogin && t.loop.traits.Security == nil {
 		return nil // there is no user
 	}
 	for _, sample := range samples {

@@ -71,7 +71,7 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 
 func (t *Transport) open(ctx context.Context) error {
 	members := t.options.Endpoints
-	if t.protocol.NeedsLogin() {
+	if t.loop.traits.NeedsLogin {
 		if err := login(ctx, t.protocol, &t.options); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (t *Transport) open(ctx context.Context) error {
 	if err := t.checkPermissions(ctx, t.options.Rehearsal); err != nil {
 		return err
 	}
-	if _, leaderless := t.protocol.(store.Leaderless); t.leader == "" && !leaderless && !t.options.Leaderless {
+	if t.leader == "" && !t.loop.traits.Leaderless && !t.options.Leaderless {
 		// Only for the report: a cluster without a leader still answers serializable reads.
 		if leader, err := findLeader(ctx, t.connections[:len(members)], false); err == nil && leader.itself != nil {
 			t.leader = leader.itself.member

@@ -27,14 +27,8 @@ type Protocol struct {
 	Default bool
 }
 
-// Name implements store.Protocol.
-func (Protocol) Name() string { return "HTTP/1.1" }
-
-// Security implements store.Protocol.
-func (p Protocol) Security() store.Security { return p.Secured }
-
-// NeedsLogin implements store.Protocol.
-func (Protocol) NeedsLogin() bool { return false }
+// Traits implements store.Protocol.
+func (p Protocol) Traits() store.Traits { return store.Traits{Name: "HTTP/1.1", Security: p.Secured} }
 
 // NewConn implements store.Protocol.
 func (p Protocol) NewConn(member string) store.Conn {
@@ -71,10 +65,10 @@ func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 		return false
 	}
 	to := room.(*call)
-	to.conn, to.operation, to.answer = c, r.Operation, store.Answer{}
+	to.conn, to.operation, to.rehearses, to.answer = c, r.Operation, r.Rehearse, store.Answer{}
 	switch {
 	case r.Rehearse:
-		to.operation = store.Locate // it tells nothing but whether connections are let in
+		to.operation = store.Locate
 		c.ask(to, leaderPath)
 	case r.Operation == store.Put:
 		head := http1.AppendKey(append(c.Space(), "PUT /v1/kv/"...), r.Key)
@@ -111,21 +105,16 @@ func (c *conn) ask(to *call, what string) {
 	c.Conn.Start(to, http1.AppendEnd(append(c.Space(), what...), c.ending, -1), nil, true)
 }
 
-// call implements store.Call and http1.Owner.
+// call is a store.Call, and implements http1.Owner.
 type call struct {
 	owner     store.Owner
 	conn      *conn
 	operation store.Operation
+	rehearses bool // it tells nothing but whether connections are let in
 	key       []byte
 	visitor   store.Visitor
 	answer    store.Answer
 	leader    string
-}
-
-// Endpoint implements store.Call.
-func (c *call) Endpoint() (string, error) {
-	return "", fmt.Errorf("the leader %s is none of the endpoints, and Consul does not tell where clients reach it",
-		c.leader)
 }
 
 // Answered implements http1.Owner.
@@ -172,7 +161,11 @@ func (c *call) take(a *http1.Answer) *store.Failure {
 		c.answer.Member = c.conn.self
 		return c.takeLeader(a)
 	case store.Locate:
-		return c.takeLeader(a)
+		if failure := c.takeLeader(a); failure != nil || c.rehearses {
+			return failure
+		}
+		return &store.Failure{Code: store.NotFound, Text: fmt.Sprintf("the leader %s is none of the endpoints, and Consul "+
+			"does not tell where clients reach it", c.leader)}
 	default:
 		return &store.Failure{Code: store.Unimplemented, Text: "Consul has no such request"}
 	}

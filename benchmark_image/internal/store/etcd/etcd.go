@@ -26,14 +26,10 @@ type Protocol struct {
 	HTTP2   h2.Options     // for tests
 }
 
-// Name implements store.Protocol.
-func (Protocol) Name() string { return "HTTP/2" }
-
-// Security implements store.Protocol.
-func (p Protocol) Security() store.Security { return p.Secured }
-
-// NeedsLogin implements store.Protocol.
-func (p Protocol) NeedsLogin() bool { return p.User != nil }
+// Traits implements store.Protocol.
+func (p Protocol) Traits() store.Traits {
+	return store.Traits{Name: "HTTP/2", Security: p.Secured, NeedsLogin: p.User != nil}
+}
 
 // NewConn implements store.Protocol.
 func (p Protocol) NewConn(member string) store.Conn {
@@ -83,7 +79,7 @@ func (c *conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
 	if r.Rehearse {
 		method, head, tail = wire.Txn, wire.AppendRehearsal(h2.AppendPrefix((*scratch)[:0]), r), nil
 	}
-	to.login = r.Operation == store.Login
+	to.operation = r.Operation
 	to.reader.Reset(method)
 	c.Conn.Start(&to.stream, int(method), head, tail)
 	*scratch = head
@@ -101,20 +97,15 @@ func (c *conn) bring(token *string) {
 // Cancel implements store.Conn.
 func (c *conn) Cancel(room store.Call) (unknown bool) { return c.Conn.Cancel(&room.(*call).stream) }
 
-// call implements store.Call and h2.Owner.
+// call is a store.Call, and implements h2.Owner.
 type call struct {
-	owner  store.Owner
-	stream h2.Stream
-	reader wire.Reader
-	user   *User
-	secure bool
-	login  bool
-	wanted uint64 // the member that Locate asks for
-}
-
-// Endpoint implements store.Call.
-func (c *call) Endpoint() (string, error) {
-	return advertised(c.reader.Members, c.wanted, c.secure)
+	owner     store.Owner
+	stream    h2.Stream
+	reader    wire.Reader
+	user      *User
+	secure    bool
+	operation store.Operation
+	wanted    uint64 // the member that Locate is for
 }
 
 // Feed implements h2.Owner.
@@ -137,13 +128,21 @@ func (c *call) Finished(_ *h2.Stream, f *store.Failure) {
 }
 
 func (c *call) succeeded() {
-	if c.login {
+	switch c.operation {
+	case store.Login:
 		token := c.reader.Token
 		if token == "" {
 			c.owner.Finished(nil, &store.Failure{Code: store.Internal, Text: "the answer to a login holds no token"})
 			return
 		}
 		c.user.token.Store(&token)
+	case store.Locate:
+		endpoint, err := advertised(c.reader.Members, c.wanted, c.secure)
+		if err != nil {
+			c.owner.Finished(nil, &store.Failure{Code: store.NotFound, Text: err.Error()})
+			return
+		}
+		c.reader.Answer.Endpoint = endpoint
 	}
 	c.owner.Finished(&c.reader.Answer, nil)
 }

@@ -24,17 +24,10 @@ type Protocol struct {
 	Absent   []int          // of one that found none
 }
 
-// Name implements store.Protocol.
-func (*Protocol) Name() string { return "HTTP/1.1" }
-
-// Security implements store.Protocol.
-func (p *Protocol) Security() store.Security { return p.Secured }
-
-// NeedsLogin implements store.Protocol.
-func (*Protocol) NeedsLogin() bool { return false }
-
-// Leaderless implements store.Leaderless.
-func (*Protocol) Leaderless() {}
+// Traits implements store.Protocol.
+func (p *Protocol) Traits() store.Traits {
+	return store.Traits{Name: "HTTP/1.1", Security: p.Secured, Leaderless: true}
+}
 
 // NewConn implements store.Protocol.
 func (p *Protocol) NewConn(member string) store.Conn {
@@ -87,9 +80,6 @@ type call struct {
 	visitor  store.Visitor
 	answer   store.Answer
 }
-
-// Endpoint implements store.Call: a store without a leader gets no Locate.
-func (*call) Endpoint() (string, error) { return "", nil }
 
 // Answered implements http1.Owner.
 func (c *call) Answered(a *http1.Answer, failure *store.Failure) {

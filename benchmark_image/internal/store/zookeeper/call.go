@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -9,7 +8,7 @@ import (
 	"containernet-env/benchmark_image/internal/store/zookeeper/jute"
 )
 
-// call implements store.Call.
+// call is a store.Call.
 type call struct {
 	owner  store.Owner
 	answer store.Answer
@@ -23,11 +22,6 @@ type call struct {
 	hash      uint64 // of the key, of a write
 	operation jute.Operation
 	second    bool // the first operation was for a znode that is there, or is not
-}
-
-// Endpoint implements store.Call: members tell who leads, and not where others are.
-func (c *call) Endpoint() (string, error) {
-	return "", errors.New("a member of ZooKeeper does not tell where the others are")
 }
 
 // read reads the body of a good answer. A transaction has its error there.

@@ -26,7 +26,7 @@ const MaxValue = 1_000_000
 // the default tick of 2 s that is at most 40 s.
 const sessionTimeout = 30 * time.Second
 
-// Protocol implements store.Protocol and store.StatusAsker.
+// Protocol implements store.Protocol.
 type Protocol struct {
 	// Timeout is after which silence members are to end a session; 0: 30 s. They may choose another one.
 	Timeout time.Duration
@@ -43,14 +43,10 @@ func New(chroot string) *Protocol {
 	return &Protocol{Timeout: sessionTimeout, chroot: chroot, existence: newExistenceCache()}
 }
 
-// Name implements store.Protocol.
-func (*Protocol) Name() string { return "ZooKeeper's protocol" }
-
-// Security implements store.Protocol.
-func (*Protocol) Security() store.Security { return nil }
-
-// NeedsLogin implements store.Protocol.
-func (*Protocol) NeedsLogin() bool { return false }
+// Traits implements store.Protocol.
+func (p *Protocol) Traits() store.Traits {
+	return store.Traits{Name: "ZooKeeper's protocol", Status: p.Status}
+}
 
 // NewConn implements store.Protocol.
 func (p *Protocol) NewConn(member string) store.Conn { return newConn(p, member) }
@@ -68,7 +64,7 @@ func idOf(member string) uint64 {
 // maxStatus bounds what a member says of its status, in bytes.
 const maxStatus = 64 << 10
 
-// Status implements store.StatusAsker: a member says who it is in answer to the word 'srvr', in place of the opening of
+// Status is that of store.Traits: a member says who it is in answer to the word 'srvr', in place of the opening of
 // a session. That word is the only one that members answer unless they are configured otherwise
 // (4lw.commands.whitelist).
 func (*Protocol) Status(connection net.Conn, member string) (store.Answer, error) {
