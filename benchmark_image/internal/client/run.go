@@ -177,15 +177,14 @@ func showProgress(w world.World, p *progress, stderr io.Writer) (stop func()) {
 	over, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		timer := w.NewTimer(progressInterval)
-		defer timer.Stop()
 		for {
+			timer := w.NewTimer(progressInterval)
 			select {
 			case <-over:
+				timer.Stop()
 				show()
 				return
-			case <-timer.C():
-				timer.Reset(progressInterval)
+			case <-timer.C:
 				show()
 			}
 		}

@@ -209,7 +209,7 @@ func (m manyPerGoroutine) Drive(ctx context.Context, clients int, run *Run) {
 			begin := m.w.Now()
 			timer := m.w.NewTimer(run.NextStart() - begin)
 			select {
-			case <-timer.C():
+			case <-timer.C:
 			case <-ctx.Done():
 				timer.Stop()
 				return

@@ -227,7 +227,7 @@ func (r *Run) beat(over <-chan struct{}) {
 		case <-begun:
 			begun, r.before = nil, r.account()
 			continue
-		case <-timer.C():
+		case <-timer.C:
 		}
 		now := r.elapsed()
 		if begin, measuring := r.plan.measuring(now); measuring {
@@ -416,7 +416,7 @@ func (r *Run) watchStall(over <-chan struct{}) {
 		case <-over:
 			timer.Stop()
 			return
-		case <-timer.C():
+		case <-timer.C:
 		}
 		now := r.elapsed()
 		late := now - expected

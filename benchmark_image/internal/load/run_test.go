@@ -54,7 +54,7 @@ func next(ctx context.Context, run *Run, client int) (*Request, bool) {
 		}
 		timer := run.world.NewTimer(run.slots[client].request.start - run.elapsed())
 		select {
-		case <-timer.C():
+		case <-timer.C:
 		case <-ctx.Done():
 		}
 		timer.Stop()

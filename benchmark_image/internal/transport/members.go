@@ -69,8 +69,6 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 	var running sync.WaitGroup
 	for _, c := range probes {
 		running.Go(func() {
-			timer := c.loop.world.NewTimer(interval)
-			defer timer.Stop()
 			for ctx.Err() == nil {
 				if c.isReady.Load() || c.loop.traits.Status != nil {
 					s := sighting{from: c}
@@ -80,17 +78,24 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 					case <-ctx.Done():
 					}
 				}
-				select {
-				case <-timer.C():
-					timer.Reset(interval)
-				case <-ctx.Done():
-				}
+				c.loop.pause(ctx, interval, nil)
 			}
 		})
 	}
 	return all, func() {
 		cancel()
 		running.Wait()
+	}
+}
+
+// pause lets a time pass, at most until the end of ctx or until wake is closed.
+func (l *loop) pause(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	timer := l.world.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
 	}
 }
 
@@ -434,8 +439,6 @@ func login(ctx context.Context, protocol store.Protocol, o *Options) error {
 	}
 	defer i.close()
 	problem := errors.New("no member could be reached to log in")
-	timer := o.World.NewTimer(leaderPoll)
-	defer timer.Stop()
 	for {
 		for _, c := range i.probes {
 			if !c.isReady.Load() {
@@ -449,13 +452,12 @@ func login(ctx context.Context, protocol store.Protocol, o *Options) error {
 				problem = err
 			}
 		}
-		select {
-		case <-i.refused:
-			return i.refusal
-		case <-ctx.Done():
+		i.pause(ctx, leaderPoll, i.refused)
+		if err := i.refusedBy(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
 			return problem
-		case <-timer.C():
-			timer.Reset(leaderPoll)
 		}
 	}
 }

@@ -55,11 +55,11 @@ type World interface {
 	Detach(connection net.Conn) (fd int, err error)
 }
 
-// Timer is a time.Timer.
-type Timer interface {
-	C() <-chan time.Time
-	Reset(d time.Duration) bool
-	Stop() bool
+// Timer has the methods of a time.Timer.
+type Timer struct {
+	C     <-chan time.Time
+	Reset func(d time.Duration) bool
+	Stop  func() bool
 }
 
 // Poller reports to one goroutine which sockets are ready, when its timer has fired, and that another goroutine has
@@ -109,11 +109,15 @@ func newReality() *reality {
 	return r
 }
 
-func (r *reality) Now() time.Duration             { return r.atBegin + time.Since(r.begin) }
-func (r *reality) Wall() time.Time                { return time.Now() }
-func (r *reality) NewTimer(d time.Duration) Timer { return timer{time.NewTimer(d)} }
-func (r *reality) Processor() Processor           { return processorNow() }
-func (r *reality) Uint64() uint64                 { return rand.Uint64() }
+func (r *reality) Now() time.Duration   { return r.atBegin + time.Since(r.begin) }
+func (r *reality) Wall() time.Time      { return time.Now() }
+func (r *reality) Processor() Processor { return processorNow() }
+func (r *reality) Uint64() uint64       { return rand.Uint64() }
+
+func (r *reality) NewTimer(d time.Duration) Timer {
+	t := time.NewTimer(d)
+	return Timer{t.C, t.Reset, t.Stop}
+}
 
 func (r *reality) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	return time.AfterFunc(d, f).Stop
@@ -122,10 +126,6 @@ func (r *reality) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 func (r *reality) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, d)
 }
-
-type timer struct{ *time.Timer }
-
-func (t timer) C() <-chan time.Time { return t.Timer.C }
 
 // Processor is what this process has had of the machine's cores so far, and what its threads have waited for them.
 type Processor struct {

@@ -364,71 +364,46 @@ func (w *World) Uint64() uint64 {
 // Processor implements world.World: nothing is known of it.
 func (w *World) Processor() world.Processor { return world.Processor{} }
 
-// timer implements world.Timer.
-type timer struct {
-	w      *World
-	c      chan time.Time
-	event  *event
-	from   uint64
-	number int // of the goroutine that made it
-}
-
 // NewTimer implements world.World.
 func (w *World) NewTimer(d time.Duration) world.Timer {
-	t := &timer{w: w, c: make(chan time.Time, 1), from: caller(), number: routine()}
-	t.Reset(d)
-	return t
+	c, from := make(chan time.Time, 1), caller()
+	fire := func() { c <- time.Time{} }
+	stop := w.after(d, from, fire)
+	return world.Timer{C: c, Stop: func() bool { return stop() }, Reset: func(d time.Duration) bool {
+		was := stop()
+		select {
+		case <-c:
+		default:
+		}
+		stop = w.after(d, from, fire)
+		return was
+	}}
 }
 
-func (t *timer) C() <-chan time.Time { return t.c }
-
-func (t *timer) Reset(d time.Duration) bool {
-	was := t.Stop()
-	t.w.mu.Lock()
-	defer t.w.mu.Unlock()
-	t.event = t.w.after(d, t.from, t.number, func() { t.c <- time.Time{} })
-	return was
+// AfterFunc implements world.World.
+func (w *World) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	return w.after(d, caller(), func() { go f() })
 }
 
-func (t *timer) Stop() bool {
-	t.w.mu.Lock()
-	defer t.w.mu.Unlock()
-	select {
-	case <-t.c:
-	default:
-	}
-	return t.w.forget(t.event)
-}
-
-// after sets a timer of the process, and forget calls it off.
-func (w *World) after(d time.Duration, from uint64, number int, do func()) *event {
+// after sets a timer of the process.
+func (w *World) after(d time.Duration, from uint64, do func()) (stop func() bool) {
+	number := routine() // that makes it
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.timers++
 	e := w.schedule(&w.process, d, from, func() {
 		w.timers--
 		do()
 	})
 	e.tie = number
-	return e
-}
-
-func (w *World) forget(e *event) bool {
-	if !callOff(&w.process, e) {
-		return false
-	}
-	w.timers--
-	return true
-}
-
-// AfterFunc implements world.World.
-func (w *World) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	from, number := caller(), routine()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	e := w.after(d, from, number, func() { go f() })
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.forget(e)
+		if !callOff(&w.process, e) {
+			return false
+		}
+		w.timers--
+		return true
 	}
 }
 
