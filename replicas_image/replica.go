@@ -90,7 +90,6 @@ func (r *replica) serveEntity(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// quorum is how many replicas must answer.
 func (r *replica) quorum(query url.Values, name string) (int, error) {
 	text := query.Get(name)
 	if text == "" {

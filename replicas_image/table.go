@@ -154,7 +154,6 @@ func (t *table) put(key string, v version) {
 	}
 }
 
-// get gives what the replica has of a key.
 func (t *table) get(key string) (v version, known bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

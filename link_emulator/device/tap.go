@@ -79,7 +79,6 @@ func openHere(spec TapSpec) (*Tap, error) {
 	return tap, nil
 }
 
-// stamp lets the kernel stamp the frames from now on.
 func (t *Tap) stamp() (err error) {
 	if t.stamps, err = stamp.Open(StampedFrames); err != nil {
 		return err

@@ -91,7 +91,6 @@ func readLine(lines *bufio.Reader) (line []byte, tooLong bool, err error) {
 	return line, false, err
 }
 
-// answer carries out one request.
 func (e *Emulator) answer(line []byte, tooLong bool) reply {
 	if tooLong {
 		return reply{Error: fmt.Sprintf("the line is longer than %d bytes", maxLineBytes)}

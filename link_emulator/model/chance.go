@@ -128,7 +128,6 @@ type splitmix struct{ state uint64 }
 
 const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, as there
 
-// Uint64 implements rand.Source.
 func (s *splitmix) Uint64() uint64 {
 	s.state += golden
 	return scramble(s.state)

@@ -35,7 +35,6 @@ func Unpin()
 //go:linkname Now runtime.nanotime
 func Now() int64
 
-// setFIFO sets the scheduling policy SCHED_FIFO for the calling thread.
 func setFIFO(priority uint32) error {
 	// Threads that the runtime may clone from this one must not inherit the priority.
 	attributes := unix.SchedAttr{

@@ -80,7 +80,6 @@ func (p *pair) tick(r *Request, now, interval time.Duration) (probe uint32, send
 	return 0, false
 }
 
-// sent records that a probe of the measurement was sent.
 func (p *pair) sent(r *Request, at stamp, now time.Duration) {
 	if len(p.sentAt) == 0 {
 		p.until = now + r.timeout()

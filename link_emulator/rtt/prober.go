@@ -54,7 +54,6 @@ func (p *prober) open() error {
 	return nil
 }
 
-// run probes until every pair is done.
 func (p *prober) run(start time.Time) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -122,7 +122,6 @@ func Simulate(r Request) (Result, error) {
 	return result, nil
 }
 
-// build makes the network.
 func (s *simulation) build() error {
 	quiet := Quiet()
 	quiet.Unstamped = s.Noise.Unstamped
@@ -186,7 +185,6 @@ func (s *simulation) warmUp(atNS int64, count uint32) {
 	}
 }
 
-// busy reports whether a frame is under way.
 func (s *simulation) busy() bool {
 	for _, host := range s.hosts {
 		if host.Waiting() > 0 {

@@ -32,7 +32,6 @@ var resultName = regexp.MustCompile(`^([0-9a-f]{32})\.(\d{3})\.json$`)
 // leftover is the name of a file that a server removes before it ends, unless it is killed.
 var leftover = regexp.MustCompile(`^([0-9a-f]{32}\.\d{3}\.json\.part|benchmark-history-\d+\.jsonl\.gz)$`)
 
-// newJob gives the id of a new job.
 func newJob() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -104,7 +103,6 @@ func (r *Results) removeLeftovers() error {
 	return err
 }
 
-// newHistory makes an empty file for a history.
 func (r *Results) newHistory() (path string, err error) {
 	file, err := os.CreateTemp(r.dir, "benchmark-history-*.jsonl.gz")
 	if err != nil {

@@ -271,7 +271,6 @@ func (f *parameterFlag) Type() string {
 	return strings.Join(kinds, "|")
 }
 
-// Set implements pflag.Value.
 func (f *parameterFlag) Set(text string) error {
 	var problems []error
 	for _, p := range f.parameters {

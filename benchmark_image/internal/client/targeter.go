@@ -54,7 +54,6 @@ func order(s *spec.Spec) keys.Order {
 	return keys.NewOrder(s.DistinctKeys(), s.Order() == spec.Sequential, s.DrawSeed())
 }
 
-// named gives reads of a named key or span.
 func named(s *spec.Spec) *load.Reads {
 	r := reads(s)
 	r.Span.Key, r.Span.End = s.Span()

@@ -46,7 +46,6 @@ func write() error {
 	return nil
 }
 
-// generated gives the content of each file.
 func generated() (map[string]string, error) {
 	docs, err := os.ReadFile(docsFile)
 	if err != nil {
@@ -158,7 +157,6 @@ func shownDefault(p *spec.Parameter) string {
 	return fmt.Sprintf("`%s`", encoded(p.Value(&defaults)))
 }
 
-// description is a sentence on the parameter.
 func description(p *spec.Parameter) string {
 	text := p.Usage
 	if p.Unit == "s" || p.Unit == "bytes" {

@@ -364,7 +364,6 @@ func AppendPrefix(b []byte) []byte { return append(b, 0, 0, 0, 0, 0) }
 
 func (s *Stream) unsent() int { return len(s.head) + len(s.tail) }
 
-// reset prepares a call.
 func (s *Stream) reset(c *Conn, id uint32) {
 	s.conn, s.id, s.next = c, id, nil
 	s.window, s.allWritten = c.peerInitialWindow, false

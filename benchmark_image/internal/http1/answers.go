@@ -47,7 +47,6 @@ type answers struct {
 	finished bool
 }
 
-// reset prepares for the next answer.
 func (a *answers) reset() {
 	a.next, a.line, a.header, a.ahead, a.started, a.finished = statusLine, a.line[:0], 0, 0, false, false
 	if cap(a.body) > keptBody {

@@ -128,7 +128,6 @@ func (m *mutator) cut(b []byte) (from, to int) {
 	return from, from + m.IntN(most+1)
 }
 
-// bytes changes some places.
 func (m *mutator) bytes(b []byte, i int) []byte {
 	b = bytes.Clone(b)
 	for range 1 << m.IntN(4) {

@@ -78,7 +78,6 @@ func (s *lanes) head() (head waiter, of *lane) {
 	return head, of
 }
 
-// take takes the first waiter off the queue.
 func (l *lane) take() {
 	l.first++
 	if l.first > 1024 && l.first > len(l.queue)/2 {

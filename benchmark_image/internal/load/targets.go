@@ -107,7 +107,6 @@ func (m *Mixed) Target(r *Request) {
 	}
 }
 
-// wrote tells whether a request of that number writes that key.
 func (m *Mixed) wrote(number int, key uint64) bool {
 	return m.Draw(uint64(number)) < m.Ratio && m.Puts.Order.Key(number) == key
 }

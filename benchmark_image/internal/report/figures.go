@@ -106,7 +106,6 @@ type ByOperation struct {
 	ServiceTime  *Distribution `json:"service_time"`
 }
 
-// newFigures gives the figures of a run.
 func newFigures(run *load.Result, recorded *Recorder, requests int, mixed bool) Figures {
 	sent, failed, unknown, abandoned := recorded.total()
 	f := Figures{
@@ -291,7 +290,6 @@ func newDistribution(of latencies, leftOut int) *Distribution {
 	return d
 }
 
-// origin tells where percentiles come from.
 func (l latencies) origin() string {
 	if l.exact() {
 		return Exact

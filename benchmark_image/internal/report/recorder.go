@@ -113,7 +113,6 @@ func (r *Recorder) countDue(requests int) {
 	}
 }
 
-// response are the response times of all kinds.
 func (r *Recorder) response() (all latencies) {
 	for i := range r.kinds {
 		all = append(all, &r.kinds[i].response)
@@ -121,7 +120,6 @@ func (r *Recorder) response() (all latencies) {
 	return all
 }
 
-// service are the service times of all kinds.
 func (r *Recorder) service() (all latencies) {
 	for i := range r.kinds {
 		all = append(all, r.kinds[i].serviceTimes(r.plan.open()))
@@ -136,10 +134,8 @@ func (k *kindRecord) serviceTimes(open bool) *series {
 	return &k.response
 }
 
-// sent is how many requests of the kind were sent.
 func (k *kindRecord) sent() int { return k.response.count + k.failed + k.unknown }
 
-// kindFigures are those of the requests of one kind.
 func (r *Recorder) kindFigures(kind load.Kind) *ByOperation {
 	k := &r.kinds[kind]
 	unsent := max(r.due[kind]-k.sent(), 0)

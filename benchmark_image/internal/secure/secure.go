@@ -54,7 +54,6 @@ func New(config *tls.Config, alpn string) store.Security {
 	return security{config}
 }
 
-// Secure implements store.Security.
 func (security security) Secure(ctx context.Context, connection net.Conn, member string) (store.Session, error) {
 	host, _, err := net.SplitHostPort(member)
 	if err != nil {
@@ -84,7 +83,6 @@ type session struct {
 	pipe *pipe
 }
 
-// Over implements store.Session.
 func (s *session) Over(inner store.Conn, opened []byte) store.Conn {
 	return &secured{Conn: inner, session: s, opened: opened}
 }
@@ -105,7 +103,6 @@ func (nothingYet) Error() string   { return "there is no more input for now" }
 func (nothingYet) Timeout() bool   { return true }
 func (nothingYet) Temporary() bool { return true }
 
-// Read implements net.Conn.
 func (p *pipe) Read(b []byte) (int, error) {
 	if p.Conn != nil {
 		return p.Conn.Read(b)
@@ -118,7 +115,6 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Write implements net.Conn.
 func (p *pipe) Write(b []byte) (int, error) {
 	if p.Conn != nil {
 		return p.Conn.Write(b)
@@ -149,7 +145,6 @@ type secured struct {
 // piece is a record: its content, and what of it is not yet written, in bytes. What TLS says by itself has no content.
 type piece struct{ content, left int }
 
-// Feed implements store.Conn.
 func (s *secured) Feed(b []byte) error {
 	s.pipe.in = b
 	for {
@@ -177,15 +172,12 @@ func (s *secured) Feed(b []byte) error {
 	}
 }
 
-// Closing implements store.Conn.
 func (s *secured) Closing() bool { return s.over || s.Conn.Closing() }
 
-// Start implements store.Conn.
 func (s *secured) Start(call store.Call, request *store.Request, scratch *[]byte) bool {
 	return !s.over && s.Conn.Start(call, request, scratch)
 }
 
-// Output implements store.Conn.
 func (s *secured) Output() []byte {
 	s.note(0)
 	for len(s.pipe.out) < enoughSealed {
@@ -234,7 +226,6 @@ func (s *secured) Wrote(n int) {
 	}
 }
 
-// Leave implements store.Conn.
 func (s *secured) Leave(err error) {
 	s.Conn.Leave(err)
 	s.Output()

@@ -47,7 +47,6 @@ const (
 	KindBoolean Kind = "boolean"
 )
 
-// at is a pointer to its field.
 func (p *Parameter) at(s *Spec) any {
 	return reflect.ValueOf(s).Elem().FieldByIndex(p.index).Addr().Interface()
 }
@@ -170,7 +169,6 @@ func (p *Parameter) Text(s *Spec) string {
 	return fmt.Sprint(p.Value(s))
 }
 
-// zero tells whether it has its zero value.
 func (p *Parameter) zero(s *Spec) bool { return reflect.ValueOf(p.at(s)).Elem().IsZero() }
 
 // number is what the bounds apply to: its value, or a text's length in bytes.
@@ -247,7 +245,6 @@ func (p *Parameter) Allowed() string {
 	return "a string: " + p.Bounds()
 }
 
-// allowedText tells what a flag takes.
 func (p *Parameter) allowedText() string {
 	if p.Kind() == KindSeconds {
 		return "a duration such as 1.5s, in " + p.Bounds() + " seconds"

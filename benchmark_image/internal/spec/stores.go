@@ -116,7 +116,6 @@ func isPath(key string) bool {
 	return key == "" || clean == "/"+strings.TrimSuffix(key, "/")
 }
 
-// validateStore refuses what the store cannot do.
 func (s *Spec) validateStore() *Problem {
 	for _, missing := range unsupported[s.Store] {
 		if missing.required(s) {

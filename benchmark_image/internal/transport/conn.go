@@ -277,7 +277,6 @@ func (c *conn) failWaiting(failure *store.Failure) {
 	}
 }
 
-// retry connects after a pause.
 func (c *conn) retry() {
 	pause := min(longestPause, firstPause<<min(c.failures, 10))
 	c.failures++
@@ -399,7 +398,6 @@ func (l *loop) expect(k *link) {
 	}
 }
 
-// giveUp ends the attempts whose time is over.
 func (l *loop) giveUp() {
 	given := 0
 	for ; given < len(l.expected); given++ {

@@ -55,7 +55,6 @@ func newDrive(t *Transport, clients int, run *load.Run) *drive {
 	return d
 }
 
-// begin starts all clients.
 func (d *drive) begin(l *loop) {
 	l.drive = d
 	d.run.NoteIdle(0)
@@ -95,7 +94,6 @@ func (d *drive) end(l *loop) {
 	close(d.done)
 }
 
-// request implements task.
 func (c *client) request() *store.Request {
 	c.wrong = nil
 	if c.current.Checked() {
@@ -104,7 +102,6 @@ func (c *client) request() *store.Request {
 	return &c.current.Request
 }
 
-// Visit implements store.Visitor.
 func (c *client) Visit(key, value []byte, revision int64) {
 	if c.wrong == nil {
 		c.wrong = c.current.Check(key, value, revision)
@@ -127,7 +124,6 @@ func (c *client) judge(answer *store.Answer) error {
 	return c.wrong
 }
 
-// Finished implements task.
 func (c *client) Finished(answer *store.Answer, failure *store.Failure) {
 	if c.job.ended(failure == nil); failure != nil {
 		if !c.job.renew(failure) {
@@ -142,7 +138,6 @@ func (c *client) Finished(answer *store.Answer, failure *store.Failure) {
 	c.next()
 }
 
-// fail implements task.
 func (c *client) fail(failure *store.Failure) {
 	c.record(failure)
 	if failure.Code != store.Unavailable || !c.pause() {
@@ -154,7 +149,6 @@ func (c *client) record(failure *store.Failure) {
 	c.drive.run.Done(c.current, 0, c.job.conn.describe(failure, c.drive.transport.options.RequestTimeout))
 }
 
-// next sends the client's next request.
 func (c *client) next() {
 	d := c.drive
 	for {
@@ -255,7 +249,6 @@ func (d *drive) checkDown(l *loop, since, limit time.Duration) {
 	}
 }
 
-// answered notes that a member answers.
 func (l *loop) answered() {
 	if l.drive != nil {
 		l.drive.downSince = 0

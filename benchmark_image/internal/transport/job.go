@@ -98,10 +98,8 @@ type single struct {
 	done   chan *store.Failure // capacity 1
 }
 
-// request implements task.
 func (s *single) request() *store.Request { return &s.what }
 
-// Finished implements task.
 func (s *single) Finished(answer *store.Answer, failure *store.Failure) {
 	if s.job.ended(failure == nil); failure == nil {
 		s.answer = *answer
@@ -111,7 +109,6 @@ func (s *single) Finished(answer *store.Answer, failure *store.Failure) {
 	s.fail(failure)
 }
 
-// fail implements task.
 func (s *single) fail(failure *store.Failure) { s.done <- failure }
 
 // ask sends one request and waits for its answer, at most for the timeout.

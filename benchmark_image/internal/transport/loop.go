@@ -72,7 +72,6 @@ type loop struct {
 	flags      int // of each send
 }
 
-// newLoop starts a loop for the members that the options name.
 func newLoop(protocol store.Protocol, o *Options, requestTimeout time.Duration) (*loop, error) {
 	p, err := o.World.NewPoller()
 	if err != nil {
@@ -166,7 +165,6 @@ func (l *loop) serve() error {
 	return nil
 }
 
-// handleAll takes what is ready.
 func (l *loop) handleAll(events []unix.EpollEvent) {
 	again := l.again
 	l.again = nil
@@ -503,7 +501,6 @@ func (p *poller) post(f func()) bool {
 	return true
 }
 
-// take gives what was posted.
 func (p *poller) take() (posted []func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -535,7 +532,6 @@ func (l *loop) keepBeating(k *link) {
 	l.beat = min(l.beat, interval)
 }
 
-// beatAll lets each connection send what its member needs to hear.
 func (l *loop) beatAll() {
 	for _, k := range l.links {
 		if k == nil || k.connecting {

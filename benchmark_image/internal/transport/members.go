@@ -146,7 +146,6 @@ type seat struct {
 	from   *conn // that named it
 }
 
-// endpoint is where clients reach it.
 func (s seat) endpoint(ctx context.Context) (string, error) {
 	if s.itself != nil {
 		return s.itself.member, nil
@@ -173,7 +172,6 @@ func leadingMember(ctx context.Context, protocol store.Protocol, o *Options) (st
 	return leader.endpoint(ctx)
 }
 
-// status asks a member who leads.
 func (c *conn) status(ctx context.Context) (store.Answer, error) {
 	l := c.loop
 	if l.traits.Status == nil {
@@ -236,7 +234,6 @@ func findLeader(ctx context.Context, probes []*conn, patient bool) (seat, error)
 	}
 }
 
-// ready counts connections that are.
 func ready(connections []*conn) (n int) {
 	for _, c := range connections {
 		if c.isReady.Load() {

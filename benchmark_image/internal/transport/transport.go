@@ -109,7 +109,6 @@ func (t *Transport) open(ctx context.Context) error {
 	return nil
 }
 
-// connectAll opens connections that are new.
 func (l *loop) connectAll(connections []*conn) {
 	l.poller.post(func() {
 		for _, c := range connections {
@@ -160,7 +159,6 @@ func (t *Transport) Unreachable() []error { return t.unreachable }
 // Close ends all connections.
 func (t *Transport) Close() { t.loop.close() }
 
-// reason says why the loop ended.
 func (l *loop) reason() string {
 	<-l.done
 	if l.failed != nil {

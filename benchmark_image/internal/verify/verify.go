@@ -85,7 +85,6 @@ type operation struct {
 	dropped bool  // it had no effect
 }
 
-// isWrite tells whether it was to write.
 func (o *operation) isWrite() bool { return o.Op == history.Put || o.Op == history.Txn }
 
 // refused tells whether it is a transaction that found no key: a read of nothing.
@@ -235,7 +234,6 @@ func (a *all) violation(what, key string, involved []*history.Operation, store [
 	return &finding{Violated, what, &Violation{Key: a.prefix + key, Operations: texts, Store: store}}
 }
 
-// describe tells of an operation in one line.
 func describe(o *history.Operation) string {
 	ms := func(ns int64) string { return fmt.Sprintf("%.3f ms", float64(ns)/1e6) }
 	text := fmt.Sprintf("%s..%s client %d: %v ", ms(o.Invoked), ms(o.Completed), o.Client, o.Op)

@@ -212,7 +212,6 @@ func BoundSilence(fd, ms int) error {
 	return nil
 }
 
-// connect begins to connect a socket to a member.
 func connect(fd int, to netip.AddrPort) error {
 	var address unix.Sockaddr
 	if to.Addr().Is4() {

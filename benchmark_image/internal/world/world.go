@@ -145,7 +145,6 @@ type RunDelay struct {
 	Mean time.Duration // each time that it woke, of the thread that waited longest in all: the one that sends and receives
 }
 
-// processorNow reads the accounts of the kernel.
 func processorNow() Processor {
 	var p Processor
 	var usage unix.Rusage

@@ -59,7 +59,6 @@ type conn struct {
 	self                    uint64 // the member; 0: it is not known yet
 }
 
-// Start implements store.Conn.
 func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 	if !c.CanStart() {
 		return false
@@ -117,7 +116,6 @@ type call struct {
 	leader    string
 }
 
-// Answered implements http1.Owner.
 func (c *call) Answered(a *http1.Answer, failure *store.Failure) {
 	if failure == nil {
 		failure = c.take(a)
@@ -137,7 +135,6 @@ func (c *call) Answered(a *http1.Answer, failure *store.Failure) {
 	}
 }
 
-// take reads an answer.
 func (c *call) take(a *http1.Answer) *store.Failure {
 	switch {
 	case c.operation == store.Get && (a.Status == 200 || a.Status == 404):
@@ -204,7 +201,6 @@ func (c *call) takeSelf(a *http1.Answer) *store.Failure {
 	return nil
 }
 
-// takeLeader reads who leads.
 func (c *call) takeLeader(a *http1.Answer) *store.Failure {
 	if err := json.Unmarshal(a.Body, &c.leader); err != nil {
 		return &store.Failure{Code: store.Internal, Text: "the member does not tell who leads: " + a.Text()}
@@ -256,7 +252,6 @@ const (
 // notThere is in the answer to a transaction that found no key.
 const notThere = "doesn't exist"
 
-// appendRewrite appends the whole request.
 func appendRewrite(to []byte, ending string, r *store.Request) []byte {
 	value := base64.StdEncoding.EncodedLen(len(r.Head) + len(r.Value))
 	size := len(whichKey) + len(setKey) + len(setValue) + len(setEnd) + 2*jsonLength(r.Key) + value

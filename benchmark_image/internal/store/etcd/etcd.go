@@ -94,7 +94,6 @@ func (c *conn) bring(token *string) {
 	}
 }
 
-// Cancel implements store.Conn.
 func (c *conn) Cancel(room store.Call) (unknown bool) { return c.Conn.Cancel(&room.(*call).stream) }
 
 // call is a store.Call, and implements h2.Owner.
@@ -108,7 +107,6 @@ type call struct {
 	wanted    uint64 // the member that Locate is for
 }
 
-// Feed implements h2.Owner.
 func (c *call) Feed(b []byte, last bool) error {
 	if err := c.reader.Feed(b); err != nil || !last {
 		return err
@@ -116,7 +114,6 @@ func (c *call) Feed(b []byte, last bool) error {
 	return c.reader.End()
 }
 
-// Finished implements h2.Owner.
 func (c *call) Finished(_ *h2.Stream, f *store.Failure) {
 	if f == nil {
 		c.succeeded()

@@ -81,7 +81,6 @@ type call struct {
 	answer   store.Answer
 }
 
-// Answered implements http1.Owner.
 func (c *call) Answered(a *http1.Answer, failure *store.Failure) {
 	switch {
 	case failure != nil:

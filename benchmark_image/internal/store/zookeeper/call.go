@@ -149,7 +149,6 @@ func hash(key []byte) uint64 {
 	return h
 }
 
-// bit is the one of a key.
 func (e *existenceCache) bit(hash uint64) (word *atomic.Uint64, mask uint64, written bool) {
 	word, mask = &e.written[hash%bits/64], 1<<(hash%64)
 	return word, mask, word.Load()&mask != 0

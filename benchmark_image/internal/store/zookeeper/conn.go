@@ -93,25 +93,19 @@ func newConn(p *Protocol, member string) *conn {
 	return c
 }
 
-// Ready implements store.Conn.
 func (c *conn) Ready() bool { return c.interval > 0 && !c.broken }
 
-// Active implements store.Conn.
 func (c *conn) Active() int { return c.active }
 
-// Answered implements store.Conn.
 func (c *conn) Answered() bool { return c.answered }
 
 // Closing implements store.Conn: a session ends with its connection.
 func (c *conn) Closing() bool { return false }
 
-// Waits implements store.Conn.
 func (c *conn) Waits() bool { return false }
 
-// Interval implements store.Beater.
 func (c *conn) Interval() time.Duration { return c.interval }
 
-// Beat implements store.Beater.
 func (c *conn) Beat() {
 	if c.Ready() && !c.talking {
 		c.pings++
@@ -127,7 +121,6 @@ func (c *conn) append(out []byte) {
 	c.talking = true
 }
 
-// Output implements store.Conn.
 func (c *conn) Output() []byte {
 	if len(c.tails) == 0 {
 		return c.out
@@ -138,7 +131,6 @@ func (c *conn) Output() []byte {
 	return c.out[:c.tails[0].before]
 }
 
-// Wrote implements store.Conn.
 func (c *conn) Wrote(n int) {
 	c.written += uint64(n)
 	if len(c.tails) > 0 && c.tails[0].before == 0 {
@@ -166,7 +158,6 @@ func (c *conn) Wrote(n int) {
 	c.out = append(c.out[:0], c.out[n:]...)
 }
 
-// Leave implements store.Conn.
 func (c *conn) Leave(err error) {
 	if err == nil && c.Ready() {
 		c.append(jute.AppendClose(c.out, c.wait(nil, stepClose)))
@@ -175,7 +166,6 @@ func (c *conn) Leave(err error) {
 	}
 }
 
-// Start implements store.Conn.
 func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 	if !c.Ready() || len(c.out)+c.copied >= enoughOutput {
 		return false
@@ -211,7 +201,6 @@ func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 	return true
 }
 
-// write sends a call's write.
 func (c *conn) write(to *call, step step) {
 	xid := c.wait(to, step)
 	out := jute.AppendWrite(c.out, xid, to.operation, c.protocol.chroot, to.key, len(to.head)+len(to.value))
@@ -292,7 +281,6 @@ func (c *conn) Lost(reason string) {
 	c.tails = nil
 }
 
-// EOF implements store.Conn.
 func (c *conn) EOF() error {
 	switch {
 	case c.broken:

@@ -187,7 +187,6 @@ func (w *World) attempt(c *Conn, again time.Duration) {
 	})
 }
 
-// fail ends the connection with an error.
 func (c *Conn) fail(err error) {
 	if !c.closed && c.err == nil {
 		c.err = err

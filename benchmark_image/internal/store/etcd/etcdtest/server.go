@@ -297,7 +297,6 @@ type countingListener struct {
 	accepted atomic.Int64
 }
 
-// Accept implements net.Listener.
 func (l *countingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err == nil {
@@ -389,7 +388,6 @@ func (c *Cluster) read(key string, keysOnly bool) (kv *mvccpb.KeyValue, stale bo
 	return kv, stale
 }
 
-// header is that of an answer at a revision.
 func (m *Member) header(revision int64) *etcdserverpb.ResponseHeader {
 	return &etcdserverpb.ResponseHeader{MemberId: m.id, Revision: revision}
 }

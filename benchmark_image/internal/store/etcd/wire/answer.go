@@ -161,7 +161,6 @@ func (r *Reader) pass(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// take takes a field of the answer.
 func (r *Reader) take(f field) error {
 	switch {
 	case f.tag == answerHeader && r.call != Authenticate:
@@ -193,7 +192,6 @@ func (r *Reader) take(f field) error {
 	return nil
 }
 
-// takeKey takes a key with its value.
 func (r *Reader) takeKey(content []byte) error {
 	r.Answer.Keys++
 	if r.Visitor == nil {
@@ -233,7 +231,6 @@ func (r *Reader) takeMember(content []byte) error {
 	return err
 }
 
-// each calls visit with each field of a message.
 func each(message []byte, visit func(field)) error {
 	for len(message) > 0 {
 		f, size, err := consume(message)
@@ -246,7 +243,6 @@ func each(message []byte, visit func(field)) error {
 	return nil
 }
 
-// broken words what is wrong with a message.
 func broken(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrTruncated
