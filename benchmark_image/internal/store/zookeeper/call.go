@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"containernet-env/benchmark_image/internal/store"
@@ -91,8 +90,7 @@ func (c *conn) answer(w *waiter, h *jute.Header, code jute.Code) {
 		return
 	}
 	c.over(to)
-	to.owner.Finished(nil, &store.Failure{Code: codeOf(code), Text: fmt.Sprintf("ZooKeeper: %v", code),
-		Unknown: !code.DidNotHappen()})
+	to.owner.Finished(nil, code.Failure())
 }
 
 func (c *conn) succeed(to *call) {
@@ -102,24 +100,6 @@ func (c *conn) succeed(to *call) {
 
 // termOf is the number of the leader's election, which the upper half of each zxid has.
 func termOf(zxid int64) uint64 { return uint64(zxid) >> 32 }
-
-var codes = map[jute.Code]store.Code{
-	jute.SystemError: store.Internal, jute.RuntimeInconsistency: store.Internal, jute.DataInconsistency: store.DataLoss,
-	jute.ConnectionLoss: store.Unavailable, jute.Unimplemented: store.Unimplemented,
-	jute.OperationTimeout: store.DeadlineExceeded, jute.BadArguments: store.InvalidArgument,
-	jute.NoNode: store.NotFound, jute.NoAuth: store.PermissionDenied, jute.BadVersion: store.Aborted,
-	jute.NodeExists: store.AlreadyExists, jute.SessionExpired: store.Unavailable, jute.InvalidACL: store.InvalidArgument,
-	jute.AuthFailed: store.Unauthenticated, jute.SessionMoved: store.Unavailable, jute.NotReadOnly: store.Unavailable,
-	jute.RequestTimeout: store.DeadlineExceeded, jute.QuotaExceeded: store.ResourceExhausted,
-	jute.Throttled: store.ResourceExhausted,
-}
-
-func codeOf(code jute.Code) store.Code {
-	if known, ok := codes[code]; ok {
-		return known
-	}
-	return store.Unknown
-}
 
 // existenceCache guesses whether the znode of a key exists, before a put asks for it: ZooKeeper has no write that takes
 // both. Keys that were written through this protocol do. Of all others, the last one that was written tells. Any number

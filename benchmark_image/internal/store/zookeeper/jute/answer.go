@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // ErrFormat is a packet that does not hold what it must.
@@ -131,52 +133,61 @@ func ReadMulti(b []byte) (Code, error) {
 // Code is the error of an answer, as in KeeperException.java.
 type Code int32
 
-// The codes that are named here.
+// The codes that change what the connection does.
 const (
 	OK                   Code = 0
-	SystemError          Code = -1
 	RuntimeInconsistency Code = -2
-	DataInconsistency    Code = -3
-	ConnectionLoss       Code = -4
-	Unimplemented        Code = -6
-	OperationTimeout     Code = -7
-	BadArguments         Code = -8
-	APIError             Code = -100
 	NoNode               Code = -101
-	NoAuth               Code = -102
-	BadVersion           Code = -103
 	NodeExists           Code = -110
 	SessionExpired       Code = -112
-	InvalidACL           Code = -114
 	AuthFailed           Code = -115
 	SessionMoved         Code = -118
-	NotReadOnly          Code = -119
-	RequestTimeout       Code = -122
-	QuotaExceeded        Code = -125
-	Throttled            Code = -127
 )
 
-var names = map[Code]string{
-	SystemError: "system error", RuntimeInconsistency: "runtime inconsistency", DataInconsistency: "data inconsistency",
-	ConnectionLoss: "connection loss", Unimplemented: "unimplemented", OperationTimeout: "operation timeout",
-	BadArguments: "bad arguments", NoNode: "no node", NoAuth: "not authorized", BadVersion: "bad version",
-	NodeExists: "node exists", SessionExpired: "session expired", InvalidACL: "invalid ACL",
-	AuthFailed: "authentication failed", SessionMoved: "session moved", NotReadOnly: "the member is read-only",
-	RequestTimeout: "request timeout", QuotaExceeded: "quota exceeded", Throttled: "throttled",
+// meanings has the name of each code, what it is to a store, and whether a member that answers a request with it says
+// that it did not carry it out: the errors below -100 are verdicts on the request, the others are of the member itself,
+// at whatever stage.
+var meanings = map[Code]struct {
+	name         string
+	code         store.Code
+	didNotHappen bool
+}{
+	-1:                   {"system error", store.Internal, false},
+	RuntimeInconsistency: {"runtime inconsistency", store.Internal, false},
+	-3:                   {"data inconsistency", store.DataLoss, false},
+	-4:                   {"connection loss", store.Unavailable, false},
+	-6:                   {"unimplemented", store.Unimplemented, true},
+	-7:                   {"operation timeout", store.DeadlineExceeded, false},
+	-8:                   {"bad arguments", store.InvalidArgument, true},
+	NoNode:               {"no node", store.NotFound, true},
+	-102:                 {"not authorized", store.PermissionDenied, true},
+	-103:                 {"bad version", store.Aborted, true},
+	NodeExists:           {"node exists", store.AlreadyExists, true},
+	SessionExpired:       {"session expired", store.Unavailable, true},
+	-114:                 {"invalid ACL", store.InvalidArgument, true},
+	AuthFailed:           {"authentication failed", store.Unauthenticated, true},
+	SessionMoved:         {"session moved", store.Unavailable, true},
+	-119:                 {"the member is read-only", store.Unavailable, true},
+	-122:                 {"request timeout", store.DeadlineExceeded, false},
+	-125:                 {"quota exceeded", store.ResourceExhausted, true},
+	-127:                 {"throttled", store.ResourceExhausted, true},
 }
 
 // String names the error.
 func (c Code) String() string {
-	if name := names[c]; name != "" {
-		return name
+	if known, ok := meanings[c]; ok {
+		return known.name
 	}
 	return fmt.Sprintf("error %d", int32(c))
 }
 
-// DidNotHappen tells whether a member that answers a request with this error says that it did not carry it out. Errors
-// from APIError on are verdicts on the request. The others are of the member itself, at whatever stage.
-func (c Code) DidNotHappen() bool {
-	return c < APIError && c != RequestTimeout || c == Unimplemented || c == BadArguments
+// Failure is a request that was answered with the error.
+func (c Code) Failure() *store.Failure {
+	f := &store.Failure{Code: store.Unknown, Text: fmt.Sprintf("ZooKeeper: %v", c), Unknown: c >= -100}
+	if known, ok := meanings[c]; ok {
+		f.Code, f.Unknown = known.code, !known.didNotHappen
+	}
+	return f
 }
 
 // EndsSession tells whether nothing more can be had on the session.
