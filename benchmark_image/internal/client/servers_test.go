@@ -243,70 +243,29 @@ func get(t *testing.T, target string) (status int, body []byte, header http.Head
 	return answer.StatusCode, body, answer.Header
 }
 
-// replicas are the reference service of package keyvalue.
-type replicas struct {
-	servers
-	program string
-	folders []string // with their data
-}
-
-func startReplicas(t *testing.T, members int) *replicas {
+// startReplicas builds and starts the reference service of package keyvalue.
+func startReplicas(t *testing.T, members int) *servers {
 	t.Helper()
-	program, err := buildReplicas()
-	must(t, err)
-	r := &replicas{servers{store: "http", processes: make([]*os.Process, members)}, program, nil}
+	program := filepath.Join(t.TempDir(), "replicas")
+	out, err := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build replicas: %v: %s", err, out)
+	}
+	s := &servers{store: "http"}
 	for range members {
-		r.endpoints, r.folders = append(r.endpoints, freePort(t)), append(r.folders, t.TempDir())
+		s.endpoints = append(s.endpoints, freePort(t))
 	}
-	for i := range members {
-		r.start(t, i)
+	for i, endpoint := range s.endpoints {
+		s.processes = append(s.processes, startMember(t, exec.Command(program, "--listen="+endpoint, fmt.Sprintf("--id=%d", i),
+			"--peers="+strings.Join(s.endpoints, ","), "--data="+t.TempDir(), "--timeout=500ms", "--unsafe-no-fsync")))
 	}
-	return r
-}
-
-// buildReplicas gives the path of the program, which all tests share.
-var buildReplicas = sync.OnceValues(func() (program string, err error) {
-	program = filepath.Join(programFolder, "replicas")
-	build := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build replicas: %w: %s", err, out)
+	for _, endpoint := range s.endpoints {
+		hang.Until(t, "the replica", func() bool {
+			status, _, _ := get(t, "http://"+endpoint+"/status")
+			return status == 200
+		})
 	}
-	return program, nil
-})
-
-// start starts one, also again, and waits until it answers.
-func (r *replicas) start(t *testing.T, i int) {
-	t.Helper()
-	r.processes[i] = startMember(t, exec.Command(r.program, "--listen="+r.endpoints[i], fmt.Sprintf("--id=%d", i),
-		"--peers="+strings.Join(r.endpoints, ","), "--data="+r.folders[i], "--timeout=500ms", "--unsafe-no-fsync"))
-	r.await(t, i, 200)
-}
-
-func (r *replicas) kill(t *testing.T, i int) {
-	t.Helper()
-	must(t, r.processes[i].Kill())
-	r.await(t, i, 0)
-}
-
-func (r *replicas) await(t *testing.T, i, want int) {
-	t.Helper()
-	hang.Until(t, "the replica", func() bool {
-		status, _, _ := get(t, "http://"+r.endpoints[i]+"/status")
-		return status == want
-	})
-}
-
-// flags are those of a load of an operation, for so many acknowledgements of writes and queried replicas of reads.
-func (r *replicas) flags(operation string, ack, from int) []string {
-	query := fmt.Sprintf("-path=/v0/entity?id={key}&ack=%d&from=%d", ack, from)
-	flags := r.servers.flags()
-	if operation != "range" {
-		flags = append(flags, "--put"+query)
-	}
-	if operation != "put" {
-		flags = append(flags, "--get"+query)
-	}
-	return flags
+	return s
 }
 
 func startMember(t *testing.T, command *exec.Cmd) *os.Process {
@@ -367,24 +326,7 @@ func TestMain(m *testing.M) {
 	case "benchmark-client-tls":
 		Process("test", secure.Files)
 	}
-	os.Exit(runTests(m))
-}
-
-// programFolder holds programs that tests share.
-var programFolder string
-
-func runTests(m *testing.M) int {
-	folder, err := os.MkdirTemp("", "client-test-")
-	if err != nil {
-		panic(err)
-	}
-	defer func() {
-		if err := os.RemoveAll(folder); err != nil {
-			panic(err)
-		}
-	}()
-	programFolder = folder
-	return m.Run()
+	os.Exit(m.Run())
 }
 
 // notDriven is a transport of a load that never begins.
