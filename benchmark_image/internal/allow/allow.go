@@ -103,7 +103,7 @@ func (l *List) Permit(endpoint string, address netip.AddrPort) error {
 	if address.String() != endpoint {
 		shown = fmt.Sprintf("%s (%v)", endpoint, address)
 	}
-	return fmt.Errorf("%s may not be asked: %s", shown, l.remedy(endpoint))
+	return fmt.Errorf("%s may get no load: %s", shown, l.remedy(endpoint))
 }
 
 // Check returns why the endpoint, a valid host:port, must not be contacted; nil if it may. A name that is not in the

@@ -169,7 +169,7 @@ func (c *Conn) Feed(b []byte) error {
 		return nil // a late answer
 	}
 	if c.owner == nil || !c.begun {
-		return fmt.Errorf("the member sent something that nobody had asked for: %.80q", b)
+		return fmt.Errorf("the member sent something without a request: %.80q", b)
 	}
 	rest, whole, err := c.answers.feed(b, c.keep)
 	if err != nil || !whole {

@@ -414,7 +414,7 @@ var (
 		"a read of a key that does not exist")
 	paramHistory = parameter(Parameter{
 		Name: "history", Flag: "history",
-		Usage: "keep what each operation did and was told, for a check of linearizability",
+		Usage: "keep each operation and its answer, for a check of linearizability",
 		Rule: fmt.Sprintf("only with single generated keys; of writes only with a `valSize` of %d or more, of reads only "+
 			"together with `verify`",
 			keys.VersionSize),

@@ -95,7 +95,7 @@ func (a *all) against(o *operation, events []history.Event) *finding {
 	case acknowledged && len(events) == 0:
 		what = "the store lost a write that it had acknowledged"
 	case acknowledged && events[0].Revision != o.Revision:
-		what = "the store carried out a write at another revision than it had told"
+		what = "the store carried out a write at another revision than it had reported"
 	case len(events) > 0 && events[0].Key != a.prefix+o.Key:
 		what = "the store carried out a write of another key"
 	default:
