@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from containernet_env.base.errors import RunError
 
@@ -75,6 +75,19 @@ def decoded(status: int, data: bytes, request: str) -> Any:
     if data and answer is None:
         raise NoAnswerError(f"{request}: the answer is not JSON: {data[:80]!r}")
     return answer
+
+
+class Connection(Protocol):
+    """A connection to one member, whatever network it is in; its requests cross no emulated link."""
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        """The answer to a GET as it is; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        """A TCP connection to a port of the member. Raises ``RunError``."""
 
 
 class KeptConnection:

@@ -18,7 +18,8 @@ from containernet_env.model.link import SEED_MAX
 from containernet_env.model.scenario import Dataset, Load, Scenario, ScenarioSet, ScheduledScenario
 from containernet_env.model.search import Search
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
-from containernet_env.stores.store import Store, Timing, Waits
+from containernet_env.stores.cluster import Waits
+from containernet_env.stores.store import Store, Timing
 
 
 def select(
@@ -210,7 +211,7 @@ class Plan:
     @property
     def waits(self) -> Waits:
         """How long its driver waits."""
-        return Waits.of(self.timing, self.topology.longest_rtt_ns())
+        return Waits.of(self.timing.settle_s, self.topology.longest_rtt_ns())
 
     @property
     def once(self) -> list[PlannedScenario]:
@@ -268,7 +269,7 @@ def _store_dict(plan: Plan) -> dict[str, Any]:
         }
     choice = plan.config.store
     return {
-        **plan.timing.values(),
+        **plan.timing.values,
         "data": plan.config.etcd.data,
         "leader": plan.config.etcd.leader,
         **({"tls": True} if plan.config.etcd.tls else {}),
@@ -391,7 +392,7 @@ def config_hash(plan: Plan) -> str:
     ]
     choices = [plan.options.engine, plan.options.switches]
     # Where a value came from is no part of the experiment.
-    timing = {name: value for name, value in plan.timing.values().items() if not name.endswith("_from")}
+    timing = {name: value for name, value in plan.timing.values.items() if not name.endswith("_from")}
     links = [link_values(link) for link in plan.links]
     # Members are started otherwise, and stopped for each sample.
     options = plan.options

@@ -399,7 +399,7 @@ def notes_of(
     yield from _choice_notes(options)
     yield from _host_notes(config, options, store_of(config).title)
     if largest is not None:
-        yield from timing.notes(largest)
+        yield from timing.notes
         yield from _heartbeat_notes(topology, timing)
     yield from _link_notes(topology, options)
     yield from _queue_notes(topology)

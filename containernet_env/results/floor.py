@@ -6,12 +6,12 @@ HTTP/2 is the remainder above it. docs/floor.md derives it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from random import Random
 
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology, UnloadedNetwork, has_jitter
-from containernet_env.stores.floor import Deployment
+from containernet_env.stores.floor import Request
 from containernet_env.stores.store import Store
 
 DRAWS = 999
@@ -56,11 +56,20 @@ class Floor:
             return None
         rounds = -(-DRAWS // len(asked)) if has_jitter(self._topology) else 1
         network = UnloadedNetwork(self._topology, Random(_SEED) if rounds > 1 else None)
-        path = self._store.critical_path(Deployment(self._members, living, self._client, network, self._sync_ns))
         shares = []
         for name in asked:
-            shares += [share for _ in range(rounds) for share in path.shares(scenario, name, leader)]
+            request = Request(scenario, self._members, living, self._client, name, leader, network, self._sync_ns)
+            shares += [share for _ in range(rounds) for share in self._shares(request)]
         return weighted_median(shares) / 1e9
+
+    def _shares(self, request: Request) -> Iterator[tuple[float, float]]:
+        """For each kind of operation of a scenario its share, and its least latency in ns."""
+        scenario = request.scenario
+        writes = float(not scenario.reads) if scenario.put_ratio is None else float(scenario.put_ratio)
+        if writes:
+            yield writes, self._store.write_ns(request)
+        if writes < 1:
+            yield 1 - writes, self._store.read_ns(request)
 
 
 def _asked(scenario: Scenario, leader: str | None, living: list[str]) -> list[str]:

@@ -18,8 +18,7 @@ from containernet_env.model.scenario import Load
 from containernet_env.runs.load import Answer, BenchmarkServer, Progress, dial_timeout_s
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
-from containernet_env.stores.cluster import Ping
-from containernet_env.stores.store import NEAR, Waits
+from containernet_env.stores.cluster import NEAR, Ping, Waits
 
 # Ping interval of each member: a measured silence is too short by at most this. A ping costs 0.8 ms of idle members,
 # which it wakes (those under load are awake), and 0.15 ms of the driver: for three members 0.4 % of a core together.

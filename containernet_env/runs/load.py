@@ -12,13 +12,13 @@ from typing import Any
 
 from containernet_env.base import assets, clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import HttpError, NoAnswerError, streamed
+from containernet_env.base.http import Connection, HttpError, NoAnswerError, streamed
 from containernet_env.hosts.http import UnixConnection
 from containernet_env.model import load_contract as contract
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Load, Scenario, Span
-from containernet_env.stores.cluster import Broken, Connection
-from containernet_env.stores.store import NEAR, LoadTerms, Waits
+from containernet_env.stores.cluster import NEAR, Broken, Waits
+from containernet_env.stores.store import LoadTerms
 
 # The server's default of dialTimeout; no scenario changes it.
 _DIAL_TIMEOUT_S = 10.0

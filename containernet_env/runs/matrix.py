@@ -35,7 +35,7 @@ from containernet_env.runs.observer import Observer
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.searching import KeepProbe, Searching
 from containernet_env.runs.target import Target
-from containernet_env.stores.store import NEAR, Waits
+from containernet_env.stores.cluster import NEAR, Waits
 
 # How long a cluster has to answer after a failed scenario before the rest is given up: for two elections, each of which
 # takes up to two of its timeouts, and for etcd's own deadline of a request (server/config, ReqTimeout).

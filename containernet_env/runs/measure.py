@@ -382,7 +382,7 @@ class _Run:
             consistency=plan.store.consistency,
             second_tries=plan.store.load_terms.second_tries,
             store_version=store_version,
-            timing=plan.timing.values(),
+            timing=plan.timing.values,
             congestion_control=None if plan.config.external else plan.options.congestion_control,
             realtime=testbed.realtime,
             seed=plan.options.seed if testbed.links_kind == "emulator" else None,

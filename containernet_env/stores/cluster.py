@@ -8,24 +8,23 @@ from __future__ import annotations
 import errno
 import os
 import re
-import socket
 import stat
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from containernet_env.base import clock, files, programs
 from containernet_env.base.clock import utc_now
 from containernet_env.base.errors import RunError, shortage
+from containernet_env.base.http import Connection
 from containernet_env.base.programs import LastWords, one_line
 from containernet_env.base.work import answers_within, persistently
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Leadership, MemberActivity, StoreActivity
 from containernet_env.stores.profiling import Profiling
-from containernet_env.stores.store import Waits
 
 Broken = Callable[[], str | None]
 """Why waiting any longer is pointless; ``None`` while it is not."""
@@ -41,23 +40,43 @@ ASK_S = 2.0
 # Queries are repeated for this long, beside the network, if a member does not answer (HTTP 503, a lost connection) or
 # knows no leader.
 PATIENCE_S = 5.0
+# How long a cluster may take on a busy machine, whatever its network.
+_START_S = 60.0
 # How much is kept of the beginning of a value: more than names its writer.
 _VALUE_BYTES = 32
 
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Deadlines of the driver for operations over the network: longer if round trips are long or leaders come late.
+
+    ``rtt_s`` is the longest round trip between two hosts; ``start_s`` is how long a cluster may take to be ready, and a
+    member to rejoin it.
+    """
+
+    rtt_s: float = 0.0
+    start_s: float = _START_S
+
+    @classmethod
+    def of(cls, settle_s: float, rtt_ns: int) -> Waits:
+        """A minute, or five times the delays of the store's timing plus 20 round trips if that is longer."""
+        rtt_s = rtt_ns / 1e9
+        return cls(rtt_s, max(_START_S, float(round(5 * settle_s + 20 * rtt_s))))
+
+    @property
+    def request_s(self) -> float:
+        """By how much the deadline of one request grows, whole seconds: eight round trips.
+
+        A connection and its TLS take three, a proxy or a session one more, a consistent read at a follower two.
+        """
+        return float(round(8 * self.rtt_s))
+
+
+NEAR = Waits()
+"""Those of a network whose round trips are short."""
+
+
 # --- one member -------------------------------------------------------------------------------------------------------
-
-
-class Connection(Protocol):
-    """A connection to one member, whatever network it is in; its requests cross no emulated link."""
-
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
-
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        """The answer to a GET as it is; ``timeout_s`` bounds each wait. Raises ``RunError``."""
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        """A TCP connection to a port of the member. Raises ``RunError``."""
 
 
 class MemberHost(Protocol):

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from containernet_env.base import assets
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import HttpError, NoAnswerError
+from containernet_env.base.http import Connection, HttpError, NoAnswerError
 from containernet_env.base.work import persistently
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import ALPHABET, Keys, Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import Durations, MemberActivity
-from containernet_env.stores import cluster
-from containernet_env.stores.cluster import (
-    ASK_S,
-    PATIENCE_S,
-    Cluster,
-    Connection,
-    Counters,
-    LogForm,
-    LogPart,
-    MemberPlace,
-    MemberStatus,
-    Written,
-    grown,
-    prometheus_samples,
-)
+from containernet_env.stores import cluster, store
+from containernet_env.stores.cluster import ASK_S, Cluster, Counters, LogForm, LogPart, MemberStatus, Written
 from containernet_env.stores.external import (
     REQUEST_S,
     ClusterLook,
@@ -47,25 +35,8 @@ from containernet_env.stores.external import (
     first_line,
     places,
 )
-from containernet_env.stores.floor import CriticalPath, Deployment, key_bytes
-from containernet_env.stores.store import (
-    NO_LEADER,
-    Endpoints,
-    Flag,
-    Heartbeat,
-    ImageParts,
-    Lacking,
-    LoadTerms,
-    MemberStart,
-    Store,
-    Timing,
-    go_environment,
-    largest_rtt_words,
-    one_of,
-    path_problem,
-    version_from,
-    whole,
-)
+from containernet_env.stores.floor import Request, key_bytes
+from containernet_env.stores.store import Flag, MemberStart, Timing
 
 MODULE = GoModule(
     "consul",
@@ -84,10 +55,10 @@ SERVER_PORT = 8300
 MULTIPLIER_MAX = 10
 """Consul's own bound of ``raft_multiplier`` (agent/consul/config.go)."""
 FLAGS: Mapping[str, Flag] = {
-    "raft_multiplier": whole(1, MULTIPLIER_MAX),
-    "raft_snapshot_threshold": whole(1, 10**9),
-    "raft_trailing_logs": whole(1, 10**9),
-    "raft_logstore": one_of("boltdb", "wal"),
+    "raft_multiplier": store.whole(1, MULTIPLIER_MAX),
+    "raft_snapshot_threshold": store.whole(1, 10**9),
+    "raft_trailing_logs": store.whole(1, 10**9),
+    "raft_logstore": store.one_of("boltdb", "wal"),
 }
 """Names are those of Consul's configuration files; ``raft_logstore`` is ``raft_logstore.backend`` there."""
 
@@ -97,9 +68,8 @@ FLAGS: Mapping[str, Flag] = {
 # benchmark_image/internal/store/consul, answers as Consul 1.16.1 gave them. Of messages between servers (MessagePack in
 # yamux or Raft connections) only keys and values are counted.
 
-SMALL = 1
-"""A message between servers that carries no value: heartbeats, answers, requests for reads."""
-
+# A message between servers that carries no value: heartbeats, answers, requests for reads.
+_SMALL = 1
 _LINE_END = len("\r\n")
 _REQUEST = len(" HTTP/1.1\r\nHost: 1.1.1.1:8500\r\n\r\n")
 _LENGTH = len("Content-Length: 1\r\n")
@@ -120,34 +90,19 @@ _READ = len(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """From the client and back, from the agent that gets it to the leader and back, and from leader to followers."""
+def write_sizes(scenario: Scenario) -> tuple[int, int]:
+    """How long the requests of a scenario's writes are, and their answers."""
+    key, value = key_bytes(scenario), scenario.val_size
+    request = _PUT + key + value
+    if scenario.type == "txn":
+        request = _TXN + _TXN_PARTS + 2 * key + 4 * -(-value // 3)
+    return request + _REQUEST + _LENGTH, _ANSWER + _WRITTEN
 
-    request: int
-    answer: int
-    forwarded: int
-    forwarded_answer: int
-    append: int
 
-    @classmethod
-    def of_write(cls, scenario: Scenario) -> Sizes:
-        """Those of the writes of a scenario."""
-        key, value = key_bytes(scenario), scenario.val_size
-        if scenario.type == "txn":
-            coded = 4 * -(-value // 3)
-            request = _TXN + _REQUEST + _LENGTH + _TXN_PARTS + 2 * key + coded
-        else:
-            request = _PUT + key + _REQUEST + _LENGTH + value
-        return cls(request, _ANSWER + _WRITTEN, key + value, SMALL, key + value)
-
-    @classmethod
-    def of_read(cls, scenario: Scenario) -> Sizes:
-        """Those of the reads of a scenario, of one key."""
-        key, value = key_bytes(scenario), scenario.val_size
-        assert scenario.consistency is not None
-        request = _GET + key + _OPTIONS[scenario.consistency] + _REQUEST
-        return cls(request, _ANSWER + _READ + value, key, value, SMALL)
+def read_sizes(scenario: Scenario) -> tuple[int, int]:
+    """The same of its reads, of one key."""
+    assert scenario.consistency is not None
+    return _GET + key_bytes(scenario) + _OPTIONS[scenario.consistency] + _REQUEST, _ANSWER + _READ + scenario.val_size
 
 
 # --- timing -----------------------------------------------------------------------------------------------------------
@@ -162,107 +117,45 @@ _RTT_MS, _AVERAGE_RTT_MS = 100, 50
 _JOIN_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class ConsulTiming(Timing):
-    """The one number by which Consul scales Raft's timeouts, ``raft_multiplier``."""
-
-    multiplier: int
-    multiplier_from: Literal["rtt", "config"]
-
-    @property
-    def settle_s(self) -> float:
-        # Servers find each other, then two election timeouts.
-        return _JOIN_S + 2 * self.election_ms / 1000
-
-    @property
-    def member_timeout_s(self) -> float:
-        # Followers wait for the heartbeat timeout at least.
-        return self.election_ms / 1000
-
-    @property
-    def election_ms(self) -> int:
-        """Heartbeat and election timeouts, which are equal."""
-        return _TIMEOUT_MS * self.multiplier
-
-    @property
-    def short(self) -> str:
-        return f"raft_multiplier {self.multiplier}, election {self.election_ms} ms"
-
-    @property
-    def long(self) -> str:
-        origin = "from the largest RTT" if self.multiplier_from == "rtt" else "from the config"
-        lease = f"a leader steps down after {_LEASE_MS * self.multiplier} ms without a quorum"
-        return (
-            f"raft_multiplier {self.multiplier} ({origin}): heartbeat and election timeouts {self.election_ms} ms,"
-            f" {lease}"
-        )
-
-    def values(self) -> dict[str, int | str]:
-        return {
-            "raft_multiplier": self.multiplier,
-            "heartbeat_ms": self.heartbeat.interval_ms,
-            "election_ms": self.election_ms,
-            "raft_multiplier_from": self.multiplier_from,
-        }
-
-    def notes(self, largest: RttExpectation) -> Iterator[str]:
-        rtt = largest_rtt_words(largest)
-        longest_ms = _RTT_MS * self.multiplier
-        if largest.expected_ns > longest_ms * 10**6:
-            none = "; no larger one exists" if self.multiplier == MULTIPLIER_MAX else ""
-            yield (
-                f"Consul's raft_multiplier of {self.multiplier} is made for RTTs up to {longest_ms} ms{none}: {rtt},"
-                f" is above that, and leaders may change under load"
-            )
-        if largest.expected_ns > self.election_ms * 10**6:
-            yield f"the election timeout of {self.election_ms} ms is below {rtt}: {NO_LEADER}"
-        if largest.expected_ns > _AVERAGE_RTT_MS * 10**6:
-            yield f"Consul requires an average RTT below {_AVERAGE_RTT_MS} ms between servers; {rtt}, is above that"
-
-    @property
-    def heartbeat(self) -> Heartbeat:
-        return Heartbeat(self.election_ms // _HEARTBEATS, SMALL, SMALL)
-
-
-def consul_timing(config: Config, largest: RttExpectation | None) -> ConsulTiming:
+def consul_timing(config: Config, largest: RttExpectation | None) -> Timing:
     """As small as the largest RTT allows, 100 ms of it for each 1, from 1 to 10; or the configured value."""
-    flags = dict(config.store.flags)
+    (rtt_ms, rtt), flags = store.largest_rtt(largest), dict(config.store.flags)
+    multiplier, source = min(max(1, math.ceil(rtt_ms / _RTT_MS)), MULTIPLIER_MAX), "rtt"
     if "raft_multiplier" in flags:
-        return ConsulTiming(int(flags["raft_multiplier"]), "config")
-    rtt_ns = largest.expected_ns if largest else 0
-    multiplier = min(max(1, -(-rtt_ns // (_RTT_MS * 10**6))), MULTIPLIER_MAX)
-    return ConsulTiming(multiplier, "rtt")
-
-
-# --- floor ------------------------------------------------------------------------------------------------------------
-
-
-class ConsulPath(CriticalPath):
-    """The critical path of a request in Consul; docs/stores.md derives it, with the places in its source and in Raft's.
-
-    ``sync_ns`` of the deployment is for a write of the log.
-    """
-
-    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # The leader writes its log first, and sends the entry to its followers only then.
-        assert leader is not None
-        sizes, log_ns = Sizes.of_write(scenario), self._deployment.sync_ns
-        quorum = len(self._deployment.members) // 2
-        copied_ns = self._deployment.answered_ns(leader, quorum, sizes.append, SMALL, log_ns)
-        return self._served_ns(receiver, leader, sizes) + log_ns[leader] + copied_ns
-
-    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # A consistent read waits until a quorum has answered heartbeats; those that were sent before it count, so at
-        # best it need not wait.
-        return self._served_ns(receiver, None if scenario.consistency == "s" else leader, Sizes.of_read(scenario))
-
-    def _served_ns(self, receiver: str, leader: str | None, sizes: Sizes) -> float:
-        """The client's own way, and that to the leader and back for an agent that forwards the request to it."""
-        client_ns = self._deployment.client_ns(receiver, sizes.request, sizes.answer)
-        if leader is None:
-            return client_ns
-        forwarded_ns = self._deployment.there_and_back_ns(receiver, leader, sizes.forwarded, sizes.forwarded_answer)
-        return client_ns + forwarded_ns
+        multiplier, source = int(flags["raft_multiplier"]), "config"
+    # Heartbeat and election timeouts are equal.
+    election_ms, longest_ms, notes = _TIMEOUT_MS * multiplier, _RTT_MS * multiplier, []
+    heartbeat = store.Heartbeat(election_ms // _HEARTBEATS, _SMALL, _SMALL)
+    if rtt_ms > longest_ms:
+        none = "; no larger one exists" if multiplier == MULTIPLIER_MAX else ""
+        notes.append(
+            f"Consul's raft_multiplier of {multiplier} is made for RTTs up to {longest_ms} ms{none}: {rtt}, is above"
+            f" that, and leaders may change under load"
+        )
+    if rtt_ms > election_ms:
+        notes.append(f"the election timeout of {election_ms} ms is below {rtt}: {store.NO_LEADER}")
+    if rtt_ms > _AVERAGE_RTT_MS:
+        notes.append(f"Consul requires an average RTT below {_AVERAGE_RTT_MS} ms between servers; {rtt}, is above that")
+    return Timing(
+        short=f"raft_multiplier {multiplier}, election {election_ms} ms",
+        long=(
+            f"raft_multiplier {multiplier} (from the {'largest RTT' if source == 'rtt' else 'config'}): heartbeat and "
+            f"election timeouts {election_ms} ms, a leader steps down after {_LEASE_MS * multiplier} ms without a "
+            f"quorum"
+        ),
+        values={
+            "raft_multiplier": multiplier,
+            "heartbeat_ms": heartbeat.interval_ms,
+            "election_ms": election_ms,
+            "raft_multiplier_from": source,
+        },
+        # Servers find each other, then two election timeouts.
+        settle_s=_JOIN_S + 2 * election_ms / 1000,
+        # Followers wait for the heartbeat timeout at least.
+        member_timeout_s=election_ms / 1000,
+        heartbeat=heartbeat,
+        notes=tuple(notes),
+    )
 
 
 # --- log and counters -------------------------------------------------------------------------------------------------
@@ -295,12 +188,12 @@ _COUNT, _SUM = f"{_LOG_WRITES}_count", f"{_LOG_WRITES}_sum"
 
 def metrics_of(text: str) -> Counters:
     """The samples that are kept of an answer at /v1/agent/metrics."""
-    return prometheus_samples(text, (_COUNT, _SUM))
+    return cluster.prometheus_samples(text, (_COUNT, _SUM))
 
 
 def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
     """The growth of a member's counters between two samples; one missing in either is unknown, as after a restart."""
-    count, log_syncs = grown(before, after, _COUNT), None
+    count, log_syncs = cluster.grown(before, after, _COUNT), None
     if count is not None and count >= 0 and _SUM in before and _SUM in after:
         log_syncs = Durations(count, (after[_SUM] - before[_SUM]) / 1000 / count if count else None, None)
     if log is None:
@@ -367,7 +260,7 @@ class ConsulMember(cluster.Member):
     activity = staticmethod(activity)
     log_form: ClassVar[LogForm] = LOG
 
-    def __init__(self, place: MemberPlace, probe_key: str = "containernet-env/probe") -> None:
+    def __init__(self, place: cluster.MemberPlace, probe_key: str = "containernet-env/probe") -> None:
         super().__init__(place)
         self.probe_key = probe_key
         self.node_id = ""
@@ -542,7 +435,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
             for first in range(0, len(names), _BATCH_KEYS):
                 batch = names[first : first + _BATCH_KEYS]
                 verbs = [{"KV": {"Verb": "delete", "Key": name}} for name in batch]
-                persistently(partial(self._ask, "PUT", "/v1/txn", verbs), PATIENCE_S)
+                persistently(partial(self._ask, "PUT", "/v1/txn", verbs), cluster.PATIENCE_S)
                 removed += len(batch)
                 checked(removed)
         return removed
@@ -576,53 +469,6 @@ def _listed_bytes(keys: Keys) -> int:
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-def arguments(node: Node, config: Config, timing: ConsulTiming) -> tuple[str, ...]:
-    """The arguments of one member's ``consul agent``."""
-    others = [str(member.ip) for member in config.nodes if member is not node and member.name != node.name]
-    return (
-        "agent",
-        "-server",
-        f"-bootstrap-expect={len(config.nodes)}",
-        f"-node={node.name}",
-        f"-bind={node.ip}",
-        f"-advertise={node.ip}",
-        "-client=0.0.0.0",
-        f"-http-port={HTTP_PORT}",
-        f"-server-port={SERVER_PORT}",
-        # Nothing here uses names, other data centres or service meshes.
-        "-dns-port=-1",
-        "-grpc-port=-1",
-        "-grpc-tls-port=-1",
-        "-serf-wan-port=-1",
-        f"-data-dir={DATA_DIR}",
-        "-log-level=info",
-        # The default, 30 s, is a long time for members that start at nearly one moment.
-        "-retry-interval=1s",
-        *(f"-retry-join={other}" for other in others),
-        f"-hcl={json.dumps(_settings(config, timing))}",
-    )
-
-
-def _settings(config: Config, timing: ConsulTiming) -> dict[str, object]:
-    """The settings without a flag, as its configuration files have them."""
-    settings: dict[str, object] = {
-        "performance": {"raft_multiplier": timing.multiplier},
-        # Counted since the start, instead of for 10 s each.
-        "telemetry": {"prometheus_retention_time": "24h", "disable_hostname": True},
-        # The load has all its connections from one address; 200 are allowed otherwise.
-        "limits": {"http_max_conns_per_client": 0},
-        # A member that is dead stays a member: a majority of three is always two.
-        "autopilot": {"cleanup_dead_servers": False},
-        "disable_update_check": True,
-    }
-    for name, value in config.store.flags:
-        if name == "raft_logstore":
-            settings[name] = {"backend": value}
-        elif name != "raft_multiplier":
-            settings[name] = value
-    return settings
-
-
 _NO_RANGES = "answers ranges without an end or a limit"
 _ONE_NUMBER = "scales all its timeouts by one number, the flag raft_multiplier"
 # A transaction of bbolt ends with two fdatasyncs, one of the pages and one of the page that points to them (tx.go);
@@ -630,7 +476,7 @@ _ONE_NUMBER = "scales all its timeouts by one number, the flag raft_multiplier"
 _SYNCS = {"boltdb": 2, "wal": 1}
 
 
-class Consul(Store):
+class Consul(store.Store):
     """Consul, in the version that is pinned or in another one."""
 
     name: ClassVar[str] = "consul"
@@ -640,14 +486,14 @@ class Consul(Store):
     clusters = ConsulCluster
     externals = ExternalConsul
     # The transfer of leadership over HTTP came with 1.15.
-    versions = version_from((1, 15, 0), r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,4})", "1.22.0")
+    versions = store.version_from((1, 15, 0), r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,4})", "1.22.0")
     flags = FLAGS
-    load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "consul"})
+    load_terms: ClassVar[store.LoadTerms] = store.LoadTerms({"store": "consul"})
     # Consul's own bound of a value, which limits.kv_max_value_size may change (docs: limits).
     largest_value_bytes = 512 << 10
     keys_are_paths = True
     consistency: ClassVar[Mapping[str, str]] = {"s": "stale"}
-    lacks: ClassVar[Lacking] = {
+    lacks: ClassVar[store.Lacking] = {
         "heartbeat_interval": _ONE_NUMBER,
         "election_timeout": _ONE_NUMBER,
         "tls": "is run without TLS here",
@@ -658,8 +504,8 @@ class Consul(Store):
         "countOnly": _NO_RANGES,
     }
     setup_note = "Consul is built from its Go modules: 3 to 6 minutes on two cores, a program of 118 MB"
-    endpoints = Endpoints(
-        no_users="Consul knows tokens, which token_file is for", takes_token=True, bad_prefix=path_problem
+    endpoints = store.Endpoints(
+        no_users="Consul knows tokens, which token_file is for", takes_token=True, bad_prefix=store.path_problem
     )
 
     @property
@@ -667,18 +513,70 @@ class Consul(Store):
         return self.choice.version or str(MODULE.pinned)
 
     @property
-    def image(self) -> ImageParts:
+    def image(self) -> store.ImageParts:
         # The pinned one, however it is named.
         other = None if self.version == MODULE.pinned else self.version
-        return ImageParts("consul", module=replace(MODULE, version=other), disk_bytes=145 * 10**6)
+        return store.ImageParts("consul", module=replace(MODULE, version=other), disk_bytes=145 * 10**6)
 
-    def timing(self, config: Config, largest: RttExpectation | None) -> ConsulTiming:
+    def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
         return consul_timing(config, largest)
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
-        assert isinstance(timing, ConsulTiming)
-        return MemberStart(arguments(node, config, timing), (DATA_DIR,), environment=go_environment(node.memory_bytes))
+        settings: dict[str, object] = {
+            "performance": {"raft_multiplier": timing.values["raft_multiplier"]},
+            # Counted since the start, instead of for 10 s each.
+            "telemetry": {"prometheus_retention_time": "24h", "disable_hostname": True},
+            # The load has all its connections from one address; 200 are allowed otherwise.
+            "limits": {"http_max_conns_per_client": 0},
+            # A member that is dead stays a member: a majority of three is always two.
+            "autopilot": {"cleanup_dead_servers": False},
+            "disable_update_check": True,
+        }
+        for name, value in self.choice.flags:
+            if name != "raft_multiplier":
+                settings[name] = {"backend": value} if name == "raft_logstore" else value
+        command = (
+            "agent",
+            "-server",
+            f"-bootstrap-expect={len(config.nodes)}",
+            f"-node={node.name}",
+            f"-bind={node.ip}",
+            f"-advertise={node.ip}",
+            "-client=0.0.0.0",
+            f"-http-port={HTTP_PORT}",
+            f"-server-port={SERVER_PORT}",
+            # Nothing here uses names, other data centres or service meshes.
+            "-dns-port=-1",
+            "-grpc-port=-1",
+            "-grpc-tls-port=-1",
+            "-serf-wan-port=-1",
+            f"-data-dir={DATA_DIR}",
+            "-log-level=info",
+            # The default, 30 s, is a long time for members that start at nearly one moment.
+            "-retry-interval=1s",
+            *(f"-retry-join={other.ip}" for other in config.nodes if other.name != node.name),
+            f"-hcl={json.dumps(settings)}",
+        )
+        return MemberStart(command, (DATA_DIR,), environment=store.go_environment(node.memory_bytes))
 
-    def critical_path(self, deployment: Deployment) -> CriticalPath:
+    # The critical path of a request in Consul; docs/stores.md derives it, with the places in its source and in Raft's.
+
+    def write_ns(self, request: Request) -> float:
+        # The leader writes its log first, and sends the entry to its followers only then.
+        assert request.leader is not None
         syncs = _SYNCS[str(dict(self.choice.flags).get("raft_logstore", "boltdb"))]
-        return ConsulPath(replace(deployment, sync_ns={name: syncs * ns for name, ns in deployment.sync_ns.items()}))
+        log_ns = {name: syncs * ns for name, ns in request.sync_ns.items()}
+        copied_ns = request.answered_ns(len(request.members) // 2, request.written_bytes, _SMALL, log_ns)
+        served_ns = request.client_ns(*write_sizes(request.scenario)) + request.forwarded_ns(
+            request.written_bytes, _SMALL
+        )
+        return served_ns + log_ns[request.leader] + copied_ns
+
+    def read_ns(self, request: Request) -> float:
+        # A consistent read waits until a quorum has answered heartbeats; those that were sent before it count, so at
+        # best it need not wait.
+        scenario = request.scenario
+        client_ns = request.client_ns(*read_sizes(scenario))
+        if scenario.consistency == "s":
+            return client_ns
+        return client_ns + request.forwarded_ns(key_bytes(scenario), scenario.val_size)

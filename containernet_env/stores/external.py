@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import HttpError, NoAnswerError
+from containernet_env.base.http import Connection, HttpError, NoAnswerError
 from containernet_env.base.programs import LastWords, last_words
 from containernet_env.base.work import side_by_side
 from containernet_env.model.config import Config, External
 from containernet_env.model.scenario import Keys
 from containernet_env.model.usage import Leadership
-from containernet_env.stores.cluster import Cluster, Connection, M, MemberPlace
+from containernet_env.stores.cluster import Cluster, M, MemberPlace
 
 REQUEST_S = 10.0
 """How long a member may take to answer a request about keys."""

@@ -1,37 +1,40 @@
-"""The parts of all stores' critical paths: ways there and back, and waiting for some of the members. Pure."""
+"""A request on an unloaded network, of which stores derive its least latency: ways there and back, and waiting."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from containernet_env.model.scenario import Scenario
-
-
-class OneWayTimes(Protocol):
-    """The time that a message takes between two hosts, in ns; ``model.transfer`` has the unloaded network's."""
-
-    def one_way_ns(self, a: str, b: str, payload_bytes: int) -> float:
-        """From ``a`` sending so many bytes of a TCP stream to ``b`` having them all."""
-
-    def sending_ns(self, a: str, b: str, payload_bytes: int) -> float:
-        """How long they occupy the first link on that way."""
+from containernet_env.model.topology import UnloadedNetwork
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
-    """Where requests of ``client`` go: to ``members``, of which those in ``living`` answer, over ``network``.
+class Request:
+    """A request of a scenario from ``client`` to ``receiver``, one of ``members``, of which those in ``living`` answer.
 
-    ``sync_ns`` is how long each member takes for an fdatasync; needed for writes alone.
+    ``leader`` may be ``None`` for reads that involve none. ``sync_ns`` is how long each member takes for an fdatasync;
+    needed for writes alone.
     """
 
+    scenario: Scenario
     members: Sequence[str]
     living: Sequence[str]
     client: str
-    network: OneWayTimes
+    receiver: str
+    leader: str | None
+    network: UnloadedNetwork
     sync_ns: Mapping[str, float]
+
+    @property
+    def followers_needed(self) -> int:
+        """How many members complete a majority with the leader."""
+        return len(self.members) // 2
+
+    @property
+    def written_bytes(self) -> int:
+        """How long key and value of a write are together."""
+        return key_bytes(self.scenario) + self.scenario.val_size
 
     def there_and_back_ns(self, a: str, b: str, message: int, answer: int) -> float:
         """From ``a`` sending ``message`` bytes to ``b`` until it has ``answer`` bytes of ``b``; 0 for one host."""
@@ -39,50 +42,29 @@ class Deployment:
             return 0.0
         return self.network.one_way_ns(a, b, message) + self.network.one_way_ns(b, a, answer)
 
-    def client_ns(self, receiver: str, request: int, answer: int) -> float:
+    def client_ns(self, request: int, answer: int) -> float:
         """The client's own way to the member that gets its request, and back."""
-        return self.there_and_back_ns(self.client, receiver, request, answer)
+        return self.there_and_back_ns(self.client, self.receiver, request, answer)
 
-    def answered_ns(self, sender: str, count: int, message: int, answer: int, sync_ns: Mapping[str, float]) -> float:
-        """Until ``sender`` has the answers of the ``count`` fastest others, each after its ``sync_ns``; 0 for none.
+    def forwarded_ns(self, message: int, answer: int) -> float:
+        """From the member that gets the request to the leader, and back; 0 without a leader."""
+        return self.there_and_back_ns(self.receiver, self.leader or self.receiver, message, answer)
 
-        Each gets a copy of its own over the sender's link. At best those of the needed ones go first, that of the
+    def answered_ns(self, count: int, message: int, answer: int, sync_ns: Mapping[str, float]) -> float:
+        """Until the leader has the answers of the ``count`` fastest others, each after its ``sync_ns``; 0 for none.
+
+        Each gets a copy of its own over the leader's link. At best those of the needed ones go first, that of the
         farthest of them before all others.
         """
-        others = [member for member in self.living if member != sender]
-        if not count or not others:
+        others = [member for member in self.living if member != self.leader]
+        if not count or not others or self.leader is None:
             return 0.0
+        leader = self.leader
         alone_ns = sorted(
-            self.there_and_back_ns(sender, member, message, answer) + sync_ns.get(member, 0.0) for member in others
+            self.there_and_back_ns(leader, member, message, answer) + sync_ns.get(member, 0.0) for member in others
         )[:count]
-        copy_ns = self.network.sending_ns(sender, others[0], message)
+        copy_ns = self.network.sending_ns(leader, others[0], message)
         return max(ahead * copy_ns + ns for ahead, ns in enumerate(reversed(alone_ns)))
-
-
-class CriticalPath(ABC):
-    """The sequential steps until a request is answered, and the least time that they take.
-
-    ``receiver`` is the member that gets the request. ``leader`` may be ``None`` for reads that involve none.
-    """
-
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
-
-    def shares(self, scenario: Scenario, receiver: str, leader: str | None) -> Iterator[tuple[float, float]]:
-        """For each kind of operation of a scenario its share, and its least latency in ns."""
-        writes = float(not scenario.reads) if scenario.put_ratio is None else float(scenario.put_ratio)
-        if writes:
-            yield writes, self.write_ns(scenario, receiver, leader)
-        if writes < 1:
-            yield 1 - writes, self.read_ns(scenario, receiver, leader)
-
-    @abstractmethod
-    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        """A put or a transaction."""
-
-    @abstractmethod
-    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        """A read."""
 
 
 def key_bytes(scenario: Scenario) -> int:

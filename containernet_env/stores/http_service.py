@@ -15,7 +15,6 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http import HttpError, KeptConnection, NoAnswerError
 from containernet_env.base.work import persistently, side_by_side
 from containernet_env.model.config import Config, HttpService, Node
-from containernet_env.model.scenario import Scenario
 from containernet_env.stores import cluster
 from containernet_env.stores.cluster import (
     ASK_S,
@@ -36,7 +35,7 @@ from containernet_env.stores.external import (
     OwnKeys,
     places,
 )
-from containernet_env.stores.floor import CriticalPath, Deployment, key_bytes
+from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import (
     USER_PROGRAM,
     Endpoints,
@@ -77,25 +76,6 @@ def listed(codes: Iterable[int]) -> str:
 
 _REQUEST = len("GET  HTTP/1.1\r\nHost: 1.1.1.1:80\r\n\r\n")
 _ANSWER = len("HTTP/1.1 200 OK\r\n\r\n")
-
-
-class ServicePath(CriticalPath):
-    """The client's own way there and back; members are taken to answer at once, since nothing else is known.
-
-    Sizes are least ones.
-    """
-
-    def __init__(self, deployment: Deployment, service: HttpService) -> None:
-        super().__init__(deployment)
-        self._service = service
-
-    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        sent = len(self._service.put) - len("{key}") + key_bytes(scenario) + scenario.val_size
-        return self._deployment.client_ns(receiver, _REQUEST + sent, _ANSWER)
-
-    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        sent = len(self._service.get) - len("{key}") + key_bytes(scenario)
-        return self._deployment.client_ns(receiver, _REQUEST + sent, _ANSWER + scenario.val_size)
 
 
 # --- members ----------------------------------------------------------------------------------------------------------
@@ -409,8 +389,15 @@ class Http(Store):
         environment = go_environment(node.memory_bytes)
         return MemberStart(arguments(node, config, self.service), (DATA_DIR,), environment=environment)
 
-    def critical_path(self, deployment: Deployment) -> CriticalPath:
-        return ServicePath(deployment, self.service)
+    # The client's own way there and back, of the least sizes: members are taken to answer at once, since nothing else
+    # is known.
+
+    def write_ns(self, request: Request) -> float:
+        return request.client_ns(_REQUEST + len(target(self.service.put, "")) + request.written_bytes, _ANSWER)
+
+    def read_ns(self, request: Request) -> float:
+        sent = len(target(self.service.get, "")) + key_bytes(request.scenario)
+        return request.client_ns(_REQUEST + sent, _ANSWER + request.scenario.val_size)
 
     def cluster(self, places: Sequence[MemberPlace]) -> LeaderlessCluster[ServiceMember]:
         members = [ServiceMember(place, self.service, self.client_port, version=self.version) for place in places]

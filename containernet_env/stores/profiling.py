@@ -9,14 +9,12 @@ import http.client
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from containernet_env.base.errors import RunError
+from containernet_env.base.http import Connection
 from containernet_env.base.work import persistently
 from containernet_env.model.backends import ProfileKind
-
-if TYPE_CHECKING:
-    from containernet_env.stores.cluster import Connection
 
 # Go's default for a profile of CPU is 30 s; longer scenarios are profiled for so long.
 LONGEST_CPU_S = 600

@@ -19,12 +19,10 @@ from containernet_env.stores import consul
 from containernet_env.stores.cluster import Cluster, MemberPlace, MemberStatus, OwnHistory, Written
 from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
-from containernet_env.stores.etcd.store import Etcd, EtcdPath, ReadSizes, WriteSizes
-from containernet_env.stores.floor import CriticalPath, Deployment
+from containernet_env.stores.etcd.store import Etcd, WriteSizes
 from containernet_env.stores.store import ImageParts, Lacking, LoadTerms, MemberStart, Timing
 from containernet_env.stores.zookeeper import cluster as zookeeper
-from containernet_env.stores.zookeeper.store import ReadSizes as ZooKeeperReads
-from containernet_env.stores.zookeeper.store import WriteSizes as ZooKeeperWrites
+from containernet_env.stores.zookeeper import store as zookeeper_store
 from containernet_env.stores.zookeeper.store import ZooKeeper
 
 # proxy_image/start-etcd-and-proxy.
@@ -153,30 +151,19 @@ class ProxiedEtcd(Etcd):
         start = super().start(half, config, timing, run_id, profiled=profiled)
         return replace(start, command=(*self.arguments, *start.command))
 
-    def critical_path(self, deployment: Deployment) -> CriticalPath:
-        return ProxiedPath(deployment, self)
+    # The necessary steps of any proxy, however it carries out requests: a write is at least one of etcd's with the key
+    # and value, a read that is not serializable one linearizable read of etcd's; between proxy and etcd is no link. A
+    # proxy that takes more of them for a request is above this floor.
+
+    def write_sizes(self, scenario: Scenario) -> WriteSizes:
+        request, answer = self.client_sizes(scenario, True)
+        return super().write_sizes(scenario)._replace(request=request, answer=answer)
+
+    def read_sizes(self, scenario: Scenario) -> tuple[int, int]:
+        return self.client_sizes(scenario, False)
 
     def cluster(self, places: Sequence[MemberPlace]) -> ProxiedCluster:
         return ProxiedCluster([self.members(place) for place in places], self.choice.binary)
-
-
-class ProxiedPath(EtcdPath):
-    """The necessary steps of any proxy, however it carries out requests.
-
-    A write is at least one of etcd's with the key and value, a read that is not serializable one linearizable read of
-    etcd's; between proxy and etcd is no link. A proxy that takes more of them for a request is above this floor.
-    """
-
-    def __init__(self, deployment: Deployment, store: ProxiedEtcd) -> None:
-        super().__init__(deployment)
-        self._store = store
-
-    def write_sizes(self, scenario: Scenario) -> WriteSizes:
-        request, answer = self._store.client_sizes(scenario, True)
-        return replace(super().write_sizes(scenario), request=request, answer=answer)
-
-    def read_sizes(self, scenario: Scenario) -> ReadSizes:
-        return ReadSizes(*self._store.client_sizes(scenario, False))
 
 
 class Zetcd(ProxiedEtcd):
@@ -199,8 +186,7 @@ class Zetcd(ProxiedEtcd):
 
     @staticmethod
     def client_sizes(scenario: Scenario, writes: bool) -> tuple[int, int]:
-        sizes = ZooKeeperWrites.of(scenario) if writes else ZooKeeperReads.of(scenario)
-        return sizes.request, sizes.answer
+        return zookeeper_store.write_sizes(scenario)[:2] if writes else zookeeper_store.read_sizes(scenario)
 
 
 class Cetcd(ProxiedEtcd):
@@ -229,5 +215,5 @@ class Cetcd(ProxiedEtcd):
 
     @staticmethod
     def client_sizes(scenario: Scenario, writes: bool) -> tuple[int, int]:
-        sizes = consul.Sizes.of_write(scenario) if writes else consul.Sizes.of_read(scenario)
-        return sizes.request, _CETCD_ANSWER
+        request, _ = consul.write_sizes(scenario) if writes else consul.read_sizes(scenario)
+        return request, _CETCD_ANSWER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,11 +11,10 @@ from urllib.parse import quote
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, Problem, RunError
 from containernet_env.model.config import Config, Node, StoreChoice
-from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import cluster
 from containernet_env.stores.cluster import ASK_S, LeaderlessCluster, MemberPlace, MemberStatus, Written, read_each
-from containernet_env.stores.floor import CriticalPath, Deployment, key_bytes
+from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import (
     Flag,
     ImageParts,
@@ -24,8 +24,8 @@ from containernet_env.stores.store import (
     Store,
     Timing,
     go_environment,
+    largest_rtt,
     no_version,
-    rtt_ms,
     whole,
 )
 
@@ -82,7 +82,7 @@ def check(config: Config) -> None:
         raise ConfigError(str(config.path), problems)
 
 
-def arguments(node: Node, config: Config, timeout_ms: int) -> tuple[str, ...]:
+def arguments(node: Node, config: Config, timeout_ms: object) -> tuple[str, ...]:
     """The arguments of one replica."""
     names = [member.name for member in config.nodes]
     peers = ",".join(f"{member.ip}:{PORT}" for member in config.nodes)
@@ -95,69 +95,10 @@ def arguments(node: Node, config: Config, timeout_ms: int) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasTiming(Timing):
-    """For how long replicas wait for each other; there are neither heartbeats nor elections."""
-
-    timeout_ms: int
-
-    @classmethod
-    def for_rtt(cls, largest: RttExpectation | None) -> ReplicasTiming:
-        """The larger of a second and ten of the largest RTTs."""
-        return cls(max(_TIMEOUT_MS, _PER_RTT * rtt_ms(largest)))
-
-    @property
-    def settle_s(self) -> float:
-        # They agree on nothing.
-        return 0.5
-
-    @property
-    def member_timeout_s(self) -> float:
-        # So long a request waits for the other replicas.
-        return self.timeout_ms / 1000
-
-    @property
-    def short(self) -> str:
-        return f"timeout {self.timeout_ms} ms"
-
-    @property
-    def long(self) -> str:
-        return f"requests wait {self.timeout_ms} ms for other replicas; there are no heartbeats and no elections"
-
-    def values(self) -> dict[str, int | str]:
-        return {"timeout_ms": self.timeout_ms}
-
-
 # Sizes are least ones: keys and values, and the fixed text of a request and an answer of a client.
 _REQUEST = len("GET /v0/entity?id= HTTP/1.1\r\nHost: 1.1.1.1:8080\r\n\r\n")
 _ANSWER = len("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nDate: Mon, 23 Nov 2026 03:05:16 GMT\r\n\r\n")
 _SMALL = 1
-
-
-class ReplicasPath(CriticalPath):
-    """The critical path of a request where ``ack`` replicas acknowledge a write and ``read`` are queried."""
-
-    def __init__(self, deployment: Deployment, ack: int, read: int) -> None:
-        super().__init__(deployment)
-        self._ack = ack
-        self._read = read
-
-    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # A write goes to all replicas, and ends with the last ack that is needed; the replica's own is one of them.
-        deployment, sent = self._deployment, key_bytes(scenario) + scenario.val_size
-        acks_ns = sorted(
-            deployment.sync_ns[name] + deployment.there_and_back_ns(receiver, name, sent, _SMALL)
-            for name in deployment.living
-        )
-        return deployment.client_ns(receiver, _REQUEST + sent, _ANSWER) + acks_ns[min(self._ack, len(acks_ns)) - 1]
-
-    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # A read queries no more replicas than it needs, those that come after it in the topology, and waits for all.
-        deployment, key, value = self._deployment, key_bytes(scenario), scenario.val_size
-        living, at = deployment.living, deployment.living.index(receiver)
-        others = [living[(at + step) % len(living)] for step in range(1, min(self._read, len(living)))]
-        answers_ns = max((deployment.there_and_back_ns(receiver, name, key, value) for name in others), default=0.0)
-        return deployment.client_ns(receiver, _REQUEST + key, _ANSWER + value) + answers_ns
 
 
 _STATUS = "/status"
@@ -258,17 +199,40 @@ class Replicas(Store):
     def image(self) -> ImageParts:
         return ImageParts("replicas", module=MODULE, disk_bytes=15 * 10**6)
 
-    def timing(self, config: Config, largest: RttExpectation | None) -> ReplicasTiming:
+    def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
+        # Replicas wait for each other for a second or ten of the largest RTTs; there are neither heartbeats nor
+        # elections.
         check(config)
-        return ReplicasTiming.for_rtt(largest)
+        timeout_ms = max(_TIMEOUT_MS, _PER_RTT * math.ceil(largest_rtt(largest)[0]))
+        return Timing(
+            short=f"timeout {timeout_ms} ms",
+            long=f"requests wait {timeout_ms} ms for other replicas; there are no heartbeats and no elections",
+            values={"timeout_ms": timeout_ms},
+            settle_s=0.5,  # they agree on nothing
+            member_timeout_s=timeout_ms / 1000,
+        )
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
-        assert isinstance(timing, ReplicasTiming)
         environment = go_environment(node.memory_bytes)
-        return MemberStart(arguments(node, config, timing.timeout_ms), (DATA_DIR,), environment=environment)
+        return MemberStart(arguments(node, config, timing.values["timeout_ms"]), (DATA_DIR,), environment=environment)
 
-    def critical_path(self, deployment: Deployment) -> CriticalPath:
-        return ReplicasPath(deployment, *self._quorums.among(len(deployment.members)))
+    def write_ns(self, request: Request) -> float:
+        # A write goes to all replicas, and ends with the last ack that is needed; the replica's own is one of them.
+        sent, (ack, _) = request.written_bytes, self._quorums.among(len(request.members))
+        acks_ns = sorted(
+            request.sync_ns[name] + request.there_and_back_ns(request.receiver, name, sent, _SMALL)
+            for name in request.living
+        )
+        return request.client_ns(_REQUEST + sent, _ANSWER) + acks_ns[min(ack, len(acks_ns)) - 1]
+
+    def read_ns(self, request: Request) -> float:
+        # A read queries no more replicas than it needs, those that come after it in the topology, and waits for all.
+        key, value, receiver = key_bytes(request.scenario), request.scenario.val_size, request.receiver
+        _, read = self._quorums.among(len(request.members))
+        living, at = request.living, request.living.index(receiver)
+        others = [living[(at + step) % len(living)] for step in range(1, min(read, len(living)))]
+        answers_ns = max((request.there_and_back_ns(receiver, name, key, value) for name in others), default=0.0)
+        return request.client_ns(_REQUEST + key, _ANSWER + value) + answers_ns
 
     def cluster(self, places: Sequence[MemberPlace]) -> LeaderlessCluster[Replica]:
         ack, read = self._quorums.among(len(places))

@@ -10,7 +10,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from containernet_env.base.assets import GoModule
 from containernet_env.base.programs import UserProgram
@@ -25,11 +25,9 @@ from containernet_env.base.units import (
 from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.scenario import Consistency, Scenario, is_path
 from containernet_env.model.topology import RttExpectation
-from containernet_env.stores.floor import CriticalPath, Deployment
-
-if TYPE_CHECKING:
-    from containernet_env.stores.cluster import Cluster, Member, MemberPlace
-    from containernet_env.stores.external import ExternalCluster, ExternalConnection, Login, OwnKeys
+from containernet_env.stores.cluster import Cluster, Member, MemberPlace
+from containernet_env.stores.external import ExternalCluster, ExternalConnection, Login, OwnKeys
+from containernet_env.stores.floor import Request
 
 NO_LEADER = "no leader can be elected, or stays one"
 """The consequences of a timing that the network does not allow."""
@@ -40,8 +38,6 @@ USER_PROGRAM = "user-program"
 GATE_SCRIPT = "wait-at-gate"
 """The first process of members' images, which becomes the program after it once the gate opens."""
 
-# How long a cluster may take on a busy machine, whatever its network.
-_START_S = 60.0
 # Leaves Go's runtime a tenth for memory that its collector does not count: stacks, the binary, kernel buffers.
 _GO_SHARE = (9, 10)
 
@@ -296,85 +292,31 @@ class Heartbeat:
     answer_bytes: int
 
 
-class Timing:
-    """A store's timing, derived from the network: heartbeats, elections, and the like. By default it is unknown."""
-
-    @property
-    def settle_s(self) -> float:
-        """Seconds that a new cluster may take to agree on a leader, for estimates."""
-        return 0.0
-
-    @property
-    def member_timeout_s(self) -> float:
-        """The shortest silence, in seconds, after which other members consider one gone.
-
-        If it is unknown, the longest silence of a member that lives (``model.findings.SILENCE_MAX_S``).
-        """
-        return 2.0
-
-    @property
-    def short(self) -> str:
-        """Its values in a few words."""
-        return "timing not known"
-
-    @property
-    def long(self) -> str:
-        """Its values, and the source of each."""
-        return "its timing is not known"
-
-    @property
-    def heartbeat(self) -> Heartbeat | None:
-        """The messages from an idle leader to each other member; ``None`` without heartbeats, or if they are
-        unknown."""
-        return None
-
-    def values(self) -> Mapping[str, int | str]:
-        """As JSON values, units in the names."""
-        return {}
-
-    def notes(self, largest: RttExpectation) -> Iterator[str]:
-        """Sentences about values that do not suit the largest RTT between two members."""
-        yield from ()
-
-
-def rtt_ms(largest: RttExpectation | None) -> int:
-    """The largest RTT between members in whole milliseconds, rounded up; 0 for a single member."""
-    return -(-largest.expected_ns // 10**6) if largest else 0
-
-
-def largest_rtt_words(largest: RttExpectation) -> str:
-    """How notes on a timing refer to the largest RTT."""
-    return f"the largest expected RTT between members, {format_ms(largest.expected_ns)} ms"
-
-
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """Deadlines of the driver for operations over the network: longer if round trips are long or leaders come late.
+class Timing:
+    """A store's timing, derived from the network: heartbeats, elections, and the like. By default it is unknown.
 
-    ``rtt_s`` is the longest round trip between two hosts; ``start_s`` is how long a cluster may take to be ready, and a
-    member to rejoin it.
+    ``short`` is its values in a few words, ``long`` with the source of each, ``values`` as JSON values with units in
+    their names, and ``notes`` are sentences about values that do not suit the largest RTT between two members.
+    ``settle_s``: seconds that a new cluster may take to agree on a leader, for estimates. ``member_timeout_s``: the
+    shortest silence after which other members consider one gone; if it is unknown, the longest silence of a member
+    that lives (``model.findings.SILENCE_MAX_S``). ``heartbeat``: the messages from an idle leader to each other member;
+    ``None`` without heartbeats, or if they are unknown.
     """
 
-    rtt_s: float = 0.0
-    start_s: float = _START_S
-
-    @classmethod
-    def of(cls, timing: Timing, rtt_ns: int) -> Waits:
-        """A minute, or five times the delays of the store's timing plus 20 round trips if that is longer."""
-        rtt_s = rtt_ns / 1e9
-        return cls(rtt_s, max(_START_S, float(round(5 * timing.settle_s + 20 * rtt_s))))
-
-    @property
-    def request_s(self) -> float:
-        """By how much the deadline of one request grows, whole seconds: eight round trips.
-
-        A connection and its TLS take three, a proxy or a session one more, a consistent read at a follower two.
-        """
-        return float(round(8 * self.rtt_s))
+    short: str = "timing not known"
+    long: str = "its timing is not known"
+    values: Mapping[str, int | str] = field(default_factory=dict)
+    settle_s: float = 0.0
+    member_timeout_s: float = 2.0
+    heartbeat: Heartbeat | None = None
+    notes: tuple[str, ...] = ()
 
 
-NEAR = Waits()
-"""Those of a network whose round trips are short."""
+def largest_rtt(largest: RttExpectation | None) -> tuple[float, str]:
+    """The largest RTT between members in ms, 0 for a single member, and how notes on a timing refer to it."""
+    rtt_ns = largest.expected_ns if largest else 0
+    return rtt_ns / 10**6, f"the largest expected RTT between members, {format_ms(rtt_ns)} ms"
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
@@ -506,8 +448,12 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def critical_path(self, deployment: Deployment) -> CriticalPath:
-        """The steps that its protocol makes a request wait for."""
+    def write_ns(self, request: Request) -> float:
+        """The least latency of a put or a transaction: the sequential steps that its protocol makes it wait for."""
+
+    @abstractmethod
+    def read_ns(self, request: Request) -> float:
+        """The same of a read."""
 
     def trust(self, config: Config) -> Trust | None:
         """New certificates for one run; ``None`` if its hosts need none."""

@@ -23,7 +23,8 @@ from containernet_env.runs import follow
 from containernet_env.runs.follow import MemberWatch
 from containernet_env.stores import profiling
 from containernet_env.stores.cluster import Ping
-from containernet_env.stores.etcd.certificates import Authority, Issued, client_context, trust_of
+from containernet_env.stores.etcd.certificates import Authority, Issued, client_context
+from containernet_env.stores.etcd.store import Etcd
 from containernet_env.stores.profiling import Profiling
 from containernet_env.stores.store import Trust
 from tests.deadline import HANG_S, eventually
@@ -36,7 +37,9 @@ BODY = b'{"x": 1}'
 
 @pytest.fixture(scope="module")
 def trust() -> Trust:
-    return trust_of(CONFIG)
+    found = Etcd.default().trust(CONFIG)
+    assert found is not None
+    return found
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -24,7 +24,8 @@ from containernet_env.results.columns import row_of
 from containernet_env.runs.load import Answer, Progress
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.progress import Silent
-from containernet_env.stores.store import NEAR, LoadTerms
+from containernet_env.stores.cluster import NEAR
+from containernet_env.stores.store import LoadTerms
 from tests.unit.answers import closed_loop
 
 MEMBERS = ("etcd1", "etcd2", "etcd3")

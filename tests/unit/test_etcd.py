@@ -11,9 +11,8 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
 from containernet_env.base.programs import LastWords, last_words, with_words
 from containernet_env.model.usage import Leadership
-from containernet_env.stores.cluster import MemberPlace
+from containernet_env.stores.cluster import MemberPlace, Waits
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
-from containernet_env.stores.store import Waits
 from tests.simulated_time import START_NS, World, simulated
 
 

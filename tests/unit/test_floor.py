@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -19,9 +19,10 @@ from containernet_env.model.topology import frames_of, serialization_ns, star
 from containernet_env.results.floor import Floor
 from containernet_env.results.floor import weighted_median as median
 from containernet_env.stores.etcd import store as messages
-from containernet_env.stores.etcd.store import Etcd, ReadSizes, WriteSizes
+from containernet_env.stores.etcd.store import Etcd
 
 MS = 10**6
+ETCD = Etcd.default()
 WRITE = Scenario(
     name="w", type="write", total=1000, clients=1, conns=1, key_size=8, val_size=256, key_space=1000, target="leader"
 )
@@ -46,7 +47,7 @@ def floor_of(*links: LinkSpec, client: LinkSpec | None = None, sync_ms: dict[str
     benchmark = replace(client_node, name="benchmark")
     config = Config(Path("c.json"), "", network, tuple(members), benchmark, EtcdSettings(), None)
     times = {node.name: sync_ms if isinstance(sync_ms, float) else sync_ms.get(node.name, 1.0) for node in members}
-    return Floor(Etcd.default(), star(config), {name: time * MS for name, time in times.items()})
+    return Floor(ETCD, star(config), {name: time * MS for name, time in times.items()})
 
 
 def ms(floor: Floor, scenario: Scenario, leader: str | None = "m1", dead: tuple[str, ...] = ()) -> float | None:
@@ -125,7 +126,7 @@ FREE = {to("cluster", LOCAL, clients=9, conns=9): 0, ALL_WRITE: 1}
         (THREE, "m1", ("m2", "m3"), {WRITE: None}),
         (TWO, "m1", ("m2",), {WRITE: None}),
         (THREE, "m1", ("m2",), {to("m2", WRITE): None}),
-        (Floor(Etcd.default(), THREE._topology, {}), "m1", (), {WRITE: None, READ: 18}),
+        (Floor(ETCD, THREE._topology, {}), "m1", (), {WRITE: None, READ: 18}),
     ],
 )
 def test_floors_are_those_worked_by_hand(
@@ -149,7 +150,7 @@ def frames_ms(payload_bytes: int, mbps: float) -> float:
 def test_a_value_of_1_mb_at_10_mbit_per_s() -> None:
     """It crosses the leader's link twice, frame by frame over two hops; with five members a second copy follows."""
     write = replace(WRITE, val_size=1_000_000)
-    sizes = WriteSizes.of(write)
+    sizes = ETCD.write_sizes(write)
     assert 1_000_500 < sizes.request < 1_001_000 and 1_000_040 < sizes.append < 1_000_100
     hop = 1514 * 8 / 10_000
     there, copy = frames_ms(sizes.request, 10), frames_ms(sizes.append, 10)
@@ -171,7 +172,7 @@ def test_an_answer_of_many_keys_takes_its_time() -> None:
     """1000 keys of 8 B with 256 B each are 280 KB: 0.235 s at 10 Mbit/s, and nothing where only their count is sent."""
     three = floor_of(*[link(1, 10)] * 3)
     many = replace(LOCAL, span=Span(keys=1000))
-    size = ReadSizes.of(many).answer
+    size = ETCD.read_sizes(many)[1]
     assert size == pytest.approx(1000 * (8 + 256 + 18), rel=0.01)
     whole, count = ms(three, many), ms(three, replace(LOCAL, span=Span(keys=1000, answer="count")))
     assert whole == pytest.approx(2 + frames_ms(size, 10), abs=0.3)
@@ -181,7 +182,7 @@ def test_an_answer_of_many_keys_takes_its_time() -> None:
 def test_small_messages_at_low_rates() -> None:
     """64 B at 0.1 Mbit/s: request 168 + answer 128 bytes of frame, 23.7 ms; and the quorum's round."""
     write = replace(WRITE, key_size=4, val_size=64)
-    sizes = WriteSizes.of(write)
+    sizes = ETCD.write_sizes(write)
     assert sizes.request == 9 + 7 + 9 + 5 + (2 + 4) + (2 + 64)
     assert sizes.answer == 9 + 2 + 9 + 5 + (2 + 10 + 10 + 3 + 2) + 9 + 1
     single = floor_of(link(0, 0.1))
@@ -189,7 +190,7 @@ def test_small_messages_at_low_rates() -> None:
 
 
 def test_a_transaction_has_more_bytes_than_a_put() -> None:
-    put, sizes = WriteSizes.of(WRITE), WriteSizes.of(TXN)
+    put, sizes = ETCD.write_sizes(WRITE), ETCD.write_sizes(TXN)
     # The key is in it twice.
     assert sizes.request - put.request == pytest.approx(8 + 16, abs=5)
     assert sizes.answer > put.answer
@@ -227,9 +228,12 @@ def test_serialization_is_that_of_every_frame_at_every_hop() -> None:
 def test_sizes_are_those_that_were_seen_on_the_wire() -> None:
     """Numbers that grow during a run take a byte or two more."""
     seen = json.loads((Path(__file__).resolve().parents[1] / "recorded" / "etcd" / "message_sizes.json").read_text())
-    put = asdict(WriteSizes.of(WRITE))
+    put = ETCD.write_sizes(WRITE)._asdict()
     put |= {"append_answer": messages.APPEND_ANSWER, "commit": messages.COMMIT}
-    read = asdict(ReadSizes.of(READ)) | {"read_index": messages.READ_INDEX, "heartbeat": messages.HEARTBEAT}
+    read = dict(zip(("request", "answer"), ETCD.read_sizes(READ), strict=True)) | {
+        "read_index": messages.READ_INDEX,
+        "heartbeat": messages.HEARTBEAT,
+    }
     read |= {"heartbeat_answer": messages.HEARTBEAT_ANSWER, "read_index_answer": messages.READ_INDEX_ANSWER}
     for expected, found in ((put, seen["put"]), (read, seen["range"])):
         assert expected.keys() == found.keys()

@@ -27,7 +27,7 @@ from containernet_env.runs.follow import (
 )
 from containernet_env.runs.load import Answer, Progress
 from containernet_env.runs.matrix import timeout_s
-from containernet_env.stores.store import Waits
+from containernet_env.stores.cluster import Waits
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
 from tests.unit.matrix_fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write

@@ -330,7 +330,7 @@ def test_settings_that_follow_from_the_network_are_no_axis(tmp_path: Path, store
     for delay, rate in product(("1", "26", "60", "120"), ("100", "1000")):
         plan = planned(tmp_path, store, (f"{delay}ms",) * 3, node={"bandwidth": int(rate)})
         keys = zip(TIMING, ("heartbeat_ms", "election_ms"), strict=True)
-        timing = {name: str(plan.timing.values().get(key, "-")) for name, key in keys}
+        timing = {name: str(plan.timing.values.get(key, "-")) for name, key in keys}
         rows.append(row(LinkDelay_ms=delay, Bandwidth_mbps=rate, Store=store, **timing))
     path = write(tmp_path / "out.csv", rows)
     made = document(path)

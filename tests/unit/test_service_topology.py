@@ -19,8 +19,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
 from containernet_env.results.floor import Floor
 from containernet_env.stores import cluster as members
-from containernet_env.stores.cluster import MemberPlace, Written
-from containernet_env.stores.store import Waits
+from containernet_env.stores.cluster import MemberPlace, Waits, Written
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
 from tests.unit.fake_servers import Network, Service, services

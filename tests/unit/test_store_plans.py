@@ -88,7 +88,7 @@ def test_members_and_client_are_started_so(name: str, tmp_path: Path, snapshot: 
         for host in (first, second, client)
     }
     loads = {key: value for key, value in asdict(plan.store.load_terms).items() if value}
-    assert {**shown, "loads": loads, "timing": dict(plan.timing.values())} == snapshot
+    assert {**shown, "loads": loads, "timing": dict(plan.timing.values)} == snapshot
 
 
 def test_what_is_written_is_read_again_from_anywhere_and_each_topology_is_another_one(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_timing_follows_from_the_largest_rtt(
 ) -> None:
     bandwidth = 1000 if "tick_ms" in timing else "unlimited"
     plan = planned(tmp_path, store, [f"{delay}ms" for delay in delays.split()], node={"bandwidth": bandwidth})
-    assert timing.items() <= dict(plan.timing.values()).items() and plan.timing.member_timeout_s == timeout_s
+    assert timing.items() <= dict(plan.timing.values).items() and plan.timing.member_timeout_s == timeout_s
     notes = [note for note in plan.notes if "raft_multiplier" in note or "RTT" in note or "leaders may" in note]
     words = noted.split(";") if noted else []
     assert len(notes) == len(words) and all(map(re.search, words, notes)), notes

@@ -19,7 +19,7 @@ from containernet_env.hosts.container import put_secrets
 from containernet_env.hosts.http import NoAnswerError
 from containernet_env.model.config import Config, EtcdSettings
 from containernet_env.runs.load import BenchmarkServer
-from containernet_env.stores.etcd.certificates import Authority, trust_of
+from containernet_env.stores.etcd.certificates import Authority
 from containernet_env.stores.etcd.store import Etcd
 from containernet_env.stores.store import Trust
 
@@ -42,7 +42,9 @@ def test_a_cluster_with_tls_is_another_one_and_one_without_is_what_it_was() -> N
 
 @pytest.fixture(scope="module")
 def trust() -> Trust:
-    return trust_of(CONFIG)
+    found = Etcd.default().trust(CONFIG)
+    assert found is not None
+    return found
 
 
 def test_each_host_gets_a_key_of_its_own_where_its_programs_look(trust: Trust) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
+from containernet_env.base.http import Connection
 from containernet_env.model.findings import store_findings
 from containernet_env.model.usage import Leadership, StoreActivity
-from containernet_env.stores.cluster import Connection, LogPart, MemberPlace, MemberStatus, Written
+from containernet_env.stores.cluster import LogPart, MemberPlace, MemberStatus, Written
 from containernet_env.stores.zookeeper.cluster import (
     ZooKeeperCluster,
     ZooKeeperMember,

@@ -18,9 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from containernet_env.base import clock
-from containernet_env.model.config import Config
-from containernet_env.stores.etcd.store import CA_FILE, CERTIFICATE_FILE, KEY_FILE
-from containernet_env.stores.store import CLIENT_SECRETS, Trust
 
 # No run takes so long. The begin is in the past: members may have a clock of their own in a virtual machine.
 _VALID = timedelta(days=365)
@@ -89,20 +86,6 @@ class Authority:
         )
 
 
-def trust_of(config: Config) -> Trust:
-    """A new CA for the run, and the certificates of every host: a member for both of its ports, the client, the
-    driver."""
-    authority = Authority()
-    files = {}
-    for node in config.nodes:
-        issued = authority.issue(node.name, (str(node.ip), LOOPBACK, node.name, "localhost"))
-        files[node.name] = _files(authority, issued, CA_FILE, CERTIFICATE_FILE, KEY_FILE)
-    request = {"caFile": "ca.pem", "certFile": "cert.pem", "keyFile": "key.pem"}
-    paths = (f"{CLIENT_SECRETS}/{name}" for name in request.values())
-    files[config.client.name] = _files(authority, authority.issue("client"), *paths)
-    return Trust(client_context(authority, authority.issue("driver")), files, request)
-
-
 def client_context(authority: Authority, issued: Issued) -> ssl.SSLContext:
     """The connection settings for a client of that certificate; it accepts servers of the CA alone."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -115,10 +98,6 @@ def client_context(authority: Authority, issued: Issued) -> ssl.SSLContext:
     finally:
         os.close(file)
     return context
-
-
-def _files(authority: Authority, issued: Issued, *paths: str) -> dict[str, bytes]:
-    return dict(zip(paths, (authority.certificate, issued.certificate, issued.key), strict=True))
 
 
 def _name(text: str) -> x509.Name:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import streamed
+from containernet_env.base.http import Connection, streamed
 from containernet_env.base.work import persistently
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Durations, MemberActivity
@@ -21,7 +21,6 @@ from containernet_env.stores.cluster import (
     POLL_S,
     Broken,
     Cluster,
-    Connection,
     Counters,
     LogForm,
     LogPart,

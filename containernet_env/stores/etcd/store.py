@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import ClassVar, Literal
+import math
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, Problem
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores import store
 from containernet_env.stores.etcd.cluster import CLIENT_PORT, PEER_PORT, EtcdCluster, EtcdMember
 from containernet_env.stores.etcd.external import ExternalEtcd
-from containernet_env.stores.floor import CriticalPath, Deployment, key_bytes
-from containernet_env.stores.store import (
-    NO_LEADER,
-    Flag,
-    Heartbeat,
-    ImageParts,
-    Lacking,
-    LoadTerms,
-    MemberStart,
-    Store,
-    Timing,
-    Trust,
-    go_environment,
-    largest_rtt_words,
-    milliseconds,
-    one_of,
-    rtt_ms,
-    size,
-    version_from,
-    whole,
-)
+from containernet_env.stores.floor import Request, key_bytes
+from containernet_env.stores.store import Flag, MemberStart, Timing, Trust
 
 DATA_DIR = "/var/lib/etcd"
 TLS_DIR = "/run/tls"
-"""Where a member finds its certificates and its key; see ``certificates``."""
-CA_FILE, CERTIFICATE_FILE, KEY_FILE = (f"{TLS_DIR}/{name}" for name in ("ca.pem", "cert.pem", "key.pem"))
+"""Where a member finds its certificates and its key."""
+_CA, _CERTIFICATE, _KEY = (f"{TLS_DIR}/{name}" for name in ("ca.pem", "cert.pem", "key.pem"))
 
 # --- flags ------------------------------------------------------------------------------------------------------------
 
 _HOUR_MS = 3_600_000
-_REVISIONS, _TIME = whole(1, 10**9), milliseconds(1000, 10_000 * _HOUR_MS)
+_REVISIONS, _TIME = store.whole(1, 10**9), store.milliseconds(1000, 10_000 * _HOUR_MS)
 
 
 def _parse_retention(value: object) -> int | str:
@@ -51,11 +33,11 @@ def _parse_retention(value: object) -> int | str:
 
 
 FLAGS: Mapping[str, Flag] = {
-    "snapshot-count": whole(1, 10**9),
-    "quota-backend-bytes": size(1 << 20, 1 << 40),
-    "backend-batch-limit": whole(1, 10**7),
-    "backend-batch-interval": milliseconds(1, 60_000),
-    "auto-compaction-mode": one_of("periodic", "revision"),
+    "snapshot-count": store.whole(1, 10**9),
+    "quota-backend-bytes": store.size(1 << 20, 1 << 40),
+    "backend-batch-limit": store.whole(1, 10**7),
+    "backend-batch-interval": store.milliseconds(1, 60_000),
+    "auto-compaction-mode": store.one_of("periodic", "revision"),
     "auto-compaction-retention": Flag(f"{_TIME.allowed}; with revision {_REVISIONS.allowed}", _parse_retention),
 }
 """See etcd's ``--help`` (server/etcdmain/help.go). Flags for addresses, identity and timing are not among them."""
@@ -130,59 +112,13 @@ COMMIT = _chunk(1 + 8 + 8)
 """An append without entries, which has the commit index."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSizes:
+class WriteSizes(NamedTuple):
     """A put or a transaction: from the client and back, forwarded to the leader, and from the leader to a follower."""
 
     request: int
     answer: int
     proposal: int
     append: int
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> WriteSizes:
-        """Those of the writes of a scenario."""
-        key = key_bytes(scenario)
-        put = _bytes(key) + _bytes(scenario.val_size)
-        message, answer = put, _RESPONSE_HEADER
-        if scenario.type == "txn":
-            # benchmark_image/internal/store/etcd/wire/request.go: if the key exists, it is put again.
-            compare = _SMALL + _SMALL + _bytes(key) + _SMALL
-            message = _bytes(compare) + _bytes(_bytes(put))
-            answer += _SMALL + _bytes(_bytes(_bytes(_INDEX)))  # succeeded; a put's answer with the revision alone
-        # InternalRaftRequest: a header (field 100, so a tag of two bytes) with the request's id, and the request.
-        proposed = 1 + _bytes(_ID) + _bytes(message)
-        entry = _bytes(proposed)
-        return cls(
-            request=_request(message),
-            answer=_answer(answer),
-            proposal=_raft(_bytes(entry)),
-            append=_chunk(_APPEND + _SMALL + _INDEX + entry),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSizes:
-    """A range: from the client and back."""
-
-    request: int
-    answer: int
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> ReadSizes:
-        """Those of the reads of a scenario, with as many keys in an answer as there are at most."""
-        span, key = scenario.span, key_bytes(scenario)
-        start, end = key, key + 1 if span.keys else 0
-        if span.prefix is not None:
-            start = end = len(span.prefix)
-        elif span.start is not None and span.end is not None:
-            start, end = len(span.start), len(span.end)
-        request = _bytes(start) + (_bytes(end) if end else 0)
-        request += _SMALL * sum((span.answer != "values", scenario.consistency == "s", span.limit is not None))
-        pair = _bytes(key) + _INDEX + _INDEX + _SMALL  # created, modified, version
-        pair += _bytes(scenario.val_size) if span.answer == "values" else 0
-        answer = _RESPONSE_HEADER + scenario.keys_answered * _bytes(pair) + _SMALL
-        return cls(_request(request), _answer(answer))
 
 
 # --- timing -----------------------------------------------------------------------------------------------------------
@@ -196,7 +132,6 @@ _HEARTBEAT_MIN_MS = 100
 _ELECTION_MIN_MS = 1000
 _ELECTION_PER_RTT = 10
 
-_MAY_CHANGE = "leaders may change under load"
 _ORIGIN = {
     "default": "etcd's default",
     "rtt": "from the largest RTT",
@@ -205,178 +140,61 @@ _ORIGIN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EtcdTiming(Timing):
-    """Raft's timing, in milliseconds; ``*_from`` is where a value comes from."""
-
-    heartbeat_ms: int
-    election_ms: int
-    heartbeat_from: Literal["default", "rtt", "config"]
-    election_from: Literal["default", "rtt", "config", "heartbeat"]
-
-    @property
-    def settle_s(self) -> float:
-        # Two elections.
-        return 2 * self.election_ms / 1000
-
-    @property
-    def member_timeout_s(self) -> float:
-        return self.election_ms / 1000
-
-    @property
-    def short(self) -> str:
-        return f"heartbeat {self.heartbeat_ms} ms, election {self.election_ms} ms"
-
-    @property
-    def long(self) -> str:
-        heartbeat, election = _ORIGIN[self.heartbeat_from], _ORIGIN[self.election_from]
-        if heartbeat == election:
-            return f"heartbeat {self.heartbeat_ms} ms, election timeout {self.election_ms} ms ({heartbeat})"
-        return f"heartbeat {self.heartbeat_ms} ms ({heartbeat}), election timeout {self.election_ms} ms ({election})"
-
-    def values(self) -> dict[str, int | str]:
-        return asdict(self)
-
-    def notes(self, largest: RttExpectation) -> Iterator[str]:
-        rtt = largest_rtt_words(largest)
-        if self.heartbeat_ms * 10**6 < largest.expected_ns:
-            yield f"the heartbeat of {self.heartbeat_ms} ms is below {rtt}, about which etcd advises: {_MAY_CHANGE}"
-        election = f"the election timeout of {self.election_ms} ms"
-        if self.election_ms * 10**6 < largest.expected_ns:
-            yield f"{election} is below {rtt}: {NO_LEADER}"
-        elif self.election_ms * 10**6 < _ELECTION_PER_RTT * largest.expected_ns:
-            yield f"{election} is below 10 times {rtt}, the least that etcd advises: {_MAY_CHANGE}"
-
-    @property
-    def heartbeat(self) -> Heartbeat:
-        return Heartbeat(self.heartbeat_ms, HEARTBEAT, HEARTBEAT_ANSWER)
-
-
-def etcd_timing(config: Config, largest: RttExpectation | None) -> EtcdTiming:
+def etcd_timing(config: Config, largest: RttExpectation | None) -> Timing:
     """Heartbeat max(100 ms, RTT), election max(1000 ms, 10 x RTT) in whole ms; values in the config take precedence.
 
     Raises ``ConfigError`` when a configured value and a derived one together break etcd's own rules.
     """
-    largest_ms, configured = rtt_ms(largest), config.etcd
-    heartbeat_from: Literal["default", "rtt", "config"]
-    election_from: Literal["default", "rtt", "config", "heartbeat"]
-    if configured.heartbeat_ms is not None:
-        heartbeat_ms, heartbeat_from = configured.heartbeat_ms, "config"
-    else:
-        heartbeat_ms = min(max(_HEARTBEAT_MIN_MS, largest_ms), HEARTBEAT_MAX_MS)
+    (rtt_ms, rtt), configured = store.largest_rtt(largest), config.etcd
+    heartbeat_ms, heartbeat_from = configured.heartbeat_ms, "config"
+    if heartbeat_ms is None:
+        heartbeat_ms = min(max(_HEARTBEAT_MIN_MS, math.ceil(rtt_ms)), HEARTBEAT_MAX_MS)
         heartbeat_from = "rtt" if heartbeat_ms > _HEARTBEAT_MIN_MS else "default"
-    if configured.election_ms is not None:
-        election_ms, election_from = configured.election_ms, "config"
-    else:
-        by_rtt_ms = max(_ELECTION_MIN_MS, _ELECTION_PER_RTT * largest_ms)
-        by_heartbeat_ms = _ELECTION_PER_RTT * configured.heartbeat_ms if configured.heartbeat_ms is not None else 0
-        election_ms = min(max(by_rtt_ms, by_heartbeat_ms), ELECTION_MAX_MS)
-        if by_heartbeat_ms > by_rtt_ms:
-            election_from = "heartbeat"
-        else:
-            election_from = "rtt" if by_rtt_ms > _ELECTION_MIN_MS else "default"
+    election_ms, election_from = configured.election_ms, "config"
+    if election_ms is None:
+        by_rtt_ms, by_heartbeat_ms = (
+            _ELECTION_PER_RTT * ms for ms in (math.ceil(rtt_ms), configured.heartbeat_ms or 0)
+        )
+        wanted = {"default": _ELECTION_MIN_MS, "rtt": by_rtt_ms, "heartbeat": by_heartbeat_ms}
+        election_from = max(wanted, key=wanted.__getitem__)
+        election_ms = min(wanted[election_from], ELECTION_MAX_MS)
     least_ms = ELECTION_PER_HEARTBEAT * heartbeat_ms
     if election_ms < least_ms:
-        raise ConfigError(
-            str(config.path),
-            [
-                Problem(
-                    "$.etcd.election_timeout",
-                    f"is too short for the heartbeat of {heartbeat_ms}ms, which follows from the largest RTT",
-                    f"{election_ms}ms",
-                    f"at least {ELECTION_PER_HEARTBEAT} heartbeats, {least_ms}ms",
-                )
-            ],
+        problem = Problem(
+            "$.etcd.election_timeout",
+            f"is too short for the heartbeat of {heartbeat_ms}ms, which follows from the largest RTT",
+            f"{election_ms}ms",
+            f"at least {ELECTION_PER_HEARTBEAT} heartbeats, {least_ms}ms",
         )
-    return EtcdTiming(heartbeat_ms, election_ms, heartbeat_from, election_from)
-
-
-# --- floor ------------------------------------------------------------------------------------------------------------
-
-
-class EtcdPath(CriticalPath):
-    """The critical path of a request in etcd; docs/floor.md derives it, with the places in etcd's and raft's source."""
-
-    def write_sizes(self, scenario: Scenario) -> WriteSizes:
-        """The sizes of a write's messages."""
-        return WriteSizes.of(scenario)
-
-    def read_sizes(self, scenario: Scenario) -> ReadSizes:
-        """The sizes of a read's messages."""
-        return ReadSizes.of(scenario)
-
-    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # The leader syncs its log while the followers sync theirs. A follower that got the request learns of the commit
-        # with the leader's next message, and answers no sooner than its own sync is over.
-        assert leader is not None
-        sizes, sync_ns, one_way = (
-            self.write_sizes(scenario),
-            self._deployment.sync_ns,
-            self._deployment.network.one_way_ns,
-        )
-        latency_ns = self._deployment.client_ns(receiver, sizes.request, sizes.answer)
-        agreed_ns = max(sync_ns[leader], self._quorum_ns(leader, sizes.append, APPEND_ANSWER, sync_ns))
-        if receiver == leader:
-            return latency_ns + agreed_ns
-        heard_ns = agreed_ns + one_way(leader, receiver, COMMIT)
-        synced_ns = one_way(leader, receiver, sizes.append) + sync_ns[receiver]
-        return latency_ns + one_way(receiver, leader, sizes.proposal) + max(heard_ns, synced_ns)
-
-    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # For a linearizable read the leader makes sure that it still leads by a round of heartbeats; a follower
-        # requests from it the index to read at.
-        sizes = self.read_sizes(scenario)
-        latency_ns = self._deployment.client_ns(receiver, sizes.request, sizes.answer)
-        if scenario.consistency == "s" or leader is None:
-            return latency_ns
-        latency_ns += self._quorum_ns(leader, HEARTBEAT, HEARTBEAT_ANSWER, {})
-        return latency_ns + self._deployment.there_and_back_ns(receiver, leader, READ_INDEX, READ_INDEX_ANSWER)
-
-    def _quorum_ns(self, leader: str, message: int, answer: int, sync_ns: Mapping[str, float]) -> float:
-        """Until the leader has the answers of as many followers as complete a majority with it; 0 for one member."""
-        needed = len(self._deployment.members) // 2
-        return self._deployment.answered_ns(leader, needed, message, answer, sync_ns)
+        raise ConfigError(str(config.path), [problem])
+    may_change, election, notes = "leaders may change under load", f"the election timeout of {election_ms} ms", []
+    if heartbeat_ms < rtt_ms:
+        notes.append(f"the heartbeat of {heartbeat_ms} ms is below {rtt}, about which etcd advises: {may_change}")
+    if election_ms < rtt_ms:
+        notes.append(f"{election} is below {rtt}: {store.NO_LEADER}")
+    elif election_ms < _ELECTION_PER_RTT * rtt_ms:
+        notes.append(f"{election} is below 10 times {rtt}, the least that etcd advises: {may_change}")
+    same = f" ({_ORIGIN[heartbeat_from]})" if heartbeat_from != election_from else ""
+    return Timing(
+        short=f"heartbeat {heartbeat_ms} ms, election {election_ms} ms",
+        long=f"heartbeat {heartbeat_ms} ms{same}, election timeout {election_ms} ms ({_ORIGIN[election_from]})",
+        values={
+            "heartbeat_ms": heartbeat_ms,
+            "election_ms": election_ms,
+            "heartbeat_from": heartbeat_from,
+            "election_from": election_from,
+        },
+        settle_s=2 * election_ms / 1000,  # two elections
+        member_timeout_s=election_ms / 1000,
+        heartbeat=store.Heartbeat(heartbeat_ms, HEARTBEAT, HEARTBEAT_ANSWER),
+        notes=tuple(notes),
+    )
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-def etcd_flags(node: Node, config: Config, timing: EtcdTiming, run_id: str) -> tuple[str, ...]:
-    """The arguments of one member's etcd, static bootstrap."""
-    scheme = "https" if config.etcd.tls else "http"
-    cluster = ",".join(f"{member.name}={scheme}://{member.ip}:{PEER_PORT}" for member in config.nodes)
-    flags = {
-        "name": node.name,
-        "data-dir": DATA_DIR,
-        "listen-client-urls": f"{scheme}://0.0.0.0:{CLIENT_PORT}",
-        "advertise-client-urls": f"{scheme}://{node.ip}:{CLIENT_PORT}",
-        "listen-peer-urls": f"{scheme}://0.0.0.0:{PEER_PORT}",
-        "initial-advertise-peer-urls": f"{scheme}://{node.ip}:{PEER_PORT}",
-        "initial-cluster": cluster,
-        "initial-cluster-state": "new",
-        # Members of another run refuse this one, should it ever reach them.
-        "initial-cluster-token": f"containernet-env-{run_id}",
-        "heartbeat-interval": str(timing.heartbeat_ms),
-        "election-timeout": str(timing.election_ms),
-        # Elections and lost peers are logged at level info; requests are not. Plain lines read well in a
-        # failure message.
-        "log-level": "info",
-        "log-format": "console",
-    }
-    if config.etcd.tls:
-        for prefix in ("", "peer-"):
-            flags[f"{prefix}cert-file"], flags[f"{prefix}key-file"] = CERTIFICATE_FILE, KEY_FILE
-            flags[f"{prefix}trusted-ca-file"], flags[f"{prefix}client-cert-auth"] = CA_FILE, "true"
-    return tuple(f"--{name}={value}" for name, value in flags.items())
-
-
-def etcdctl_environment(config: Config) -> dict[str, str]:
-    """The variables with which etcdctl is accepted by the member beside which it is started."""
-    files = {"CACERT": CA_FILE, "CERT": CERTIFICATE_FILE, "KEY": KEY_FILE}
-    return {f"ETCDCTL_{name}": path for name, path in files.items()} if config.etcd.tls else {}
-
-
-class Etcd(Store):
+class Etcd(store.Store):
     """etcd, in the version that is pinned or in another one."""
 
     name: ClassVar[str] = "etcd"
@@ -386,14 +204,14 @@ class Etcd(Store):
     clusters = EtcdCluster
     externals: ClassVar[type[ExternalEtcd] | None] = ExternalEtcd
     # From the oldest whose modules have the paths that are built.
-    versions = version_from(
+    versions = store.version_from(
         (3, 6, 0), r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,4})(-(?:alpha|beta|rc)\.[0-9]{1,3})?", "3.6.8"
     )
     flags = FLAGS
     # Every write waits for more of them.
     most_members = 7
-    lacks: ClassVar[Lacking] = {"default": 'has no third consistency beside "l" and "s"'}
-    load_terms: ClassVar[LoadTerms] = LoadTerms()
+    lacks: ClassVar[store.Lacking] = {"default": 'has no third consistency beside "l" and "s"'}
+    load_terms: ClassVar[store.LoadTerms] = store.LoadTerms()
 
     @classmethod
     def clash(cls, flags: Mapping[str, int | str]) -> tuple[str, str, str] | None:
@@ -415,31 +233,116 @@ class Etcd(Store):
         return self._etcd_version
 
     @property
-    def image(self) -> ImageParts:
+    def image(self) -> store.ImageParts:
         # The pinned one, however it is named.
         other = None if self._etcd_version == assets.etcd_version() else self._etcd_version
-        return ImageParts("etcd", module=assets.etcd_module(version=other), disk_bytes=55 * 10**6)
+        return store.ImageParts("etcd", module=assets.etcd_module(version=other), disk_bytes=55 * 10**6)
 
-    def timing(self, config: Config, largest: RttExpectation | None) -> EtcdTiming:
+    def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
         return etcd_timing(config, largest)
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
-        assert isinstance(timing, EtcdTiming)
-        chosen = (f"--{name}={FLAGS[name].argument(value)}" for name, value in self.choice.flags)
-        command = (*etcd_flags(node, config, timing, run_id), *chosen)
-        if profiled:
-            # It then also samples contended mutexes, all the time: such a member is another one.
-            command = (*command, "--enable-pprof")
-        environment = {**go_environment(node.memory_bytes), **etcdctl_environment(config)}
+        scheme = "https" if config.etcd.tls else "http"
+        flags = {
+            "name": node.name,
+            "data-dir": DATA_DIR,
+            "listen-client-urls": f"{scheme}://0.0.0.0:{CLIENT_PORT}",
+            "advertise-client-urls": f"{scheme}://{node.ip}:{CLIENT_PORT}",
+            "listen-peer-urls": f"{scheme}://0.0.0.0:{PEER_PORT}",
+            "initial-advertise-peer-urls": f"{scheme}://{node.ip}:{PEER_PORT}",
+            "initial-cluster": ",".join(f"{each.name}={scheme}://{each.ip}:{PEER_PORT}" for each in config.nodes),
+            "initial-cluster-state": "new",
+            # Members of another run refuse this one, should it ever reach them.
+            "initial-cluster-token": f"containernet-env-{run_id}",
+            "heartbeat-interval": timing.values["heartbeat_ms"],
+            "election-timeout": timing.values["election_ms"],
+            # Elections and lost peers are logged at level info; requests are not. Plain lines read well in a
+            # failure message.
+            "log-level": "info",
+            "log-format": "console",
+        }
+        environment = store.go_environment(node.memory_bytes)
+        if config.etcd.tls:
+            for prefix in ("", "peer-"):
+                flags |= {f"{prefix}cert-file": _CERTIFICATE, f"{prefix}key-file": _KEY}
+                flags |= {f"{prefix}trusted-ca-file": _CA, f"{prefix}client-cert-auth": "true"}
+            # With these etcdctl is accepted by the member beside which it is started.
+            environment |= {"ETCDCTL_CACERT": _CA, "ETCDCTL_CERT": _CERTIFICATE, "ETCDCTL_KEY": _KEY}
+        flags |= {name: FLAGS[name].argument(value) for name, value in self.choice.flags}
+        # With profiles it also samples contended mutexes, all the time: such a member is another one.
+        more = ("--enable-pprof",) if profiled else ()
+        command = (*(f"--{name}={value}" for name, value in flags.items()), *more)
         return MemberStart(command, (DATA_DIR,), TLS_DIR if config.etcd.tls else None, environment)
-
-    def critical_path(self, deployment: Deployment) -> CriticalPath:
-        return EtcdPath(deployment)
 
     def trust(self, config: Config) -> Trust | None:
         if not config.etcd.tls:
             return None
         # Only here: every command would wait for the import, and few runs need it.
-        from containernet_env.stores.etcd.certificates import trust_of
+        from containernet_env.stores.etcd.certificates import LOOPBACK, Authority, client_context
 
-        return trust_of(config)
+        authority, files = Authority(), {}
+        for node in config.nodes:
+            issued = authority.issue(node.name, (str(node.ip), LOOPBACK, node.name, "localhost"))
+            files[node.name] = {_CA: authority.certificate, _CERTIFICATE: issued.certificate, _KEY: issued.key}
+        request = {"caFile": "ca.pem", "certFile": "cert.pem", "keyFile": "key.pem"}
+        issued = authority.issue("client")
+        contents = authority.certificate, issued.certificate, issued.key
+        paths = (f"{store.CLIENT_SECRETS}/{name}" for name in request.values())
+        files[config.client.name] = dict(zip(paths, contents, strict=True))
+        return Trust(client_context(authority, authority.issue("driver")), files, request)
+
+    # The critical path of a request in etcd; docs/floor.md derives it, with the places in etcd's and raft's source.
+
+    def write_ns(self, request: Request) -> float:
+        # The leader syncs its log while the followers sync theirs. A follower that got the request learns of the commit
+        # with the leader's next message, and answers no sooner than its own sync is over.
+        sizes, sync_ns, one_way_ns = self.write_sizes(request.scenario), request.sync_ns, request.network.one_way_ns
+        leader, receiver = request.leader, request.receiver
+        assert leader is not None
+        latency_ns = request.client_ns(sizes.request, sizes.answer)
+        copied_ns = request.answered_ns(request.followers_needed, sizes.append, APPEND_ANSWER, sync_ns)
+        agreed_ns = max(sync_ns[leader], copied_ns)
+        if receiver == leader:
+            return latency_ns + agreed_ns
+        heard_ns = agreed_ns + one_way_ns(leader, receiver, COMMIT)
+        synced_ns = one_way_ns(leader, receiver, sizes.append) + sync_ns[receiver]
+        return latency_ns + one_way_ns(receiver, leader, sizes.proposal) + max(heard_ns, synced_ns)
+
+    def read_ns(self, request: Request) -> float:
+        # For a linearizable read the leader makes sure that it still leads by a round of heartbeats; a follower
+        # requests from it the index to read at.
+        latency_ns = request.client_ns(*self.read_sizes(request.scenario))
+        if request.scenario.consistency == "s":
+            return latency_ns
+        latency_ns += request.answered_ns(request.followers_needed, HEARTBEAT, HEARTBEAT_ANSWER, {})
+        return latency_ns + request.forwarded_ns(READ_INDEX, READ_INDEX_ANSWER)
+
+    def write_sizes(self, scenario: Scenario) -> WriteSizes:
+        """The sizes of the messages of a scenario's writes."""
+        key = key_bytes(scenario)
+        put = _bytes(key) + _bytes(scenario.val_size)
+        message, answer = put, _RESPONSE_HEADER
+        if scenario.type == "txn":
+            # benchmark_image/internal/store/etcd/wire/request.go: if the key exists, it is put again.
+            compare = _SMALL + _SMALL + _bytes(key) + _SMALL
+            message = _bytes(compare) + _bytes(_bytes(put))
+            answer += _SMALL + _bytes(_bytes(_bytes(_INDEX)))  # succeeded; a put's answer with the revision alone
+        # InternalRaftRequest: a header (field 100, so a tag of two bytes) with the request's id, and the request.
+        entry = _bytes(1 + _bytes(_ID) + _bytes(message))
+        append = _chunk(_APPEND + _SMALL + _INDEX + entry)
+        return WriteSizes(_request(message), _answer(answer), proposal=_raft(_bytes(entry)), append=append)
+
+    def read_sizes(self, scenario: Scenario) -> tuple[int, int]:
+        """The sizes of request and answer of a scenario's reads, with as many keys in an answer as there are at
+        most."""
+        span, key = scenario.span, key_bytes(scenario)
+        start, end = key, key + 1 if span.keys else 0
+        if span.prefix is not None:
+            start = end = len(span.prefix)
+        elif span.start is not None and span.end is not None:
+            start, end = len(span.start), len(span.end)
+        request = _bytes(start) + (_bytes(end) if end else 0)
+        request += _SMALL * sum((span.answer != "values", scenario.consistency == "s", span.limit is not None))
+        pair = _bytes(key) + _INDEX + _INDEX + _SMALL  # created, modified, version
+        pair += _bytes(scenario.val_size) if span.answer == "values" else 0
+        return _request(request), _answer(_RESPONSE_HEADER + scenario.keys_answered * _bytes(pair) + _SMALL)

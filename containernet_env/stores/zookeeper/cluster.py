@@ -17,12 +17,12 @@ from typing import ClassVar, Literal
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
+from containernet_env.base.http import Connection
 from containernet_env.base.programs import one_line
 from containernet_env.model.usage import Durations, Leadership, MemberActivity
 from containernet_env.stores.cluster import (
     ASK_S,
     Cluster,
-    Connection,
     Counters,
     LogForm,
     LogPart,

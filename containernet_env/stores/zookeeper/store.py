@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
 
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
-from containernet_env.stores.floor import CriticalPath, Deployment, key_bytes
-from containernet_env.stores.store import (
-    NO_LEADER,
-    Download,
-    Endpoints,
-    Flag,
-    Heartbeat,
-    ImageParts,
-    Lacking,
-    LoadTerms,
-    MemberStart,
-    Store,
-    Timing,
-    largest_rtt_words,
-    milliseconds,
-    one_of,
-    rtt_ms,
-    whole,
-)
+from containernet_env.stores import store
+from containernet_env.stores.floor import Request, key_bytes
+from containernet_env.stores.store import Download, Flag, MemberStart, Timing
 from containernet_env.stores.zookeeper.cluster import CLIENT_PORT, ZooKeeperCluster, ZooKeeperMember
 from containernet_env.stores.zookeeper.external import ExternalZooKeeper, bad_prefix, chroot_of
 
@@ -103,16 +88,16 @@ def _parse_version(value: object) -> str:
     return value
 
 
-_TICK = milliseconds(1, 60_000)
+_TICK = store.milliseconds(1, 60_000)
 FLAGS: Mapping[str, Flag] = {
     "tickTime": Flag(_TICK.allowed, _TICK.parse, lambda value: str(value).removesuffix("ms")),
-    "initLimit": whole(1, 10_000),
-    "syncLimit": whole(1, 10_000),
-    "snapCount": whole(2, 10**9),
-    "preAllocSize": whole(64, 4 << 20),
-    "globalOutstandingLimit": whole(1, 10**6),
-    "forceSync": one_of("yes", "no"),
-    "leaderServes": one_of("yes", "no"),
+    "initLimit": store.whole(1, 10_000),
+    "syncLimit": store.whole(1, 10_000),
+    "snapCount": store.whole(2, 10**9),
+    "preAllocSize": store.whole(64, 4 << 20),
+    "globalOutstandingLimit": store.whole(1, 10**6),
+    "forceSync": store.one_of("yes", "no"),
+    "leaderServes": store.one_of("yes", "no"),
 }
 """Entries of zoo.cfg (ZooKeeper's Administrator's Guide); ``preAllocSize`` is in KiB."""
 _OF_TIMING = ("tickTime", "initLimit", "syncLimit")
@@ -150,8 +135,7 @@ def _path(scenario: Scenario) -> int:
     return _text(1 + key_bytes(scenario))
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSizes:
+class WriteSizes(NamedTuple):
     """A write: from the client and back, forwarded to the leader, and from the leader to a follower."""
 
     request: int
@@ -159,41 +143,33 @@ class WriteSizes:
     forwarded: int
     proposal: int
 
-    @classmethod
-    def of(cls, scenario: Scenario) -> WriteSizes:
-        """Those of the writes of a scenario; of writes that create a key a few bytes less than the least is taken."""
-        path, data = _path(scenario), _text(scenario.val_size)
-        body, answer, txn = path + data + _VERSION, _STAT, path + data + _VERSION
-        if scenario.type == "txn":
-            # multi: check that the key exists, set it, end.
-            check = path + _VERSION
-            body = 3 * _MULTI_HEADER + check + body
-            answer = 3 * _MULTI_HEADER + _STAT
-            txn = _LENGTH + 2 * (4 + _LENGTH) + check + txn
-        return cls(
-            request=_LENGTH + _REQUEST_HEADER + body,
-            answer=_LENGTH + _ANSWER_HEADER + answer,
-            forwarded=_PACKET + _FORWARDED + body,
-            proposal=_PACKET + _TXN_HEADER + txn + _DIGEST,
-        )
+
+def write_sizes(scenario: Scenario) -> WriteSizes:
+    """Those of a scenario's writes; of writes that create a key a few bytes less than the least is taken."""
+    path, data = _path(scenario), _text(scenario.val_size)
+    body, answer, txn = path + data + _VERSION, _STAT, path + data + _VERSION
+    if scenario.type == "txn":
+        # multi: check that the key exists, set it, end.
+        check = path + _VERSION
+        body = 3 * _MULTI_HEADER + check + body
+        answer = 3 * _MULTI_HEADER + _STAT
+        txn = _LENGTH + 2 * (4 + _LENGTH) + check + txn
+    return WriteSizes(
+        request=_LENGTH + _REQUEST_HEADER + body,
+        answer=_LENGTH + _ANSWER_HEADER + answer,
+        forwarded=_PACKET + _FORWARDED + body,
+        proposal=_PACKET + _TXN_HEADER + txn + _DIGEST,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSizes:
+def read_sizes(scenario: Scenario) -> tuple[int, int]:
     """``getData``, with a ``sync`` sent ahead of it for all but serializable reads: from the client and back."""
-
-    request: int
-    answer: int
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> ReadSizes:
-        """Those of the reads of a scenario."""
-        request = _LENGTH + _REQUEST_HEADER + _path(scenario) + 1
-        answer = _LENGTH + _ANSWER_HEADER + _text(scenario.val_size) + _STAT
-        if scenario.consistency != "s":
-            request += _LENGTH + _REQUEST_HEADER + _text(1)
-            answer += _LENGTH + _ANSWER_HEADER + _text(1)
-        return cls(request, answer)
+    request = _LENGTH + _REQUEST_HEADER + _path(scenario) + 1
+    answer = _LENGTH + _ANSWER_HEADER + _text(scenario.val_size) + _STAT
+    if scenario.consistency != "s":
+        request += _LENGTH + _REQUEST_HEADER + _text(1)
+        answer += _LENGTH + _ANSWER_HEADER + _text(1)
+    return request, answer
 
 
 # --- timing -----------------------------------------------------------------------------------------------------------
@@ -204,111 +180,49 @@ _SILENCE_PER_RTT = 10
 _SETTLE_S = 6.0
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperTiming(Timing):
-    """``tickTime`` in milliseconds, and the limits in ticks."""
-
-    tick_ms: int
-    init_ticks: int
-    sync_ticks: int
-    tick_from: Literal["default", "rtt", "config"]
-
-    @property
-    def settle_s(self) -> float:
-        # Members that join wait for each other in ticks.
-        return _SETTLE_S * max(1.0, self.tick_ms / TICK_MS)
-
-    @property
-    def member_timeout_s(self) -> float:
-        # For ``syncLimit`` ticks a leader waits for its followers, and they for it.
-        return self.sync_ticks * self.tick_ms / 1000
-
-    @property
-    def short(self) -> str:
-        return f"tick {self.tick_ms} ms, sync limit {self.sync_ticks} ticks"
-
-    @property
-    def long(self) -> str:
-        origin = {"default": "ZooKeeper's default", "rtt": "from the largest RTT", "config": "from the config"}
-        limits = f"members may lag {self.sync_ticks} ticks, and take {self.init_ticks} to join"
-        return f"tick {self.tick_ms} ms ({origin[self.tick_from]}); {limits}"
-
-    def values(self) -> dict[str, int | str]:
-        return {
-            "tick_ms": self.tick_ms,
-            "init_ticks": self.init_ticks,
-            "sync_ticks": self.sync_ticks,
-            # No leader is replaced before the sync limit.
-            "heartbeat_ms": self.heartbeat.interval_ms,
-            "election_ms": self.sync_ticks * self.tick_ms,
-            "tick_from": self.tick_from,
-        }
-
-    def notes(self, largest: RttExpectation) -> Iterator[str]:
-        rtt = largest_rtt_words(largest)
-        for name, ticks in (("sync", self.sync_ticks), ("init", self.init_ticks)):
-            silence_ms = ticks * self.tick_ms
-            limit = f"the {name} limit of {ticks} ticks, {silence_ms} ms,"
-            if silence_ms * 10**6 < largest.expected_ns:
-                yield f"{limit} is below {rtt}: {NO_LEADER}"
-            elif name == "sync" and silence_ms * 10**6 < _SILENCE_PER_RTT * largest.expected_ns:
-                yield f"{limit} is below {_SILENCE_PER_RTT} times {rtt}: leaders may change under load"
-
-    @property
-    def heartbeat(self) -> Heartbeat:
-        # A leader pings its followers twice in a tick (Leader.lead).
-        return Heartbeat(max(1, self.tick_ms // 2), PING, PING)
+_ORIGIN = {"default": "ZooKeeper's default", "rtt": "from the largest RTT", "config": "from the config"}
 
 
-def zookeeper_timing(config: Config, largest: RttExpectation | None) -> ZooKeeperTiming:
+def zookeeper_timing(config: Config, largest: RttExpectation | None) -> Timing:
     """ZooKeeper's own ticks, longer where the sync limit would be below ten of the largest RTTs; or the config's."""
-    flags = dict(config.store.flags)
-    sync_ticks = int(flags.get("syncLimit", SYNC_TICKS))
-    init_ticks = int(flags.get("initLimit", INIT_TICKS))
+    (rtt_ms, rtt), flags = store.largest_rtt(largest), dict(config.store.flags)
+    init_ticks, sync_ticks = int(flags.get("initLimit", INIT_TICKS)), int(flags.get("syncLimit", SYNC_TICKS))
+    tick_ms, tick_from = max(TICK_MS, -(-_SILENCE_PER_RTT * math.ceil(rtt_ms) // sync_ticks)), "default"
     if "tickTime" in flags:
-        return ZooKeeperTiming(int(FLAGS["tickTime"].argument(flags["tickTime"])), init_ticks, sync_ticks, "config")
-    tick_ms = -(-_SILENCE_PER_RTT * rtt_ms(largest) // sync_ticks)
-    if tick_ms <= TICK_MS:
-        return ZooKeeperTiming(TICK_MS, init_ticks, sync_ticks, "default")
-    return ZooKeeperTiming(tick_ms, init_ticks, sync_ticks, "rtt")
-
-
-# --- floor ------------------------------------------------------------------------------------------------------------
-
-
-class ZooKeeperPath(CriticalPath):
-    """The critical path of a request in ZooKeeper; docs/stores.md derives it, with the places in its source."""
-
-    def write_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # The leader proposes a write and logs it itself at the same time; it commits once a majority has logged it,
-        # whether or not it is one of them. A follower answers when it learns of the commit, whether or not its own sync
-        # is over.
-        assert leader is not None
-        sizes = WriteSizes.of(scenario)
-        latency_ns = self._deployment.client_ns(receiver, sizes.request, sizes.answer)
-        forwarded_ns = self._deployment.there_and_back_ns(receiver, leader, sizes.forwarded, COMMIT)
-        return latency_ns + forwarded_ns + self._agreed_ns(leader, sizes.proposal)
-
-    def read_ns(self, scenario: Scenario, receiver: str, leader: str | None) -> float:
-        # A member answers from its own state, after a way to the leader and back for all but serializable reads. The
-        # leader answers at once: ``sync`` involves no majority.
-        sizes = ReadSizes.of(scenario)
-        latency_ns = self._deployment.client_ns(receiver, sizes.request, sizes.answer)
-        if scenario.consistency == "s" or leader is None:
-            return latency_ns
-        return latency_ns + self._deployment.there_and_back_ns(receiver, leader, SYNC_REQUEST, SYNC_ANSWER)
-
-    def _agreed_ns(self, leader: str, proposal: int) -> float:
-        """Until as many members have logged a proposal as are a majority, and the leader knows."""
-        sync_ns, quorum = self._deployment.sync_ns, len(self._deployment.members) // 2 + 1
-
-        def by_followers(count: int) -> float:
-            return self._deployment.answered_ns(leader, count, proposal, ACK, sync_ns)
-
-        with_leader = max(sync_ns[leader], by_followers(quorum - 1))
-        if len(self._deployment.living) - 1 < quorum:
-            return with_leader
-        return min(with_leader, by_followers(quorum))
+        tick_ms, tick_from = int(FLAGS["tickTime"].argument(flags["tickTime"])), "config"
+    elif tick_ms > TICK_MS:
+        tick_from = "rtt"
+    notes = []
+    for name, ticks in (("sync", sync_ticks), ("init", init_ticks)):
+        limit = f"the {name} limit of {ticks} ticks, {ticks * tick_ms} ms,"
+        if ticks * tick_ms < rtt_ms:
+            notes.append(f"{limit} is below {rtt}: {store.NO_LEADER}")
+        elif name == "sync" and ticks * tick_ms < _SILENCE_PER_RTT * rtt_ms:
+            notes.append(f"{limit} is below {_SILENCE_PER_RTT} times {rtt}: leaders may change under load")
+    # A leader pings its followers twice in a tick (Leader.lead).
+    heartbeat = store.Heartbeat(max(1, tick_ms // 2), PING, PING)
+    return Timing(
+        short=f"tick {tick_ms} ms, sync limit {sync_ticks} ticks",
+        long=(
+            f"tick {tick_ms} ms ({_ORIGIN[tick_from]}); members may lag {sync_ticks} ticks, and take {init_ticks} to "
+            f"join"
+        ),
+        values={
+            "tick_ms": tick_ms,
+            "init_ticks": init_ticks,
+            "sync_ticks": sync_ticks,
+            # No leader is replaced before the sync limit.
+            "heartbeat_ms": heartbeat.interval_ms,
+            "election_ms": sync_ticks * tick_ms,
+            "tick_from": tick_from,
+        },
+        # Members that join wait for each other in ticks.
+        settle_s=_SETTLE_S * max(1.0, tick_ms / TICK_MS),
+        # For ``syncLimit`` ticks a leader waits for its followers, and they for it.
+        member_timeout_s=sync_ticks * tick_ms / 1000,
+        heartbeat=heartbeat,
+        notes=tuple(notes),
+    )
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
@@ -318,60 +232,12 @@ _HEAP_MIB = 1000
 _LEAST_HEAP_MIB = 16
 
 
-def heap_mib(memory_bytes: int | None) -> int:
-    """The largest heap, in MiB: half of a memory limit.
-
-    The other half is for the runtime itself (at least 60 MB), its threads, and the buffers of connections.
-    """
-    return _HEAP_MIB if memory_bytes is None else max(_LEAST_HEAP_MIB, min(_HEAP_MIB, memory_bytes // 2 >> 20))
-
-
-def java_options(node: Node) -> tuple[str, ...]:
-    """For the Java runtime of one member."""
-    return (
-        f"-Xmx{heap_mib(node.memory_bytes)}m",
-        # A member without memory ends, as bin/zkServer.sh has it, instead of lingering.
-        "-XX:+ExitOnOutOfMemoryError",
-        # It would write to a file in /tmp that is mapped into memory, and stop for as long as that takes.
-        "-XX:-UsePerfData",
-        # Lines of the log are in UTC, wherever the host is.
-        "-Duser.timezone=UTC",
-    )
-
-
-def config_lines(config: Config, timing: ZooKeeperTiming) -> tuple[str, ...]:
-    """The lines of zoo.cfg, the same for all members."""
-    entries = {
-        "tickTime": timing.tick_ms,
-        "initLimit": timing.init_ticks,
-        "syncLimit": timing.sync_ticks,
-        "dataDir": DATA_DIR,
-        "clientPort": CLIENT_PORT,
-        # All clients come from one address.
-        "maxClientCnxns": 0,
-        "admin.enableServer": "false",
-        "4lw.commands.whitelist": "srvr,mntr,ruok",
-    }
-    chosen = (f"{name}={FLAGS[name].argument(value)}" for name, value in config.store.flags if name not in _OF_TIMING)
-    servers = tuple(
-        f"server.{number}={node.ip}:{PEER_PORT}:{ELECTION_PORT}" for number, node in enumerate(config.nodes, start=1)
-    )
-    return (*(f"{name}={value}" for name, value in entries.items()), *chosen, *servers)
-
-
-def member_command(node: Node, config: Config, timing: ZooKeeperTiming) -> tuple[str, ...]:
-    """The arguments of the image's entry point, zookeeper_image/start-zookeeper."""
-    number = [other.name for other in config.nodes].index(node.name) + 1
-    options = (f"--java={option}" for option in java_options(node))
-    return (f"--id={number}", *options, *config_lines(config, timing))
-
-
 _JAVA = "openjdk-17-jre-headless"
 _TICKS = "has ticks instead: the flags tickTime, initLimit and syncLimit of the store"
 _ONE_KEY, _WITH_VALUES = "reads one key at a time", "reads keys with their values"
 
 
-class ZooKeeper(Store):
+class ZooKeeper(store.Store):
     """ZooKeeper, as the distribution has it or in another version."""
 
     name: ClassVar[str] = "zookeeper"
@@ -382,10 +248,10 @@ class ZooKeeper(Store):
     externals = ExternalZooKeeper
     versions = Flag(f"one of {', '.join((PACKAGED, *VERSIONS))}", _parse_version)
     flags = FLAGS
-    load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "zookeeper"}, second_tries=True)
+    load_terms: ClassVar[store.LoadTerms] = store.LoadTerms({"store": "zookeeper"}, second_tries=True)
     largest_value_bytes = 1_000_000
     consistency: ClassVar[Mapping[str, str]] = {"l": "sync+read"}
-    lacks: ClassVar[Lacking] = {
+    lacks: ClassVar[store.Lacking] = {
         "heartbeat_interval": _TICKS,
         "election_timeout": _TICKS,
         "leader": "cannot be given a leader",
@@ -397,33 +263,83 @@ class ZooKeeper(Store):
         "keysOnly": _WITH_VALUES,
         "countOnly": _WITH_VALUES,
     }
-    endpoints = Endpoints(urls=False, no_users="loads for ZooKeeper are sent without a user", bad_prefix=bad_prefix)
+    endpoints = store.Endpoints(
+        urls=False, no_users="loads for ZooKeeper are sent without a user", bad_prefix=bad_prefix
+    )
 
     @property
     def version(self) -> str:
         return self.choice.version or PACKAGED
 
     @property
-    def image(self) -> ImageParts:
+    def image(self) -> store.ImageParts:
         scripts = (self.program, "log4j.properties", "logback.xml")
         if self.version == PACKAGED:
             # Without the package zookeeper, which would bring a Java runtime with a desktop's libraries.
-            return ImageParts("zookeeper", scripts, packages=("libzookeeper-java", _JAVA))
+            return store.ImageParts("zookeeper", scripts, packages=("libzookeeper-java", _JAVA))
         files = jars_of(self.version)
-        return ImageParts("zookeeper", scripts, packages=(_JAVA,), files=files, version=self.version)
+        return store.ImageParts("zookeeper", scripts, packages=(_JAVA,), files=files, version=self.version)
 
-    def timing(self, config: Config, largest: RttExpectation | None) -> ZooKeeperTiming:
+    def timing(self, config: Config, largest: RttExpectation | None) -> Timing:
         return zookeeper_timing(config, largest)
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
-        assert isinstance(timing, ZooKeeperTiming)
-        return MemberStart(member_command(node, config, timing), (DATA_DIR,))
+        # The other half of a memory limit is for the runtime itself (at least 60 MB), its threads, and the buffers of
+        # connections.
+        half_mib = _HEAP_MIB if node.memory_bytes is None else node.memory_bytes // 2 >> 20
+        java = (
+            f"-Xmx{max(_LEAST_HEAP_MIB, min(_HEAP_MIB, half_mib))}m",
+            # A member without memory ends, as bin/zkServer.sh has it, instead of lingering.
+            "-XX:+ExitOnOutOfMemoryError",
+            # It would write to a file in /tmp that is mapped into memory, and stop for as long as that takes.
+            "-XX:-UsePerfData",
+            # Lines of the log are in UTC, wherever the host is.
+            "-Duser.timezone=UTC",
+        )
+        entries = {
+            "tickTime": timing.values["tick_ms"],
+            "initLimit": timing.values["init_ticks"],
+            "syncLimit": timing.values["sync_ticks"],
+            "dataDir": DATA_DIR,
+            "clientPort": CLIENT_PORT,
+            # All clients come from one address.
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,mntr,ruok",
+            **{name: FLAGS[name].argument(value) for name, value in self.choice.flags if name not in _OF_TIMING},
+            **{f"server.{n}": f"{each.ip}:{PEER_PORT}:{ELECTION_PORT}" for n, each in enumerate(config.nodes, 1)},
+        }
+        number = [other.name for other in config.nodes].index(node.name) + 1
+        # The arguments of zookeeper_image/start-zookeeper: options of Java, and the lines of zoo.cfg.
+        options = (f"--java={option}" for option in java)
+        command = (f"--id={number}", *options, *(f"{name}={value}" for name, value in entries.items()))
+        return MemberStart(command, (DATA_DIR,))
 
-    def critical_path(self, deployment: Deployment) -> CriticalPath:
+    # The critical path of a request in ZooKeeper; docs/stores.md derives it, with the places in its source.
+
+    def write_ns(self, request: Request) -> float:
+        # The leader proposes a write and logs it itself at the same time; it commits once a majority has logged it,
+        # whether or not it is one of them. A follower answers when it learns of the commit, whether or not its own sync
+        # is over.
+        assert request.leader is not None
+        sizes, others, sync_ns = write_sizes(request.scenario), request.followers_needed, request.sync_ns
         if dict(self.choice.flags).get("forceSync") == "no":
-            deployment = replace(deployment, sync_ns=dict.fromkeys(deployment.members, 0.0))
-        return ZooKeeperPath(deployment)
+            sync_ns = dict.fromkeys(request.members, 0.0)
+        with_leader_ns = max(sync_ns[request.leader], request.answered_ns(others, sizes.proposal, ACK, sync_ns))
+        agreed_ns = with_leader_ns
+        if len(request.living) - 1 > others:
+            agreed_ns = min(with_leader_ns, request.answered_ns(others + 1, sizes.proposal, ACK, sync_ns))
+        served_ns = request.client_ns(sizes.request, sizes.answer) + request.forwarded_ns(sizes.forwarded, COMMIT)
+        return served_ns + agreed_ns
 
-    def place(self, prefix: str) -> tuple[LoadTerms, str]:
+    def read_ns(self, request: Request) -> float:
+        # A member answers from its own state, after a way to the leader and back for all but serializable reads. The
+        # leader answers at once: ``sync`` involves no majority.
+        client_ns = request.client_ns(*read_sizes(request.scenario))
+        if request.scenario.consistency == "s":
+            return client_ns
+        return client_ns + request.forwarded_ns(SYNC_REQUEST, SYNC_ANSWER)
+
+    def place(self, prefix: str) -> tuple[store.LoadTerms, str]:
         # Below a znode of the run's own, where no other client writes.
         return replace(self.load_terms, always={**self.load_terms.always, "chroot": chroot_of(prefix)}), ""
