@@ -15,16 +15,8 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http import HttpError, KeptConnection, NoAnswerError
 from containernet_env.base.work import persistently, side_by_side
 from containernet_env.model.config import Config, HttpService, Node
-from containernet_env.stores import cluster
-from containernet_env.stores.cluster import (
-    ASK_S,
-    LeaderlessCluster,
-    MemberPlace,
-    MemberStatus,
-    Ping,
-    Written,
-    read_each,
-)
+from containernet_env.stores import cluster, store
+from containernet_env.stores.cluster import ASK_S, LeaderlessCluster, MemberPlace, MemberStatus, Written
 from containernet_env.stores.external import (
     REQUEST_S,
     ClusterLook,
@@ -36,18 +28,7 @@ from containernet_env.stores.external import (
     places,
 )
 from containernet_env.stores.floor import Request, key_bytes
-from containernet_env.stores.store import (
-    USER_PROGRAM,
-    Endpoints,
-    ImageParts,
-    Lacking,
-    LoadTerms,
-    MemberStart,
-    Store,
-    Timing,
-    go_environment,
-    no_version,
-)
+from containernet_env.stores.store import MemberStart, Timing
 
 MOST_KEYS = 1_000_000
 """So many different keys a run may write that are deleted one by one: minutes."""
@@ -97,11 +78,11 @@ class ServiceMember(cluster.Member):
         self.probe = target(service.get, f"{prefix}containernet-env-probe")
 
     @property
-    def ping(self) -> Ping | None:
+    def ping(self) -> cluster.Ping | None:
         # A read is no probe: it may involve other members, and their silence would be this one's.
         if (health := self.service.health) is None:
             return None
-        return Ping(
+        return cluster.Ping(
             self.connection, self.client_port, f"GET {health} HTTP/1.1\r\nHost: {self.endpoint}\r\n\r\n".encode()
         )
 
@@ -142,7 +123,7 @@ class ServiceMember(cluster.Member):
                         kept.settimeout(left_s)
                 return self._get(connection, target(self.service.get, key))
 
-            return read_each(keys, timeout_s, read)
+            return cluster.read_each(keys, timeout_s, read)
 
     def _get(self, connection: KeptConnection, request: str) -> bytes | None:
         """The value; ``None`` if there is no such key. Raises RunError."""
@@ -287,7 +268,6 @@ class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceM
 
 # --- the store --------------------------------------------------------------------------------------------------------
 
-DATA_DIR = "/var/lib/http"
 _BRACES = {"{{": "{", "}}": "}"}
 _PLACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[{}]")
 PLACES: Mapping[str, str] = {
@@ -310,26 +290,12 @@ def filled_in(argument: str, places: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda found: meanings[found[0]], argument)
 
 
-def arguments(node: Node, config: Config, service: HttpService) -> tuple[str, ...]:
-    """The arguments of one member's program."""
-    names = [member.name for member in config.nodes]
-    places = {
-        "{index}": str(names.index(node.name)),
-        "{name}": node.name,
-        "{ip}": str(node.ip),
-        "{port}": str(service.port),
-        "{peers}": ",".join(f"{member.ip}:{service.port}" for member in config.nodes),
-        "{data}": DATA_DIR,
-    }
-    return tuple(filled_in(argument, places) for argument in service.arguments)
-
-
 _NO_ELECTIONS = "is known by its URLs alone, and they show neither heartbeats nor elections"
 _ONE_CONSISTENCY = "has no consistency but that of its URLs"
 _ONE_KEY = "is known by the URLs of single keys alone"
 
 
-class Http(Store):
+class Http(store.Store):
     """A service by its URLs. Its members are started from a program of the user's, or are external.
 
     Its settings in topology files are in ``config.stores``.
@@ -337,13 +303,12 @@ class Http(Store):
 
     name: ClassVar[str] = "http"
     title: ClassVar[str] = "the service"
-    program: ClassVar[str] = USER_PROGRAM
+    program: ClassVar[str] = store.USER_PROGRAM
     members = ServiceMember
     needs_binary = True
-    externals = ExternalService
-    versions = no_version("the program is yours")
-    consistency: ClassVar[Mapping[str, str]] = {"l": "by URL"}
-    lacks: ClassVar[Lacking] = {
+    externals: ClassVar[type[ExternalService] | None] = ExternalService
+    versions = store.no_version("the program is yours")
+    lacks: ClassVar[store.Lacking] = {
         "heartbeat_interval": _NO_ELECTIONS,
         "election_timeout": _NO_ELECTIONS,
         "leader": "has no leader that is known",
@@ -357,7 +322,7 @@ class Http(Store):
         "keysOnly": _ONE_KEY,
         "countOnly": _ONE_KEY,
     }
-    endpoints = Endpoints(no_users="of the service only URLs are known")
+    endpoints = store.Endpoints(no_users="of the service only URLs are known")
 
     @property
     def service(self) -> HttpService:
@@ -375,19 +340,32 @@ class Http(Store):
         return self.service.port
 
     @property
-    def load_terms(self) -> LoadTerms:
+    def consistency(self) -> Mapping[str, str]:
+        return {"l": "by URL"}
+
+    @property
+    def load_terms(self) -> store.LoadTerms:
         service = self.service
         puts = {"putPath": service.put, "putCodes": listed(service.put_codes)}
         codes = {"getCodes": listed(service.get_codes), "absentCodes": listed(service.missing_codes)}
-        return LoadTerms({"store": "http"}, puts, {"getPath": service.get, **codes}, leaderless=True)
+        return store.LoadTerms({"store": "http"}, puts, {"getPath": service.get, **codes}, leaderless=True)
 
     @property
-    def image(self) -> ImageParts:
-        return ImageParts("http", binary=self.choice.binary, disk_bytes=10**6)
+    def image(self) -> store.ImageParts:
+        return store.ImageParts("http", binary=self.choice.binary, disk_bytes=10**6)
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
-        environment = go_environment(node.memory_bytes)
-        return MemberStart(arguments(node, config, self.service), (DATA_DIR,), environment=environment)
+        port, data = self.service.port, f"/var/lib/{self.name}"
+        places = {
+            "{index}": str([member.name for member in config.nodes].index(node.name)),
+            "{name}": node.name,
+            "{ip}": str(node.ip),
+            "{port}": str(port),
+            "{peers}": ",".join(f"{member.ip}:{port}" for member in config.nodes),
+            "{data}": data,
+        }
+        arguments = tuple(filled_in(argument, places) for argument in self.service.arguments)
+        return MemberStart(arguments, (data,), environment=store.go_environment(node.memory_bytes))
 
     # The client's own way there and back, of the least sizes: members are taken to answer at once, since nothing else
     # is known.

@@ -24,6 +24,7 @@ from containernet_env.results.run_directory import RunResult, histories_of
 from containernet_env.runs.verify import Judgement, judge
 from containernet_env.setup import builds, missing
 from containernet_env.stores.kinds import KINDS
+from containernet_env.stores.replicas import sources_hash
 from tests.docker.conftest import TINY_SCENARIOS
 from tests.docker.runs import topology
 from tests.root.replica_processes import built
@@ -88,8 +89,9 @@ def test_requests_wait_for_what_the_protocol_waits_for_and_histories_agree(tmp_p
         assert row["Consistency"] == {"read-linear": "sync+read", "read-serial": "s"}.get(row["Scenario"][:11], "-")
 
 
-def test_a_program_of_the_users_is_measured(tmp_path: Path) -> None:
-    """A key-value service of which only URLs are known: the replicas' program stands for it."""
+@pytest.mark.parametrize("kind", ["http", "replicas"])
+def test_replicas_are_measured_also_as_a_program_of_the_users(tmp_path: Path, kind: str) -> None:
+    """As the store, and by its program as a key-value service of which only URLs are known."""
     if (program := built(tmp_path)) is None:
         pytest.skip("there is no Go to build the replicas with")
     store = {
@@ -102,16 +104,21 @@ def test_a_program_of_the_users_is_measured(tmp_path: Path) -> None:
         "success": {"put": 201},
         "health": "/status",
     }
+    if kind == "replicas":
+        store = {"kind": "replicas", "flags": {"ack": 2, "from": 1}}
     config = topology(tmp_path / "own.json", store={"store": store}, mem="64m")
-    write, read = {**WRITE, "target": "cluster"}, {**READ, "target": "http3"}
+    member = "http3" if kind == "http" else "replica3"
+    write, read = {**WRITE, "target": "cluster"}, {**READ, "target": member}
     result = measured(tmp_path, config, write, read)
     manifest = json.loads((result.directory / "manifest.json").read_text())
-    assert (manifest["store"]["kind"], manifest["store"]["version"]) == ("http", read_program(program).short)
+    version = read_program(program).short if kind == "http" else sources_hash()
+    assert (manifest["store"]["kind"], manifest["store"]["version"]) == (kind, version)
+    assert [row["StoreVersion"] for row in result.rows] == [version] * 2
     written, found = result.outcomes
-    for outcome in (written, found):
-        # What members tell each other is not known: the floor is the client's own way, there and back.
-        assert_above(outcome, 2 * LINK_MS)
-    # A write waits for another replica, a read of from=1 for none.
+    # Of a service the floor is the client's own way: what members send each other is not known. A write of replicas
+    # waits for another one, a read of from=1 for none.
+    assert_above(written, (2 if kind == "http" else 6) * LINK_MS)
+    assert_above(found, 2 * LINK_MS)
     assert written.load is not None and written.load.median_s is not None
     assert written.load.median_s * 1e3 >= 6 * LINK_MS
 

@@ -17,18 +17,21 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.base.programs import read_program
+from containernet_env.model.config import StoreChoice
 from containernet_env.model.usage import Leadership
 from containernet_env.stores import consul
 from containernet_env.stores.cluster import LeaderlessCluster, LogPart, MemberPlace, Written
 from containernet_env.stores.proxied import CetcdMember, ProxiedCluster
-from containernet_env.stores.replicas import Replica, sources_hash
+from containernet_env.stores.replicas import Replicas, sources_hash
 from containernet_env.stores.zookeeper.cluster import consistent_read
 from tests.simulated_time import simulated
+from tests.unit import fake_servers
 from tests.unit import test_etcd as etcd
-from tests.unit.fake_servers import Scripted, buffer
+from tests.unit.fake_servers import Network, Scripted, Service, buffer, services
 from tests.unit.test_etcd import FakeHost
 from tests.unit.test_zookeeper import CLOSED, SESSION
 
+network = fake_servers.network
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "consul"
 
 
@@ -167,45 +170,29 @@ def test_writes_of_the_log_are_counted_and_their_mean_told() -> None:
 # --- replicas ---------------------------------------------------------------------------------------------------------
 
 
-class ReplicaConnection:
-    """Answers in place of one replica, which asks as many others as live."""
-
-    def __init__(self, living: set[int], number: int) -> None:
-        self.living, self.number = living, number
-
-    def _check(self, port: int) -> None:
-        assert port == 8080
-        if self.number not in self.living:
-            raise NoAnswerError("refused")
-
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        self._check(port)
-        return {"id": self.number - 1, "replicas": 3, "keys": 5}
-
-    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
-        self._check(port)
-        wanted = int(path.rpartition("=")[2])
-        if path.startswith("/v0/entity?id=d%2F1&") and len(self.living) >= wanted:
-            return b"x" * 100
-        raise HttpError(404 if len(self.living) >= wanted else 504, None, "")
-
-
-def replicas_of(living: set[int], ack: int, read: int) -> tuple[LeaderlessCluster[Replica], list[FakeHost]]:
-    places, hosts = places_of("replica", lambda number: ReplicaConnection(living, number))
-    return LeaderlessCluster([Replica(place, read) for place in places], max(ack, read)), hosts
+def replicas_of(
+    network: Network, living: set[int], ack: int, read: int
+) -> tuple[LeaderlessCluster[Any], list[FakeHost], list[Service]]:
+    """Three of them; a read is answered where as many live as it queries, and a key once it is in ``values``."""
+    found = services(network, 3)
+    for number, one in enumerate(found, 1):
+        one.gone = number not in living
+        if len(living) < read:
+            one.statuses["GET"] = 504
+    places, hosts = places_of("replica", lambda number: found[number - 1].connection)
+    choice = StoreChoice("replicas", flags=(("ack", ack), ("from", read)))
+    return Replicas(choice).cluster(places), hosts, found
 
 
 @simulated()
-def test_the_first_replica_that_lives_stands_for_a_leader() -> None:
-    living = {1, 2, 3}
-    cluster, hosts = replicas_of(living, 1, 1)
+def test_the_first_replica_that_lives_stands_for_a_leader(network: Network) -> None:
+    cluster, hosts, _ = replicas_of(network, {1, 2, 3}, 1, 1)
     assert cluster.leadership() == Leadership("replica1", None)
     assert cluster.version() == sources_hash()
     # However soon each of them answers.
     statuses = dict(reversed(cluster.statuses().items()))
     assert cluster._leadership(statuses, required=1) == Leadership("replica1", None)
     cluster.expect_death("replica1")
-    living.discard(1)
     hosts[0].ended = "killed by SIGKILL"
     assert cluster.leadership() == Leadership("replica2", None)
     assert cluster.leader_now(1.0, {"replica2"}) == "replica3"
@@ -215,31 +202,23 @@ def test_the_first_replica_that_lives_stands_for_a_leader() -> None:
 
 @pytest.mark.parametrize(("quorum", "living", "whole"), [(1, {3}, True), (2, {3}, False), (2, {2, 3}, True)])
 @simulated()
-def test_the_final_state_is_what_reads_of_a_load_find(quorum: int, living: set[int], whole: bool) -> None:
-    cluster, _ = replicas_of(living, 1, quorum)
+def test_the_final_state_is_what_reads_of_a_load_find(
+    network: Network, quorum: int, living: set[int], whole: bool
+) -> None:
+    cluster, hosts, found = replicas_of(network, living, quorum, quorum)
+    for one in found:
+        one.values["d/1"] = b"x" * 100
     state = cluster.written("d/", 1, ["d/1", "d/2"], 5.0)
     assert state.final
     if whole:
         assert list(state.writes) == [Written(0, "d/1", "x" * 32), Written(0, "d/2", None)]
+        assert found[2].requests[:1] in ([], [f"GET /v0/entity?id=d%2F1&from={quorum}"])
     else:
         with pytest.raises(RunError, match="504"):
             list(state.writes)
-
-
-@simulated()
-def test_the_time_bounds_how_many_keys_are_read() -> None:
-    cluster, _ = replicas_of({1, 2, 3}, 1, 1)
-    with pytest.raises(RunError, match="0 of 2 keys were read within 0 s"):
-        list(cluster.written("d/", 1, ["d/1", "d/2"], 0.0).writes)
-
-
-@pytest.mark.parametrize(("quorum", "answers"), [(1, True), (2, False)])
-@simulated()
-def test_one_of_three_answers_where_one_is_enough(quorum: int, answers: bool) -> None:
-    cluster, hosts = replicas_of({3}, quorum, quorum)
     for host in hosts[:2]:
         host.ended = "killed by SIGKILL"
-    assert cluster.answers(0.1) is answers
+    assert cluster.answers(0.1) is (quorum == 1), "as many have to live as a write or a read waits for"
     assert cluster.leadership() == Leadership("replica3", None)
 
 
@@ -254,16 +233,10 @@ class Refusing:
     left: int = 2
 
     def request_json(self, *arguments: Any, **options: Any) -> Any:
-        return self._ask("request_json", arguments, options)
-
-    def request_bytes(self, *arguments: Any, **options: Any) -> Any:
-        return self._ask("request_bytes", arguments, options)
-
-    def _ask(self, name: str, arguments: Any, options: Any) -> Any:
         if self.left:
             self.left -= 1
             raise HttpError(503, None, "the service is unavailable")
-        return getattr(self.connection, name)(*arguments, **options)
+        return self.connection.request_json(*arguments, **options)
 
 
 def etcd_members() -> etcd.FakeMembers:
@@ -282,11 +255,6 @@ REFUSING: dict[str, tuple[Callable[[int], Any], Callable[[list[MemberPlace]], An
         lambda number: ServersConnection(FakeServers(dict.fromkeys((1, 2, 3), (2, 5)), {}), number),
         lambda places: consul.ConsulCluster([consul.ConsulMember(place) for place in places]),
         "consul2",
-    ),
-    "replica": (
-        lambda number: ReplicaConnection({1, 2, 3}, number),
-        lambda places: LeaderlessCluster([Replica(place, 2) for place in places], 2),
-        "replica1",
     ),
 }
 
