@@ -23,7 +23,7 @@ from containernet_env.base.http import Connection
 from containernet_env.base.programs import LastWords, one_line
 from containernet_env.base.work import answers_within, persistently
 from containernet_env.model.backends import ProfileKind
-from containernet_env.model.usage import Leadership, MemberActivity, StoreActivity
+from containernet_env.model.usage import Durations, Leadership, MemberActivity, StoreActivity
 from containernet_env.stores.profiling import Profiling
 
 Broken = Callable[[], str | None]
@@ -124,12 +124,16 @@ class Ping:
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """One member's own view. ``member_id`` is its id among the members; ``leader_id`` is ``None`` without a leader."""
+    """One member's own view. ``member_id`` is its id among the members; ``leader_id`` is ``None`` without a leader.
+
+    ``node_id`` is the id by which it is made the leader, if that is another one.
+    """
 
     member_id: str
     leader_id: str | None
     raft_term: int
     version: str
+    node_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +178,15 @@ class Member(ABC):
 
     ``client_port`` is where members serve clients, and ``ping_request`` a request that this port answers with any
     bytes, whatever other members do. ``log_form``: the lines of its log, ``None`` if it counts and warns of nothing.
+    ``metrics``: the port and the path of its counters in Prometheus' form, and with what the names of those that are
+    kept begin. ``serves_late``: it may know a leader before it serves reads.
     """
 
     client_port: int
     ping_request: ClassVar[bytes]
     log_form: ClassVar[LogForm | None] = None
+    metrics: ClassVar[tuple[int, str, tuple[str, ...]] | None] = None
+    serves_late: ClassVar[bool] = False
 
     def __init__(self, place: MemberPlace) -> None:
         self.place = place
@@ -222,7 +230,11 @@ class Member(ABC):
 
     def counters(self, timeout_s: float) -> Counters:
         """Its own counters, by the store's own names. Raises RunError."""
-        return {}
+        if self.metrics is None:
+            return {}
+        port, path, names = self.metrics
+        answer = self.connection.request_bytes(port, path, timeout_s=timeout_s)
+        return prometheus_samples(answer.decode(errors="replace"), names)
 
     @staticmethod
     def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
@@ -270,6 +282,8 @@ class Member(ABC):
     def knows_a_leader(self, timeout_s: float) -> bool:
         """Whether this member answers, and knows the leader."""
         try:
+            if self.serves_late:
+                self.read(timeout_s)
             return self.status(timeout_s).leader_id is not None
         except RunError:
             return False
@@ -412,6 +426,17 @@ class Observation:
 def grown(before: Counters, after: Counters, name: str) -> int | None:
     """By how much a counter grew; ``None`` if one of both looks lacks it."""
     return int(after[name] - before[name]) if name in before and name in after else None
+
+
+def durations(before: Counters, after: Counters, count: str, sum_ms: str) -> Durations | None:
+    """Durations of which their number and their sum in ms are counted; ``None`` if a look lacks them.
+
+    Also if they are fewer than before, as after a restart.
+    """
+    if not {count, sum_ms} <= before.keys() & after.keys() or after[count] < before[count]:
+        return None
+    times = int(after[count] - before[count])
+    return Durations(times, (after[sum_ms] - before[sum_ms]) / 1000 / times if times else None, None)
 
 
 def prometheus_samples(text: str, names: tuple[str, ...]) -> Counters:
@@ -591,7 +616,10 @@ class Cluster(Generic[M]):
             elif found is not None:
                 problem, moved = f"{found.leader} still leads", True
                 try:
-                    self._member(found.leader).hand_over(self._id_of(wanted, statuses), min(left, self.ask_s))
+                    if (status := statuses[wanted]) is None:
+                        raise RunError(f"{name} does not answer")
+                    member_id = status.node_id or status.member_id
+                    self._member(found.leader).hand_over(member_id, min(left, self.ask_s))
                     continue
                 except RunError as error:
                     problem = f"{found.leader} did not hand over: {error}"
@@ -600,13 +628,6 @@ class Cluster(Generic[M]):
 
     def _member(self, name: str) -> M:
         return next(member for member in self.members if member.name == name)
-
-    @staticmethod
-    def _id_of(member: M, statuses: Mapping[M, MemberStatus | None]) -> str:
-        """Its id. Raises RunError if it did not answer."""
-        if (status := statuses[member]) is None:
-            raise RunError(f"{member.name} does not answer")
-        return status.member_id
 
     @property
     def size(self) -> int:

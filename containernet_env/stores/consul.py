@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -15,12 +15,12 @@ from urllib.parse import quote
 from containernet_env.base import assets
 from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import Connection, HttpError, NoAnswerError
+from containernet_env.base.http import Connection, HttpError
 from containernet_env.base.work import persistently
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import ALPHABET, Keys, Scenario
 from containernet_env.model.topology import RttExpectation
-from containernet_env.model.usage import Durations, MemberActivity
+from containernet_env.model.usage import MemberActivity
 from containernet_env.stores import cluster, store
 from containernet_env.stores.cluster import ASK_S, Cluster, Counters, LogForm, LogPart, MemberStatus, Written
 from containernet_env.stores.external import (
@@ -28,12 +28,9 @@ from containernet_env.stores.external import (
     ClusterLook,
     ExternalCluster,
     ExternalConnection,
-    Login,
     MemberLook,
     MemberView,
-    OwnKeys,
     first_line,
-    places,
 )
 from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import Flag, MemberStart, Timing
@@ -182,24 +179,7 @@ LOG = LogForm(
 _ELECTED = "New leader elected"
 # Batches of log entries that raft-boltdb wrote, in ms: each ends with the two fdatasyncs of a transaction of bbolt.
 # Summaries have a count and a sum since the agent's start; their quantiles are those of the last seconds.
-_LOG_WRITES = "consul_raft_boltdb_storeLogs"
-_COUNT, _SUM = f"{_LOG_WRITES}_count", f"{_LOG_WRITES}_sum"
-
-
-def metrics_of(text: str) -> Counters:
-    """The samples that are kept of an answer at /v1/agent/metrics."""
-    return cluster.prometheus_samples(text, (_COUNT, _SUM))
-
-
-def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-    """The growth of a member's counters between two samples; one missing in either is unknown, as after a restart."""
-    count, log_syncs = cluster.grown(before, after, _COUNT), None
-    if count is not None and count >= 0 and _SUM in before and _SUM in after:
-        log_syncs = Durations(count, (after[_SUM] - before[_SUM]) / 1000 / count if count else None, None)
-    if log is None:
-        return MemberActivity(log_syncs=log_syncs)
-    elections = sum(line["message"] == _ELECTED for line in log.lines)
-    return MemberActivity(leader_changes=elections, log_syncs=log_syncs, warnings=log.warnings)
+_LOG_WRITES_COUNT, _LOG_WRITES_MS = (f"consul_raft_boltdb_storeLogs_{what}" for what in ("count", "sum"))
 
 
 # --- members ----------------------------------------------------------------------------------------------------------
@@ -208,15 +188,9 @@ SELF = "/v1/agent/self"
 """The agent's own state, from its memory (agent/agent_endpoint.go): it queries no other for that."""
 # The addresses of all servers that its Raft has; empty before they have found each other.
 _PEERS = "/v1/status/peers"
-# The consistent read that proves that a quorum answers.
-_PROBE = "/v1/kv/{}?consistent"
 # All keys with one prefix, and their values. Consul ignores the values of parameters, and cetcd requires some.
 _KEYS = "/v1/kv/{}?recurse=true&consistent=true"
-# The revision and value of a key that is not there.
-_NONE = (0, None)
 _MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
-# Answered by the agent from memory: no quorum, no disk.
-_PING = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def status_of(answer: Any) -> MemberStatus:
@@ -231,44 +205,50 @@ def status_of(answer: Any) -> MemberStatus:
         leader_id=consul["leader_addr"] or None,
         raft_term=int(raft["term"]),
         version=str(answer["Config"]["Version"]),
+        node_id=str(answer["Config"]["NodeID"]),
     )
+
+
+def get(connection: Connection, path: str, timeout_s: float) -> Any:
+    """The answer to a GET about keys; ``None`` if there are none, on which a quorum agrees, too. Raises RunError."""
+    try:
+        return connection.request_json(HTTP_PORT, "GET", path, timeout_s=max(timeout_s, 0.1))
+    except HttpError as error:
+        if error.status != 404:
+            raise
+        return None
 
 
 def values(connection: Connection, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
     """See ``Member.values``: all keys with the prefix in one answer, of at most 16 MiB."""
-    path = _KEYS.format(quote(prefix))
+    found = {}
     try:
-        answer = connection.request_json(HTTP_PORT, "GET", path, timeout_s=max(timeout_s, 0.1)) or ()
-        held = {
-            entry["Key"]: (int(entry["ModifyIndex"]), base64.b64decode(entry["Value"] or "", validate=True))
-            for entry in answer
-        }
-    except RunError as error:
-        if getattr(error, "status", None) != 404:
-            raise
-        held = {}
+        for entry in get(connection, _KEYS.format(quote(prefix)), timeout_s) or ():
+            value = base64.b64decode(entry["Value"] or "", validate=True)
+            found[entry["Key"]] = Written.of(int(entry["ModifyIndex"]), entry["Key"], value)
     except (KeyError, TypeError, ValueError) as error:
         raise RunError("its answer does not have what keys hold: is it a server of Consul?") from error
-    return [Written.of(index, key, value) for key in keys for index, value in [held.get(key, _NONE)]]
+    return [found.get(key, Written(0, key, None)) for key in keys]
 
 
 class ConsulMember(cluster.Member):
     """One server agent and the host it runs on; ``probe_key`` is a key that no load writes."""
 
     client_port = HTTP_PORT
-    ping_request = _PING
-    activity = staticmethod(activity)
+    # Answered by the agent from memory: no quorum, no disk.
+    ping_request = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     log_form: ClassVar[LogForm] = LOG
+    metrics = (HTTP_PORT, "/v1/agent/metrics?format=prometheus", (_LOG_WRITES_COUNT, _LOG_WRITES_MS))
+    # Raft may know a leader that the gossip between servers has not found yet.
+    serves_late = True
 
     def __init__(self, place: cluster.MemberPlace, probe_key: str = "containernet-env/probe") -> None:
         super().__init__(place)
-        self.probe_key = probe_key
-        self.node_id = ""
+        self._probe = f"/v1/kv/{quote(probe_key)}?consistent"
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         answer = self.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
         try:
-            self.node_id = str(answer["Config"]["NodeID"])
             return status_of(answer)
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{self.name} does not say who leads: is it a server of Consul?") from error
@@ -278,32 +258,19 @@ class ConsulMember(cluster.Member):
         return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=ASK_S) or []
 
     def read(self, timeout_s: float) -> None:
-        try:
-            path = _PROBE.format(quote(self.probe_key))
-            self.connection.request_json(HTTP_PORT, "GET", path, timeout_s=timeout_s)
-        except RunError as error:
-            # The answer that there is no such key has gone through a quorum.
-            if getattr(error, "status", None) != 404:
-                raise
+        get(self.connection, self._probe, timeout_s)
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
         return values(self.connection, prefix, keys, timeout_s)
 
-    def knows_a_leader(self, timeout_s: float) -> bool:
-        # Raft may know a leader that the gossip between servers has not found yet.
-        try:
-            self.read(timeout_s)
-        except RunError:
-            return False
-        return super().knows_a_leader(timeout_s)
-
     def hand_over(self, member_id: str, timeout_s: float) -> None:
-        # Servers are chosen by the ids of their nodes.
         self.connection.request_json(HTTP_PORT, "POST", _MOVE_LEADER + member_id, timeout_s=max(timeout_s, 0.1))
 
-    def counters(self, timeout_s: float) -> Counters:
-        path = "/v1/agent/metrics?format=prometheus"
-        return metrics_of(self.connection.request_bytes(HTTP_PORT, path, timeout_s=timeout_s).decode(errors="replace"))
+    @staticmethod
+    def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
+        log_syncs = cluster.durations(before, after, _LOG_WRITES_COUNT, _LOG_WRITES_MS)
+        elections = None if log is None else sum(line["message"] == _ELECTED for line in log.lines)
+        return MemberActivity(elections, log_syncs, warnings=None if log is None else log.warnings)
 
 
 class ConsulCluster(Cluster[ConsulMember]):
@@ -316,11 +283,6 @@ class ConsulCluster(Cluster[ConsulMember]):
         except RunError:
             return False
         return all(len(servers) == len(self.members) for servers in known) and self.answers(self.ask_s)
-
-    @staticmethod
-    def _id_of(member: ConsulMember, statuses: Mapping[ConsulMember, MemberStatus | None]) -> str:
-        Cluster._id_of(member, statuses)
-        return member.node_id
 
 
 # --- external clusters ------------------------------------------------------------------------------------------------
@@ -338,16 +300,11 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
     Consul has no name for a cluster; servers of one name the same servers.
     """
 
-    def __init__(
-        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
-    ) -> None:
-        token = {} if login is None else {"X-Consul-Token": login.password}
-        self._refusal = _WANTS_TOKEN if login is None else "refuses the token, or what it may do"
-        self._known = [connection.with_headers(token) for connection in connections]
-        super().__init__(config, connections, login, own)
+    def _access(self, connection: ExternalConnection) -> Connection:
+        return connection.with_headers({} if self._login is None else {"X-Consul-Token": self._login.password})
 
-    def _members(self) -> list[ConsulMember]:
-        return [ConsulMember(place, self._own.prefix) for place in places("consul", self._external, self._known)]
+    def _member_at(self, place: cluster.MemberPlace) -> ConsulMember:
+        return ConsulMember(place, self._own.prefix)
 
     def _look_at(
         self, member: ConsulMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
@@ -357,46 +314,42 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
             status = status_of(answer)
             view = MemberView(status.member_id, frozenset(member.peers()), status.leader_id, status.raft_term)
             name = str(answer["Config"]["NodeName"])
-        except HttpError as error:
-            refused = self._refused(error) if error.status == 403 else f"is no Consul: {first_line(error, 80)}"
-            return replace(look, problem=self._foreign(connection, refused, timeout_s))
-        except NoAnswerError as error:
-            return replace(look, problem=self._silence(connection, error, timeout_s))
-        except (RunError, KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError):
             # A client agent has no Raft.
             return replace(look, problem="is no server of Consul: GET /v1/agent/self answers something else")
         return replace(look, version=status.version, member_name=name, leads=view.leader == view.member, view=view)
 
+    def _other(self, error: HttpError) -> str:
+        return self._refused(error) if error.status == 403 else f"is no Consul: {first_line(error, 80)}"
+
+    def _refused(self, error: HttpError) -> str:
+        """The meaning of a 403."""
+        refused = _WANTS_TOKEN if self._login is None else "refuses the token, or what it may do"
+        return f"{refused} ({first_line(error, 160)})"
+
     def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
-        if not found.views:
-            return found
         found = replace(found, problem=found.conflict())
         if found.problems:
             return found
-        if (problem := self._unreadable(timeout_s)) is not None:
-            return replace(found, problem=problem)
-        return replace(found, size=len(found.views[0].cluster), leadership=found.led())
-
-    def _unreadable(self, timeout_s: float) -> str | None:
-        """Why consistent reads fail at a member; ``None`` if none does."""
         try:
             for member in self.members:
                 member.read(timeout_s)
         except RunError as error:
+            problem = f"has no quorum: a consistent read was not answered ({first_line(error)})"
             if isinstance(error, HttpError) and error.status == 403:
-                return f"the cluster {self._refused(error)}"
-            return f"the cluster has no quorum: a consistent read was not answered ({first_line(error)})"
-        return None
-
-    def _refused(self, error: HttpError) -> str:
-        """The meaning of a 403."""
-        return f"{self._refusal} ({first_line(error, 160)})"
+                problem = self._refused(error)
+            return replace(found, problem=f"the cluster {problem}")
+        return replace(found, size=len(found.views[0].cluster), leadership=found.led())
 
     def try_write(self) -> str | None:
         # The first key is put, which all members have then, and deleted again.
         if not self._own.generated:
             return None
         path, lacking = f"/v1/kv/{quote(self._own.generated[0].name(0))}", None
+
+        def has_key(member: ConsulMember) -> bool:
+            return get(member.connection, f"{path}?consistent", REQUEST_S) is not None
+
         for method in ("PUT", "DELETE"):
             try:
                 done = self._ask(method, path)
@@ -407,22 +360,8 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
             if done is not True:
                 return f"{method} {path} answers {str(done)[:40]}, and not true"
             if method == "PUT":
-                lacking = self._lacking(f"{path}?consistent")
+                lacking = self._lacking(has_key)
         return lacking
-
-    def _lacking(self, path: str) -> str | None:
-        """Why a key that is there is not there at a member, or cannot be read; ``None`` if all have it."""
-        for member in self.members:
-            try:
-                member.connection.request_json(HTTP_PORT, "GET", path, timeout_s=REQUEST_S)
-            except HttpError as error:
-                if error.status == 404:
-                    first = self.members[0].endpoint
-                    return f"{member.endpoint} lacks what {first} has: they are of different clusters"
-                return f"{member.endpoint}: {first_line(error)}"
-            except RunError as error:
-                return f"{member.endpoint}: {error}"
-        return None
 
     def keys(self) -> int:
         return len(self._listed(self._own.prefix))
@@ -452,12 +391,8 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
 
     def _listed(self, prefix: str) -> list[str]:
         """The names of all keys with a prefix, by a consistent read. Raises RunError."""
-        try:
-            return list(self._ask("GET", f"/v1/kv/{quote(prefix)}?keys&consistent") or ())
-        except HttpError as error:
-            if error.status == 404:
-                return []
-            raise
+        path = f"/v1/kv/{quote(prefix)}?keys&consistent"
+        return list(self._at_one(lambda member: get(member.connection, path, REQUEST_S)) or ())
 
 
 def _listed_bytes(keys: Keys) -> int:

@@ -6,19 +6,20 @@ Members are reached at their endpoints alone, over the same network as the load.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import Connection, HttpError, NoAnswerError
 from containernet_env.base.programs import LastWords, last_words
 from containernet_env.base.work import side_by_side
-from containernet_env.model.config import Config, External
+from containernet_env.model.config import Config
 from containernet_env.model.scenario import Keys
 from containernet_env.model.usage import Leadership
 from containernet_env.stores.cluster import Cluster, M, MemberPlace
 
+T = TypeVar("T")
 REQUEST_S = 10.0
 """How long a member may take to answer a request about keys."""
 
@@ -63,15 +64,10 @@ class RemoteHost:
         raise RunError(f"the log of {self.name} is on its own machine")
 
 
-def places(kind: str, external: External, connections: Iterable[Connection]) -> Iterator[MemberPlace]:
-    """The places of its members, in their order, each with the connection to it; names are kind and number."""
-    for number, (endpoint, connection) in enumerate(zip(external.endpoints, connections, strict=True), start=1):
-        yield MemberPlace(RemoteHost(f"{kind}{number}"), endpoint.host, connection, endpoint.address)
-
-
 # --- inspection -------------------------------------------------------------------------------------------------------
 
-SPEAKS_TLS = 'speaks TLS: its endpoint begins with https://, and "tls" names its CA'
+_SPEAKS_TLS = 'speaks TLS: its endpoint begins with https://, and "tls" names its CA'
+_NO_TLS = "does not speak TLS"
 
 
 def first_line(error: Exception, most: int | None = None) -> str:
@@ -148,7 +144,7 @@ class ClusterLook:
             return "the endpoints are of different clusters"
         if len({view.member for view in self.views}) < len(self.views):
             return "two of the endpoints are of the same member"
-        if all(view.leader is None for view in self.views):
+        if self.views and all(view.leader is None for view in self.views):
             counts = f"{len(self.views)} of {len(self.members)} endpoints answer, and know no leader"
             return f"the cluster has no quorum: {counts}"
         return None
@@ -167,65 +163,101 @@ class ExternalCluster(Cluster[M], ABC, Generic[M]):
         self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
     ) -> None:
         assert config.external is not None
-        self._external = config.external
+        self._external, self._login, self._own = config.external, login, own
+        self._config, self._user = config, None if login is None else login.user
         self._plain = tuple(connections)
-        self._login = login
-        self._own = own
-        super().__init__(self._members())
+        members = []
+        for number, (endpoint, connection) in enumerate(zip(self._external.endpoints, connections, strict=True), 1):
+            host = RemoteHost(f"{config.store.kind}{number}")
+            members.append(
+                self._member_at(MemberPlace(host, endpoint.host, self._access(connection), endpoint.address))
+            )
+        super().__init__(members)
         self._preferred = list(self.members)
 
+    def _access(self, connection: ExternalConnection) -> Connection:
+        """The connection of a member, with the login, if there is one."""
+        return connection
+
     @abstractmethod
-    def _members(self) -> list[M]:
-        """A member for each endpoint, in their order."""
+    def _member_at(self, place: MemberPlace) -> M:
+        """The member at one endpoint."""
 
     @abstractmethod
     def _look_at(self, member: M, look: MemberLook, connection: ExternalConnection, timeout_s: float) -> MemberLook:
-        """``look`` with the answers of one member, of which name and URL are known. Raises no ``RunError``."""
+        """``look`` with the answers of one member, of which name and URL are known.
+
+        Raises ``NoAnswerError`` if there is none, and ``HttpError`` for one that no member gives.
+        """
 
     @abstractmethod
     def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
         """``found`` with everything that the members' answers show together. Writes and raises nothing."""
 
+    @abstractmethod
+    def _other(self, error: HttpError) -> str:
+        """The fault of an endpoint that gives such an answer."""
+
     def look(self, timeout_s: float) -> ClusterLook:
         """Inspect it; writes nothing, and raises nothing."""
 
         def look_at(number: int) -> MemberLook:
-            member = self.members[number]
+            member, connection = self.members[number], self._plain[number]
             look = MemberLook(member.name, self._external.urls[number])
-            return self._look_at(member, look, self._plain[number], timeout_s)
+            try:
+                return self._look_at(member, look, connection, timeout_s)
+            except NoAnswerError as error:
+                text = str(error)
+                problem = f"{text}: where it should not, its endpoint begins with http://" if text == _NO_TLS else text
+            except HttpError as error:
+                problem = self._other(error)
+            if self._external.tls is None and connection.speaks_tls(timeout_s):
+                problem = _SPEAKS_TLS
+            return replace(look, problem=problem)
 
         numbers = range(len(self.members))
         return self._judge(ClusterLook(tuple(side_by_side(look_at, numbers, len(numbers)))), timeout_s)
 
-    def _silence(self, connection: ExternalConnection, error: NoAnswerError, timeout_s: float) -> str:
-        """The fault of an endpoint that gave no answer."""
-        if self._external.tls is None and connection.speaks_tls(timeout_s):
-            return SPEAKS_TLS
-        if str(error) == "does not speak TLS":
-            return "does not speak TLS: where it should not, its endpoint begins with http://"
-        return str(error)
+    def _at_one(self, act: Callable[[M], T]) -> T:
+        """The result of ``act`` at the first member that gives one and has a quorum; it is queried first from then on.
 
-    def _foreign(self, connection: ExternalConnection, problem: str, timeout_s: float) -> str:
-        """The fault of an endpoint whose answer is not that of a member: ``problem``, unless it uses TLS."""
-        return SPEAKS_TLS if self._external.tls is None and connection.speaks_tls(timeout_s) else problem
-
-    def _ask(self, method: str, path: str, body: Any = None, timeout_s: float = REQUEST_S) -> Any:
-        """The answer of the first member that gives one and has a quorum; it is queried first from then on.
-
-        Raises RunError.
+        Raises RunError, at once for a refusal.
         """
         problem: RunError | None = None
         for member in tuple(self._preferred):
             try:
-                return member.connection.request_json(member.client_port, method, path, body, timeout_s=timeout_s)
+                return act(member)
             except RunError as error:
-                if isinstance(error, HttpError) and error.status < 500:
+                if self._is_refusal(error):
                     raise
                 problem = problem or error
             self._preferred.remove(member)
             self._preferred.append(member)
         assert problem is not None
         raise problem
+
+    def _is_refusal(self, error: RunError) -> bool:
+        """Whether another member would give the same answer."""
+        return isinstance(error, HttpError) and error.status < 500
+
+    def _ask(self, method: str, path: str, body: Any = None, timeout_s: float = REQUEST_S) -> Any:
+        """The answer to an HTTP request ``_at_one`` of the members. Raises RunError."""
+
+        def ask(member: M) -> Any:
+            return member.connection.request_json(member.client_port, method, path, body, timeout_s=timeout_s)
+
+        return self._at_one(ask)
+
+    def _lacking(self, has_key: Callable[[M], bool]) -> str | None:
+        """Why a key that is at the first member is not at another one, or cannot be read; ``None`` if all have it."""
+        for member in self.members:
+            try:
+                if not has_key(member):
+                    first = self.members[0].endpoint
+                    return f"{member.endpoint} lacks what {first} has: they are of different clusters"
+            except RunError as error:
+                return f"{member.endpoint}: {first_line(error)}"
+        return None
 
     def may_load(self) -> str | None:
         """Why this user may not read, write and remove keys under the prefix; ``None`` if it may. Writes nothing.

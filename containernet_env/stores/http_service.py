@@ -22,10 +22,7 @@ from containernet_env.stores.external import (
     ClusterLook,
     ExternalCluster,
     ExternalConnection,
-    Login,
     MemberLook,
-    OwnKeys,
-    places,
 )
 from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import MemberStart, Timing
@@ -63,17 +60,15 @@ _ANSWER = len("HTTP/1.1 200 OK\r\n\r\n")
 
 
 class ServiceMember(cluster.Member):
-    """One member at ``port``; its probe is a read of a key with ``prefix`` that no load writes.
+    """One member; its probe is a read of a key with ``prefix`` that no load writes.
 
     ``version`` is that of its program, where it was started here: it reports none.
     """
 
-    def __init__(
-        self, place: MemberPlace, service: HttpService, port: int, prefix: str = "", version: str = ""
-    ) -> None:
+    def __init__(self, place: MemberPlace, service: HttpService, prefix: str = "", version: str = "") -> None:
         super().__init__(place)
         self.service = service
-        self.client_port = port
+        self.client_port = service.port
         self.version = version
         self.probe = target(service.get, f"{prefix}containernet-env-probe")
 
@@ -141,27 +136,22 @@ class ServiceMember(cluster.Member):
 class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceMember]):
     """An external service. Keys are known by their numbers alone: a service does not list them."""
 
-    def __init__(
-        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
-    ) -> None:
-        assert config.store.service is not None
-        self._service = config.store.service
-        super().__init__(config, connections, login, own)
+    def _member_at(self, place: MemberPlace) -> ServiceMember:
+        return ServiceMember(place, self._service, self._own.prefix)
 
-    def _members(self) -> list[ServiceMember]:
-        found = zip(places("http", self._external, self._plain), self._external.endpoints, strict=True)
-        return [ServiceMember(place, self._service, endpoint.port, self._own.prefix) for place, endpoint in found]
+    @property
+    def _service(self) -> HttpService:
+        assert self._config.store.service is not None
+        return self._config.store.service
 
     def _look_at(
         self, member: ServiceMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
     ) -> MemberLook:
-        try:
-            member.read(timeout_s)
-        except NoAnswerError as error:
-            return replace(look, problem=self._silence(connection, error, timeout_s))
-        except HttpError as error:
-            return replace(look, problem=self._foreign(connection, f"is no such service: {error}", timeout_s))
+        member.read(timeout_s)
         return look
+
+    def _other(self, error: HttpError) -> str:
+        return f"is no such service: {error}"
 
     def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
         return found if found.problems else replace(found, leadership=self.leadership())
@@ -378,5 +368,5 @@ class Http(store.Store):
         return request.client_ns(_REQUEST + sent, _ANSWER + request.scenario.val_size)
 
     def cluster(self, places: Sequence[MemberPlace]) -> LeaderlessCluster[ServiceMember]:
-        members = [ServiceMember(place, self.service, self.client_port, version=self.version) for place in places]
+        members = [ServiceMember(place, self.service, version=self.version) for place in places]
         return LeaderlessCluster(members)

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from containernet_env.base.errors import RunError
 from containernet_env.base.programs import UserProgram, crash_line, how_ended, one_line
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Scenario
@@ -58,14 +57,8 @@ class ProxiedMember(EtcdMember):
     """One host with etcd and the proxy beside it, which serves clients: ``client_port``, ping and reads are its own."""
 
     last_words = staticmethod(last_words)
-
-    def knows_a_leader(self, timeout_s: float) -> bool:
-        # A member whose proxy does not serve has not rejoined.
-        try:
-            self.read(timeout_s)
-        except RunError:
-            return False
-        return super().knows_a_leader(timeout_s)
+    # A member whose proxy does not serve has not rejoined.
+    serves_late = True
 
 
 class ZetcdMember(ProxiedMember):

@@ -14,7 +14,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Durations, MemberActivity
 from containernet_env.stores import cluster
-from containernet_env.stores.cluster import LogPart, MemberPlace, Observation
+from containernet_env.stores.cluster import Counters, LogPart, MemberPlace, Observation, prometheus_samples
 from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import EtcdMember
 from containernet_env.stores.profiling import Profile, Profiling
@@ -44,12 +44,16 @@ def answer(
     return "\n".join(lines) + "\n"
 
 
+def counted(text: str) -> Counters:
+    return prometheus_samples(text, etcd.METRICS)
+
+
 BEFORE = answer({"0.001": 5, "0.002": 9, "8.192": 9, "+Inf": 10}, 9.0)
 AFTER = answer({"0.001": 103, "0.002": 109, "8.192": 109, "+Inf": 112}, 9.51, changes=3, failed=4, size=1.048576e06)
 
 
 def test_what_a_member_counted_between_two_looks() -> None:
-    found = etcd.activity(etcd.metrics_of(BEFORE), etcd.metrics_of(AFTER), LogPart((), {"slow fdatasync": 2}))
+    found = EtcdMember.activity(counted(BEFORE), counted(AFTER), LogPart((), {"slow fdatasync": 2}))
     syncs = Durations(
         count=102, mean_s=pytest.approx(0.005), p99_at_most_s=None, buckets=((0.001, 98), (0.002, 2), (None, 2))
     )
@@ -74,21 +78,21 @@ def test_the_99th_percentile_is_bounded_by_its_bucket(counts: tuple[int, ...], p
 
 
 def test_what_one_look_lacks_is_not_known() -> None:
-    before, after = etcd.metrics_of(BEFORE), etcd.metrics_of(AFTER)
-    assert etcd.activity({}, after, None) == MemberActivity(data_bytes=1048576)
-    assert etcd.activity(before, {}, LogPart((), {})) == MemberActivity(warnings={})
-    restarted = etcd.metrics_of(AFTER.replace("seconds 1500000000.0", "seconds 2e9"))
-    assert etcd.activity(before, restarted, None) == MemberActivity(data_bytes=1048576), "it counts from 0 again"
-    lacking = etcd.metrics_of("\n".join(line for line in AFTER.splitlines() if "wal_fsync" not in line))
-    found = etcd.activity(before, lacking, None)
+    before, after = counted(BEFORE), counted(AFTER)
+    assert EtcdMember.activity({}, after, None) == MemberActivity(data_bytes=1048576)
+    assert EtcdMember.activity(before, {}, LogPart((), {})) == MemberActivity(warnings={})
+    restarted = counted(AFTER.replace("seconds 1500000000.0", "seconds 2e9"))
+    assert EtcdMember.activity(before, restarted, None) == MemberActivity(data_bytes=1048576), "it counts from 0 again"
+    lacking = counted("\n".join(line for line in AFTER.splitlines() if "wal_fsync" not in line))
+    found = EtcdMember.activity(before, lacking, None)
     assert found.log_syncs is None and found.commits is not None and found.leader_changes == 2
-    other = etcd.metrics_of(AFTER.replace('le="0.002"', 'le="0.003"'))
-    assert etcd.activity(before, other, None).log_syncs is None, "other buckets cannot be compared"
+    other = counted(AFTER.replace('le="0.002"', 'le="0.003"'))
+    assert EtcdMember.activity(before, other, None).log_syncs is None, "other buckets cannot be compared"
 
 
 @pytest.mark.parametrize("text", ["", "<html>404</html>", "etcd_server_leader_changes_seen_total x\n\x00"])
 def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
-    assert etcd.metrics_of(text) == {}
+    assert counted(text) == {}
 
 
 @dataclass
@@ -186,8 +190,8 @@ def test_a_member_that_gives_no_profile_says_why() -> None:
 
 def test_recorded_answers_of_etcd_are_read() -> None:
     """Of etcd 3.7.3, which took puts by four clients for two seconds; other families are left out."""
-    looks = [etcd.metrics_of((RECORDED / f"metrics-{when}.txt").read_text()) for when in ("before", "after")]
-    found = etcd.activity(looks[0], looks[1], None)
+    looks = [counted((RECORDED / f"metrics-{when}.txt").read_text()) for when in ("before", "after")]
+    found = EtcdMember.activity(looks[0], looks[1], None)
     assert (found.leader_changes, found.failed_proposals, found.data_bytes) == (0, 0, 798720)
     assert found.data_grown_bytes is not None and found.data_grown_bytes > 500_000
     syncs, commits = found.log_syncs, found.commits

@@ -20,7 +20,7 @@ from containernet_env.base.programs import read_program
 from containernet_env.model.config import StoreChoice
 from containernet_env.model.usage import Leadership
 from containernet_env.stores import consul
-from containernet_env.stores.cluster import LeaderlessCluster, LogPart, MemberPlace, Written
+from containernet_env.stores.cluster import LeaderlessCluster, LogPart, MemberPlace, Written, prometheus_samples
 from containernet_env.stores.proxied import CetcdMember, ProxiedCluster
 from containernet_env.stores.replicas import Replicas, sources_hash
 from containernet_env.stores.zookeeper.cluster import consistent_read
@@ -154,17 +154,17 @@ def test_an_answer_of_another_program_is_told() -> None:
 
 
 def test_writes_of_the_log_are_counted_and_their_mean_told() -> None:
-    after = consul.metrics_of((RECORDED / "metrics.txt").read_text())
+    after = prometheus_samples((RECORDED / "metrics.txt").read_text(), consul.ConsulMember.metrics[2])
     assert after == {"consul_raft_boltdb_storeLogs_sum": 77.73821145296097, "consul_raft_boltdb_storeLogs_count": 28.0}
     before = {"consul_raft_boltdb_storeLogs_sum": 57.73821145296097, "consul_raft_boltdb_storeLogs_count": 18.0}
     line = re.match("(?P<message>.*)", "New leader elected")
     assert line is not None
-    found = consul.activity(before, after, LogPart([line], {"Request error": 2}))
+    found = consul.ConsulMember.activity(before, after, LogPart([line], {"Request error": 2}))
     assert found.log_syncs is not None and found.log_syncs.count == 10
     assert found.log_syncs.mean_s == pytest.approx(0.002) and found.log_syncs.p99_at_most_s is None
     assert (found.leader_changes, found.warnings) == (1, {"Request error": 2})
-    assert consul.activity({}, after, None).log_syncs is None
-    assert consul.activity(after, before, None).log_syncs is None  # it was restarted
+    assert consul.ConsulMember.activity({}, after, None).log_syncs is None
+    assert consul.ConsulMember.activity(after, before, None).log_syncs is None  # it was restarted
 
 
 # --- replicas ---------------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_warnings_snapshots_and_elections_are_counted_by_kind(
 def test_elections_of_consul_are_counted() -> None:
     for began, elections in (("2026-11-23T03:29:10.000Z", 1), ("2026-11-23T03:29:00.000Z", 2)):
         part = consul.LOG.between(CONSUL, began, "2026-11-23T03:29:10.400Z")
-        assert consul.activity({}, {}, part).leader_changes == elections
+        assert consul.ConsulMember.activity({}, {}, part).leader_changes == elections
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_recorded_logs_of_etcd_are_read() -> None:
     assert not any(kind.startswith("Running:") for kind in found), "that is information"
 
 
-OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = consul.LOG.last_words, zookeeper.last_words, last_words_of_proxy
+OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = consul.LOG.last_words, zookeeper.ZooKeeperMember.last_words, last_words_of_proxy
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from containernet_env.stores.cluster import LogPart, MemberPlace, MemberStatus, 
 from containernet_env.stores.zookeeper.cluster import (
     ZooKeeperCluster,
     ZooKeeperMember,
-    activity,
     ask,
     consistent_read,
     parse_mntr,
@@ -101,11 +100,11 @@ def test_activity_is_what_was_counted_between_two_looks() -> None:
     before = {"cnt_fsynctime": 100.0, "sum_fsynctime": 50.0, "uptime": 5.0, "approximate_data_size": 10.0}
     after = {"cnt_fsynctime": 300.0, "sum_fsynctime": 450.0, "uptime": 9.0, "approximate_data_size": 30.0}
     after |= {"cnt_election_time": 2.0}
-    found = activity(before, after, LogPart((), {"Snapshotting": 1}))
+    found = ZooKeeperMember.activity(before, after, LogPart((), {"Snapshotting": 1}))
     assert found.log_syncs is not None and (found.log_syncs.count, found.log_syncs.mean_s) == (200, 0.002)
     assert (found.data_bytes, found.data_grown_bytes, found.leader_changes) == (30, 20, None)
     assert not list(store_findings(StoreActivity({"m1": found}))), "without a histogram nothing is known of the slowest"
-    restarted = activity(after, before, None)
+    restarted = ZooKeeperMember.activity(after, before, None)
     assert restarted.log_syncs is None and restarted.data_bytes == 10
 
 

@@ -16,21 +16,7 @@ from containernet_env.base.work import persistently
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Durations, MemberActivity
 from containernet_env.stores import cluster
-from containernet_env.stores.cluster import (
-    ASK_S,
-    POLL_S,
-    Broken,
-    Cluster,
-    Counters,
-    LogForm,
-    LogPart,
-    MemberPlace,
-    MemberStatus,
-    OwnHistory,
-    Written,
-    grown,
-    prometheus_samples,
-)
+from containernet_env.stores.cluster import ASK_S, POLL_S, Counters, LogForm, LogPart, MemberStatus, OwnHistory, Written
 from containernet_env.stores.profiling import Profiling
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
@@ -82,29 +68,7 @@ _DATA_BYTES = "etcd_mvcc_db_total_size_in_bytes"
 _LOG_SYNCS = "etcd_disk_wal_fsync_duration_seconds"
 _COMMITS = "etcd_disk_backend_commit_duration_seconds"
 _STARTED = "process_start_time_seconds"
-_KEPT = (_LEADER_CHANGES, _FAILED_PROPOSALS, _DATA_BYTES, _STARTED, _LOG_SYNCS, _COMMITS)
-
-
-def metrics_of(text: str) -> Counters:
-    """The samples that are kept of an answer at /metrics."""
-    return prometheus_samples(text, _KEPT)
-
-
-def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-    """The growth of a member's counters between two samples; one missing in either is unknown, as after a restart."""
-    data_bytes = int(after[_DATA_BYTES]) if _DATA_BYTES in after else None
-    warnings = None if log is None else log.warnings
-    if not before or not after or before.get(_STARTED) != after.get(_STARTED):
-        return MemberActivity(data_bytes=data_bytes, warnings=warnings)
-    return MemberActivity(
-        leader_changes=grown(before, after, _LEADER_CHANGES),
-        log_syncs=_durations(before, after, _LOG_SYNCS),
-        commits=_durations(before, after, _COMMITS),
-        failed_proposals=grown(before, after, _FAILED_PROPOSALS),
-        data_bytes=data_bytes,
-        data_grown_bytes=grown(before, after, _DATA_BYTES),
-        warnings=warnings,
-    )
+METRICS = (_LEADER_CHANGES, _FAILED_PROPOSALS, _DATA_BYTES, _STARTED, _LOG_SYNCS, _COMMITS)
 
 
 def _durations(before: Counters, after: Counters, name: str) -> Durations | None:
@@ -212,19 +176,18 @@ _FIRST_TIMEOUT_S = 10.0
 _STATUS = "/v3/maintenance/status"
 _MOVE_LEADER = "/v3/maintenance/transfer-leadership"
 _NO_LEADER = "0"
-# Answered by the member from memory (server/etcdserver/api/etcdhttp/version.go): no quorum, no disk.
-_PING = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class EtcdMember(cluster.Member):
     """One etcd member and the host it runs on; ``probe_key``, in base64, is one that no load writes."""
 
     client_port = CLIENT_PORT
-    ping_request = _PING
-    activity = staticmethod(activity)
+    # Answered by the member from memory (server/etcdserver/api/etcdhttp/version.go): no quorum, no disk.
+    ping_request = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     log_form: ClassVar[LogForm] = LOG
+    metrics = (CLIENT_PORT, "/metrics", METRICS)
 
-    def __init__(self, place: MemberPlace, probe_key: str = PROBE_KEY) -> None:
+    def __init__(self, place: cluster.MemberPlace, probe_key: str = PROBE_KEY) -> None:
         super().__init__(place)
         self.probe_key = probe_key
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
@@ -262,15 +225,27 @@ class EtcdMember(cluster.Member):
             return False
         return True
 
-    def counters(self, timeout_s: float) -> Counters:
-        answer = self.connection.request_bytes(CLIENT_PORT, "/metrics", timeout_s=timeout_s)
-        return metrics_of(answer.decode(errors="replace"))
+    @staticmethod
+    def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
+        data_bytes = int(after[_DATA_BYTES]) if _DATA_BYTES in after else None
+        warnings = None if log is None else log.warnings
+        if not before or not after or before.get(_STARTED) != after.get(_STARTED):
+            return MemberActivity(data_bytes=data_bytes, warnings=warnings)
+        return MemberActivity(
+            leader_changes=cluster.grown(before, after, _LEADER_CHANGES),
+            log_syncs=_durations(before, after, _LOG_SYNCS),
+            commits=_durations(before, after, _COMMITS),
+            failed_proposals=cluster.grown(before, after, _FAILED_PROPOSALS),
+            data_bytes=data_bytes,
+            data_grown_bytes=cluster.grown(before, after, _DATA_BYTES),
+            warnings=warnings,
+        )
 
 
-class EtcdCluster(Cluster[EtcdMember]):
+class EtcdCluster(cluster.Cluster[EtcdMember]):
     """The members of one run, in config order."""
 
-    def _open_gates(self, deadline: float, broken: Broken) -> None:
+    def _open_gates(self, deadline: float, broken: cluster.Broken) -> None:
         # A member that starts queries its peers in the order of their URLs for the members, until one answers, and
         # waits a second for each that listens and does not answer yet. So the first in that order starts before the
         # others: those that it queries refuse at once, and it answers all of them.
@@ -281,7 +256,7 @@ class EtcdCluster(Cluster[EtcdMember]):
             self._wait_for_first(first, broken, min(deadline, clock.monotonic() + first_s))
         list(self._pool.map(lambda member: member.start(deadline), others))
 
-    def _wait_for_first(self, first: EtcdMember, broken: Broken, deadline: float) -> None:
+    def _wait_for_first(self, first: EtcdMember, broken: cluster.Broken, deadline: float) -> None:
         """Return once the member answers its peers; at the deadline in any case."""
         while not first.serves_peers(timeout_s=POLL_S * 5) and clock.monotonic() < deadline:
             self._check_start([first], broken)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import base64
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import HttpError, NoAnswerError
+from containernet_env.base.http import HttpError
 from containernet_env.base.work import persistently
-from containernet_env.model.config import Config
-from containernet_env.stores.cluster import PATIENCE_S, OwnHistory
+from containernet_env.stores.cluster import PATIENCE_S, MemberPlace, OwnHistory
 from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import CLIENT_PORT, EtcdCluster, EtcdMember, span
 from containernet_env.stores.external import (
@@ -28,9 +26,7 @@ from containernet_env.stores.external import (
     Login,
     MemberLook,
     MemberView,
-    OwnKeys,
     first_line,
-    places,
 )
 
 BATCH_KEYS = 1000
@@ -62,14 +58,8 @@ class LoggedIn:
     def __init__(self, connection: ExternalConnection, login: Login | None) -> None:
         self._connection = connection
         self._login = login
-        self._lock = clock.Lock()
-        self._headers: dict[str, str] = {}
-
-    @property
-    def headers(self) -> dict[str, str]:
+        self.headers: dict[str, str] = {}
         """The headers of each request."""
-        with self._lock:
-            return self._headers
 
     def log_in(self, timeout_s: float = REQUEST_S) -> None:
         """Get a new token, where there is a user. Raises RunError."""
@@ -81,8 +71,7 @@ class LoggedIn:
             token = str(answer["token"])
         except (KeyError, TypeError) as error:
             raise RunError("it answers a login without a token: is it a member of etcd?") from error
-        with self._lock:
-            self._headers = {"Authorization": token}
+        self.headers = {"Authorization": token}
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         """See ``Connection``."""
@@ -113,28 +102,18 @@ class LoggedIn:
 class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
     """An external etcd cluster; see ``ExternalCluster``."""
 
-    def __init__(
-        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
-    ) -> None:
-        self._user = None if login is None else login.user
-        self._known = tuple(LoggedIn(connection, login) for connection in connections)
-        super().__init__(config, connections, login, own)
+    def _access(self, connection: ExternalConnection) -> LoggedIn:
+        return LoggedIn(connection, self._login)
 
-    def _members(self) -> list[EtcdMember]:
-        return [EtcdMember(place, _text64(self._own.prefix)) for place in places("etcd", self._external, self._known)]
+    def _member_at(self, place: MemberPlace) -> EtcdMember:
+        return EtcdMember(place, _text64(self._own.prefix))
 
     def _look_at(
         self, member: EtcdMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
     ) -> MemberLook:
-        try:
-            answer = connection.request_json(CLIENT_PORT, "GET", "/version", timeout_s=timeout_s)
-            if not isinstance(answer, dict) or "etcdserver" not in answer:
-                return replace(look, problem="is no etcd: GET /version answers something else")
-        except HttpError as error:
-            problem = f"is no etcd: {first_line(error, 80)}"
-            return replace(look, problem=self._foreign(connection, problem, timeout_s))
-        except NoAnswerError as error:
-            return replace(look, problem=self._silence(connection, error, timeout_s))
+        answer = connection.request_json(CLIENT_PORT, "GET", "/version", timeout_s=timeout_s)
+        if not isinstance(answer, dict) or "etcdserver" not in answer:
+            return replace(look, problem="is no etcd: GET /version answers something else")
         look = replace(look, version=str(answer["etcdserver"]))
         try:
             # Only users may get a status.
@@ -159,6 +138,9 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
             return replace(look, problem=_LEARNER)
         return replace(look, leads=view.leader == view.member, data_bytes=data_bytes, view=view)
 
+    def _other(self, error: HttpError) -> str:
+        return f"is no etcd: {first_line(error, 80)}"
+
     def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
         refusals = [member.refusal for member in found.members if member.refusal is not None]
         if refusals and not found.problems:
@@ -171,12 +153,12 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
             return found
         try:
             # Only a quorum, and only for a user with permission: each must answer, and let this user read.
-            for connection in self._known:
+            for member in self.members:
                 body = {**span(self._own.prefix), "count_only": True}
-                connection.request_json(CLIENT_PORT, "POST", _RANGE, body, timeout_s=timeout_s)
+                member.connection.request_json(CLIENT_PORT, "POST", _RANGE, body, timeout_s=timeout_s)
         except RunError as error:
             return self._refused(found, error)
-        named = {member["ID"]: str(member.get("name", "")) for member in self._listed(timeout_s)}
+        named = {listed["ID"]: str(listed.get("name", "")) for listed in self._listed(timeout_s)}
         looks = tuple(replace(look, member_name=named.get(look.view.member)) for look in found.members if look.view)
         users = self._user is not None
         return replace(found, members=looks, size=len(named) or None, leadership=found.led(), users=users)
@@ -239,7 +221,8 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
         return persistently(lambda: etcd.revision(self._answering().connection, self._own.prefix), PATIENCE_S)
 
     def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
-        connection = self._known[self.members.index(persistently(self._answering, PATIENCE_S))]
+        connection = persistently(self._answering, PATIENCE_S).connection
+        assert isinstance(connection, LoggedIn)
         return OwnHistory(etcd.events(connection, prefix, since, timeout_s, connection.headers))
 
     def _range(self, more: dict[str, Any]) -> Any:

@@ -19,19 +19,9 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import Connection
 from containernet_env.base.programs import one_line
-from containernet_env.model.usage import Durations, Leadership, MemberActivity
-from containernet_env.stores.cluster import (
-    ASK_S,
-    Cluster,
-    Counters,
-    LogForm,
-    LogPart,
-    Member,
-    MemberPlace,
-    MemberStatus,
-    Written,
-    grown,
-)
+from containernet_env.model.usage import Leadership, MemberActivity
+from containernet_env.stores import cluster
+from containernet_env.stores.cluster import ASK_S, Counters, LogForm, LogPart, MemberStatus, Written
 
 CLIENT_PORT = 2181
 
@@ -377,57 +367,20 @@ _OUT_OF_MEMORY = re.compile(r"^Terminating due to (java\.lang\.OutOfMemoryError:
 _JAVA = re.compile(r"^(?:Error: |Exception in thread )(.*)$", re.MULTILINE)
 
 
-def last_words(log: str, killed: bool) -> str:
-    """See ``base.endings.LastWords``: out of memory, else the last error or warning."""
-    if (memory := _OUT_OF_MEMORY.search(log)) is not None:
-        return one_line(memory[1])
-    warned = [line for line in LINE.finditer(log) if line["level"] in ("WARN", "ERROR")]
-    errors = [line for line in warned if line["level"] == "ERROR"]
-    if errors or warned:
-        # Errors are more informative than the warnings of connections that end with the member.
-        line = (errors or warned)[-1]
-        level = "error" if errors else "warning"
-        return one_line(f"last {level}: {line['message']}" if killed else line["message"])
-    if (java := _JAVA.search(log)) is not None:
-        return one_line(java[0])
-    return "" if killed or LINE.search(log) else one_line(log.strip().partition("\n")[0])
-
-
-def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
-    """The growth of a member's counters between two samples; one missing in either is unknown, as after a restart."""
-    size, warnings = after.get("approximate_data_size"), None if log is None else log.warnings
-    data_bytes = None if size is None else int(size)
-    if not before or not after or after.get("uptime", 0) < before.get("uptime", 0):
-        return MemberActivity(data_bytes=data_bytes, warnings=warnings)
-    # Writes of the log forced to disk: their number, and the sum of their times in milliseconds.
-    syncs, sum_ms = (grown(before, after, f"{what}_fsynctime") for what in ("cnt", "sum"))
-    log_syncs = None
-    if syncs is not None and sum_ms is not None:
-        log_syncs = Durations(syncs, sum_ms / 1000 / syncs if syncs else None, None)
-    return MemberActivity(
-        leader_changes=grown(before, after, "cnt_election_time"),
-        log_syncs=log_syncs,
-        data_bytes=data_bytes,
-        data_grown_bytes=grown(before, after, "approximate_data_size"),
-        warnings=warnings,
-    )
-
-
 # --- members ----------------------------------------------------------------------------------------------------------
 
 _FOLLOWS = ""
 """The leader that a follower reports: it names none."""
 
 
-class ZooKeeperMember(Member):
+class ZooKeeperMember(cluster.Member):
     """One ZooKeeper member and the host it runs on; keys are below the znode ``chroot``."""
 
     client_port = CLIENT_PORT
     ping_request = PING
-    last_words, activity = staticmethod(last_words), staticmethod(activity)
     log_form: ClassVar[LogForm] = LOG
 
-    def __init__(self, place: MemberPlace, chroot: str = "") -> None:
+    def __init__(self, place: cluster.MemberPlace, chroot: str = "") -> None:
         super().__init__(place)
         self.chroot = chroot
 
@@ -462,8 +415,36 @@ class ZooKeeperMember(Member):
             raise RunError(f"{self.name} serves no requests")
         return found
 
+    @classmethod
+    def last_words(cls, log: str, killed: bool) -> str:
+        if (memory := _OUT_OF_MEMORY.search(log)) is not None:
+            return one_line(memory[1])
+        # Errors are more informative than the warnings of connections that end with the member.
+        for level in ("ERROR", "WARN"):
+            if lines := [line for line in LINE.finditer(log) if line["level"] == level]:
+                before = f"last {'error' if level == 'ERROR' else 'warning'}: " if killed else ""
+                return one_line(f"{before}{lines[-1]['message']}")
+        if (java := _JAVA.search(log)) is not None:
+            return one_line(java[0])
+        return "" if killed or LINE.search(log) else one_line(log.strip().partition("\n")[0])
 
-class ZooKeeperCluster(Cluster[ZooKeeperMember]):
+    @staticmethod
+    def activity(before: Counters, after: Counters, log: LogPart | None) -> MemberActivity:
+        size, warnings = after.get("approximate_data_size"), None if log is None else log.warnings
+        data_bytes = None if size is None else int(size)
+        if not before or not after or after.get("uptime", 0) < before.get("uptime", 0):
+            return MemberActivity(data_bytes=data_bytes, warnings=warnings)
+        return MemberActivity(
+            leader_changes=cluster.grown(before, after, "cnt_election_time"),
+            # Writes of the log forced to disk.
+            log_syncs=cluster.durations(before, after, "cnt_fsynctime", "sum_fsynctime"),
+            data_bytes=data_bytes,
+            data_grown_bytes=cluster.grown(before, after, "approximate_data_size"),
+            warnings=warnings,
+        )
+
+
+class ZooKeeperCluster(cluster.Cluster[ZooKeeperMember]):
     """The members of one run, in config order."""
 
     def _leadership(self, statuses: Mapping[ZooKeeperMember, MemberStatus | None], required: int) -> Leadership | None:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import NoAnswerError
+from containernet_env.base.http import HttpError, NoAnswerError
 from containernet_env.model.usage import Leadership
+from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.external import (
     REQUEST_S,
     ClusterLook,
@@ -21,7 +22,6 @@ from containernet_env.stores.external import (
     MemberLook,
     MemberView,
     first_line,
-    places,
 )
 from containernet_env.stores.store import path_problem
 from containernet_env.stores.zookeeper import cluster as zookeeper
@@ -79,8 +79,14 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
     def _chroot(self) -> str:
         return chroot_of(self._own.prefix)
 
-    def _members(self) -> list[ZooKeeperMember]:
-        return [ZooKeeperMember(place, self._chroot) for place in places("zookeeper", self._external, self._plain)]
+    def _member_at(self, place: MemberPlace) -> ZooKeeperMember:
+        return ZooKeeperMember(place, self._chroot)
+
+    def _other(self, error: HttpError) -> str:
+        return str(error)  # it speaks no HTTP
+
+    def _is_refusal(self, error: RunError) -> bool:
+        return isinstance(error, ZnodeError)
 
     def _look_at(
         self, member: ZooKeeperMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
@@ -88,8 +94,8 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
         # A member without a quorum has no view.
         try:
             state = member.state(timeout_s)
-        except NoAnswerError as error:
-            return replace(look, problem=str(error))
+        except NoAnswerError:
+            raise
         except RunError as error:
             text = first_line(error, _TEXT)
             if _NOT_SERVING in text:
@@ -145,15 +151,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
             return str(error)
         except RunError as error:
             return f"{self.members[0].endpoint}: {error}"
-        for member in self.members[1:]:
-            try:
-                with synced(member.connection, REQUEST_S) as opened:
-                    if not opened.exists(self._chroot):
-                        first = self.members[0].endpoint
-                        return f"{member.endpoint} lacks what {first} has: they are of different clusters"
-            except RunError as error:
-                return f"{member.endpoint}: {error}"
-        return None
+        return self._lacking(lambda member: self._in_session(member, lambda opened: opened.exists(self._chroot)))
 
     def _try_delete(self, opened: Session) -> None:
         """Make a znode beside the first one that lacks, and delete it: where that is refused it ends with the session.
@@ -179,7 +177,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
 
     def keys(self) -> int:
         # The znodes below the one of the prefix, at any depth.
-        return self._at_one(lambda opened: opened.descendants(self._chroot))
+        return self._at_one(lambda member: self._in_session(member, lambda opened: opened.descendants(self._chroot)))
 
     def remove_keys(self, checked: Callable[[int], None] = lambda removed: None) -> int:
         # Then the znodes above them that runs have made and that are empty.
@@ -197,21 +195,13 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
                 if opened.exists(path) and not (_is_of_runs(opened, path) and opened.delete_empty(path)):
                     break
 
-        self._at_one(remove)
+        self._at_one(lambda member: self._in_session(member, remove))
         return removed
 
-    def _at_one(self, act: Callable[[Session], T]) -> T:
-        """The result of ``act`` in a session at the first member that completes it. Raises RunError."""
-        problems = list[RunError]()
-        for member in self.members:
-            try:
-                with synced(member.connection, REQUEST_S) as opened:
-                    return act(opened)
-            except ZnodeError:
-                raise
-            except RunError as error:
-                problems.append(error)
-        raise problems[0]
+    @staticmethod
+    def _in_session(member: ZooKeeperMember, act: Callable[[Session], T]) -> T:
+        with synced(member.connection, REQUEST_S) as opened:
+            return act(opened)
 
 
 def _is_of_runs(opened: Session, path: str) -> bool:
