@@ -162,17 +162,6 @@ class OwnHistory:
     final: bool = False
 
 
-def read_each(keys: Collection[str], timeout_s: float, read: Callable[[str, float], bytes | None]) -> list[Written]:
-    """The value of each key, one ``read`` after the other with the remaining seconds. Raises RunError."""
-    deadline = clock.monotonic() + timeout_s
-    found: list[Written] = []
-    for key in keys:
-        if (left := deadline - clock.monotonic()) <= 0:
-            raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
-        found.append(Written.of(0, key, read(key, left)))
-    return found
-
-
 class Member(ABC):
     """One member and the host it runs on.
 

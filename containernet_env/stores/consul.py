@@ -404,8 +404,6 @@ def _listed_bytes(keys: Keys) -> int:
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-_NO_RANGES = "answers ranges without an end or a limit"
-_ONE_NUMBER = "scales all its timeouts by one number, the flag raft_multiplier"
 # A transaction of bbolt ends with two fdatasyncs, one of the pages and one of the page that points to them (tx.go);
 # hashicorp/raft-wal appends to its file, and syncs that once.
 _SYNCS = {"boltdb": 2, "wal": 1}
@@ -429,14 +427,10 @@ class Consul(store.Store):
     keys_are_paths = True
     consistency: ClassVar[Mapping[str, str]] = {"s": "stale"}
     lacks: ClassVar[store.Lacking] = {
-        "heartbeat_interval": _ONE_NUMBER,
-        "election_timeout": _ONE_NUMBER,
+        **dict.fromkeys(store.ELECTIONS, "scales all its timeouts by one number, the flag raft_multiplier"),
         "tls": "is run without TLS here",
         "profile": "is not profiled here",
-        "span": _NO_RANGES,
-        "limit": _NO_RANGES,
-        "keysOnly": _NO_RANGES,
-        "countOnly": _NO_RANGES,
+        **dict.fromkeys(store.RANGES, "answers ranges without an end or a limit"),
     }
     setup_note = "Consul is built from its Go modules: 3 to 6 minutes on two cores, a program of 118 MB"
     endpoints = store.Endpoints(

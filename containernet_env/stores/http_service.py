@@ -100,25 +100,22 @@ class ServiceMember(cluster.Member):
             self._get(connection, self.probe)
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        # By the reads of loads.
+        # By the reads of loads, one after the other over one connection, each with the remaining time.
         opened: list[socket.socket] = []
-        left_s = timeout_s
+        deadline, found = clock.monotonic() + timeout_s, list[Written]()
 
         def connect() -> socket.socket:
             opened[:] = [self.connection.open(self.client_port, timeout_s=left_s)]
             return opened[0]
 
         with KeptConnection(connect, self.endpoint) as connection:
-
-            def read(key: str, key_left_s: float) -> bytes | None:
-                nonlocal left_s
-                left_s = key_left_s
-                for kept in opened:
-                    if kept.fileno() >= 0:
-                        kept.settimeout(left_s)
-                return self._get(connection, target(self.service.get, key))
-
-            return cluster.read_each(keys, timeout_s, read)
+            for key in keys:
+                if (left_s := deadline - clock.monotonic()) <= 0:
+                    raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
+                if opened and opened[0].fileno() >= 0:
+                    opened[0].settimeout(left_s)
+                found.append(Written.of(0, key, self._get(connection, target(self.service.get, key))))
+        return found
 
     def _get(self, connection: KeptConnection, request: str) -> bytes | None:
         """The value; ``None`` if there is no such key. Raises RunError."""
@@ -280,9 +277,7 @@ def filled_in(argument: str, places: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda found: meanings[found[0]], argument)
 
 
-_NO_ELECTIONS = "is known by its URLs alone, and they show neither heartbeats nor elections"
-_ONE_CONSISTENCY = "has no consistency but that of its URLs"
-_ONE_KEY = "is known by the URLs of single keys alone"
+_BY_URLS = "is known by its URLs alone"
 
 
 class Http(store.Store):
@@ -299,18 +294,13 @@ class Http(store.Store):
     externals: ClassVar[type[ExternalService] | None] = ExternalService
     versions = store.no_version("the program is yours")
     lacks: ClassVar[store.Lacking] = {
-        "heartbeat_interval": _NO_ELECTIONS,
-        "election_timeout": _NO_ELECTIONS,
+        **dict.fromkeys(store.ELECTIONS, f"{_BY_URLS}, and they show neither heartbeats nor elections"),
         "leader": "has no leader that is known",
         "tls": "speaks plain HTTP in hosts of ours",
         "profile": "is not profiled",
-        "txn": "is known by its URLs alone, and they have no transactions",
-        "serializable": _ONE_CONSISTENCY,
-        "default": _ONE_CONSISTENCY,
-        "span": _ONE_KEY,
-        "limit": _ONE_KEY,
-        "keysOnly": _ONE_KEY,
-        "countOnly": _ONE_KEY,
+        "txn": f"{_BY_URLS}, and they have no transactions",
+        **dict.fromkeys(("serializable", "default"), "has no consistency but that of its URLs"),
+        **dict.fromkeys(store.RANGES, "is known by the URLs of single keys alone"),
     }
     endpoints = store.Endpoints(no_users="of the service only URLs are known")
 

@@ -19,7 +19,7 @@ from containernet_env.stores.cluster import Cluster, MemberPlace, MemberStatus, 
 from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
 from containernet_env.stores.etcd.store import Etcd, WriteSizes
-from containernet_env.stores.store import ImageParts, Lacking, LoadTerms, MemberStart, Timing
+from containernet_env.stores.store import RANGES, ImageParts, Lacking, LoadTerms, MemberStart, Timing
 from containernet_env.stores.zookeeper import cluster as zookeeper
 from containernet_env.stores.zookeeper import store as zookeeper_store
 from containernet_env.stores.zookeeper.store import ZooKeeper
@@ -31,7 +31,6 @@ _ENDED = re.compile(r"^the proxy ended with status ([0-9]+)$", re.MULTILINE)
 _CETCD_PROBE = "/v1/kv/containernet-env/probe?consistent=true"
 _CETCD_ANSWER = len("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue")
 _READS = "answers reads without X-Consul-Index, and takes ?consistent and ?stale, as loads have them, for neither"
-_NO_RANGES = "takes single keys alone"
 
 
 def last_words(log: str, killed: bool) -> str:
@@ -174,7 +173,7 @@ class Zetcd(ProxiedEtcd):
     consistency = ZooKeeper.consistency
     lacks: ClassVar[Lacking] = {
         "tls": "is run without TLS here",
-        **{name: ZooKeeper.lacks[name] for name in ("default", "span", "limit", "keysOnly", "countOnly")},
+        **{name: ZooKeeper.lacks[name] for name in ("default", *RANGES)},
     }
 
     @staticmethod
@@ -197,13 +196,8 @@ class Cetcd(ProxiedEtcd):
     lacks: ClassVar[Lacking] = {
         "tls": "is run without TLS here",
         "txn": "has no transactions (/v1/txn is a stub)",
-        "linearizable": _READS,
-        "serializable": _READS,
-        "default": _READS,
-        "span": _NO_RANGES,
-        "limit": _NO_RANGES,
-        "keysOnly": _NO_RANGES,
-        "countOnly": _NO_RANGES,
+        **dict.fromkeys(("linearizable", "serializable", "default"), _READS),
+        **dict.fromkeys(RANGES, "takes single keys alone"),
     }
 
     @staticmethod

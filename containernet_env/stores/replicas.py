@@ -27,10 +27,6 @@ _ANSWER = len("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nDate: Mon, 23 Nov 2026 03
 _SMALL = 1
 _ARGUMENTS = "--listen=0.0.0.0:{port}", "--id={index}", "--peers={peers}", "--data={data}"
 
-_NO_ELECTIONS = "have neither heartbeats nor elections"
-_ONE_CONSISTENCY = "have no consistency but the flags ack and from"
-_ONE_KEY = "take single keys alone"
-
 
 def sources_hash() -> str:
     """The version of the replicas: a hash of their sources, 12 hexadecimal digits."""
@@ -52,18 +48,13 @@ class Replicas(Http):
     # maxValue in replicas_image/table.go.
     largest_value_bytes = 4 << 20
     lacks: ClassVar[store.Lacking] = {
-        "heartbeat_interval": _NO_ELECTIONS,
-        "election_timeout": _NO_ELECTIONS,
+        **dict.fromkeys(store.ELECTIONS, "have neither heartbeats nor elections"),
         "leader": "have no leader that could be chosen",
         "tls": "speak plain HTTP",
         "profile": "are not profiled",
         "txn": "have no transactions",
-        "serializable": _ONE_CONSISTENCY,
-        "default": _ONE_CONSISTENCY,
-        "span": _ONE_KEY,
-        "limit": _ONE_KEY,
-        "keysOnly": _ONE_KEY,
-        "countOnly": _ONE_KEY,
+        **dict.fromkeys(("serializable", "default"), "have no consistency but the flags ack and from"),
+        **dict.fromkeys(store.RANGES, "take single keys alone"),
     }
 
     def _quorum(self, flag: str, replicas: int) -> int:

@@ -10,7 +10,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from containernet_env.base.assets import GoModule
 from containernet_env.base.programs import UserProgram
@@ -141,52 +141,32 @@ def _within(value: int, low: int, high: int) -> int:
 
 # --- features ---------------------------------------------------------------------------------------------------------
 
-Feature = Literal[
-    "heartbeat_interval",
-    "election_timeout",
-    "data",
-    "leader",
-    "tls",
-    "profile",
-    "txn",
-    "linearizable",
-    "serializable",
-    "default",
-    "span",
-    "limit",
-    "keysOnly",
-    "countOnly",
-    "history",
-    "valSize",
-]
-"""Features that topologies and scenarios can request of a store, by the key or value that requests it; ``profile`` is
-the option."""
 Lacking = Mapping[str, str]
-"""The features that a kind of store lacks, and why: the end of a sentence such as "has no range reads"."""
-_CONSISTENCIES: Mapping[Consistency, Feature] = {"l": "linearizable", "s": "serializable", "default": "default"}
+"""The features that a kind of store lacks, and why: the end of a sentence such as "has no range reads".
+
+Features are those that topologies and scenarios can request of a store, by the key or value that requests it; and
+``profile``, which is an option, and ``data``.
+"""
+ELECTIONS = "heartbeat_interval", "election_timeout"
+RANGES = "span", "limit", "keysOnly", "countOnly"
+_CONSISTENCIES: Mapping[Consistency, str] = {"l": "linearizable", "s": "serializable", "default": "default"}
 
 
-def of_scenario(scenario: Scenario) -> Iterator[tuple[Feature, str]]:
+def of_scenario(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """The features that a scenario needs, each with the key of its block that requests it."""
-    if scenario.type == "txn":
-        yield "txn", "type"
-    if scenario.consistency is not None:
-        yield _CONSISTENCIES[scenario.consistency], "consistency"
-    span = scenario.span
-    if span.keys:
-        yield "span", "spanKeys"
-    if span.prefix is not None:
-        yield "span", "prefix"
-    if span.start is not None:
-        yield "span", "span"
-    if span.limit is not None:
-        yield "limit", "limit"
-    if span.answer == "keys":
-        yield "keysOnly", "keysOnly"
-    if span.answer == "count":
-        yield "countOnly", "countOnly"
-    if scenario.history:
-        yield "history", "history"
+    span, consistency = scenario.span, scenario.consistency
+    requests = {
+        ("txn", "type"): scenario.type == "txn",
+        (_CONSISTENCIES[consistency or "l"], "consistency"): consistency is not None,
+        ("span", "spanKeys"): span.keys,
+        ("span", "prefix"): span.prefix is not None,
+        ("span", "span"): span.start is not None,
+        ("limit", "limit"): span.limit is not None,
+        ("keysOnly", "keysOnly"): span.answer == "keys",
+        ("countOnly", "countOnly"): span.answer == "count",
+        ("history", "history"): scenario.history,
+    }
+    return (feature for feature, is_requested in requests.items() if is_requested)
 
 
 # --- images and hosts -------------------------------------------------------------------------------------------------

@@ -159,7 +159,8 @@ def values(connection: Connection, keys: Collection[str], timeout_s: float, chro
     ``RunError`` as ``consistent_read`` does.
     """
     with synced(connection, timeout_s) as session:
-        return [session.value(key, chroot) for key in keys]
+        read = ((key, session.read(f"{chroot}{path_of(key)}") or (None, 0)) for key in keys)
+        return [Written.of(transaction, key, value) for key, (value, transaction) in read]
 
 
 def path_of(key: str) -> str:
@@ -202,22 +203,22 @@ class Session:
         self._request(operation, body)
         return self._answer()
 
-    def value(self, key: str, chroot: str = "") -> Written:
-        """The value of a key below a znode."""
-        found = self._read(f"{chroot}{path_of(key)}")
-        return Written.of(0, key, None) if found is None else Written.of(found[1], key, found[0])
-
-    def data(self, path: str) -> bytes | None:
-        """The content of a znode; ``None`` if there is none."""
-        found = self._read(path)
-        return None if found is None else found[0]
+    def read(self, path: str) -> tuple[bytes, int] | None:
+        """The content of a znode, and the transaction that wrote it; ``None`` if there is no such znode."""
+        code, body = self._do("read", path, _GET, b"\0", NO_NODE)
+        if code == NO_NODE:
+            return None
+        if len(body) < 4 + _STAT_BYTES:
+            raise RunError(f"the read of {path} failed: {len(body)} bytes")
+        return body[4:-_STAT_BYTES], int(struct.unpack(">q", body[-_STAT_BYTES:][8:16])[0])
 
     def voters(self) -> frozenset[str]:
         """The numbers of the cluster's voting servers, by its configuration; none if it does not list them.
 
         Each member has written its addresses as in its own file, so they may differ from those of others.
         """
-        return frozenset(number.decode() for number in _VOTER.findall(self.data(_CONFIG) or b""))
+        config, _ = self.read(_CONFIG) or (b"", 0)
+        return frozenset(number.decode() for number in _VOTER.findall(config))
 
     def exists(self, path: str) -> bool:
         """Whether there is such a znode."""
@@ -270,15 +271,6 @@ class Session:
         if code == 0 and len(body) != 4:
             raise RunError(f"the count of what is below {path} failed: {len(body)} bytes")
         return int(struct.unpack(">i", body)[0]) if code == 0 else 0
-
-    def _read(self, path: str) -> tuple[bytes, int] | None:
-        """The content of a znode, and the transaction that wrote it."""
-        code, body = self._do("read", path, _GET, b"\0", NO_NODE)
-        if code == NO_NODE:
-            return None
-        if len(body) < 4 + _STAT_BYTES:
-            raise RunError(f"the read of {path} failed: {len(body)} bytes")
-        return body[4:-_STAT_BYTES], int(struct.unpack(">q", body[-_STAT_BYTES:][8:16])[0])
 
     def _do(
         self, what: str, path: str, operation: int, body: bytes, *allowed: int, most_bytes: int = _MOST_BYTES

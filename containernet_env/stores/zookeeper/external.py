@@ -207,7 +207,8 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
 def _is_of_runs(opened: Session, path: str) -> bool:
     """Whether runs have made a znode. Raises RunError."""
     try:
-        return opened.data(path) == MARK
+        found = opened.read(path)
+        return found is not None and found[0] == MARK
     except ZnodeError as error:
         if error.code == zookeeper.NO_AUTH:  # those that runs make can be read by all clients
             return False

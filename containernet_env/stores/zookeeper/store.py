@@ -234,7 +234,6 @@ _LEAST_HEAP_MIB = 16
 
 _JAVA = "openjdk-17-jre-headless"
 _TICKS = "has ticks instead: the flags tickTime, initLimit and syncLimit of the store"
-_ONE_KEY, _WITH_VALUES = "reads one key at a time", "reads keys with their values"
 
 
 class ZooKeeper(store.Store):
@@ -252,16 +251,13 @@ class ZooKeeper(store.Store):
     largest_value_bytes = 1_000_000
     consistency: ClassVar[Mapping[str, str]] = {"l": "sync+read"}
     lacks: ClassVar[store.Lacking] = {
-        "heartbeat_interval": _TICKS,
-        "election_timeout": _TICKS,
+        **dict.fromkeys(store.ELECTIONS, _TICKS),
         "leader": "cannot be given a leader",
         "tls": "is not set up with TLS here",
         "profile": "gives no profiles",
         "default": 'has no third consistency beside "l" and "s"',
-        "span": _ONE_KEY,
-        "limit": _ONE_KEY,
-        "keysOnly": _WITH_VALUES,
-        "countOnly": _WITH_VALUES,
+        **dict.fromkeys(("span", "limit"), "reads one key at a time"),
+        **dict.fromkeys(("keysOnly", "countOnly"), "reads keys with their values"),
     }
     endpoints = store.Endpoints(
         urls=False, no_users="loads for ZooKeeper are sent without a user", bad_prefix=bad_prefix
