@@ -150,10 +150,14 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 
 class HttpServer(Server):
-    """``answers``: a status and a body by "METHOD path" that take the place of what it would do."""
+    """``answers``: a status and a body by "METHOD path" that take the place of what it would do.
+
+    As many requests as ``refusals`` are answered 503.
+    """
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
+        self.refusals = 0
         self.requests: list[str] = []
         self.answers: dict[str, tuple[int, bytes]] = {}
 
@@ -164,6 +168,9 @@ class HttpServer(Server):
         """One request, which is kept."""
         request = f"{method} {target}"
         self.requests.append(request)
+        if self.refusals:
+            self.refusals -= 1
+            return 503, b""
         return self.answers.get(request) or self.answer(method, target, headers, body)
 
     def talk(self) -> Talk:
@@ -184,8 +191,7 @@ class HttpServer(Server):
 class Service(HttpServer):
     """A small key-value service: ``values`` by key; ``statuses``: one by method in place of what it would do.
 
-    What has ``refused`` in its target is answered 503, and so are as many requests as ``refusals``. An answer takes
-    ``takes_s``.
+    What has ``refused`` in its target is answered 503. An answer takes ``takes_s``.
     """
 
     def __init__(self, address: str = "10.8.0.1:80") -> None:
@@ -193,15 +199,13 @@ class Service(HttpServer):
         self.values: dict[str, bytes] = {}
         self.statuses: dict[str, int] = {}
         self.refused: str | None = None
-        self.refusals = 0
         self.takes_s = 0.0
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         key = parse_qs(urlsplit(target).query).get("id", [""])[0]
         if self.takes_s:
             clock.sleep(self.takes_s)
-        if self.refusals or (self.refused is not None and self.refused in target):
-            self.refusals = max(0, self.refusals - 1)
+        if self.refused is not None and self.refused in target:
             return 503, b""
         if method in self.statuses:
             return self.statuses[method], b""
@@ -223,14 +227,17 @@ def services(network: Network, count: int) -> list[Service]:
 class ConsulCluster:
     """What its servers share: ``values`` by key, in ``leader``'s hands (its number from 0; ``None``: there is none).
 
-    ``terms``: what a server (by its number) takes for the term, where it is not 7. ``denied``: paths that begin with it
-    are answered 403, as all requests are without ``token``.
+    ``terms`` and ``leaders``: what a server (by its number) takes for the term, where it is not 7, and for the leader;
+    ``known``: how many servers it knows, where these are not all. ``denied``: paths that begin with it are answered
+    403, as all requests are without ``token``.
     """
 
     def __init__(self, network: Network, count: int, net: str = "10.7.0") -> None:
         self.values: dict[str, bytes] = {}
         self.leader: int | None = 0
         self.terms: dict[int, int] = {}
+        self.leaders: dict[int, int] = {}
+        self.known: dict[int, int] = {}
         self.denied: str | None = None
         self.token: str | None = None
         self.servers = [ConsulServer(self, f"{net}.{number + 1}:8500", number) for number in range(count)]
@@ -269,7 +276,8 @@ class ConsulServer(HttpServer):
         cluster, own = self.cluster, f"10.9.0.{self.number + 1}"
         path, _, query = target.partition("?")
         if path == "/v1/agent/self":
-            led = "" if cluster.leader is None else f"10.9.0.{cluster.leader + 1}:8300"
+            leader = cluster.leaders.get(self.number, cluster.leader)
+            led = "" if leader is None else f"10.9.0.{leader + 1}:8300"
             raft = {"term": str(cluster.terms.get(self.number, 7))}
             return 200, {
                 "Config": {"NodeName": f"node{self.number}", "NodeID": own, "Version": "1.16.1"},
@@ -277,7 +285,13 @@ class ConsulServer(HttpServer):
                 "Stats": {"consul": {"leader_addr": led}, "raft": raft},
             }
         if path == "/v1/status/peers":
-            return 200, [f"10.9.0.{server.number + 1}:8300" for server in cluster.servers]
+            known = cluster.servers[: cluster.known.get(self.number, len(cluster.servers))]
+            return 200, [f"10.9.0.{server.number + 1}:8300" for server in known]
+        if path == "/v1/operator/raft/transfer-leader":
+            assert (method, cluster.leader) == ("POST", self.number)
+            cluster.leader = int(query.rpartition(".")[2]) - 1
+            cluster.terms = {server.number: 8 for server in cluster.servers}
+            return 200, {"Success": True}
         if cluster.leader is None:
             return 500, b"No cluster leader"
         if path == "/v1/txn":

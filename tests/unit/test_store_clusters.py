@@ -9,13 +9,12 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import HttpError, NoAnswerError
+from containernet_env.base.http import NoAnswerError
 from containernet_env.base.programs import read_program
 from containernet_env.model.config import StoreChoice
 from containernet_env.model.usage import Leadership
@@ -27,7 +26,7 @@ from containernet_env.stores.zookeeper.cluster import consistent_read
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
 from tests.unit import test_etcd as etcd
-from tests.unit.fake_servers import Network, Scripted, Service, buffer, services
+from tests.unit.fake_servers import ConsulCluster, Network, Scripted, Service, buffer, services
 from tests.unit.test_etcd import FakeHost
 from tests.unit.test_zookeeper import CLOSED, SESSION
 
@@ -44,113 +43,76 @@ def places_of(kind: str, connection: Callable[[int], Any]) -> tuple[list[MemberP
 # --- Consul -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class FakeServers:
-    """Servers' own views by number: (leader's number or 0, term), and how many servers each knows."""
-
-    views: dict[int, tuple[int, int]]
-    peers: dict[int, int]
-    asked: list[tuple[int, str, str]] = field(default_factory=list)
-    reads: bool = True
-    held: Any = None
-
-    def move(self, target: int) -> None:
-        self.views = {number: (target, term + 1) for number, (_, term) in self.views.items()}
-
-
-@dataclass
-class ServersConnection:
-    """Answers in place of one server, as Consul 1.16.1 does."""
-
-    servers: FakeServers
-    number: int
-
-    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        assert port == 8500
-        view = self.servers.views.get(self.number)
-        if view is None:
-            raise NoAnswerError("refused")
-        self.servers.asked.append((self.number, method, path))
-        if path == "/v1/agent/self":
-            answer = json.loads((RECORDED / "self.json").read_text())
-            leader, term = view
-            answer["Config"]["NodeID"] = f"node-{self.number}"
-            answer["Member"] = {"Addr": f"10.0.0.{self.number}", "Tags": {"port": "8300"}}
-            answer["Stats"]["consul"]["leader_addr"] = f"10.0.0.{leader}:8300" if leader else ""
-            answer["Stats"]["raft"]["term"] = str(term)
-            return answer
-        if path == "/v1/status/peers":
-            return [f"10.0.0.{number}:8300" for number in range(1, self.servers.peers[self.number] + 1)]
-        if path.startswith("/v1/operator/raft/transfer-leader?id=node-"):
-            assert method == "POST" and view[0] == self.number
-            self.servers.move(int(path.rpartition("-")[2]))
-            return {"Success": True}
-        if path.startswith("/v1/kv/d%20/?recurse=true&consistent=true"):
-            if self.servers.held is None:
-                raise HttpError(404, None, "")
-            return self.servers.held
-        assert path.startswith("/v1/kv/") and path.endswith("?consistent")
-        raise HttpError(404 if self.servers.reads and view[0] else 500, None, "")
-
-
-def servers_of(views: dict[int, tuple[int, int]]) -> tuple[consul.ConsulCluster, FakeServers]:
-    servers = FakeServers(views, dict.fromkeys(views, 3))
-    places, _ = places_of("consul", lambda number: ServersConnection(servers, number))
-    return consul.ConsulCluster([consul.ConsulMember(place) for place in places]), servers
+def servers_of(network: Network) -> tuple[consul.ConsulCluster, ConsulCluster]:
+    found = ConsulCluster(network, 3)
+    places, _ = places_of("consul", lambda number: found.servers[number - 1].connection)
+    return consul.ConsulCluster([consul.ConsulMember(place) for place in places]), found
 
 
 @simulated()
-def test_the_leader_is_who_most_servers_name_in_the_newest_term() -> None:
-    cluster, _ = servers_of({1: (2, 5), 2: (2, 5), 3: (3, 4)})
-    assert cluster.leadership() == Leadership("consul2", 5)
-    assert cluster.version() == "1.16.1"
-    assert servers_of({1: (0, 5), 2: (0, 5), 3: (0, 5)})[0].leadership() is None
+def test_the_leader_is_who_most_servers_name_in_the_newest_term(network: Network) -> None:
+    cluster, servers = servers_of(network)
+    servers.leaders, servers.terms = {0: 1, 1: 1, 2: 2}, {0: 5, 1: 5, 2: 4}
+    assert cluster.leadership() == Leadership("consul2", 5) and cluster.version() == "1.16.1"
+    servers.leader, servers.leaders = None, {}
+    assert cluster.leadership() is None
+    recorded = consul.status_of(json.loads((RECORDED / "self.json").read_text()))
+    assert recorded.version == "1.16.1" and recorded.leader_id and recorded.node_id
 
 
 @simulated()
-def test_leadership_is_transferred_by_the_leader_to_the_id_of_a_node() -> None:
-    cluster, servers = servers_of(dict.fromkeys((1, 2, 3), (1, 2)))
-    assert cluster.move_leader("consul3", timeout_s=5) == Leadership("consul3", 3)
-    assert (1, "POST", "/v1/operator/raft/transfer-leader?id=node-3") in servers.asked
+def test_leadership_is_transferred_by_the_leader_to_the_id_of_a_node(network: Network) -> None:
+    cluster, servers = servers_of(network)
+    assert cluster.move_leader("consul3", timeout_s=5) == Leadership("consul3", 8)
+    assert "POST /v1/operator/raft/transfer-leader?id=10.9.0.3" in servers.servers[0].requests
 
 
 @simulated()
-def test_a_cluster_is_ready_when_all_know_all_and_read() -> None:
-    cluster, servers = servers_of(dict.fromkeys((1, 2, 3), (1, 2)))
+def test_a_cluster_is_ready_when_all_know_all_and_read(network: Network) -> None:
+    cluster, servers = servers_of(network)
     statuses = cluster.statuses()
     assert cluster._is_ready(statuses) and cluster.answers(1.0)
-    servers.peers[2] = 2
+    servers.known[1] = 2
     assert not cluster._is_ready(statuses)
-    servers.reads = False
+    servers.set_answer("GET /v1/kv/containernet-env/probe?consistent", 500, b"")
     assert not cluster.answers(0.1)
     assert not cluster.members[0].knows_a_leader(2.0)
 
 
 @simulated()
-def test_keys_are_listed_by_a_consistent_read() -> None:
-    cluster, servers = servers_of({2: (2, 5), 3: (2, 5)})
+def test_keys_are_listed_by_a_consistent_read(network: Network) -> None:
+    cluster, servers = servers_of(network)
+    servers.servers[0].gone = True
     keys = ["d /1", "d /2", "d /3"]
     assert list(cluster.written("d /", 1, keys, 1.0).writes) == [Written(0, key, None) for key in keys]
-    servers.held = [
-        {"Key": "d /2", "ModifyIndex": 7, "Value": base64.b64encode(b"x" * 100).decode()},
-        {"Key": "d /1", "ModifyIndex": 9, "Value": None},
-        {"Key": "d /other", "ModifyIndex": 10, "Value": "YQ=="},
-    ]
-    state = cluster.written("d /", 1, keys, 1.0)
-    assert state.final
-    assert list(state.writes) == [Written(9, "d /1", ""), Written(7, "d /2", "x" * 32), Written(0, "d /3", None)]
+
+    def held(value: Any) -> list[Written]:
+        servers.set_answer("GET /v1/kv/d%20/?recurse=true&consistent=true", 200, json.dumps(value).encode())
+        return list(cluster.written("d /", 1, keys, 1.0).writes)
+
+    found = held(
+        [
+            {"Key": "d /2", "ModifyIndex": 7, "Value": base64.b64encode(b"x" * 100).decode()},
+            {"Key": "d /1", "ModifyIndex": 9, "Value": None},
+            {"Key": "d /other", "ModifyIndex": 10, "Value": "YQ=="},
+        ]
+    )
+    assert found == [Written(9, "d /1", ""), Written(7, "d /2", "x" * 32), Written(0, "d /3", None)]
     for wrong in ([{}], [{"Key": "d /1", "ModifyIndex": 7, "Value": "?"}], 7):
-        servers.held = wrong
         with pytest.raises(RunError, match="does not have what keys hold"):
-            list(cluster.written("d /", 1, keys, 1.0).writes)
-
-
-def test_an_answer_of_another_program_is_told() -> None:
-    cluster, _ = servers_of({1: (1, 2), 2: (1, 2), 3: (1, 2)})
-    member = cluster.members[0]
-    member.connection = SimpleNamespace(request_json=lambda *given, **named: {"Stats": []})  # type: ignore[assignment]
+            held(wrong)
+    servers.set_answer("GET /v1/agent/self", 200, b'{"Stats": []}')
     with pytest.raises(RunError, match="is it a server of Consul"):
-        member.status()
+        cluster.members[1].status()
+
+
+@simulated()
+def test_a_query_that_is_refused_once_is_repeated(network: Network) -> None:
+    cluster, servers = servers_of(network)
+    for query in (cluster.version, cluster.leadership, lambda: cluster.leader_now(1.0, ())):
+        for server in servers.servers:
+            server.refusals = 1
+        assert query() in ("1.16.1", "consul1", Leadership("consul1", 7))
 
 
 def test_writes_of_the_log_are_counted_and_their_mean_told() -> None:
@@ -220,57 +182,6 @@ def test_the_final_state_is_what_reads_of_a_load_find(
         host.ended = "killed by SIGKILL"
     assert cluster.answers(0.1) is (quorum == 1), "as many have to live as a write or a read waits for"
     assert cluster.leadership() == Leadership("replica3", None)
-
-
-# --- queries that are not answered once -------------------------------------------------------------------------------
-
-
-@dataclass
-class Refusing:
-    """A connection whose first requests, as many as ``left``, are refused."""
-
-    connection: Any
-    left: int = 2
-
-    def request_json(self, *arguments: Any, **options: Any) -> Any:
-        if self.left:
-            self.left -= 1
-            raise HttpError(503, None, "the service is unavailable")
-        return self.connection.request_json(*arguments, **options)
-
-
-def etcd_members() -> etcd.FakeMembers:
-    members = etcd.FakeMembers()
-    members.views = {number: (100 + number, 101, 2) for number in (1, 2, 3)}
-    return members
-
-
-REFUSING: dict[str, tuple[Callable[[int], Any], Callable[[list[MemberPlace]], Any], str]] = {
-    "etcd": (
-        lambda number: etcd.FakeConnection(etcd_members(), number),
-        lambda places: etcd.EtcdCluster([etcd.EtcdMember(place) for place in places]),
-        "etcd1",
-    ),
-    "consul": (
-        lambda number: ServersConnection(FakeServers(dict.fromkeys((1, 2, 3), (2, 5)), {}), number),
-        lambda places: consul.ConsulCluster([consul.ConsulMember(place) for place in places]),
-        "consul2",
-    ),
-}
-
-
-@pytest.mark.parametrize("store", REFUSING)
-@simulated()
-def test_a_query_that_is_refused_once_is_repeated(store: str) -> None:
-    connection, made, leader = REFUSING[store]
-    for query in ("version", "leadership", "leader_now"):
-        places, _ = places_of(store, lambda number: Refusing(connection(number)))
-        cluster = made(places)
-        if query == "version":
-            assert cluster.version()
-        else:
-            found = cluster.leadership() if query == "leadership" else cluster.leader_now(1.0, ())
-            assert getattr(found, "leader", found) == leader
 
 
 # --- proxies ----------------------------------------------------------------------------------------------------------
