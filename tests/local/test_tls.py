@@ -112,15 +112,6 @@ def server(trust: Trust, tmp_path: Path) -> Iterator[Server]:
         yield made
 
 
-def test_the_drivers_connection_speaks_tls(server: Server, trust: Trust) -> None:
-    connection = NamespaceConnection(1, "etcd2", trust.context)
-    assert connection.request_json(server.server_port, "POST", "/x", {}, timeout_s=HANG_S) == {"x": 1}
-    assert connection.request_bytes(server.server_port, "/x", timeout_s=HANG_S) == BODY
-    with connection.open(server.server_port, timeout_s=HANG_S) as opened:
-        opened.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert opened.recv(100).startswith(b"HTTP/1.1 200")
-
-
 def test_members_of_another_ca_or_address_are_refused_and_refuse(server: Server, tmp_path: Path) -> None:
     other = Authority()
     context = client_context(other, other.issue("driver"))
@@ -182,10 +173,6 @@ def test_what_ends_or_answers_otherwise_speaks_no_tls(answer: bytes) -> None:
         thread.join()
 
 
-def test_what_speaks_tls_is_known_without_its_trust(server: Server) -> None:
-    assert TcpConnection("127.0.0.1", server.server_port).speaks_tls(HANG_S)
-
-
 # --- profiles ---------------------------------------------------------------------------------------------------------
 
 
@@ -202,12 +189,6 @@ def test_profiles_are_of_the_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(profiling, "_PATH", "/debug/missing?")
         (cpu,) = taken(connection, "cpu")
         assert cpu.problem is not None and "404" in cpu.problem
-
-
-def test_a_profile_of_cpu_ends_over_tls_too(server: Server, trust: Trust) -> None:
-    (cpu,) = taken(NamespaceConnection(1, "etcd1", trust.context), "cpu", port=server.server_port)
-    assert server.ended_by_client.is_set() and cpu.problem is None
-    assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
 
 
 def test_a_member_that_dies_meanwhile_has_no_profile() -> None:

@@ -10,6 +10,7 @@ import json
 import struct
 from base64 import b64encode
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from errno import ECONNREFUSED, EPIPE
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from containernet_env.base import clock
+from containernet_env.base.errors import RunError
+from containernet_env.base.programs import LastWords, last_words, with_words
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.http import TcpConnection
 from containernet_env.model.config import Config
@@ -144,6 +147,28 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     monkeypatch.setattr(TcpConnection, "_plain", lambda self, timeout_s: made.at(self).open(0, timeout_s=timeout_s))
     monkeypatch.setattr(TcpConnection, "speaks_tls", lambda self, timeout_s: made.at(self).speaks_tls)
     return made
+
+
+@dataclass
+class FakeHost:
+    """A member's host; without a ``log`` the engine has ended."""
+
+    name: str
+    pid: int = 1
+    ended: str | None = None
+    log: str | None = ""
+
+    @property
+    def alive(self) -> bool:
+        return self.ended is None
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        return self.ended and with_words(self.ended, words(self.log or "", False), killed=False)
+
+    def logs(self, tail: int = 20) -> str:
+        if self.log is None:
+            raise RunError("the engine ended")
+        return self.log
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------

@@ -9,29 +9,11 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.http import NoAnswerError
-from containernet_env.base.programs import LastWords, last_words, with_words
 from containernet_env.model.usage import Leadership
 from containernet_env.stores.cluster import MemberPlace, Waits
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
 from tests.simulated_time import START_NS, World, simulated
-
-
-@dataclass
-class FakeHost:
-    name: str
-    pid: int
-    ended: str | None = None
-    log: str = ""
-
-    @property
-    def alive(self) -> bool:
-        return self.ended is None
-
-    def ending(self, words: LastWords = last_words) -> str | None:
-        return self.ended and with_words(self.ended, words(self.log, False), killed=False)
-
-    def logs(self, tail: int = 20) -> str:
-        return self.log
+from tests.unit.fake_servers import FakeHost
 
 
 class FakeMembers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from containernet_env.stores.etcd import cluster as etcd
 from containernet_env.stores.etcd.cluster import EtcdMember
 from containernet_env.stores.profiling import Profile, Profiling
 from tests.simulated_time import START_NS, World, simulated
+from tests.unit.fake_servers import FakeHost
 from tests.unit.test_store_logs import ETCD as LOG
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "etcd"
@@ -95,22 +95,6 @@ def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
     assert counted(text) == {}
 
 
-@dataclass
-class FakeHost:
-    name: str
-    log: str
-    pid: int = 1
-    alive: bool = True
-
-    def ending(self, words: Any = None) -> None:
-        return None
-
-    def logs(self, tail: int = 20) -> str:
-        if self.log == "gone":
-            raise RunError("the engine ended")
-        return self.log
-
-
 class Answers:
     """Answers GETs one after the other, the last one again; an exception is raised, a number is how many s it takes."""
 
@@ -132,9 +116,9 @@ class Answers:
         raise RunError("nobody listens")
 
 
-def observed(*members: tuple[Answers, str]) -> dict[str, MemberActivity]:
+def observed(*members: tuple[Answers, str | None]) -> dict[str, MemberActivity]:
     places: list[Any] = [
-        MemberPlace(FakeHost(f"etcd{n}", log), "10.0.0.1", answers)  # type: ignore[arg-type]
+        MemberPlace(FakeHost(f"etcd{n}", log=log), "10.0.0.1", answers)  # type: ignore[arg-type]
         for n, (answers, log) in enumerate(members, 1)
     ]
     return dict(Observation([EtcdMember(place) for place in places]).end().members)
@@ -147,7 +131,7 @@ def test_members_are_asked_before_and_after_and_nobody_waits_for_a_silent_one(wo
     found = observed(
         (good, late),
         (Answers(60.0, AFTER.encode()), ""),
-        (Answers(BEFORE.encode(), 60.0), "gone"),
+        (Answers(BEFORE.encode(), 60.0), None),
         (Answers(RunError("HTTP 503"), BEFORE.encode(), RunError("HTTP 503"), AFTER.encode()), late),
     )
     assert (world.now_ns - START_NS) / 1e9 <= cluster.LOOK_S * 3, "two looks and the logs"

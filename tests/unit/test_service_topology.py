@@ -22,9 +22,8 @@ from containernet_env.stores import cluster as members
 from containernet_env.stores.cluster import MemberPlace, Waits, Written
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
-from tests.unit.fake_servers import Network, Service, services
+from tests.unit.fake_servers import FakeHost, Network, Service, services
 from tests.unit.test_config import config_again
-from tests.unit.test_etcd import FakeHost
 
 network = fake_servers.network
 PROGRAM = "/bin/true"

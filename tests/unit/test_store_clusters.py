@@ -26,8 +26,7 @@ from containernet_env.stores.zookeeper.cluster import consistent_read
 from tests.simulated_time import simulated
 from tests.unit import fake_servers
 from tests.unit import test_etcd as etcd
-from tests.unit.fake_servers import ConsulCluster, Network, Scripted, Service, buffer, services
-from tests.unit.test_etcd import FakeHost
+from tests.unit.fake_servers import ConsulCluster, FakeHost, Network, Scripted, Service, buffer, services
 from tests.unit.test_zookeeper import CLOSED, SESSION
 
 network = fake_servers.network

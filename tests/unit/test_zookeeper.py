@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.http import Connection
 from containernet_env.model.findings import store_findings
 from containernet_env.model.usage import Leadership, StoreActivity
 from containernet_env.stores.cluster import LogPart, MemberPlace, MemberStatus, Written
@@ -25,7 +23,7 @@ from containernet_env.stores.zookeeper.cluster import (
     values,
 )
 from tests.simulated_time import World, simulated
-from tests.unit.fake_servers import Scripted, buffer
+from tests.unit.fake_servers import FakeHost, Scripted, buffer
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "zookeeper"
 
@@ -61,6 +59,17 @@ def test_another_answer_is_no_state(answer: str) -> None:
     assert parse_mntr(answer) == {}
 
 
+class Members(ZooKeeperCluster):
+    """Members that answer with the pieces of a conversation each, or are dead."""
+
+    def __init__(self, *connections: Any) -> None:
+        found = []
+        for number, connection in enumerate(connections, 1):
+            host = FakeHost(f"m{number}", ended="killed by SIGKILL" if connection is None else None)
+            found.append(ZooKeeperMember(MemberPlace(host, "10.0.0.1", connection)))
+        super().__init__(found)
+
+
 def member(name: str, state: tuple[str, int] | None) -> MemberStatus | None:
     if state is None:
         return None
@@ -87,10 +96,7 @@ def member(name: str, state: tuple[str, int] | None) -> MemberStatus | None:
 def test_the_leader_is_who_says_so_in_the_newest_epoch(
     states: list[tuple[str, int] | None], required: int, expected: Leadership | None
 ) -> None:
-    names = [f"m{number}" for number in range(1, len(states) + 1)]
-    hosts = [SimpleNamespace(name=name, pid=1, alive=True, ending=lambda words: None) for name in names]
-    places: Any = [MemberPlace(host, "10.0.0.1", None) for host in hosts]  # type: ignore[arg-type]
-    cluster = ZooKeeperCluster([ZooKeeperMember(place) for place in places])
+    cluster = Members(*(Scripted() for _ in states))
     told = {held: member(held.name, state) for held, state in zip(cluster.members, states, strict=True)}
     assert cluster._leadership(told, required) == expected
     cluster.close()
@@ -187,19 +193,6 @@ def test_a_key_that_is_not_told_whole_is_no_value(answer: bytes, told: str) -> N
 )
 def test_znodes_are_named_as_the_load_names_them(key: str, path: str) -> None:
     assert path_of(key) == path
-
-
-class Members(ZooKeeperCluster):
-    """Members that answer with the pieces of a conversation each, or are dead."""
-
-    def __init__(self, *connections: Connection | None) -> None:
-        def place(number: int, connection: Any) -> MemberPlace:
-            ending = "killed by SIGKILL" if connection is None else None
-            host: Any = SimpleNamespace(name=f"m{number}", pid=1, alive=ending is None, ending=lambda words: ending)
-            return MemberPlace(host, "10.0.0.1", connection)
-
-        places = [place(number, connection) for number, connection in enumerate(connections, 1)]
-        super().__init__([ZooKeeperMember(place) for place in places])
 
 
 @simulated()
