@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -198,47 +197,35 @@ class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceM
             return 0
         if (template := self._service.delete) is None:
             raise RunError('no request deletes them: "delete" in the store')
-        todo = deque(
+        batches = [
             (keys, range(first, min(first + _BATCH_KEYS, keys.count)))
             for keys in self._own.generated
             for first in range(0, keys.count, _BATCH_KEYS)
-        )
-        lock, removed = clock.Lock(), 0
+        ]
+        lock, removed, refused, silent = clock.Lock(), 0, list[HttpError](), dict[str, NoAnswerError]()
 
-        def work(member: ServiceMember) -> NoAnswerError | None:
-            """Delete until nothing is left; the error of a member that fell silent. Raises HttpError."""
+        def remove(number: int) -> bool:
+            """Remove a batch at one member; what one that falls silent leaves, at the next. Whether some are left."""
             nonlocal removed
-            with member.kept(REQUEST_S) as connection:
-                while True:
-                    try:
-                        keys, left = todo.popleft()
-                    except IndexError:
-                        return None
-                    found = 0
-                    try:
-                        for number in left:
-                            found += self._delete(connection, target(template, keys.name(number)))
+            keys, left = batches[number]
+            for member in (*self.members[number % self.size :], *self.members[: number % self.size]):
+                found = 0
+                try:
+                    with member.kept(REQUEST_S) as connection:
+                        while left and not refused and member.name not in silent:
+                            found += self._delete(connection, target(template, keys.name(left[0])))
                             left = left[1:]
-                    except NoAnswerError as error:
-                        return NoAnswerError(f"{member.endpoint} {error}")
-                    except HttpError as error:
-                        todo.clear()
-                        left = range(0)
-                        raise HttpError(error.status, None, f"DELETE at {member.endpoint}") from error
-                    finally:
-                        with lock:
-                            if left:
-                                todo.append((keys, left))
-                            removed += found
-                            checked(removed)
+                except NoAnswerError as error:
+                    silent[member.name] = NoAnswerError(f"{member.endpoint} {error}")
+                except HttpError as error:
+                    refused.append(HttpError(error.status, None, f"DELETE at {member.endpoint}"))
+                with lock:
+                    removed += found
+                    checked(removed)
+            return bool(left)
 
-        workers, problems = [self.members[number % self.size] for number in range(_WORKERS)], list[NoAnswerError]()
-        while todo and workers:  # the keys of members that fell silent are deleted by the others
-            ended = side_by_side(work, workers, len(workers))
-            problems += filter(None, ended)
-            workers = [member for member, problem in zip(workers, ended, strict=True) if problem is None]
-        if todo:
-            raise problems[0]
+        if any(side_by_side(remove, range(len(batches)), _WORKERS)):
+            raise [*refused, *silent.values()][0]
         return removed
 
     def _delete(self, connection: KeptConnection, request: str) -> bool:

@@ -12,8 +12,7 @@ from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
-from containernet_env.stores.etcd.cluster import CLIENT_PORT, PEER_PORT, EtcdCluster, EtcdMember
-from containernet_env.stores.etcd.external import ExternalEtcd
+from containernet_env.stores.etcd.cluster import CLIENT_PORT, PEER_PORT, EtcdCluster, EtcdMember, ExternalEtcd
 from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import Flag, MemberStart, Timing, Trust
 

@@ -13,8 +13,13 @@ from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
 from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import Download, Flag, MemberStart, Timing
-from containernet_env.stores.zookeeper.cluster import CLIENT_PORT, ZooKeeperCluster, ZooKeeperMember
-from containernet_env.stores.zookeeper.external import ExternalZooKeeper, bad_prefix, chroot_of
+from containernet_env.stores.zookeeper.cluster import (
+    CLIENT_PORT,
+    ExternalZooKeeper,
+    ZooKeeperCluster,
+    ZooKeeperMember,
+    chroot_of,
+)
 
 DATA_DIR = "/var/lib/zookeeper"
 PEER_PORT, ELECTION_PORT = 2888, 3888
@@ -234,6 +239,17 @@ _LEAST_HEAP_MIB = 16
 
 _JAVA = "openjdk-17-jre-headless"
 _TICKS = "has ticks instead: the flags tickTime, initLimit and syncLimit of the store"
+
+
+def bad_prefix(prefix: str) -> tuple[str, str] | None:
+    """The fault of a prefix of keys, and the allowed form, if there is a fault."""
+    if (problem := store.path_problem(prefix)) is not None:
+        return problem
+    if not prefix.isascii() or " " in prefix:
+        return "is no path of a znode here", "names of visible ASCII characters"
+    if prefix.startswith("zookeeper/"):
+        return "is of ZooKeeper's own znodes", "a prefix that does not begin with zookeeper/"
+    return None
 
 
 class ZooKeeper(store.Store):
