@@ -29,7 +29,6 @@ from containernet_env.stores.external import (
     ExternalCluster,
     ExternalConnection,
     MemberLook,
-    MemberView,
     first_line,
 )
 from containernet_env.stores.floor import Request, key_bytes
@@ -312,12 +311,11 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
         try:
             answer = member.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
             status = status_of(answer)
-            view = MemberView(status.member_id, frozenset(member.peers()), status.leader_id, status.raft_term)
-            name = str(answer["Config"]["NodeName"])
+            peers, name = frozenset(member.peers()), str(answer["Config"]["NodeName"])
         except (KeyError, TypeError, ValueError):
             # A client agent has no Raft.
             return replace(look, problem="is no server of Consul: GET /v1/agent/self answers something else")
-        return replace(look, version=status.version, member_name=name, leads=view.leader == view.member, view=view)
+        return replace(look, version=status.version, member_name=name, status=status, cluster=peers)
 
     def _other(self, error: HttpError) -> str:
         return self._refused(error) if error.status == 403 else f"is no Consul: {first_line(error, 80)}"
@@ -339,7 +337,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
             if isinstance(error, HttpError) and error.status == 403:
                 problem = self._refused(error)
             return replace(found, problem=f"the cluster {problem}")
-        return replace(found, size=len(found.views[0].cluster), leadership=found.led())
+        return replace(found, size=len(found.members[0].cluster), leadership=found.led())
 
     def try_write(self) -> str | None:
         # The first key is put, which all members have then, and deleted again.

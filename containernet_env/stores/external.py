@@ -17,7 +17,7 @@ from containernet_env.base.work import side_by_side
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import Keys
 from containernet_env.model.usage import Leadership
-from containernet_env.stores.cluster import Cluster, M, MemberPlace
+from containernet_env.stores.cluster import Cluster, M, MemberPlace, MemberStatus
 
 T = TypeVar("T")
 REQUEST_S = 10.0
@@ -84,20 +84,11 @@ class OwnKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberView:
-    """One member's own view: its id, a value that all members of its cluster share, and the leader that it knows."""
-
-    member: str
-    cluster: str | frozenset[str]
-    leader: str | None
-    term: int
-
-
-@dataclass(frozen=True, slots=True)
 class MemberLook:
     """The answer of one endpoint: which member it is, or why it cannot be used (``problem``), in one line without URL.
 
-    ``view`` is ``None`` if it gives none; ``refusal`` is why, where it is a member that refuses this user.
+    ``status`` is its own view, ``None`` if it gives none; ``refusal`` is why, where it is a member that refuses this
+    user. ``cluster`` is a value that all members of its cluster share.
     """
 
     name: str
@@ -105,10 +96,15 @@ class MemberLook:
     problem: str | None = None
     version: str | None = None
     member_name: str | None = None
-    leads: bool = False
     data_bytes: int | None = None
-    view: MemberView | None = None
+    status: MemberStatus | None = None
+    cluster: str | frozenset[str] = ""
     refusal: RunError | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the leader that it knows."""
+        return self.status is not None and self.status.leader_id == self.status.member_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +130,28 @@ class ClusterLook:
         return [*own, *([] if self.problem is None else [self.problem])]
 
     @property
-    def views(self) -> list[MemberView]:
+    def statuses(self) -> list[MemberStatus]:
         """Those of the members that give one."""
-        return [member.view for member in self.members if member.view is not None]
+        return [member.status for member in self.members if member.status is not None]
 
     def conflict(self) -> str | None:
-        """Why the members that give a view are no usable cluster together."""
-        if len({view.cluster for view in self.views}) > 1:
+        """Why the members that give a status are no usable cluster together."""
+        statuses = self.statuses
+        if len({member.cluster for member in self.members if member.status is not None}) > 1:
             return "the endpoints are of different clusters"
-        if len({view.member for view in self.views}) < len(self.views):
+        if len({status.member_id for status in statuses}) < len(statuses):
             return "two of the endpoints are of the same member"
-        if self.views and all(view.leader is None for view in self.views):
-            counts = f"{len(self.views)} of {len(self.members)} endpoints answer, and know no leader"
+        if statuses and all(status.leader_id is None for status in statuses):
+            counts = f"{len(statuses)} of {len(self.members)} endpoints answer, and know no leader"
             return f"the cluster has no quorum: {counts}"
         return None
 
     def led(self) -> Leadership | None:
         """The leader in the newest term that a member knows; ``None`` if it is not one of the endpoints."""
-        newest = max(self.views, key=lambda view: view.term)
-        names = {member.view.member: member.name for member in self.members if member.view is not None}
-        return Leadership(names[newest.leader], newest.term) if newest.leader in names else None
+        newest = max(self.statuses, key=lambda status: status.raft_term)
+        leading = (look.name for look in self.members if look.status and look.status.member_id == newest.leader_id)
+        name = next(leading, None)
+        return None if name is None else Leadership(name, newest.raft_term)
 
 
 class ExternalCluster(Cluster[M], ABC, Generic[M]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from containernet_env.base.errors import RunError
@@ -102,20 +102,21 @@ class Profiling:
 
     def _cumulative(self, kind: ProfileKind) -> Profile:
         before, after = self._before[kind], self._fetch(kind)
-        if isinstance(after, str) or isinstance(before, str):
-            return Profile(kind, _MEASURED[kind], problem=after if isinstance(after, str) else str(before))
-        return Profile(kind, _MEASURED[kind], after, before)
+        problem = after.problem or before.problem
+        if problem is not None:
+            return Profile(kind, _MEASURED[kind], problem=problem)
+        return replace(after, before=before.data)
 
-    def _fetch(self, kind: ProfileKind) -> bytes | str:
-        """The profile, or why there is none."""
+    def _fetch(self, kind: ProfileKind) -> Profile:
+        """The profile up to now, or why there is none."""
 
         def fetch() -> bytes:
             return self._connection.request_bytes(self._port, f"{_PATH}/{kind}", timeout_s=_ANSWER_S)
 
         try:
-            return persistently(fetch, _ANSWER_S)
+            return Profile(kind, _MEASURED[kind], persistently(fetch, _ANSWER_S))
         except RunError as error:
-            return str(error)
+            return Profile(kind, _MEASURED[kind], problem=str(error))
 
     def close(self) -> None:
         """Take no profile any more. Idempotent."""

@@ -6,7 +6,6 @@ Numbers and habits of the proxies are those of their sources (etcd-io/zetcd, etc
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -115,18 +114,19 @@ def version_of(etcd_version: str, binary: UserProgram | None) -> str:
 
 
 class ProxiedEtcd(Etcd):
-    """etcd behind a proxy. All that is not the proxy's is etcd's."""
+    """etcd behind a proxy. All that is not the proxy's is etcd's.
+
+    Its floor has the necessary steps of any proxy, however it carries out requests: a write is at least one of etcd's
+    with the key and value, a read that is not serializable one linearizable read of etcd's; between proxy and etcd is
+    no link. A proxy that takes more of them for a request is above this floor. Sizes of requests and answers are the
+    proxy's.
+    """
 
     program: ClassVar[str] = "start-etcd-and-proxy"
     needs_binary = True
     externals = None
     arguments: ClassVar[tuple[str, str]]
     """The two arguments with which the proxy is started."""
-
-    @staticmethod
-    @abstractmethod
-    def client_sizes(scenario: Scenario, writes: bool) -> tuple[int, int]:
-        """How many bytes a request and its answer are in a TCP stream between client and proxy, at least."""
 
     @property
     def version(self) -> str:
@@ -142,17 +142,6 @@ class ProxiedEtcd(Etcd):
         half = replace(node, memory_bytes=node.memory_bytes and node.memory_bytes // 2)
         start = super().start(half, config, timing, run_id, profiled=profiled)
         return replace(start, command=(*self.arguments, *start.command))
-
-    # The necessary steps of any proxy, however it carries out requests: a write is at least one of etcd's with the key
-    # and value, a read that is not serializable one linearizable read of etcd's; between proxy and etcd is no link. A
-    # proxy that takes more of them for a request is above this floor.
-
-    def write_sizes(self, scenario: Scenario) -> WriteSizes:
-        request, answer = self.client_sizes(scenario, True)
-        return super().write_sizes(scenario)._replace(request=request, answer=answer)
-
-    def read_sizes(self, scenario: Scenario) -> tuple[int, int]:
-        return self.client_sizes(scenario, False)
 
     def cluster(self, places: Sequence[MemberPlace]) -> ProxiedCluster:
         return ProxiedCluster([self.members(place) for place in places], self.choice.binary)
@@ -176,9 +165,12 @@ class Zetcd(ProxiedEtcd):
         **{name: ZooKeeper.lacks[name] for name in ("default", *RANGES)},
     }
 
-    @staticmethod
-    def client_sizes(scenario: Scenario, writes: bool) -> tuple[int, int]:
-        return zookeeper_store.write_sizes(scenario)[:2] if writes else zookeeper_store.read_sizes(scenario)
+    def write_sizes(self, scenario: Scenario) -> WriteSizes:
+        own = zookeeper_store.write_sizes(scenario)
+        return super().write_sizes(scenario)._replace(request=own.request, answer=own.answer)
+
+    def read_sizes(self, scenario: Scenario) -> tuple[int, int]:
+        return zookeeper_store.read_sizes(scenario)
 
 
 class Cetcd(ProxiedEtcd):
@@ -200,7 +192,8 @@ class Cetcd(ProxiedEtcd):
         **dict.fromkeys(RANGES, "takes single keys alone"),
     }
 
-    @staticmethod
-    def client_sizes(scenario: Scenario, writes: bool) -> tuple[int, int]:
-        request, _ = consul.write_sizes(scenario) if writes else consul.read_sizes(scenario)
-        return request, _CETCD_ANSWER
+    def write_sizes(self, scenario: Scenario) -> WriteSizes:
+        return super().write_sizes(scenario)._replace(request=consul.write_sizes(scenario)[0], answer=_CETCD_ANSWER)
+
+    def read_sizes(self, scenario: Scenario) -> tuple[int, int]:
+        return consul.read_sizes(scenario)[0], _CETCD_ANSWER

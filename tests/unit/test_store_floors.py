@@ -96,5 +96,5 @@ def test_sizes_are_those_of_the_protocol() -> None:
     # A linearizable read has a sync of "/" before it.
     assert messages.read_sizes(read)[0] == messages.read_sizes(scenario("read s"))[0] + 4 + 8 + 5
     for proxy in (Zetcd, Cetcd):
-        request, answer = proxy.client_sizes(write, True)
-        assert request > 8 + 64 > answer - 64
+        sizes = proxy.default().write_sizes(write)
+        assert sizes.request > 8 + 64 > sizes.answer - 64

@@ -31,7 +31,6 @@ from containernet_env.stores.external import (
     ExternalConnection,
     Login,
     MemberLook,
-    MemberView,
     first_line,
 )
 from containernet_env.stores.profiling import Profiling
@@ -195,6 +194,17 @@ _MOVE_LEADER = "/v3/maintenance/transfer-leadership"
 _NO_LEADER = "0"
 
 
+def status_of(answer: Any) -> MemberStatus:
+    """The status that a member answers. Raises AttributeError, KeyError, TypeError or ValueError for another form."""
+    leader_id = str(answer.get("leader", _NO_LEADER))
+    return MemberStatus(
+        member_id=str(answer["header"]["member_id"]),
+        leader_id=None if leader_id == _NO_LEADER else leader_id,
+        raft_term=int(answer.get("raftTerm", 0)),
+        version=str(answer["version"]),
+    )
+
+
 class EtcdMember(cluster.Member):
     """One etcd member and the host it runs on; ``probe_key``, in base64, is one that no load writes."""
 
@@ -212,13 +222,7 @@ class EtcdMember(cluster.Member):
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
         answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
         try:
-            leader_id = str(answer.get("leader", _NO_LEADER))
-            return MemberStatus(
-                member_id=str(answer["header"]["member_id"]),
-                leader_id=None if leader_id == _NO_LEADER else leader_id,
-                raft_term=int(answer.get("raftTerm", 0)),
-                version=str(answer["version"]),
-            )
+            return status_of(answer)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"{self.name} does not say who leads: is it a member of etcd?") from error
 
@@ -390,9 +394,7 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
         try:
             # Only users may get a status.
             status = member.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
-            header, size, leader = status["header"], status.get("dbSize"), str(status.get("leader", "0"))
-            identity, term = str(header["cluster_id"]), int(status.get("raftTerm", 0))
-            view = MemberView(str(header["member_id"]), identity, None if leader == "0" else leader, term)
+            own, identity, size = status_of(status), str(status["header"]["cluster_id"]), status.get("dbSize")
             data_bytes = None if size is None else int(size)
         except HttpError as error:
             if _OF_LEARNER in str(error):
@@ -408,7 +410,7 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
             return replace(look, problem="is no etcd whose JSON gateway can be read")
         if status.get("isLearner", False):
             return replace(look, problem=_LEARNER)
-        return replace(look, leads=view.leader == view.member, data_bytes=data_bytes, view=view)
+        return replace(look, data_bytes=data_bytes, status=own, cluster=identity)
 
     def _other(self, error: HttpError) -> str:
         return f"is no etcd: {first_line(error, 80)}"
@@ -417,9 +419,7 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
         refusals = [member.refusal for member in found.members if member.refusal is not None]
         if refusals and not found.problems:
             return self._refused(found, refusals[0])
-        if not found.views:
-            return found
-        identities = {str(view.cluster) for view in found.views}
+        identities = {str(look.cluster) for look in found.members if look.status is not None}
         found = replace(found, identity=identities.pop() if len(identities) == 1 else None, problem=found.conflict())
         if found.problems:
             return found
@@ -431,9 +431,9 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
         except RunError as error:
             return self._refused(found, error)
         named = {listed["ID"]: str(listed.get("name", "")) for listed in self._listed(timeout_s)}
-        looks = tuple(replace(look, member_name=named.get(look.view.member)) for look in found.members if look.view)
-        users = self._user is not None
-        return replace(found, members=looks, size=len(named) or None, leadership=found.led(), users=users)
+        leadership, users, looks = found.led(), self._user is not None, zip(found.members, found.statuses, strict=True)
+        members = tuple(replace(look, member_name=named.get(status.member_id)) for look, status in looks)
+        return replace(found, members=members, size=len(named) or None, leadership=leadership, users=users)
 
     def _listed(self, timeout_s: float) -> list[dict[str, Any]]:
         """The members that the cluster has itself; none where no member answers."""
@@ -450,17 +450,14 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
 
     def _refusal(self, text: str) -> str:
         user = self._user
-        if _WANTS_USER in text:
-            return 'the cluster has users: name one with "user"'
-        if _NO_USERS in text:
-            return f'the cluster has no users (authentication is not enabled): leave out "user": "{user}"'
-        if _WRONG_PASSWORD in text:
-            return f"the cluster refuses the password of {user}, or there is no such user"
-        if _DENIED in text:
-            return f"{user} may not read keys under {self._own.prefix}: permission denied"
-        if any(words in text for words in _NO_QUORUM):
-            return f"the cluster has no quorum: a linearizable read was not answered ({text})"
-        return f"the cluster cannot be read: {text}"
+        meanings = {
+            _WANTS_USER: 'the cluster has users: name one with "user"',
+            _NO_USERS: f'the cluster has no users (authentication is not enabled): leave out "user": "{user}"',
+            _WRONG_PASSWORD: f"the cluster refuses the password of {user}, or there is no such user",
+            _DENIED: f"{user} may not read keys under {self._own.prefix}: permission denied",
+            **dict.fromkeys(_NO_QUORUM, f"the cluster has no quorum: a linearizable read was not answered ({text})"),
+        }
+        return next((meanings[words] for words in meanings if words in text), f"the cluster cannot be read: {text}")
 
     def may_load(self) -> str | None:
         # In transactions whose condition never holds.

@@ -28,7 +28,6 @@ from containernet_env.stores.external import (
     ExternalCluster,
     ExternalConnection,
     MemberLook,
-    MemberView,
     first_line,
 )
 
@@ -391,7 +390,10 @@ class ZooKeeperMember(cluster.Member):
         return parse_srvr(ask(self.connection, "srvr", timeout_s))
 
     def status(self, timeout_s: float = ASK_S) -> MemberStatus:
-        state = self.state(timeout_s)
+        return self.status_of(self.state(timeout_s))
+
+    def status_of(self, state: MemberState) -> MemberStatus:
+        """The same as a status."""
         leader = _FOLLOWS if state.mode == "follower" else self.name
         return MemberStatus(self.name, leader, state.epoch, state.version)
 
@@ -514,7 +516,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
     def _look_at(
         self, member: ZooKeeperMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
     ) -> MemberLook:
-        # A member without a quorum has no view.
+        # A member without a quorum has no status.
         try:
             state = member.state(timeout_s)
         except NoAnswerError:
@@ -531,21 +533,19 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
             if text == OBSERVER:
                 return replace(look, problem="is an observer, which does not vote: leave it out")
             return replace(look, problem=f"is no voting member of ZooKeeper: {text}")
-        leads = state.mode in ("leader", "standalone")
-        view = MemberView(member.name, state.mode, member.name if leads else None, state.epoch)
-        return replace(look, version=state.version, leads=leads, view=view)
+        return replace(look, version=state.version, status=member.status_of(state), cluster=state.mode)
 
     def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
         count = len(found.members)
         if found.problems:
             return found
-        if not found.views:
+        if not found.statuses:
             counts = f"{count} of {count} endpoints answer, and serve no requests"
             return replace(found, problem=f"the cluster has no quorum: {counts}")
-        if len(found.views) < count:
-            looks = (look if look.view else replace(look, problem=_NO_QUORUM) for look in found.members)
+        if len(found.statuses) < count:
+            looks = (look if look.status else replace(look, problem=_NO_QUORUM) for look in found.members)
             return replace(found, members=tuple(looks))
-        if count > 1 and any(view.cluster == "standalone" for view in found.views):
+        if count > 1 and any(look.cluster == "standalone" for look in found.members):
             return replace(found, problem="the endpoints are of different clusters: a member is alone")
         try:
             # Number of the member, and the servers of its cluster, on which a majority agrees in each session.
@@ -558,7 +558,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
         if len({servers for _, servers in sessions}) > 1:
             return replace(found, problem="the endpoints are of different clusters")
         leader = next((look.name for look in found.members if look.leads), None)
-        newest = max(view.term for view in found.views)
+        newest = max(status.raft_term for status in found.statuses)
         leadership = None if leader is None else Leadership(leader, newest)
         return replace(found, size=len(sessions[0][1]) or None, leadership=leadership)
 
