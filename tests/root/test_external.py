@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import http.client
 import http.server
 import json
 import os
@@ -11,12 +12,13 @@ import secrets
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -476,6 +478,62 @@ def test_rows_are_of_a_service_and_no_key_is_left(three: Replicas, tmp_path: Pat
     prefix = f"{PREFIX}{result.run_id.rpartition('-')[2]}/"
     assert {three.status(f"{prefix}{key}") for key in ("0000", "003D", "data/0000", "data/001b")} == {404}
     assert not left(three.urls)
+
+
+class Front(http.server.BaseHTTPRequestHandler):
+    """Passes each request on to ``behind`` of its server, and the answer back."""
+
+    protocol_version = "HTTP/1.1"
+    server: Any
+
+    def do_GET(self) -> None:
+        behind = http.client.HTTPConnection(self.server.behind, timeout=HANG_S)
+        behind.request(self.command, self.path, self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        answer = behind.getresponse()
+        data = answer.read()
+        behind.close()
+        self.send_response(answer.status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_PUT = do_DELETE = do_GET
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def over_tls(endpoints: list[str], folder: Path) -> Iterator[list[str]]:
+    """URLs at which services are served over TLS; the CA is in ca.pem of the folder."""
+    authority = Authority()
+    issued = authority.issue("front", ["127.0.0.1"])
+    (folder / "ca.pem").write_bytes(authority.certificate)
+    (folder / "pair.pem").write_bytes(issued.certificate + issued.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "pair.pem")
+    with ExitStack() as fronts:
+        urls = []
+        for endpoint in endpoints:
+            front: Any = fronts.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front))
+            front.behind, front.handle_error = endpoint, lambda *_: None  # of a client that speaks no TLS
+            front.socket = context.wrap_socket(front.socket, server_side=True, do_handshake_on_connect=False)
+            threading.Thread(target=front.serve_forever, args=(0.01,), daemon=True).start()
+            fronts.callback(front.shutdown)
+            urls.append(f"https://127.0.0.1:{front.server_address[1]}")
+        yield urls
+
+
+def test_a_service_is_measured_over_tls(three: Replicas, tmp_path: Path) -> None:
+    with over_tls(three.endpoints, tmp_path) as urls:
+        plain = [url.replace("https:", "http:") for url in urls]
+        with pytest.raises(RunError, match='(?s)(.*speaks TLS: its endpoint begins with https://, and "tls"){3}'):
+            run(service_file(tmp_path, plain), tmp_path, WRITE)
+        config = service_file(tmp_path, urls)
+        values = json.loads(config.read_text())
+        result = run(written(config, {**values, "tls": {"ca": "ca.pem"}}), tmp_path, WRITE, MIXED)
+    assert [row["Error"] for row in rows(tmp_path)] == ["-"] * 3
+    assert three.status(f"{PREFIX}{result.run_id.rpartition('-')[2]}/0000") == 404
 
 
 def test_wrong_codes_are_reported_of_a_write_before_the_load_and_of_reads_as_errors_of_requests(
