@@ -21,16 +21,8 @@ from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import ALPHABET, Keys, Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import MemberActivity
-from containernet_env.stores import cluster, store
+from containernet_env.stores import cluster, external, store
 from containernet_env.stores.cluster import ASK_S, Cluster, Counters, LogForm, LogPart, MemberStatus, Written
-from containernet_env.stores.external import (
-    REQUEST_S,
-    ClusterLook,
-    ExternalCluster,
-    ExternalConnection,
-    MemberLook,
-    first_line,
-)
 from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import Flag, MemberStart, Timing
 
@@ -293,21 +285,21 @@ _BATCH_KEYS = 64
 _WANTS_TOKEN = 'requires a token (ACLs): name its file with "token_file"'
 
 
-class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
+class ExternalConsul(external.ExternalCluster[ConsulMember], ConsulCluster):
     """An external Consul cluster; see ``ExternalCluster``.
 
     Consul has no name for a cluster; servers of one name the same servers.
     """
 
-    def _access(self, connection: ExternalConnection) -> Connection:
+    def _access(self, connection: external.ExternalConnection) -> Connection:
         return connection.with_headers({} if self._login is None else {"X-Consul-Token": self._login.password})
 
     def _member_at(self, place: cluster.MemberPlace) -> ConsulMember:
         return ConsulMember(place, self._own.prefix)
 
     def _look_at(
-        self, member: ConsulMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
-    ) -> MemberLook:
+        self, member: ConsulMember, look: external.MemberLook, connection: external.ExternalConnection, timeout_s: float
+    ) -> external.MemberLook:
         try:
             answer = member.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
             status = status_of(answer)
@@ -318,14 +310,14 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
         return replace(look, version=status.version, member_name=name, status=status, cluster=peers)
 
     def _other(self, error: HttpError) -> str:
-        return self._refused(error) if error.status == 403 else f"is no Consul: {first_line(error, 80)}"
+        return self._refused(error) if error.status == 403 else f"is no Consul: {external.first_line(error, 80)}"
 
     def _refused(self, error: HttpError) -> str:
         """The meaning of a 403."""
         refused = _WANTS_TOKEN if self._login is None else "refuses the token, or what it may do"
-        return f"{refused} ({first_line(error, 160)})"
+        return f"{refused} ({external.first_line(error, 160)})"
 
-    def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
+    def _judge(self, found: external.ClusterLook, timeout_s: float) -> external.ClusterLook:
         found = replace(found, problem=found.conflict())
         if found.problems:
             return found
@@ -333,7 +325,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
             for member in self.members:
                 member.read(timeout_s)
         except RunError as error:
-            problem = f"has no quorum: a consistent read was not answered ({first_line(error)})"
+            problem = f"has no quorum: a consistent read was not answered ({external.first_line(error)})"
             if isinstance(error, HttpError) and error.status == 403:
                 problem = self._refused(error)
             return replace(found, problem=f"the cluster {problem}")
@@ -346,7 +338,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
         path, lacking = f"/v1/kv/{quote(self._own.generated[0].name(0))}", None
 
         def has_key(member: ConsulMember) -> bool:
-            return get(member.connection, f"{path}?consistent", REQUEST_S) is not None
+            return get(member.connection, f"{path}?consistent", external.REQUEST_S) is not None
 
         for method in ("PUT", "DELETE"):
             try:
@@ -354,7 +346,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
             except HttpError as error:
                 if error.status == 403:
                     return f"it {self._refused(error)}"
-                return f"{method} {path}: {first_line(error)}"
+                return f"{method} {path}: {external.first_line(error)}"
             if done is not True:
                 return f"{method} {path} answers {str(done)[:40]}, and not true"
             if method == "PUT":
@@ -390,7 +382,7 @@ class ExternalConsul(ExternalCluster[ConsulMember], ConsulCluster):
     def _listed(self, prefix: str) -> list[str]:
         """The names of all keys with a prefix, by a consistent read. Raises RunError."""
         path = f"/v1/kv/{quote(prefix)}?keys&consistent"
-        return list(self._at_one(lambda member: get(member.connection, path, REQUEST_S)) or ())
+        return list(self._at_one(lambda member: get(member.connection, path, external.REQUEST_S)) or ())
 
 
 def _listed_bytes(keys: Keys) -> int:

@@ -14,15 +14,8 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http import HttpError, KeptConnection, NoAnswerError
 from containernet_env.base.work import persistently, side_by_side
 from containernet_env.model.config import Config, HttpService, Node
-from containernet_env.stores import cluster, store
+from containernet_env.stores import cluster, external, store
 from containernet_env.stores.cluster import ASK_S, LeaderlessCluster, MemberPlace, MemberStatus, Written
-from containernet_env.stores.external import (
-    REQUEST_S,
-    ClusterLook,
-    ExternalCluster,
-    ExternalConnection,
-    MemberLook,
-)
 from containernet_env.stores.floor import Request, key_bytes
 from containernet_env.stores.store import MemberStart, Timing
 
@@ -129,7 +122,7 @@ class ServiceMember(cluster.Member):
 # --- external services ------------------------------------------------------------------------------------------------
 
 
-class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceMember]):
+class ExternalService(external.ExternalCluster[ServiceMember], LeaderlessCluster[ServiceMember]):
     """An external service. Keys are known by their numbers alone: a service does not list them."""
 
     def _member_at(self, place: MemberPlace) -> ServiceMember:
@@ -141,15 +134,19 @@ class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceM
         return self._config.store.service
 
     def _look_at(
-        self, member: ServiceMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
-    ) -> MemberLook:
+        self,
+        member: ServiceMember,
+        look: external.MemberLook,
+        connection: external.ExternalConnection,
+        timeout_s: float,
+    ) -> external.MemberLook:
         member.read(timeout_s)
         return look
 
     def _other(self, error: HttpError) -> str:
         return f"is no such service: {error}"
 
-    def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
+    def _judge(self, found: external.ClusterLook, timeout_s: float) -> external.ClusterLook:
         return found if found.problems else replace(found, leadership=self.leadership())
 
     def try_write(self) -> str | None:
@@ -163,7 +160,7 @@ class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceM
         for method, template, codes in steps:
             request = f"{method} {target(template, name)} at {member.endpoint}"
             try:
-                with member.kept(REQUEST_S) as connection:
+                with member.kept(external.REQUEST_S) as connection:
                     status = connection.status(method, target(template, name), b"-" if method == "PUT" else None)
                     # A path that the service does not know is answered as a key that it does not hold.
                     stays = method == "DELETE" and status in missing and self._is_there(connection, name)
@@ -180,7 +177,7 @@ class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceM
         names = [keys.name(number) for keys in self._own.generated for number in range(min(keys.count, FIRST_KEYS))]
         if not names:
             return None
-        with self.members[0].kept(REQUEST_S) as connection:
+        with self.members[0].kept(external.REQUEST_S) as connection:
             return sum(self._is_there(connection, name) for name in names)
 
     def _is_there(self, connection: KeptConnection, name: str) -> bool:
@@ -211,7 +208,7 @@ class ExternalService(ExternalCluster[ServiceMember], LeaderlessCluster[ServiceM
             for member in (*self.members[number % self.size :], *self.members[: number % self.size]):
                 found = 0
                 try:
-                    with member.kept(REQUEST_S) as connection:
+                    with member.kept(external.REQUEST_S) as connection:
                         while left and not refused and member.name not in silent:
                             found += self._delete(connection, target(template, keys.name(left[0])))
                             left = left[1:]

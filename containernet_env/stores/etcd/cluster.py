@@ -22,17 +22,8 @@ from containernet_env.base.http import Connection, HttpError, streamed
 from containernet_env.base.work import persistently
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.usage import Durations, MemberActivity
-from containernet_env.stores import cluster
+from containernet_env.stores import cluster, external
 from containernet_env.stores.cluster import ASK_S, POLL_S, Counters, LogForm, LogPart, MemberStatus, OwnHistory, Written
-from containernet_env.stores.external import (
-    REQUEST_S,
-    ClusterLook,
-    ExternalCluster,
-    ExternalConnection,
-    Login,
-    MemberLook,
-    first_line,
-)
 from containernet_env.stores.profiling import Profiling
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
@@ -331,13 +322,13 @@ _COMMON_NAME = (
 class LoggedIn:
     """A connection whose requests carry a user's token; a new one where etcd has forgotten it. From any thread."""
 
-    def __init__(self, connection: ExternalConnection, login: Login | None) -> None:
+    def __init__(self, connection: external.ExternalConnection, login: external.Login | None) -> None:
         self._connection = connection
         self._login = login
         self.headers: dict[str, str] = {}
         """The headers of each request."""
 
-    def log_in(self, timeout_s: float = REQUEST_S) -> None:
+    def log_in(self, timeout_s: float = external.REQUEST_S) -> None:
         """Get a new token, where there is a user. Raises RunError."""
         if self._login is None:
             return
@@ -375,18 +366,18 @@ class LoggedIn:
         return self._connection.open(port, timeout_s=timeout_s)
 
 
-class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
+class ExternalEtcd(external.ExternalCluster[EtcdMember], EtcdCluster):
     """An external etcd cluster; see ``ExternalCluster``."""
 
-    def _access(self, connection: ExternalConnection) -> LoggedIn:
+    def _access(self, connection: external.ExternalConnection) -> LoggedIn:
         return LoggedIn(connection, self._login)
 
     def _member_at(self, place: cluster.MemberPlace) -> EtcdMember:
         return EtcdMember(place, _text64(self._own.prefix))
 
     def _look_at(
-        self, member: EtcdMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
-    ) -> MemberLook:
+        self, member: EtcdMember, look: external.MemberLook, connection: external.ExternalConnection, timeout_s: float
+    ) -> external.MemberLook:
         answer = connection.request_json(CLIENT_PORT, "GET", "/version", timeout_s=timeout_s)
         if not isinstance(answer, dict) or "etcdserver" not in answer:
             return replace(look, problem="is no etcd: GET /version answers something else")
@@ -413,9 +404,9 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
         return replace(look, data_bytes=data_bytes, status=own, cluster=identity)
 
     def _other(self, error: HttpError) -> str:
-        return f"is no etcd: {first_line(error, 80)}"
+        return f"is no etcd: {external.first_line(error, 80)}"
 
-    def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
+    def _judge(self, found: external.ClusterLook, timeout_s: float) -> external.ClusterLook:
         refusals = [member.refusal for member in found.members if member.refusal is not None]
         if refusals and not found.problems:
             return self._refused(found, refusals[0])
@@ -443,10 +434,10 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
         except (RunError, KeyError, TypeError):
             return []
 
-    def _refused(self, found: ClusterLook, error: RunError) -> ClusterLook:
+    def _refused(self, found: external.ClusterLook, error: RunError) -> external.ClusterLook:
         """A cluster that answers, and cannot be measured."""
         has_users = any(words in str(error) for words in (_WANTS_USER, _WRONG_PASSWORD, _DENIED))
-        return replace(found, users=has_users or None, problem=self._refusal(first_line(error)))
+        return replace(found, users=has_users or None, problem=self._refusal(external.first_line(error)))
 
     def _refusal(self, text: str) -> str:
         user = self._user
@@ -471,7 +462,7 @@ class ExternalEtcd(ExternalCluster[EtcdMember], EtcdCluster):
             except RunError as error:
                 if _DENIED in str(error):
                     return f"{self._user} may not {verb} keys under {prefix}: permission denied"
-                return f"keys under {prefix} cannot be written: {first_line(error)}"
+                return f"keys under {prefix} cannot be written: {external.first_line(error)}"
         return None
 
     def keys(self) -> int:

@@ -20,16 +20,8 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.http import Connection, HttpError, NoAnswerError
 from containernet_env.base.programs import one_line
 from containernet_env.model.usage import Leadership, MemberActivity
-from containernet_env.stores import cluster
+from containernet_env.stores import cluster, external
 from containernet_env.stores.cluster import ASK_S, Counters, LogForm, LogPart, MemberStatus, Written
-from containernet_env.stores.external import (
-    REQUEST_S,
-    ClusterLook,
-    ExternalCluster,
-    ExternalConnection,
-    MemberLook,
-    first_line,
-)
 
 T = TypeVar("T")
 CLIENT_PORT = 2181
@@ -494,7 +486,7 @@ def _above(chroot: str) -> list[str]:
     return ["/".join(names[:end]) for end in range(2, len(names) + 1)]
 
 
-class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
+class ExternalZooKeeper(external.ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
     """An external ZooKeeper cluster; see ``ExternalCluster``.
 
     ZooKeeper has no name for a cluster; members of one have the same configuration.
@@ -514,15 +506,19 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
         return isinstance(error, ZnodeError)
 
     def _look_at(
-        self, member: ZooKeeperMember, look: MemberLook, connection: ExternalConnection, timeout_s: float
-    ) -> MemberLook:
+        self,
+        member: ZooKeeperMember,
+        look: external.MemberLook,
+        connection: external.ExternalConnection,
+        timeout_s: float,
+    ) -> external.MemberLook:
         # A member without a quorum has no status.
         try:
             state = member.state(timeout_s)
         except NoAnswerError:
             raise
         except RunError as error:
-            text = first_line(error, _TEXT)
+            text = external.first_line(error, _TEXT)
             if _NOT_SERVING in text:
                 return look
             if _NOT_ALLOWED in text:
@@ -535,7 +531,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
             return replace(look, problem=f"is no voting member of ZooKeeper: {text}")
         return replace(look, version=state.version, status=member.status_of(state), cluster=state.mode)
 
-    def _judge(self, found: ClusterLook, timeout_s: float) -> ClusterLook:
+    def _judge(self, found: external.ClusterLook, timeout_s: float) -> external.ClusterLook:
         count = len(found.members)
         if found.problems:
             return found
@@ -551,7 +547,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
             # Number of the member, and the servers of its cluster, on which a majority agrees in each session.
             sessions = [_numbers(connection, timeout_s) for connection in self._plain]
         except RunError as error:
-            reason = first_line(error, _TEXT)
+            reason = external.first_line(error, _TEXT)
             return replace(found, problem=f"the cluster has no quorum: a sync was not answered ({reason})")
         if len({own for own, _ in sessions}) < count:
             return replace(found, problem="two of the endpoints are of the same member")
@@ -565,7 +561,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
     def try_write(self) -> str | None:
         # Makes the znode that the keys are below, which all members have then.
         try:
-            with synced(self.members[0].connection, REQUEST_S) as opened:
+            with synced(self.members[0].connection, external.REQUEST_S) as opened:
                 self._try_delete(opened)
                 self._make_chroot(opened)
         except ZnodeError as error:
@@ -611,7 +607,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
             while names := opened.children(self._chroot):
                 for first in range(0, len(names), _BATCH_KEYS):
                     paths = [f"{self._chroot}/{name}" for name in names[first : first + _BATCH_KEYS]]
-                    removed += opened.delete_all(paths, REQUEST_S)
+                    removed += opened.delete_all(paths, external.REQUEST_S)
                     checked(removed)
             for path in reversed(_above(self._chroot)):
                 # If some are gone, or were never made, the ones above may exist.
@@ -623,7 +619,7 @@ class ExternalZooKeeper(ExternalCluster[ZooKeeperMember], ZooKeeperCluster):
 
     @staticmethod
     def _in_session(member: ZooKeeperMember, act: Callable[[Session], T]) -> T:
-        with synced(member.connection, REQUEST_S) as opened:
+        with synced(member.connection, external.REQUEST_S) as opened:
             return act(opened)
 
 
@@ -638,7 +634,7 @@ def _is_of_runs(opened: Session, path: str) -> bool:
         raise
 
 
-def _numbers(connection: ExternalConnection, timeout_s: float) -> tuple[int, frozenset[str]]:
+def _numbers(connection: external.ExternalConnection, timeout_s: float) -> tuple[int, frozenset[str]]:
     """A member's own number, and those of all servers of its cluster, none if it does not list them. Raises
     RunError."""
     with synced(connection, timeout_s) as opened:
