@@ -58,21 +58,17 @@ FLAGS: Mapping[str, Flag] = {
 
 # A message between servers that carries no value: heartbeats, answers, requests for reads.
 _SMALL = 1
-_LINE_END = len("\r\n")
-_REQUEST = len(" HTTP/1.1\r\nHost: 1.1.1.1:8500\r\n\r\n")
-_LENGTH = len("Content-Length: 1\r\n")
-_PUT, _GET, _TXN = len("PUT /v1/kv/"), len("GET /v1/kv/?raw"), len("PUT /v1/txn")
+_PUT = len("PUT  HTTP/1.1\r\nHost: 1.1.1.1:8500\r\nContent-Length: 1\r\n\r\n")
+_GET = len("GET /v1/kv/?raw HTTP/1.1\r\nHost: 1.1.1.1:8500\r\n\r\n")
 _OPTIONS = {"l": len("&consistent"), "s": len("&stale"), "default": 0}
-# The parts of a transaction around its two keys and its value (consul.go there).
-_TXN_PARTS = len('[{"KV":{"Verb":"get","Key":""}},{"KV":{"Verb":"set","Key":"","Value":""}}]')
-_ANSWER = (
-    len("HTTP/1.1 200 OK\r\nContent-Type: \r\nVary: Accept-Encoding\r\nX-Consul-Default-Acl-Policy: allow\r\n")
-    + len("Date: Mon, 23 Nov 2026 03:05:16 GMT\r\n")
-    + _LENGTH
-    + _LINE_END
+# A transaction without its two keys and its value (consul.go there).
+_TXN = len('/v1/txn[{"KV":{"Verb":"get","Key":""}},{"KV":{"Verb":"set","Key":"","Value":""}}]')
+_ANSWER = len(
+    "HTTP/1.1 200 OK\r\nContent-Type: \r\nVary: Accept-Encoding\r\nX-Consul-Default-Acl-Policy: allow\r\n"
+    "Date: Mon, 23 Nov 2026 03:05:16 GMT\r\nContent-Length: 1\r\n\r\n"
 )
-_WRITTEN = len("application/json") + len("true")
-_READ = len(
+_WRITTEN = _ANSWER + len("application/json") + len("true")
+_READ = _ANSWER + len(
     "text/plainContent-Security-Policy: sandbox\r\nX-Consul-Index: 1\r\nX-Consul-Knownleader: true\r\n"
     "X-Consul-Lastcontact: 0\r\nX-Content-Type-Options: nosniff\r\n"
 )
@@ -81,16 +77,15 @@ _READ = len(
 def write_sizes(scenario: Scenario) -> tuple[int, int]:
     """How long the requests of a scenario's writes are, and their answers."""
     key, value = key_bytes(scenario), scenario.val_size
-    request = _PUT + key + value
     if scenario.type == "txn":
-        request = _TXN + _TXN_PARTS + 2 * key + 4 * -(-value // 3)
-    return request + _REQUEST + _LENGTH, _ANSWER + _WRITTEN
+        return _PUT + _TXN + 2 * key + 4 * -(-value // 3), _WRITTEN
+    return _PUT + len("/v1/kv/") + key + value, _WRITTEN
 
 
 def read_sizes(scenario: Scenario) -> tuple[int, int]:
     """The same of its reads, of one key."""
     assert scenario.consistency is not None
-    return _GET + key_bytes(scenario) + _OPTIONS[scenario.consistency] + _REQUEST, _ANSWER + _READ + scenario.val_size
+    return _GET + key_bytes(scenario) + _OPTIONS[scenario.consistency], _READ + scenario.val_size
 
 
 # --- timing -----------------------------------------------------------------------------------------------------------

@@ -31,32 +31,26 @@ _CETCD_PROBE = "/v1/kv/containernet-env/probe?consistent=true"
 _CETCD_ANSWER = len("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue")
 _READS = "answers reads without X-Consul-Index, and takes ?consistent and ?stale, as loads have them, for neither"
 
-
-def last_words(log: str, killed: bool) -> str:
-    """Why a member ended, from the log of etcd and the proxy; see ``base.endings.LastWords``.
-
-    That the proxy ended, and its own words, where that came first; else etcd's.
-    """
-    if (ended := _ENDED.search(log)) is None:
-        return etcd.LOG.last_words(log, killed)
-    before = log[: ended.start()]
-    if any(line["message"] == etcd.SIGNALLED for line in etcd.LOG.line.finditer(before)):
-        return etcd.LOG.last_words(log, killed)
-    status = int(ended[1])
-    own = [line for line in etcd.LOG.line.sub("", before).splitlines() if line.strip()]
-    words = crash_line(before) or (own[-1] if own and status <= 128 else "")
-    return one_line(f"the proxy ended: {': '.join(filter(None, (how_ended(status), words)))}")
-
-
 # --- members ----------------------------------------------------------------------------------------------------------
 
 
 class ProxiedMember(EtcdMember):
     """One host with etcd and the proxy beside it, which serves clients: ``client_port``, ping and reads are its own."""
 
-    last_words = staticmethod(last_words)
     # A member whose proxy does not serve has not rejoined.
     serves_late = True
+
+    @classmethod
+    def last_words(cls, log: str, killed: bool) -> str:
+        # That the proxy ended, and its own words, where that came first; else etcd's.
+        ended = _ENDED.search(log)
+        before = log[: ended.start()] if ended else ""
+        if ended is None or any(line["message"] == etcd.SIGNALLED for line in etcd.LOG.line.finditer(before)):
+            return etcd.LOG.last_words(log, killed)
+        status = int(ended[1])
+        own = [line for line in etcd.LOG.line.sub("", before).splitlines() if line.strip()]
+        words = crash_line(before) or (own[-1] if own and status <= 128 else "")
+        return one_line(f"the proxy ended: {': '.join(filter(None, (how_ended(status), words)))}")
 
 
 class ZetcdMember(ProxiedMember):

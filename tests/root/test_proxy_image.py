@@ -11,7 +11,7 @@ import pytest
 
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
-from containernet_env.stores.proxied import last_words
+from containernet_env.stores.proxied import ProxiedMember
 from tests.root.network import needs_root
 
 pytestmark = [pytest.mark.root, needs_root]
@@ -43,4 +43,4 @@ def test_the_proxys_last_words_come_before_the_line_that_says_it_ended(tmp_path:
             check=False,
         )
     assert (done.returncode, done.stdout) == (129, "")
-    assert last_words(done.stderr, killed=False) == "the proxy ended: exit status 2: panic: a value of 13"
+    assert ProxiedMember.last_words(done.stderr, killed=False) == "the proxy ended: exit status 2: panic: a value of 13"

@@ -11,7 +11,7 @@ import pytest
 from containernet_env.stores import consul
 from containernet_env.stores.cluster import OTHERS
 from containernet_env.stores.etcd import cluster as etcd
-from containernet_env.stores.proxied import last_words as last_words_of_proxy
+from containernet_env.stores.proxied import ProxiedMember
 from containernet_env.stores.zookeeper import cluster as zookeeper
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
@@ -134,7 +134,11 @@ def test_recorded_logs_of_etcd_are_read() -> None:
     assert not any(kind.startswith("Running:") for kind in found), "that is information"
 
 
-OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = consul.LOG.last_words, zookeeper.ZooKeeperMember.last_words, last_words_of_proxy
+OF_CONSUL, OF_ZOOKEEPER, OF_PROXY = (
+    consul.LOG.last_words,
+    zookeeper.ZooKeeperMember.last_words,
+    ProxiedMember.last_words,
+)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ Mode = Literal["leader", "follower", "standalone"]
 PING = b"ruok"
 """Answered whether or not the member has found a quorum."""
 OBSERVER = "srvr: is an observer"
-_MOST_WORD_BYTES = 1 << 20
 _FIELD = re.compile(r"^([A-Z][A-Za-z ]*): (.*)$", re.MULTILINE)
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 
@@ -53,26 +52,20 @@ class MemberState:
 
 def ask(connection: Connection, word: str, timeout_s: float) -> str:
     """The whole answer of a member, after which it closes the connection. Raises ``RunError`` if there is none."""
-    deadline = clock.monotonic() + timeout_s
+    deadline, answer = clock.monotonic() + timeout_s, b""
     try:
         with connection.open(CLIENT_PORT, timeout_s=timeout_s) as made:
             made.sendall(word.encode())
-            parts: list[bytes] = []
-            while part := _received(made, deadline):
-                parts.append(part)
-                if sum(map(len, parts)) > _MOST_WORD_BYTES:
+            while part := made.recv(1 << 16):
+                answer += part
+                if len(answer) > _MOST_BYTES:
                     raise RunError(f"{word}: an answer of more than {_MOST_BYTES} bytes")
+                if (left := deadline - clock.monotonic()) <= 0:
+                    raise TimeoutError("timed out")
+                made.settimeout(left)
     except OSError as error:
         raise RunError(f"{word}: {error}") from error
-    return b"".join(parts).decode(errors="replace")
-
-
-def _received(made: socket.socket, deadline: float) -> bytes:
-    left = deadline - clock.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    made.settimeout(left)
-    return made.recv(1 << 16)
+    return answer.decode(errors="replace")
 
 
 def parse_srvr(answer: str) -> MemberState:
