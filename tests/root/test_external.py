@@ -527,7 +527,7 @@ def over_tls(endpoints: list[str], folder: Path) -> Iterator[list[str]]:
 def test_a_service_is_measured_over_tls(three: Replicas, tmp_path: Path) -> None:
     with over_tls(three.endpoints, tmp_path) as urls:
         plain = [url.replace("https:", "http:") for url in urls]
-        with pytest.raises(RunError, match='(?s)(.*speaks TLS: its endpoint begins with https://, and "tls"){3}'):
+        with pytest.raises(RunError, match=r'(?s)(.*speaks TLS: its endpoint begins with https://, and "tls"){3}'):
             run(service_file(tmp_path, plain), tmp_path, WRITE)
         config = service_file(tmp_path, urls)
         values = json.loads(config.read_text())
