@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS, SEED_TABLE
+from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS
 from containernet_env.results.files import (
     append_whole,
     content_of,
@@ -233,7 +233,7 @@ class ResultsFile:
 # How values end that were not cut: a moment of `base.clock.utc_now`, and a time in seconds.
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _SECONDS = re.compile(r"\d+\.(\d+)")
-_TIMES = tuple(column.name for column in SEED_TABLE if column.unit == "s")
+_TIMES = tuple(name for name in SEED_COLUMNS if BY_NAME[name].unit == "s")
 
 
 def why_torn(values: Sequence[str], columns: Sequence[str], ended: bool = True) -> str | None:

@@ -19,7 +19,7 @@ from containernet_env.base.errors import ConfigError, ContainernetEnvError, Usag
 from containernet_env.cli import group
 from containernet_env.config.plan import OPTIONS
 from containernet_env.network.rtt import Tolerance
-from containernet_env.results.columns import USAGE_COLUMNS
+from containernet_env.results.columns import COLUMNS
 from containernet_env.results.files import CHECKSUMS
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of
 from containernet_env.results.run_files import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
@@ -98,7 +98,7 @@ def elsewhere(patch: pytest.MonkeyPatch, **update: Any) -> None:
 
 
 # What the fakes' own processes used, and so what is judged by it.
-USED = {column.name for column in USAGE_COLUMNS} | {"Valid", "Reasons", "Advice"}
+USED = {*COLUMNS[COLUMNS.index("ClusterCpu_cores") : COLUMNS.index("OtherLabs")]} | {"Valid", "Reasons", "Advice"}
 
 # --- what is the same again -------------------------------------------------------------------------------------------
 
