@@ -166,16 +166,15 @@ def compare_command(
         click.echo(plain(text), err=True)
 
     from containernet_env.model.names import column_of
-    from containernet_env.results.comparison import FIGURES, match, read
+    from containernet_env.results.comparison import FIGURES, compare, read
 
     names = [column_of("--figure", name, FIGURES) for name in figures]
     sides = [read(paths, tell) for paths in ((a, *also_a), (b, *also_b))]
     called = (f"A ({', '.join(map(str, (a, *also_a)))})", f"B ({', '.join(map(str, (b, *also_b)))})")
-    matched = match(sides[0], sides[1], list(dict.fromkeys(names)), called)
+    found = compare(sides[0], sides[1], list(dict.fromkeys(names)), called)
     if table is not None:
         _check_table(table)
     packages.require("scipy", tell)
-    found = matched.judged()
     rows = [_row(cell) for cell in found.cells]
     if table is not None:
         _write(table, rows)
@@ -210,21 +209,9 @@ def _few(cells: Sequence[Cell], most: int = 3) -> str:
 def _row(cell: Cell) -> dict[str, Any]:
     """A cell as programs get it; times in seconds, ratios as B over A."""
     ratio = cell.ratio
-    values = (
-        cell.title,
-        cell.figure,
-        *cell.repetitions,
-        *cell.rows,
-        *cell.medians,
-        *((ratio.estimate, ratio.low, ratio.high) if ratio else (None, None, None)),
-        cell.p,
-        cell.adjusted_p,
-        cell.verdict,
-        cell.words,
-        cell.needed,
-        cell.advised,
-        cell.detectable,
-    )
+    values = [cell.title, cell.figure, *cell.repetitions, *cell.rows, *cell.medians]
+    values += [ratio.estimate, ratio.low, ratio.high] if ratio else [None] * 3
+    values += [cell.p, cell.adjusted_p, cell.verdict, cell.words, cell.needed, cell.advised, cell.detectable]
     return dict(zip(_COLUMNS, values, strict=True))
 
 

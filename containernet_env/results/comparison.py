@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,55 +30,119 @@ AUTO = f"{THROUGHPUT}, or 50% where a rate is configured"
 EFFECT = 1.12
 """The number of repetitions needed is reported for this ratio."""
 LOAD = (
-    "TestType",
-    "RequestCount",
-    "ClientCount",
-    "ConnectionCount",
-    "KeySize",
-    "ValueSize",
-    "Consistency",
-    "Scenario",
-    "Target",
-    "OfferedRate_per_s",
-    "SearchObjective",
-    "ReadSpan",
-    "ReadLimit",
-    "ReadAnswer",
-)
+    "TestType", "RequestCount", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Scenario",
+    "Target", "OfferedRate_per_s", "SearchObjective", "ReadSpan", "ReadLimit", "ReadAnswer",
+)  # fmt: skip
 """The columns that define a scenario: rows that differ in these are never matched. Any other column may be compared."""
 
 Verdict = Literal["slower", "faster", "no difference shown", "cannot tell"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Cell:
-    """One figure of one scenario in both sets; ``ratio`` is that of B over A, ``p`` before Holm's correction.
+    """One figure of one scenario in both sets, one of ``tests`` cells with values on both sides. Judging needs scipy.
 
-    ``repetitions``: of A and B, with the figure; ``rows``: the number of these rows. ``needed``: the number of
-    repetitions per side from which on such a cell can yield a result; ``advised``: the number with which a difference
-    of 12 % would be found with a probability of 80 %, by a spread that is likely not exceeded (``None``: over 1000, or
-    a spread is unknown). ``detectable``: the ratio above 1 that these repetitions would have shown with that
-    probability.
+    ``values``: one for each repetition of A and of B; ``rows``: the number of their rows. ``adjusted_p``: with Holm's
+    correction over all tests; ``None`` where a side has no value.
     """
 
     name: Mapping[str, str]
     figure: str
-    repetitions: tuple[int, int]
+    values: tuple[list[float], list[float]]
     rows: tuple[int, int]
-    medians: tuple[float | None, float | None]
-    ratio: statistics.Interval | None
-    p: float | None
-    adjusted_p: float | None
-    verdict: Verdict
-    words: str
-    needed: int
-    advised: int | None
-    detectable: float | None
+    tests: int = 1
+    adjusted_p: float | None = None
 
     @property
     def title(self) -> str:
         """The cell in one line."""
         return ", ".join(self.name.values())
+
+    @property
+    def repetitions(self) -> tuple[int, int]:
+        """Of A and B, with the figure."""
+        a, b = self.values
+        return len(a), len(b)
+
+    @property
+    def medians(self) -> tuple[float | None, float | None]:
+        """Of A and B."""
+        a, b = (statistics.median(side) if side else None for side in self.values)
+        return a, b
+
+    @property
+    def needed(self) -> int:
+        """The number of repetitions per side from which on such a cell can yield a result."""
+        return statistics.repetitions_to_tell(self.tests)
+
+    @cached_property
+    def tested(self) -> statistics.Tested | None:
+        """The test; ``None`` where a side has no value."""
+        return statistics.mann_whitney(*self.values) if all(self.values) else None
+
+    @property
+    def p(self) -> float | None:
+        """Of the test, before any correction."""
+        return self.tested.p if self.tested else None
+
+    @cached_property
+    def ratio(self) -> statistics.Interval | None:
+        """That of B over A."""
+        return statistics.ratio_of_medians(*self.values) if all(self.values) else None
+
+    @cached_property
+    def _likely_spread(self) -> float | None:
+        return statistics.likely_spread(*self.values) if all(self.values) else None
+
+    @cached_property
+    def advised(self) -> int | None:
+        """The number of repetitions with which a difference of 12 % would be found with a probability of 80 %.
+
+        By a spread that is likely not exceeded; ``None``: over 1000, or a spread is unknown.
+        """
+        spread = self._likely_spread
+        return statistics.repetitions_for(EFFECT, spread, self.tests) if spread else None
+
+    @cached_property
+    def detectable(self) -> float | None:
+        """The ratio above 1 that these repetitions would have shown with that probability, if there is one."""
+        spread = self._likely_spread
+        ratio = statistics.detectable_ratio(*self.repetitions, spread, self.tests) if spread else math.inf
+        return ratio if math.isfinite(ratio) else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The conclusion."""
+        return self._judgement[0]
+
+    @property
+    def words(self) -> str:
+        """The conclusion in words."""
+        return self._judgement[1]
+
+    @cached_property
+    def _judgement(self) -> tuple[Verdict, str]:
+        tested, ratio, (n, m) = self.tested, self.ratio, self.repetitions
+        if tested is None or ratio is None or self.adjusted_p is None:
+            empty = " and ".join(name for name, side in zip("AB", self.values, strict=True) if not side)
+            return "cannot tell", f"cannot tell: {empty} has no value of it"
+        if self.adjusted_p <= statistics.ALPHA:
+            # The medians may agree where the ranks do not: the ranks were tested.
+            more = tested.u * 2 > n * m
+            direction: Verdict = "faster" if more == (self.figure == THROUGHPUT) else "slower"
+            return direction, f"B {_how_much(direction, self.figure, ratio)}"
+        least = tested.least_p * self.tests
+        if least > statistics.ALPHA:
+            over = f" over {self.tests} tests" if self.tests > 1 else ""
+            tied = " with equal values" if tested.least_p > 1.001 * statistics.least_p(n, m) else ""
+            words = f"cannot tell: {n} against {m} repetitions{tied} can at best reach p = {min(least, 1):.2g}{over}"
+            if statistics.least_p(n, m) * self.tests > statistics.ALPHA:
+                words += f"; {self.needed} each are needed"
+                if self.advised is not None and self.advised > self.needed:
+                    words += f", by this spread {self.advised} to find {100 * (EFFECT - 1):.0f} %"
+            return "cannot tell", words
+        found = f"; one of {_percent(self.detectable - 1)} % would likely have been" if self.detectable else ""
+        return "no difference shown", f"no difference shown{found}"
 
     def slower_by_more_than(self, share: float) -> bool:
         """Whether the whole interval is of a B that is slower by more than ``share`` (0.05: 5 %)."""
@@ -88,50 +152,38 @@ class Cell:
 
     def cannot_tell_slower(self) -> bool:
         """Whether nothing is known of how much slower B is: too few repetitions, or too few for an interval."""
-        return self.verdict == "cannot tell" or (self.verdict == "slower" and self.ratio_is_open)
-
-    @property
-    def ratio_is_open(self) -> bool:
-        """Whether there is no interval."""
-        return self.ratio is None or self.ratio.low is None
+        is_open = self.ratio is None or self.ratio.low is None
+        return self.verdict == "cannot tell" or (self.verdict == "slower" and is_open)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Comparison:
-    """All cells of both sets; ``differs``: the columns in which the sets differ as a whole, with the values of A and of
-    B."""
+    """Two sets of results, matched; ``matched`` are their cells before they are judged."""
 
-    cells: tuple[Cell, ...]
+    matched: tuple[Cell, ...]
     differs: tuple[tuple[str, str, str], ...]
+    """The columns in which the sets differ as a whole, with the values of A and of B."""
     only: tuple[tuple[str, ...], tuple[str, ...]]
     """Cells that only A has, and only B: by name."""
     left_out: tuple[Mapping[str, int], Mapping[str, int]]
     """Why rows of A and B have no part in it, and how many."""
-    notes: tuple[str, ...] = field(default=())
-
-
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """Two sets of results, matched and checked for all refusals, not yet computed. See `Comparison`."""
-
-    pairs: tuple[_Pair, ...]
-    differs: tuple[tuple[str, str, str], ...]
-    only: tuple[tuple[str, ...], tuple[str, ...]]
-    left_out: tuple[Mapping[str, int], Mapping[str, int]]
     notes: tuple[str, ...]
 
-    def judged(self) -> Comparison:
-        """The comparison; needs scipy."""
-        tests = sum(pair.is_tested for pair in self.pairs)
-        adjusted = iter(statistics.holm([pair.p for pair in self.pairs if pair.p is not None]))
-        cells = tuple(pair.judged(next(adjusted) if pair.p is not None else None, max(tests, 1)) for pair in self.pairs)
-        return Comparison(cells, self.differs, self.only, self.left_out, self.notes)
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells of both sets, judged together; needs scipy."""
+        tested = [cell for cell in self.matched if cell.tested]
+        adjusted = statistics.holm([cell.tested.p for cell in tested if cell.tested])
+        for cell, p in zip(tested, adjusted, strict=True):
+            cell.adjusted_p = p
+        for cell in self.matched:
+            cell.tests = max(len(tested), 1)
+        return self.matched
 
 
 @dataclass
 class _Side:
     name: str
-    rows: pandas.DataFrame
     used: pandas.DataFrame
     left_out: Counter[str]
 
@@ -173,9 +225,9 @@ def _is_among(table: pandas.DataFrame, others: Collection[tuple[str, ...]]) -> p
     return pandas.Series([identity in others for identity in _identities(table)], index=table.index, dtype=bool)
 
 
-def match(
+def compare(
     a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
-) -> Matched:
+) -> Comparison:
     """Match the cells of two tables as `results.csv_file.load` reads them; see docs/statistics.md. Needs no scipy.
 
     ``figures``: some of ``FIGURES``; by default one for each scenario, ``AUTO``. ``names``: the names of the two tables
@@ -195,28 +247,24 @@ def match(
     found = [_repetitions(side, keys, wanted) for side in sides]
     for side in sides:
         _refuse_mixture(side, keys, [name for name in kept_apart(side.used) if name not in keys])
-    both = [key for key in found[0] if key in found[1]]
-    only_a, only_b = (
-        tuple(_title(dict(zip(keys, key, strict=True)), shown) for key in own if key not in other)
-        for own, other in (found, found[::-1])
-    )
-    if not both:
+    if not (both := [key for key in found[0] if key in found[1]]):
         raise UsageError(_why_no_match(sides, keys))
+
+    def title(key: tuple[str, ...]) -> str:
+        name = dict(zip(keys, key, strict=True))
+        return ", ".join(name[part] for part in shown)
+
+    only_a, only_b = (tuple(title(key) for key in own if key not in other) for own, other in (found, found[::-1]))
     cells = []
     for key in both:
         name = dict(zip(keys, key, strict=True))
-        chosen = figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]
-        cells += [_Pair({part: name[part] for part in shown}, f, found[0][key], found[1][key]) for f in chosen]
-    matched = [(_title(dict(zip(keys, key, strict=True)), shown), found[0][key], found[1][key]) for key in both]
-    notes = (*_notes(sides), *_found(matched))
-    return Matched(tuple(cells), differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
-
-
-def compare(
-    a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
-) -> Comparison:
-    """Compare two tables: see `match`, whose arguments and errors it has. Needs scipy."""
-    return match(a, b, figures, names).judged()
+        a_values, b_values = found[0][key], found[1][key]
+        for figure in figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]:
+            values = a_values.of(figure), b_values.of(figure)
+            rows = a_values.rows(figure), b_values.rows(figure)
+            cells.append(Cell({part: name[part] for part in shown}, figure, values, rows))
+    notes = (*_notes(sides), *_found([(title(key), found[0][key], found[1][key]) for key in both]))
+    return Comparison(tuple(cells), differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
 
 
 def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]] = ()) -> _Side:
@@ -240,7 +288,7 @@ def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]
         if left_out["also in A"]:
             remedy = "Rows that are on both sides count for A alone: as B give a file that has more than these."
         raise UsageError(f"{name} has no row that can be compared: {why}\n  {remedy}")
-    return _Side(name, table, used, left_out)
+    return _Side(name, used, left_out)
 
 
 def _text(table: pandas.DataFrame, name: str) -> list[str]:
@@ -293,41 +341,42 @@ def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]
     return shown if len(told) == len(cells) else list(dict.fromkeys((*shown, *varies)))
 
 
-def _title(name: Mapping[str, str], shown: Sequence[str]) -> str:
-    return ", ".join(name[part] for part in shown)
-
-
 # Not matched, since these vary by chance in a sweep.
 _BY_CHANCE = {"Reused": "what a scenario found from before it", "Machine": "on which machine it was measured"}
 
 
 @dataclass
 class _Values:
-    """The repetitions of a cell on one side: for each figure one value each, and how many rows there are."""
+    """A cell on one side. ``figures``: the values of its rows, by figure and cluster.
 
-    figures: dict[str, list[float]]
-    rows: dict[str, int]
+    ``found``: by column of `_BY_CHANCE` its values, if the file has them.
+    """
+
+    figures: dict[str, dict[object, list[float]]]
     found: dict[str, set[str]]
-    """By column of `_BY_CHANCE`: its values, if the file has them."""
+
+    def of(self, figure: str) -> list[float]:
+        """A value for each repetition: rows that share a cluster are one, their median."""
+        return [statistics.median(values) for values in self.figures.get(figure, {}).values()]
+
+    def rows(self, figure: str) -> int:
+        """How many rows there are of these."""
+        return sum(map(len, self.figures.get(figure, {}).values()))
 
 
 def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
-    """Rows of one cell that share a cluster are collapsed to their median; figures that are missing are left out."""
+    """The cells of a side; figures that are missing are left out."""
     names = _texts(side.used, keys)
-    cells = {name: _Values({}, {}, {}) for name in names}
+    cells = {name: _Values({}, {}) for name in names}
     for column in filter(side.used.columns.__contains__, _BY_CHANCE):
         for name, value in zip(names, _text(side.used, column), strict=True):
             cells[name].found.setdefault(column, set()).add(value)
     of_clusters = "RunId" in side.used.columns
-    clusters = _texts(side.used, ("RunId", "Cluster")) if of_clusters else list(range(len(names)))
+    clusters = _texts(side.used, ("RunId", "Cluster")) if of_clusters else range(len(names))
     for figure in figures:
-        together: dict[Any, list[float]] = {}
         for name, cluster, value in zip(names, clusters, side.used[figure].tolist(), strict=True):
             if math.isfinite(value) and value > 0:
-                together.setdefault((name, cluster), []).append(value)
-                cells[name].rows[figure] = cells[name].rows.get(figure, 0) + 1
-        for (name, _), values in together.items():
-            cells[name].figures.setdefault(figure, []).append(statistics.median(values))
+                cells[name].figures.setdefault(figure, {}).setdefault(cluster, []).append(value)
     return cells
 
 
@@ -379,87 +428,6 @@ def _found(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
             what = "which may be part of a difference"
             notes.append(f"{column}, {meaning}, differs in {len(found)} cells, {what} ({_list(found, 1)})")
     return notes
-
-
-class _Pair:
-    """One figure of one cell before all others are known."""
-
-    def __init__(self, name: Mapping[str, str], figure: str, a: _Values, b: _Values) -> None:
-        self.name, self.figure = name, figure
-        self.sides = (a.figures.get(figure, []), b.figures.get(figure, []))
-        self.rows = (a.rows.get(figure, 0), b.rows.get(figure, 0))
-        self.is_tested = bool(self.sides[0] and self.sides[1])
-
-    @cached_property
-    def tested(self) -> statistics.Tested | None:
-        """The test; `None` where a side has no value."""
-        return statistics.mann_whitney(*self.sides) if self.is_tested else None
-
-    @property
-    def p(self) -> float | None:
-        """Of the test, before any correction."""
-        return self.tested.p if self.tested else None
-
-    def judged(self, adjusted: float | None, tests: int) -> Cell:
-        """The cell, as one of ``tests``, with its adjusted p."""
-        n, m = (len(side) for side in self.sides)
-        needed = statistics.repetitions_to_tell(tests)
-        a, b = (statistics.median(side) if side else None for side in self.sides)
-        ratio, advised, detectable = None, None, None
-        if self.is_tested:
-            ratio = statistics.ratio_of_medians(*self.sides)
-            if likely := statistics.likely_spread(*self.sides):
-                advised = statistics.repetitions_for(EFFECT, likely, tests)
-                detectable = statistics.detectable_ratio(n, m, likely, tests)
-        verdict, words = self._verdict(adjusted, tests, ratio, needed, advised, detectable)
-        return Cell(
-            self.name,
-            self.figure,
-            (n, m),
-            self.rows,
-            (a, b),
-            ratio,
-            self.p,
-            adjusted,
-            verdict,
-            words,
-            needed,
-            advised,
-            detectable if detectable is not None and math.isfinite(detectable) else None,
-        )
-
-    def _verdict(
-        self,
-        adjusted: float | None,
-        tests: int,
-        ratio: statistics.Interval | None,
-        needed: int,
-        advised: int | None,
-        detectable: float | None,
-    ) -> tuple[Verdict, str]:
-        n, m = (len(side) for side in self.sides)
-        if self.tested is None or ratio is None or adjusted is None:
-            empty = " and ".join(name for name, side in zip("AB", self.sides, strict=True) if not side)
-            return "cannot tell", f"cannot tell: {empty} has no value of it"
-        if adjusted <= statistics.ALPHA:
-            # The medians may agree where the ranks do not: the ranks were tested.
-            more = self.tested.u * 2 > n * m
-            direction: Verdict = "faster" if more == (self.figure == THROUGHPUT) else "slower"
-            return direction, f"B {_how_much(direction, self.figure, ratio)}"
-        least = self.tested.least_p * tests
-        if least > statistics.ALPHA:
-            over = f" over {tests} tests" if tests > 1 else ""
-            tied = " with equal values" if self.tested.least_p > 1.001 * statistics.least_p(n, m) else ""
-            words = f"cannot tell: {n} against {m} repetitions{tied} can at best reach p = {min(least, 1):.2g}{over}"
-            if statistics.least_p(n, m) * tests > statistics.ALPHA:
-                words += f"; {needed} each are needed"
-                if advised is not None and advised > needed:
-                    words += f", by this spread {advised} to find {100 * (EFFECT - 1):.0f} %"
-            return "cannot tell", words
-        words = "no difference shown"
-        if detectable is not None and math.isfinite(detectable):
-            words += f"; one of {_percent(detectable - 1)} % would likely have been"
-        return "no difference shown", words
 
 
 def _how_much(direction: str, figure: str, ratio: statistics.Interval) -> str:

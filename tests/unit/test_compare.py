@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli import main
 from containernet_env.results import comparison
 from containernet_env.results.columns import COLUMNS
-from containernet_env.results.comparison import Cell, Comparison, compare
+from containernet_env.results.comparison import Comparison, compare
 from containernet_env.results.csv_file import load
 from containernet_env.results.statistics import Interval
 from containernet_env.setup import packages
@@ -334,29 +333,6 @@ def test_spreads_advise_more_repetitions_than_the_least(tmp_path: Path) -> None:
     assert cell.words.endswith(f"4 each are needed, by this spread {cell.advised} to find 12 %")
 
 
-def test_gates_need_the_whole_interval() -> None:
-    closed = Cell(
-        name={"Scenario": "w"},
-        figure="50%",
-        repetitions=(6, 6),
-        rows=(6, 6),
-        medians=(1.0, 1.1),
-        ratio=Interval(1.1, 1.04, 1.2, 0.95, 6),
-        p=0.001,
-        adjusted_p=0.001,
-        verdict="slower",
-        words="",
-        needed=4,
-        advised=6,
-        detectable=1.1,
-    )
-    assert not closed.slower_by_more_than(0.05) and closed.slower_by_more_than(0.03)
-    assert not closed.cannot_tell_slower()
-    assert not replace(closed, verdict="no difference shown").slower_by_more_than(0.03)
-    open_ended = replace(closed, ratio=Interval(1.1, None, None, None, 3, "too few"))
-    assert not open_ended.slower_by_more_than(0) and open_ended.cannot_tell_slower()
-
-
 def test_words_of_intervals_that_reach_beyond_no_difference() -> None:
     for low, high, words in (
         (0.8, 0.9, "10 to 20 % slower"),
@@ -408,7 +384,8 @@ def test_json_and_csv_have_every_cell_and_replace_nothing_else(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("factor", "repetitions", "code"), [(1.0, 6, 0), (0.9, 6, 1), (0.96, 6, 0), (1.2, 6, 0), (0.5, 3, 2), (1.0, 3, 2)]
+    ("factor", "repetitions", "code"),
+    [(1.0, 6, 0), (0.9, 6, 1), (0.94, 6, 0), (0.96, 6, 0), (1.2, 6, 0), (0.5, 3, 2), (1.0, 3, 2)],
 )
 def test_the_exit_status_for_ci(tmp_path: Path, factor: float, repetitions: int, code: int) -> None:
     a = write(tmp_path / "a.csv", rows(EVEN[:repetitions], "1"))
