@@ -10,7 +10,8 @@ import numpy as np
 
 from containernet_env.results import statistics
 from containernet_env.results.comparison import EFFECT, Cell, compare
-from containernet_env.runs.sweep.ledger import LEAST, is_narrow
+from containernet_env.results.statistics import LEAST
+from containernet_env.runs.sweep.ledger import is_narrow
 from containernet_env.runs.sweep.runner import MAX_REPEAT
 
 Draw = Callable[[np.random.Generator, int], Any]

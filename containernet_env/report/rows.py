@@ -22,7 +22,7 @@ from containernet_env.model.names import find
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load
 from containernet_env.results.repetitions import MEASURED_WITH, following
-from containernet_env.results.statistics import LEVEL, least_number, median, median_interval
+from containernet_env.results.statistics import LEAST, LEVEL, median, median_interval
 from containernet_env.runs.sweep.ledger import journal_of, read_journal
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ def _reason(error: Any, valid: Any, reasons: Any, advice: Any, of_seed: bool) ->
 CONFIDENCE, RANGE = f"{100 * LEVEL:g} %", "range"
 """What a bar is: the confidence interval of the median, or from the least to the largest of too few for one."""
 INTERVAL = (
-    f"are the {100 * LEVEL:g} % confidence interval of the median from {least_number()} repetitions on; of fewer, "
+    f"are the {100 * LEVEL:g} % confidence interval of the median from {LEAST} repetitions on; of fewer, "
     "which tell none, they reach from the least to the largest"
 )
 """What bars are, in words."""
@@ -519,7 +519,7 @@ def spread_of(
     if not medians:
         return None
     low, high, bar = (medians[0], medians[-1], RANGE) if len(medians) > 1 else (None, None, None)
-    if len(medians) >= least_number():
+    if len(medians) >= LEAST:
         interval = median_interval(medians)
         low, high, bar = interval.low, interval.high, CONFIDENCE
     return Spread(len(medians), sum(map(len, known)), median(medians), low, high, bar)

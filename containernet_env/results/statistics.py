@@ -122,6 +122,10 @@ def _numbers(content: bytes) -> Iterator[int]:
 
 
 LEVEL = 0.95
+"""Of all intervals; each tail is 2.5 %."""
+_TAIL = (1 - LEVEL) / 2
+LEAST = math.ceil(math.log2(1 / _TAIL))
+"""The least number of values that have an interval of their median: 6."""
 _SMALLEST_BOOTSTRAP = 4
 _WIDER_TAIL = 0.005
 """With four values a side the plain percentile interval covers 92 to 94 %; with these tails 95 to 98 %. With three a
@@ -130,18 +134,12 @@ side not even the widest interval that the bootstrap can give covers 91 %: docs/
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its confidence interval.
-
-    ``low`` and ``high`` are ``None`` if ``n`` values allow no interval, and ``why`` is the reason. ``coverage`` is the
-    probability with which the method contains the truth: exact for order statistics, at least or about the level else.
-    """
+    """An estimate from ``n`` values with its confidence interval; ``low`` and ``high`` are ``None`` for too few."""
 
     estimate: float
     low: float | None
     high: float | None
-    coverage: float | None
     n: int
-    why: str | None = None
 
 
 def checked(values: Sequence[float], positive: bool = False) -> list[float]:
@@ -156,59 +154,30 @@ def checked(values: Sequence[float], positive: bool = False) -> list[float]:
     return found
 
 
-def _quantile(ordered: Sequence[float], p: float) -> float:
-    """The smallest value with a share of at least ``p`` up to it; half way to the next where it is ``p`` exactly."""
-    rank = len(ordered) * p
-    whole = round(rank)
-    if math.isclose(rank, whole, rel_tol=1e-12) and 0 < whole < len(ordered):
-        return (ordered[whole - 1] + ordered[whole]) / 2
-    return ordered[min(max(math.ceil(rank - 1e-12 * rank), 1), len(ordered)) - 1]
-
-
 def median(values: Sequence[float]) -> float:
     """The median; with an even number of values the mean of the two in the middle."""
-    return _quantile(checked(values), 0.5)
+    ordered = checked(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def least_number(p: float = 0.5, level: float = LEVEL) -> int:
-    """The least number of values with which `quantile_interval` gives an interval: 6 for the median at 95 %."""
-    return math.ceil(math.log((1 - level) / 2) / math.log(max(p, 1 - p)) - 1e-9)
+def median_interval(values: Sequence[float]) -> Interval:
+    """The interval of the median between two order statistics, from `LEAST` values on; of any continuous distribution.
 
-
-def quantile_interval(values: Sequence[float], p: float, level: float = LEVEL) -> Interval:
-    """The interval of the ``p``-quantile between two order statistics (0 < ``p`` < 1); of any continuous distribution.
-
-    How many of n values lie below the quantile is binomial(n, p). So it is between the l-th and the u-th smallest with
-    probability P(l <= B < u); each tail is at most (1 - ``level``) / 2. Source: David and Nagaraja, Order Statistics
-    (3rd ed., 2003), section 7.1; Conover, Practical Nonparametric Statistics (3rd ed., 1999), section 3.2.
+    How many of n values lie below the median is binomial(n, 1/2). So it is between the k-th smallest and the k-th
+    largest with probability 1 - 2 P(B < k); k is the largest with P(B < k) <= 2.5 %. Source: David and Nagaraja, Order
+    Statistics (3rd ed., 2003), section 7.1; Conover, Practical Nonparametric Statistics (3rd ed., 1999), section 3.2.
     """
     from scipy.special import bdtr
 
     ordered = checked(values)
-    n, tail = len(ordered), (1 - level) / 2
-    estimate = _quantile(ordered, p)
-    if n < (needed := least_number(p, level)):
-        what = "the median" if p == 0.5 else f"the {100 * p:g} % quantile"
-        why = f"an interval of {what} at {100 * level:g} % needs {needed} repetitions, there are {n}"
-        return Interval(estimate, None, None, None, n, why)
-    low = max(rank for rank in range(1, n + 1) if bdtr(rank - 1, n, p) <= tail)
-    high = min(rank for rank in range(1, n + 1) if 1 - bdtr(rank - 1, n, p) <= tail)
-    coverage = float(bdtr(high - 1, n, p) - bdtr(low - 1, n, p))
-    return Interval(estimate, ordered[low - 1], ordered[high - 1], coverage, n)
+    n = len(ordered)
+    if n < LEAST:
+        return Interval(median(ordered), None, None, n)
+    k = max(rank for rank in range(1, n + 1) if bdtr(rank - 1, n, 0.5) <= _TAIL)
+    return Interval(median(ordered), ordered[k - 1], ordered[n - k], n)
 
 
-def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """The interval of the median between two order statistics, see `quantile_interval`; from 6 values on at 95 %."""
-    return quantile_interval(values, 0.5, level)
-
-
-def variance(values: Sequence[float]) -> float:
-    """Of a sample, from two values on."""
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-def ratio_of_medians(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Interval:
+def ratio_of_medians(a: Sequence[float], b: Sequence[float]) -> Interval:
     """Median of ``b`` over that of ``a`` (positive values), with the percentile interval of the bootstrap.
 
     The bootstrap distribution of a median is worked out instead of drawn (`bootstrap_median`), so there is no seed and
@@ -217,15 +186,12 @@ def ratio_of_medians(a: Sequence[float], b: Sequence[float], level: float = LEVE
     10.6); the percentile interval is in their section 13.3.
     """
     left, right = checked(a, positive=True), checked(b, positive=True)
-    n, ratio = min(len(left), len(right)), _quantile(right, 0.5) / _quantile(left, 0.5)
+    n, ratio = min(len(left), len(right)), median(right) / median(left)
     if n < _SMALLEST_BOOTSTRAP:
-        why = f"an interval of the ratio needs {_SMALLEST_BOOTSTRAP} repetitions a side"
-        return Interval(ratio, None, None, None, n, why)
-    tail = (1 - level) / 2
-    if n == _SMALLEST_BOOTSTRAP:
-        tail = min(tail, _WIDER_TAIL * tail / 0.025)
+        return Interval(ratio, None, None, n)
+    tail = _WIDER_TAIL if n == _SMALLEST_BOOTSTRAP else _TAIL
     low, high = _ratio_quantiles(left, right, (tail, 1 - tail))
-    return Interval(ratio, low, high, level, n)
+    return Interval(ratio, low, high, n)
 
 
 @lru_cache(maxsize=64)
@@ -328,12 +294,10 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> Tested:
         own = total if m <= n else (n + m) * (n + m + 1) - total
         tail = min(float(ways[sums <= own].sum()), float(ways[sums >= own].sum()))
         return Tested(u, min(2 * tail, 1.0), min(2 * float(min(ways[0], ways[-1])), 1.0), True)
-    both = n + m
-    spread = math.sqrt(n * m / 12 * (both + 1 - float((sizes.astype(float) ** 3 - sizes).sum()) / (both * (both - 1))))
-    if spread == 0:
-        return Tested(u, 1.0, 1.0, False)
-    z = max(abs(u - n * m / 2) - 0.5, 0.0) / spread
-    return Tested(u, math.erfc(z / math.sqrt(2)), least_p(n, m), False)
+    from scipy import stats
+
+    p = float(stats.mannwhitneyu(right, left, method="asymptotic").pvalue) if len(sizes) > 1 else 1.0
+    return Tested(u, p, least_p(n, m), False)
 
 
 @lru_cache(maxsize=256)
@@ -380,10 +344,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 @lru_cache(maxsize=64)
-def repetitions_to_tell(tests: int = 1, alpha: float = ALPHA) -> int:
+def repetitions_to_tell(tests: int = 1) -> int:
     """The least number of repetitions a side with which each of ``tests`` tests can come out below alpha by itself."""
     needed = 1
-    while least_p(needed, needed) * tests > alpha:
+    while least_p(needed, needed) * tests > ALPHA:
         needed += 1
     return needed
 
@@ -391,10 +355,11 @@ def repetitions_to_tell(tests: int = 1, alpha: float = ALPHA) -> int:
 def spread(a: Sequence[float], b: Sequence[float]) -> float | None:
     """The standard deviation of the logarithms within the sides, pooled: 0.05 is about 5 %; ``None`` for 1 and 1."""
     sides = [[math.log(value) for value in checked(side, positive=True)] for side in (a, b)]
-    freedom = sum(len(side) - 1 for side in sides)
+    freedom = len(a) + len(b) - 2
     if freedom == 0:
         return None
-    return math.sqrt(sum(variance(side) * (len(side) - 1) for side in sides if len(side) > 1) / freedom)
+    squares = [(value - math.fsum(side) / len(side)) ** 2 for side in sides for value in side]
+    return math.sqrt(math.fsum(squares) / freedom)
 
 
 def likely_spread(a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -410,13 +375,13 @@ def likely_spread(a: Sequence[float], b: Sequence[float]) -> float | None:
     return None if seen is None else seen * math.sqrt(freedom / float(chdtri(freedom, 0.8)))
 
 
-def detectable_ratio(n: int, m: int, spread: float, tests: int = 1, alpha: float = ALPHA) -> float:
+def detectable_ratio(n: int, m: int, spread: float, tests: int = 1) -> float:
     """The least ratio above 1 that ``n`` against ``m`` repetitions show with a probability of 80 %, in each test.
 
-    ``spread``: see there. It supposes normal logarithms and that Holm's first step, alpha / ``tests``, decides.
+    ``spread``: see there. It supposes normal logarithms and that Holm's first step, 5 % / ``tests``, decides.
     Infinite where no order of the repetitions reaches that.
     """
-    shift = _detectable_shift(n, m, alpha / tests)
+    shift = _detectable_shift(n, m, ALPHA / tests)
     return math.inf if shift * spread > 700 else math.exp(shift * spread)
 
 

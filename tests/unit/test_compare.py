@@ -339,7 +339,7 @@ def test_words_of_intervals_that_reach_beyond_no_difference() -> None:
         (0.8, 1.05, "slower, at most 20 %"),
         (1.0, 1.05, "slower in rank, not in its median"),
     ):
-        assert comparison._how_much("slower", "Requests/sec", Interval(0.9, low, high, 0.95, 6)) == words
+        assert comparison._how_much("slower", "Requests/sec", Interval(0.9, low, high, 6)) == words
 
 
 # --- the command: what it prints and writes, its exit status, and the files that it refuses ---------------------------

@@ -17,7 +17,7 @@ from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.findings import OF_THE_MACHINE, State, counts, state_of
 from containernet_env.results.columns import NOT_APPLICABLE
 from containernet_env.results.files import append_whole, open_to_append, reason, remedy
-from containernet_env.results.statistics import least_number, median_interval
+from containernet_env.results.statistics import LEAST, median_interval
 
 if TYPE_CHECKING:
     from containernet_env.runs.sweep.design import Cell
@@ -142,8 +142,6 @@ a result, or by the ``machine``, which is none."""
 
 FIGURES = {"p50": "50%", "p99": "99%", "throughput": "Requests/sec"}
 """The figures whose interval `--until-ci` can narrow, and their columns."""
-LEAST = least_number()
-"""With fewer repetitions there is no interval of their median."""
 
 
 @dataclass(frozen=True, slots=True)

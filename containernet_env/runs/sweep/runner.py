@@ -19,6 +19,7 @@ from containernet_env.model.link import draw_seed
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.csv_file import rows_after
 from containernet_env.results.run_directory import check_place, least_bytes, runs_folder
+from containernet_env.results.statistics import LEAST
 from containernet_env.runs import manifest
 from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
@@ -31,7 +32,6 @@ from containernet_env.runs.sweep.design import Cell, Design, link_seed
 from containernet_env.runs.sweep.jobs import Clock, Course, Ended, Job, Placement, Roster, SweepProgress, Terms
 from containernet_env.runs.sweep.ledger import (
     FIGURES,
-    LEAST,
     Journal,
     Kept,
     Ledger,
