@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,17 +21,7 @@ from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.results.columns import BY_NAME, NOT_APPLICABLE
 from containernet_env.results.csv_file import rows_of_run
 from containernet_env.results.files import CHECKSUMS, PARTIAL, digest_of, files_of, reason, remedy, replacing
-from containernet_env.results.run_directory import (
-    EVENTS,
-    LOGS,
-    MANIFEST,
-    NETWORK,
-    PROBES,
-    SCENARIOS,
-    SCENARIOS_INPUT,
-    TOPOLOGY_INPUT,
-    ReadRun,
-)
+from containernet_env.results.run_directory import LOGS, MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, ReadRun
 from containernet_env.results.run_files import FILES, Manifest, json_schema
 
 METADATA, ROWS, ROWS_SCHEMA = "ro-crate-metadata.json", "rows.csv", "rows.csv-metadata.json"
@@ -40,17 +30,13 @@ _PROCESS_RUN_CRATE = "https://w3id.org/ro/wfrun/process/0.5"
 _CSVW = "https://www.w3.org/TR/tabular-metadata/"
 _NO_LICENSE = "Whoever exported this run named no license: ask before you use it."
 _DESCRIPTIONS = {
-    MANIFEST: "what the run was made of: program, machine, images, options, resolved plan",
-    NETWORK: "the proof of the network with every sample",
-    SCENARIOS: "a line for each scenario: whole results, links, findings",
-    PROBES: "a line for each probe of saturation searches, as for scenarios",
-    EVENTS: "what happened when",
+    **{form.file: (form.__doc__ or "").partition("\n")[0].partition(": ")[2] for form in FILES.values()},
     TOPOLOGY_INPUT: "the topology as it was read",
     SCENARIOS_INPUT: "the scenarios as they were read",
     CHECKSUMS: "SHA-256 of every file of the run directory, as the run left it",
     LOGS: "the end of what a host's first process printed",
 }
-_SCHEMAS = {MANIFEST: "manifest", NETWORK: "network", SCENARIOS: "scenario", PROBES: "probe", EVENTS: "event"}
+_SCHEMAS = {form.file: name for name, form in FILES.items()}
 _FORMATS = {
     ".json": "application/json",
     ".jsonl": "application/x-ndjson",
@@ -86,8 +72,8 @@ def export(run: ReadRun, file: Path, *, results: Path | None = None, license_nam
     manifest = Manifest.model_validate(run.manifest)
     made, notes = _crate(run, manifest, license_name), _notes(run)
     try:
-        parts = [_add_path(made, run.path, name) for name in _own_files(run)]
-        parts += [_add_bytes(made, _SCHEMA.format(kind), _json(json_schema(kind))) for kind in FILES]
+        parts = [_add(made, name, run.path / name) for name in _own_files(run)]
+        parts += [_add(made, _SCHEMA.format(kind), _json(json_schema(kind))) for kind in FILES]
         unpacked = run.path / ROWS
         rows = _add_rows(made, manifest.run_id, unpacked if unpacked.is_file() else results, parts, notes)
         _add_action(made, run, manifest, parts)
@@ -155,30 +141,24 @@ def _own_files(run: ReadRun) -> list[str]:
     return [*(name for name in files_of(run.path) if name not in made), *([CHECKSUMS] if run.checked else [])]
 
 
-def _add_path(crate: Any, folder: Path, name: str) -> Any:
-    path = folder / name
-    digest, size = digest_of(path), path.stat().st_size
-    return crate.add_file(path, name, properties=_properties(name, digest, size))
-
-
-def _add_bytes(crate: Any, name: str, content: bytes, properties: Mapping[str, Any] | None = None) -> Any:
-    digest = hashlib.sha256(content).hexdigest()
-    made = {**_properties(name, digest, len(content)), **(properties or {})}
-    return crate.add_file(io.BytesIO(content), name, properties=made)
-
-
-def _properties(name: str, digest: str, size: int) -> dict[str, Any]:
+def _add(crate: Any, name: str, source: Path | bytes, **more: Any) -> Any:
+    """Add a file with its hash, size and meaning."""
+    if isinstance(source, Path):
+        digest, size = digest_of(source), source.stat().st_size
+    else:
+        digest, size = hashlib.sha256(source).hexdigest(), len(source)
     pure = PurePosixPath(name)
     described = _DESCRIPTIONS.get(name) or _DESCRIPTIONS.get(pure.parts[0])
-    schema = _SCHEMAS.get(name)
-    return {
+    properties = {
         "name": name,
         "encodingFormat": _FORMATS.get(pure.suffix, "application/octet-stream"),
         "contentSize": str(size),
         "sha256": digest,
         **({"description": described} if described else {}),
-        **({"conformsTo": {"@id": _SCHEMA.format(schema)}} if schema else {}),
+        **({"conformsTo": {"@id": _SCHEMA.format(_SCHEMAS[name])}} if name in _SCHEMAS else {}),
+        **more,
     }
+    return crate.add_file(io.BytesIO(source) if isinstance(source, bytes) else source, name, properties=properties)
 
 
 def _add_rows(crate: Any, run_id: str, results: Path | None, parts: list[Any], notes: list[str]) -> int:
@@ -193,10 +173,10 @@ def _add_rows(crate: Any, run_id: str, results: Path | None, parts: list[Any], n
     if len(lines) == 1:
         notes.append(f"without rows: {results} has none of this run")
         return 0
-    described = {"description": "the rows of the run", "conformsTo": {"@id": ROWS_SCHEMA}}
-    parts.append(_add_bytes(crate, ROWS, b"".join(lines), described))
-    meaning = {"description": f"what the columns of {ROWS} mean", "conformsTo": {"@id": _CSVW}}
-    parts.append(_add_bytes(crate, ROWS_SCHEMA, _json(_table_schema(columns)), meaning))
+    of_rows, of_schema = ({"conformsTo": {"@id": place}} for place in (ROWS_SCHEMA, _CSVW))
+    parts.append(_add(crate, ROWS, b"".join(lines), description="the rows of the run", **of_rows))
+    meaning = f"what the columns of {ROWS} mean"
+    parts.append(_add(crate, ROWS_SCHEMA, _json(_table_schema(columns)), description=meaning, **of_schema))
     return len(lines) - 1
 
 

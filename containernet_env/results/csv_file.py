@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,14 +49,6 @@ def is_form(header: tuple[str, ...]) -> bool:
     return header in FORMS or earlier
 
 
-@dataclass(frozen=True)
-class Opened:
-    """The result of `ResultsFile.open`: the header in use, and a line for each thing that it created or repaired."""
-
-    columns: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
 def _line(values: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(values)
@@ -90,8 +81,10 @@ class ResultsFile:
         self.columns: tuple[str, ...] = COLUMNS
         self._fd: int | None = None
 
-    def open(self) -> Opened:
+    def open(self) -> list[str]:
         """Check that the file is writable and its header known; write the header into a new or empty file.
+
+        Returns a line for each thing that it created or repaired.
 
         A last line without its end (a run that was killed while writing) is ended, so that it is never
         joined with the next row. Raises UsageError if the file cannot be written or is not ours.
@@ -100,7 +93,7 @@ class ResultsFile:
             folders = [folder for folder in self.path.parents if not folder.exists()]
             created = not self.path.exists()
             self._fd = open_to_append(self.path, through_link=True)
-            mended = self._adopt(content_of(self._fd))
+            repaired = self._adopt(content_of(self._fd))
             os.fsync(self._fd)
         except OSError as error:
             if self._fd is not None and created:
@@ -110,8 +103,7 @@ class ResultsFile:
         except UsageError:
             self.close()
             raise
-        notes = [f"created the folder {folders[0]}"] if folders else []
-        return Opened(self.columns, (*notes, mended) if mended else tuple(notes))
+        return [*([f"created the folder {folders[0]}"] if folders else []), *([repaired] if repaired else [])]
 
     def _adopt(self, content: bytes) -> str | None:
         assert self._fd is not None
@@ -274,13 +266,8 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
     Rows that were torn (a run that was killed while writing) are left out, and ``note`` is called with each; see
     ``why_torn``. Raises UsageError if the file cannot be read or its header is not one of ours.
     """
-    import pandas
-
     header, rows = _whole_rows(path, note)
-    frame = pandas.DataFrame(rows, columns=header, dtype=str)
-    if header != SEED_COLUMNS:
-        frame = frame.reindex(columns=list(COLUMNS), fill_value=NOT_APPLICABLE)
-    return typed(frame.replace(NOT_APPLICABLE, None))
+    return _frame(rows, header, header if header == SEED_COLUMNS else COLUMNS)
 
 
 def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
@@ -351,16 +338,15 @@ def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, .
 
 def frame_of(rows: Sequence[Mapping[str, str]]) -> pandas.DataFrame:
     """Rows as ``columns.row_of`` makes them, as a table: '-' as missing, numeric columns as numbers."""
+    return _frame([[row.get(name, NOT_APPLICABLE) for name in COLUMNS] for row in rows], COLUMNS, COLUMNS)
+
+
+def _frame(rows: Sequence[Sequence[str]], header: Sequence[str], columns: Sequence[str]) -> pandas.DataFrame:
+    """Rows with some columns as a table with others, which are missing where the rows lack them."""
     import pandas
 
-    frame = pandas.DataFrame([dict(row) for row in rows], columns=list(COLUMNS), dtype=str)
-    return typed(frame.replace(NOT_APPLICABLE, None))
-
-
-def typed(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The table with numbers in the columns that hold numbers; missing values are NaN."""
-    import pandas
-
+    frame = pandas.DataFrame(rows, columns=header, dtype=str)
+    frame = frame.reindex(columns=list(columns), fill_value=NOT_APPLICABLE).replace(NOT_APPLICABLE, None)
     for name in frame.columns:
         if BY_NAME[name].number:
             frame[name] = pandas.to_numeric(frame[name], errors="coerce")

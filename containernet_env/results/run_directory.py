@@ -28,7 +28,7 @@ from containernet_env.model.findings import Valid
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.search import Probe
-from containernet_env.model.usage import Consumers, Consumption
+from containernet_env.model.usage import Consumers
 from containernet_env.results import csv_file
 from containernet_env.results.files import (
     CHECKSUMS,
@@ -142,17 +142,10 @@ class RunResult:
         return csv_file.frame_of(self.rows)
 
 
-MANIFEST, NETWORK, SCENARIOS, PROBES, EVENTS, USAGE, DISRUPTIONS, LOGS, PROFILES = (
-    "manifest.json",
-    "network.json",
-    "scenarios.jsonl",
-    "probes.jsonl",
-    "events.jsonl",
-    "usage.jsonl",
-    "disruptions.jsonl",
-    "logs",
-    "profiles",
+MANIFEST, NETWORK, SCENARIOS, PROBES, EVENTS, USAGE, DISRUPTIONS = (
+    form.file for form in (Manifest, NetworkFile, ScenarioLine, ProbeLine, EventLine, UsageLine, DisruptionLine)
 )
+LOGS, PROFILES = "logs", "profiles"
 TOPOLOGY_INPUT, SCENARIOS_INPUT = "inputs/topology.json", "inputs/scenarios.json"
 LOG_MAX_BYTES = 1_000_000
 """How many bytes are kept of the end of each log."""
@@ -220,15 +213,15 @@ class RunDirectory:
         """Append a line to scenarios.jsonl, and one to disruptions.jsonl for each thing that its events did."""
         with self._lock:
             self._outcomes.append(outcome)
-            self._append(SCENARIOS)
+            self._append_missing(SCENARIOS)
             if lines := disruption_lines(outcome):
-                self._write_lines(DISRUPTIONS, lines)
+                self._append(DISRUPTIONS, lines)
 
     def amend_scenarios(self, outcomes: Sequence[ScenarioOutcome]) -> None:
         """Rewrite scenarios.jsonl, for outcomes that were corrected after they were added."""
         with self._lock:
             self._outcomes = list(outcomes)
-            self._put(self.path / SCENARIOS, "".join(map(_line_of, self._outcomes)))
+            self._write(SCENARIOS, [_line(scenario_line(outcome)) for outcome in outcomes], sync=True)
             self._kept[SCENARIOS] = len(self._outcomes)
 
     def add_event(self, kind: str, text: str, subject: str | None = None) -> None:
@@ -236,50 +229,39 @@ class RunDirectory:
         with self._lock:  # the lines are in the order of their times
             now = Moment.now()
             self._events.append(EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject))
-            self._append(EVENTS)
+            self._append_missing(EVENTS)
 
     def add_usage(self, at_ns: int, edge: str | None, consumers: Consumers) -> None:
         """Append a line to usage.jsonl, not forced to disk; one that could not be written is not written again."""
-        line = {"schema": 1, "at_ns": at_ns, "edge": edge, "members": _of_each(consumers.members)}
-        for role in ("client", "links", "driver", "machine"):
-            single = getattr(consumers, role)
-            line[role] = None if single is None else single.values()
-        self._write_lines(USAGE, [line])
+        members = {name: consumption.values() for name, consumption in consumers.members.items()}
+        singles = {role: getattr(consumers, role) for role in ("client", "links", "driver", "machine")}
+        used = {role: None if single is None else single.values() for role, single in singles.items()}
+        self._append(USAGE, [{"schema": 1, "at_ns": at_ns, "edge": edge, "members": members, **used}])
 
     def add_probe(self, probe: Probe, outcome: ScenarioOutcome) -> None:
         """Append a line to probes.jsonl; one that could not be written is not written again."""
         line = ProbeLine(**scenario_line(outcome).model_dump(by_alias=True), probe=probe.values())
-        self._write_lines(PROBES, [line.model_dump(by_alias=True)], sync=True)
-
-    def _write_lines(self, name: str, lines: Sequence[Any], *, sync: bool = False) -> None:
-        """Append values to a file, forced to disk where ``sync`` is set."""
-        fd = open_to_append(self.path / name)
-        try:
-            append_whole(fd, "".join(f"{_compact(line)}\n" for line in lines).encode(), sync=sync)
-        finally:
-            os.close(fd)
+        self._append(PROBES, [line], sync=True)
 
     def write_profile(self, folder: str, name: str, content: bytes) -> None:
         """Keep a profile as profiles/``folder``/``name``."""
-        self._write(self.path / PROFILES / folder / name, [content])
+        self._write(f"{PROFILES}/{folder}/{name}", [content])
 
     def write_history(self, name: str, content: Iterable[bytes]) -> None:
         """Keep a history as history/``name``; it comes in pieces, and is not there until it is whole."""
-        self._write(self.path / HISTORIES / name, content)
+        self._write(f"{HISTORIES}/{name}", content)
+
+    def write_log(self, name: str, text: str) -> None:
+        """Keep the end of the log of host ``name`` in logs."""
+        self._write(f"{LOGS}/{file_name(name)}.log", [text.encode(errors="replace")[-LOG_MAX_BYTES:]])
 
     def restore(self) -> None:
         """Write missing data: data that could not be written before, and all of it if it was removed."""
         for name, content in self._wholes.items():
             if not (self.path / name).exists():
                 self._replace(name, content)
-        for name, had in ((SCENARIOS, self._outcomes), (EVENTS, self._events)):
-            if had:
-                self._append(name)
-
-    def write_log(self, name: str, text: str) -> None:
-        """Keep the end of the log of host ``name`` in logs."""
-        content = text.encode(errors="replace")[-LOG_MAX_BYTES:]
-        self._write(self.path / LOGS / f"{file_name(name)}.log", [content])
+        for name in (SCENARIOS, EVENTS):
+            self._append_missing(name)
 
     def seal(self) -> None:
         """Write the checksums of all files, last of all; a line that comes later has them written again."""
@@ -287,13 +269,11 @@ class RunDirectory:
 
     def _replace(self, name: str, content: RunFile | str) -> None:
         self._wholes[name] = content
-        self._put(self.path / name, content if isinstance(content, str) else _indented(content))
+        text = content if isinstance(content, str) else _indented(content)
+        self._write(name, [text.encode()], sync=True)
 
-    def _put(self, path: Path, text: str) -> None:
-        self._write(path, [text.encode()], sync=True)
-
-    @staticmethod
-    def _write(path: Path, content: Iterable[bytes], *, sync: bool = False) -> None:
+    def _write(self, name: str, content: Iterable[bytes], *, sync: bool = False) -> None:
+        path = self.path / name
         make_folders(path.parent)
         with replacing(path) as file:
             file.writelines(content)
@@ -301,22 +281,27 @@ class RunDirectory:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def _append(self, name: str) -> None:
+    def _append(self, name: str, lines: Iterable[RunFile | Mapping[str, Any]], *, sync: bool = False) -> None:
+        """Append lines to a file, forced to disk where ``sync`` is set."""
+        fd = open_to_append(self.path / name)
+        try:
+            append_whole(fd, b"".join(map(_line, lines)), sync=sync)
+        finally:
+            os.close(fd)
+
+    def _append_missing(self, name: str) -> None:
         """Append the lines that are not in the file yet: the last one, or all where the file is no longer there."""
         with self._lock:
-            path = self.path / name
-            if not path.exists():
+            if not (self.path / name).exists():
                 self._kept[name] = 0
-            fd = open_to_append(path)
-            try:
-                done = self._kept[name]
-                added = self._outcomes[done:] if name == SCENARIOS else self._events[done:]
-                text = "".join(map(_line_of, added))
-                if text:
-                    append_whole(fd, text.encode())
-                self._kept[name] += text.count("\n")
-            finally:
-                os.close(fd)
+            done = self._kept[name]
+            if name == SCENARIOS:
+                lines: list[RunFile] = [scenario_line(outcome) for outcome in self._outcomes[done:]]
+            else:
+                lines = [*self._events[done:]]
+            if lines:
+                self._append(name, lines, sync=True)
+                self._kept[name] += len(lines)
             if CHECKSUMS in self._wholes:
                 self.seal()
 
@@ -338,34 +323,25 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
     )
 
 
-def disruption_lines(outcome: ScenarioOutcome) -> list[dict[str, Any]]:
+def disruption_lines(outcome: ScenarioOutcome) -> list[DisruptionLine]:
     """The lines of the executed events of a scenario."""
-    scheduled, done, load = outcome.scheduled, outcome.disruptions, outcome.load
+    done, load = outcome.disruptions, outcome.load
     if done is None:
         return []
+    shared = {"began_ns": load.began_ns if load is not None else None, "seed": done.seed}
+    shared |= {"scenario": outcome.scheduled.scenario.name, "repetition": outcome.scheduled.repetition}
+    shared |= {"attempt": outcome.scheduled.attempt}
     lines = []
     for item in done.executed:
-        during = item.since_start_ns if item.cause != "end" else None
-        line = DisruptionLine(
-            scenario=scheduled.scenario.name,
-            repetition=scheduled.repetition,
-            attempt=scheduled.attempt,
-            began_ns=load.began_ns if load is not None else None,
-            seed=done.seed,
-            **asdict(item),
-            first_success_s=None if load is None or during is None else load.first_success_s(during / 1e9),
-        )
-        lines.append(line.model_dump(by_alias=True))
+        during_ns = item.since_start_ns if item.cause != "end" else None
+        first_s = None if load is None or during_ns is None else load.first_success_s(during_ns / 1e9)
+        lines.append(DisruptionLine(**shared, **asdict(item), first_success_s=first_s))
     return lines
 
 
-def _line_of(what: ScenarioOutcome | EventLine) -> str:
-    line = scenario_line(what) if isinstance(what, ScenarioOutcome) else what
-    return f"{_compact(line.model_dump(by_alias=True))}\n"
-
-
-def _of_each(consumptions: Mapping[str, Consumption]) -> dict[str, dict[str, int]]:
-    return {name: consumption.values() for name, consumption in consumptions.items()}
+def _line(value: RunFile | Mapping[str, Any]) -> bytes:
+    content = value.model_dump(by_alias=True) if isinstance(value, RunFile) else value
+    return f"{_compact(content)}\n".encode()
 
 
 def _compact(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from types import GenericAlias
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model, model_validator
 
@@ -248,11 +248,13 @@ class Repeats(Part):
 
 
 class RunFile(BaseModel):
-    """What all of them have."""
+    """What all of them have; ``file`` is the name of the file that is one, or has such lines."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True
     )
+
+    file: ClassVar[str]
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="version of this form")
 
@@ -281,6 +283,8 @@ class ClusterRecord(BaseModel):
 
 class Manifest(RunFile):
     """manifest.json: what the run is, known before the load."""
+
+    file = "manifest.json"
 
     run_id: str
     began: str = Field(description="when the run began, UTC, ISO 8601")
@@ -338,6 +342,8 @@ class Proof(BaseModel):
 class NetworkFile(RunFile):
     """network.json: the proofs that the network is the one that was configured, also those that failed."""
 
+    file = "network.json"
+
     run_id: str
     proofs: list[Proof]
 
@@ -362,6 +368,8 @@ _OutcomeLine: Any = create_model("_OutcomeLine", __base__=RunFile, **OF_OUTCOME)
 class ScenarioLine(_OutcomeLine):  # type: ignore[misc]
     """A line of scenarios.jsonl: one scenario, ended."""
 
+    file = "scenarios.jsonl"
+
     scenario: str
     repetition: int
     attempt: int = Field(default=1, description="the CSV's Attempt")
@@ -385,6 +393,8 @@ class ScenarioLine(_OutcomeLine):  # type: ignore[misc]
 class ProbeLine(ScenarioLine):
     """A line of probes.jsonl: one probe of a saturation search, with what a scenario of its rate would leave."""
 
+    file = "probes.jsonl"
+
     probe: dict[str, Any] = Field(description="its number, purpose, rate, seed, verdict and why")
 
 
@@ -396,6 +406,8 @@ class DisruptionLine(_ExecutedEventLine):  # type: ignore[misc]
 
     The lines of a scenario are in the order in which it happened; there is one for each end of an event, too.
     """
+
+    file = "disruptions.jsonl"
 
     scenario: str
     repetition: int
@@ -411,6 +423,8 @@ class UsageLine(RunFile):
     There is one each second while the matrix runs, and one at each edge of a scenario.
     """
 
+    file = "usage.jsonl"
+
     at_ns: int
     edge: Literal["begin", "end"] | None = Field(description="whether a scenario begins or ends with it")
     members: dict[str, Consumption] = Field(description="by name, those that live")
@@ -422,6 +436,8 @@ class UsageLine(RunFile):
 
 class EventLine(RunFile):
     """A line of events.jsonl: something that happened."""
+
+    file = "events.jsonl"
 
     at: str
     at_ns: int
@@ -446,6 +462,7 @@ FILES: dict[str, type[RunFile]] = {
     "usage": UsageLine,
     "disruption": DisruptionLine,
 }
+"""By the name of its JSON Schema."""
 
 
 def json_schema(name: str) -> dict[str, Any]:

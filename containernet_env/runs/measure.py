@@ -121,7 +121,7 @@ def carry_out(
             kept_off(plan.options.links_cpu, plan.options.other_cores),
         ):
             results = ResultsFile(out)
-            for note in results.open().notes:
+            for note in results.open():
                 guarded.note(note)
             try:
                 caller = (list(command or sys.argv), repeats)

@@ -60,7 +60,7 @@ def test_the_first_twenty_columns_are_the_documents() -> None:
 
 def test_a_new_file_gets_the_header_and_rows_in_column_order(tmp_path: Path) -> None:
     file = ResultsFile(tmp_path / "deep" / "out.csv")
-    assert file.open().notes == (f"created the folder {tmp_path / 'deep'}",)
+    assert file.open() == [f"created the folder {tmp_path / 'deep'}"]
     file.append({"Scenario": "write-x", "TestType": "write", "Total": "1.000000"})
     rows = rows_of(tmp_path / "deep" / "out.csv")  # the file is still open here
     assert rows == [dict.fromkeys(COLUMNS, "-") | {"Scenario": "write-x", "TestType": "write", "Total": "1.000000"}]
@@ -101,7 +101,7 @@ def with_rows(path: Path, *appended: str | bytes) -> Path:
 
 def test_a_torn_last_line_is_ended_reported_and_never_joined(tmp_path: Path) -> None:
     file = ResultsFile(path := with_rows(tmp_path / "out.csv", "read,3,10"))
-    (mended,) = file.open().notes
+    (mended,) = file.open()
     assert "torn" in mended
     file.append({"TestType": "read"})
     assert lines(path)[2] == "read,3,10"
@@ -122,22 +122,22 @@ def test_what_is_no_row_is_left_out_and_told_in_few_lines(tmp_path: Path, append
     told: list[str] = []
     assert (len(results.load(path, told.append)), len(told)) == (1, notes)
     assert notes == 1 or told[-1].endswith("1,000 more lines are left out for such reasons")
-    assert ("torn" in str(ResultsFile(path).open().notes)) == (notes == 1)
+    assert ("torn" in str(ResultsFile(path).open())) == (notes == 1)
 
 
 def test_a_whole_last_row_without_its_end_is_called_whole(tmp_path: Path) -> None:
     path = with_rows(tmp_path / "out.csv")
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert ResultsFile(path).open().notes == (
-        f"{path}: its last line had no end (a killed run); it has been ended and is whole",
-    )
+    assert ResultsFile(path).open() == [
+        f"{path}: its last line had no end (a killed run); it has been ended and is whole"
+    ]
 
 
 @pytest.mark.parametrize("length", [1, 5, 100])
 def test_a_torn_header_is_completed(tmp_path: Path, length: int) -> None:
     path = tmp_path / "out.csv"
     path.write_text(",".join(COLUMNS)[:length])
-    assert "header was torn" in ResultsFile(path).open().notes[0]
+    assert "header was torn" in ResultsFile(path).open()[0]
     assert lines(path) == [",".join(COLUMNS)]
 
 

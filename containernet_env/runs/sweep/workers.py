@@ -181,7 +181,7 @@ class Workers:
     ) -> Generator[Ended, None, None]:
         """See ``Placement``."""
         self._results = ResultsFile(terms.out)
-        for text in self._results.open().notes:
+        for text in self._results.open():
             self._note(text)
         self.roster.fill(jobs)
         alone_since_s = clock.monotonic()
