@@ -391,11 +391,10 @@ def _sync(carries: Carried, plan: Plan) -> Iterator[str]:
 
 
 def _forwarding(carries: Carried) -> Iterator[str]:
-    if carries.forwarding is not None and (frames_per_s := carries.forwards_per_s) is not None:
-        frame_bytes = carries.forwarding.frame_bytes
-        mbps = frames_per_s * frame_bytes * 8 / 1e6
-        size = f"{rounded(mbps)} Mbit/s in frames of {frame_bytes:.0f} bytes"
-        yield f"the links carry about {rounded(frames_per_s)} frames/s, {size}"
+    if (cost := carries.forwarding) is not None:
+        mbps = cost.frames_per_s * cost.frame_bytes * 8 / 1e6
+        size = f"{rounded(mbps)} Mbit/s in frames of {cost.frame_bytes:.0f} bytes"
+        yield f"the links carry about {rounded(cost.frames_per_s)} frames/s, {size}"
 
 
 def _scenarios(plan: Plan, carries: Carried) -> Iterator[str]:

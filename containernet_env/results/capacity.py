@@ -7,9 +7,10 @@ import os
 import stat
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Literal, TypeVar, get_args
@@ -56,13 +57,22 @@ class MachineKey(Part):
     @classmethod
     def of(cls, facts: MachineFacts) -> MachineKey:
         """That of a machine as the manifest has it."""
-        return cls(
-            cpu_model=facts.cpu_model, architecture=facts.architecture, cores=max(1, facts.cores), kernel=facts.kernel
-        )
+        return cls(**facts.model_dump(include=set(cls.model_fields)) | {"cores": max(1, facts.cores)})
 
 
-class CostSample(Part):
-    """The cost of one scenario's requests, each in ns of CPU time: connecting and warm-up included, as in its usage."""
+class RequestCost(Part):
+    """CPU time of one request in ns."""
+
+    cluster_ns: _Amount = Field(description="of all members together")
+    member_ns: _Amount = Field(description="of the busiest member")
+    client_ns: _Amount = Field(description="of the client's host")
+    generator_ns: _Amount = Field(description="of the load generator alone, in the measured time")
+    links_ns: _Amount = Field(description="of the link emulator")
+    rest_ns: _Amount = Field(description="of the machine, besides all of these: kernel, driver, engine")
+
+
+class CostSample(RequestCost):
+    """The cost of one scenario's requests: connecting and warm-up included, as in its usage."""
 
     at: str = Field(description="when the scenario began, UTC")
     kind: str = Field(description="what its requests do")
@@ -71,12 +81,6 @@ class CostSample(Part):
     rate_per_s: _Amount = Field(description="how many were answered a second")
     payload_bytes: _Amount = Field(description="keys and values of a request or of its answer")
     requests: int = Field(ge=1)
-    cluster_ns: _Amount = Field(description="of all members together")
-    member_ns: _Amount = Field(description="of the busiest member")
-    client_ns: _Amount = Field(description="of the client's host")
-    generator_ns: _Amount = Field(description="of the load generator alone, in the measured time")
-    links_ns: _Amount = Field(description="of the link emulator")
-    rest_ns: _Amount = Field(description="of the machine, besides all of these: kernel, driver, engine")
     frames: _Amount = Field(description="per request, as the hosts sent them, those of heartbeats included")
     frame_bytes: _Amount
     busy_ratio: _Amount = Field(description="share of the time for which the machine's cores were busy")
@@ -144,28 +148,27 @@ def add(machine: MachineKey, requests: Sequence[CostSample], syncs: Sequence[Syn
         known = next((costs for costs in held.machines if costs.machine == machine), MachineCosts(machine=machine))
         now = MachineCosts(
             machine=machine,
-            requests=_last([*known.requests, *requests], [item.group for item in (*known.requests, *requests)]),
-            syncs=_last([*known.syncs, *syncs], [item.data for item in (*known.syncs, *syncs)]),
+            requests=_last([*known.requests, *requests], lambda sample: sample.group),
+            syncs=_last([*known.syncs, *syncs], lambda sample: sample.data),
         )
         others = [costs for costs in held.machines if costs.machine != machine]
         _write(path, CostsFile(machines=[*others, now][-KEPT_MACHINES:]))
-    except OSError as error:
-        return f"what requests cost on this machine is not kept: {reason(error)}"
-    except ContainernetEnvError as error:
-        return f"what requests cost on this machine is not kept: {error}"
+    except (OSError, ContainernetEnvError) as error:
+        why = reason(error) if isinstance(error, OSError) else error
+        return f"what requests cost on this machine is not kept: {why}"
     return None
 
 
 _Sample = TypeVar("_Sample", CostSample, SyncSample)
 
 
-def _last(samples: list[_Sample], groups: Sequence[object]) -> list[_Sample]:
+def _last(samples: list[_Sample], group: Callable[[_Sample], object]) -> list[_Sample]:
     """The last ones of each group, and of all."""
     seen: Counter[object] = Counter()
     kept = []
-    for sample, group in zip(reversed(samples), reversed(groups), strict=True):
-        seen[group] += 1
-        if seen[group] <= KEPT_OF_A_GROUP:
+    for sample in reversed(samples):
+        seen[group(sample)] += 1
+        if seen[group(sample)] <= KEPT_OF_A_GROUP:
             kept.append(sample)
     return kept[:KEPT_SAMPLES][::-1]
 
@@ -217,27 +220,16 @@ _BEYOND = 3
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCost:
-    """CPU time of one request in ns: of all members, the busiest one, the client's host, its load generator, the link
-    emulator, and the machine besides."""
-
-    cluster_ns: float
-    member_ns: float
-    client_ns: float
-    generator_ns: float
-    links_ns: float
-    rest_ns: float
-
-
-_COSTS = tuple(item.name for item in fields(RequestCost))
-
-
-@dataclass(frozen=True, slots=True)
 class ForwardingCost:
     """CPU time of the link emulator for one frame in ns, and the mean size of such frames."""
 
     frame_ns: float
     frame_bytes: float
+
+    @property
+    def frames_per_s(self) -> float:
+        """What the link emulator can forward before frames wait for it."""
+        return SATURATED_CORES * 1e9 / max(1.0, self.frame_ns)
 
 
 def sample_of(
@@ -323,7 +315,11 @@ def alike(samples: Iterable[CostSample], scenario: Scenario, members: int) -> li
 
 def least_cost(samples: Sequence[CostSample]) -> RequestCost:
     """The least that any of one sample or more has of each."""
-    return RequestCost(**{name: min(getattr(sample, name) for sample in samples) for name in _COSTS})
+    return _cost(lambda name: min(getattr(sample, name) for sample in samples))
+
+
+def _cost(of: Callable[[str], float]) -> RequestCost:
+    return RequestCost(**{name: of(name) for name in RequestCost.model_fields})
 
 
 def cost_at(samples: Iterable[CostSample], rate_per_s: float) -> RequestCost | None:
@@ -336,32 +332,18 @@ def cost_at(samples: Iterable[CostSample], rate_per_s: float) -> RequestCost | N
     by_rate: dict[int, list[CostSample]] = {}
     for sample in samples:
         by_rate.setdefault(sample.group[-1], []).append(sample)
-    points = sorted(map(_point, by_rate.values()), key=lambda point: point.rate_per_s)
-    below = [point for point in points if point.rate_per_s <= rate_per_s]
-    above = [point for point in points if point.rate_per_s > rate_per_s]
+    points = sorted(((_median(group, "rate_per_s"), group) for group in by_rate.values()), key=lambda point: point[0])
+    below = [point for point in points if point[0] <= rate_per_s]
+    above = [point for point in points if point[0] > rate_per_s]
     if not above:
-        known = below and (below[-1].limited or rate_per_s <= _BEYOND * below[-1].rate_per_s)
-        return below[-1].cost if known else None
+        known = below and (any(one.limit != "none" for one in below[-1][1]) or rate_per_s <= _BEYOND * below[-1][0])
+        return _cost(partial(_median, below[-1][1])) if known else None
     if not below:
-        return above[0].cost
-    low, high = below[-1], above[0]
-    share = (rate_per_s - low.rate_per_s) / (high.rate_per_s - low.rate_per_s)
-    weights = ((low, (1 - share) * low.rate_per_s / rate_per_s), (high, share * high.rate_per_s / rate_per_s))
-    return RequestCost(**{name: sum(getattr(one.cost, name) * weight for one, weight in weights) for name in _COSTS})
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    rate_per_s: float
-    cost: RequestCost
-    limited: bool
-
-
-def _point(samples: Sequence[CostSample]) -> _Point:
-    """Medians, by requests, over samples at about one rate."""
-    cost = RequestCost(**{name: _median(samples, [getattr(one, name) for one in samples]) for name in _COSTS})
-    limited = any(sample.limit != "none" for sample in samples)
-    return _Point(_median(samples, [sample.rate_per_s for sample in samples]), cost, limited)
+        return _cost(partial(_median, above[0][1]))
+    (low_rate, low), (high_rate, high) = below[-1], above[0]
+    share = (rate_per_s - low_rate) / (high_rate - low_rate)
+    low_weight, high_weight = (1 - share) * low_rate / rate_per_s, share * high_rate / rate_per_s
+    return _cost(lambda name: _median(low, name) * low_weight + _median(high, name) * high_weight)
 
 
 def reached_per_s(samples: Iterable[CostSample], config: str, clients: int) -> Iterator[float]:
@@ -380,8 +362,8 @@ def forwarding_cost(samples: Iterable[CostSample]) -> ForwardingCost | None:
     busiest = [sample for sample in samples if sample.group[-1] == most and sample.frames > 0]
     if not busiest:
         return None
-    frame_ns = _median(busiest, [sample.links_ns / sample.frames for sample in busiest])
-    return ForwardingCost(frame_ns, _median(busiest, [sample.frame_bytes for sample in busiest]))
+    frame_ns = weighted_median((sample.requests, sample.links_ns / sample.frames) for sample in busiest)
+    return ForwardingCost(frame_ns, _median(busiest, "frame_bytes"))
 
 
 def full_share(samples: Sequence[CostSample]) -> float:
@@ -400,9 +382,9 @@ def full_share(samples: Sequence[CostSample]) -> float:
     return min(limits, key=lambda limit: (wrong(limit), -limit))
 
 
-def _median(samples: Sequence[CostSample], values: Sequence[float]) -> float:
+def _median(samples: Sequence[CostSample], name: str) -> float:
     """Longer runs count for more: in a short one, connecting is a large part."""
-    return weighted_median(zip((float(sample.requests) for sample in samples), values, strict=True))
+    return weighted_median((sample.requests, getattr(sample, name)) for sample in samples)
 
 
 Resource = Literal["machine", "links", "generator", "client"]
@@ -456,11 +438,6 @@ class Carried:
     forwarding: ForwardingCost | None
     sync_s: float | None
     slow_sync: SlowSync | None
-
-    @property
-    def forwards_per_s(self) -> float | None:
-        """Frames per second that the link emulator can forward before frames wait for it."""
-        return None if self.forwarding is None else SATURATED_CORES * 1e9 / max(1.0, self.forwarding.frame_ns)
 
 
 def capacity_of(plan: Plan) -> Capacity:
