@@ -82,6 +82,8 @@ def check_output(path: Path, own: re.Pattern[bytes], inputs: Collection[Path]) -
     from containernet_env.base.errors import UsageError
 
     try:
+        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise UsageError(f"cannot write {path}: its folder takes no file\n  Name another file to write.")
         if not os.path.lexists(path):
             return
         if any(known.exists() and path.exists() and path.samefile(known) for known in inputs):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-import sys
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -225,8 +223,6 @@ def _json(value: Any) -> None:
 
 
 def _csv(head: list[str], lines: Any) -> None:
-    from containernet_env.results.csv_file import inert
+    from containernet_env.results.csv_file import csv_text
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    for line in (head, *lines):
-        writer.writerow(["-" if value is None else inert(value) if isinstance(value, str) else value for value in line])
+    click.echo(csv_text([head, *lines]), nl=False)

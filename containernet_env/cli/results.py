@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import os
 import re
 import sys
 import textwrap
@@ -18,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_number
 from containernet_env.cli.output import plain
 from containernet_env.cli.terminal import WIDE, milliseconds_text, name_text, rate_text, seconds_text
@@ -165,19 +161,22 @@ def compare_command(
     def tell(text: str) -> None:
         click.echo(plain(text), err=True)
 
+    from containernet_env.cli.arguments import check_output, write_output
     from containernet_env.model.names import column_of
     from containernet_env.results.comparison import FIGURES, compare, read
+    from containernet_env.results.csv_file import csv_text
 
     names = [column_of("--figure", name, FIGURES) for name in figures]
     sides = [read(paths, tell) for paths in ((a, *also_a), (b, *also_b))]
     called = (f"A ({', '.join(map(str, (a, *also_a)))})", f"B ({', '.join(map(str, (b, *also_b)))})")
     found = compare(sides[0], sides[1], list(dict.fromkeys(names)), called)
     if table is not None:
-        _check_table(table)
+        check_output(table, re.compile(",".join(_COLUMNS).encode()), (a, b, *also_a, *also_b))
     packages.require("scipy", tell)
     rows = [_row(cell) for cell in found.cells]
     if table is not None:
-        _write(table, rows)
+        text = csv_text([_COLUMNS, *(row.values() for row in rows)])
+        write_output(table, text.encode(errors="backslashreplace"))
     if as_json:
         click.echo(json.dumps(_document(found, rows, (a, *also_a), (b, *also_b)), indent=1))
     else:
@@ -213,35 +212,6 @@ def _row(cell: Cell) -> dict[str, Any]:
     values += [ratio.estimate, ratio.low, ratio.high] if ratio else [None] * 3
     values += [cell.p, cell.adjusted_p, cell.verdict, cell.words, cell.needed, cell.advised, cell.detectable]
     return dict(zip(_COLUMNS, values, strict=True))
-
-
-def _check_table(path: Path) -> None:
-    """Refuse a file that cannot be written or is none of ours, before anything is installed or worked out."""
-    header = ",".join(_COLUMNS).encode()
-    try:
-        if path.exists() and (not path.is_file() or path.read_bytes()[: len(header)] != header):
-            raise UsageError(f"{path} is not replaced: it is no file of `compare --csv`\n  Choose another file.")
-        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-            raise UsageError(f"cannot write {path}: its folder takes no file\n  Choose another file.")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}\n  Choose another file.") from error
-
-
-def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The cells as CSV, all of them or none; '-' where there is no value."""
-    from containernet_env.cli.arguments import write_output
-
-    file = io.StringIO()
-    writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _field(value) for name, value in row.items()} for row in rows)
-    write_output(path, file.getvalue().encode(errors="backslashreplace"))
-
-
-def _field(value: Any) -> Any:
-    from containernet_env.results.csv_file import inert
-
-    return "-" if value is None else inert(value) if isinstance(value, str) else value
 
 
 def _document(

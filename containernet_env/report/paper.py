@@ -5,7 +5,6 @@ matplotlib is imported when a figure is drawn.
 
 from __future__ import annotations
 
-import csv
 import io
 import warnings
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ from containernet_env.report.rows import (
     text,
 )
 from containernet_env.results.columns import BY_NAME
-from containernet_env.results.csv_file import inert
+from containernet_env.results.csv_file import csv_text
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -104,23 +103,23 @@ class Drawing:
 
     def numbers(self) -> str:
         """The CSV behind it: medians over repetitions, their intervals, and for what does not count each value."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
         names = [label(name) for name in self.by] or ["line"]
         numbers = ["repetitions", "rows", "median", "low", "high", "interval"]
-        writer.writerow([self.axis.title, *names, "figure", "unit", "counts", *numbers])
+        lines: list[list[object]] = [[self.axis.title, *names, "figure", "unit", "counts", *numbers]]
         for line in self.lines:
             for place, index in line.points:
                 key = [text(self._value(index, name)) for name in self.by] or ["all"]
                 for figure, spreads, singles in zip(self.figures, self.spreads, self.singles, strict=True):
-                    start = [*map(inert, (self.axis.ticks[place], *key)), figure.label, figure.unit]
+                    start = [self.axis.ticks[place], *key, figure.label, figure.unit]
                     if (spread := spreads[index]) is not None:
-                        values = [spread.median, spread.low, spread.high]
-                        ends = ["-" if value is None else f"{value:.6f}" for value in values]
-                        writer.writerow([*start, "yes", spread.n, spread.rows, *ends, spread.bar or "-"])
+                        ends = [
+                            None if value is None else f"{value:.6f}"
+                            for value in (spread.median, spread.low, spread.high)
+                        ]
+                        lines.append([*start, "yes", spread.n, spread.rows, *ends, spread.bar])
                     for single in singles[index]:
-                        writer.writerow([*start, "no", "-", 1, f"{single:.6f}", "-", "-", "-"])
-        return out.getvalue()
+                        lines.append([*start, "no", None, 1, f"{single:.6f}", None, None, None])
+        return csv_text(lines)
 
     def bars(self) -> str:
         """What the bars are, in words; "" where there are none."""

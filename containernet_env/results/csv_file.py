@@ -61,6 +61,16 @@ def inert(text: str) -> str:
     return text if stays else f"'{text}"
 
 
+def csv_text(lines: Iterable[Iterable[object]]) -> str:
+    """Lines of a CSV that people open: '-' where there is no value, texts `inert`."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for line in lines:
+        fields = (NOT_APPLICABLE if value is None else value for value in line)
+        writer.writerow([inert(value) if isinstance(value, str) else value for value in fields])
+    return text.getvalue()
+
+
 class RowNotWrittenError(RunError):
     """A row is not in the results file; ``reason`` is one line, ``remedy`` describes how a user can fix it."""
 
