@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 from containernet_env.base.errors import UsageError
@@ -161,6 +162,10 @@ def clients_tables(rows: Rows, every: bool = False) -> Iterator[ClientsTable]:
 # --- dbtester ---------------------------------------------------------------------------------------------------------
 
 
+Consumers = Callable[[Any], Mapping[str, Consumption]]
+"""Members or the client, of a look at what all have used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One row: its ``columns``, and the data of its run directory: ``None`` and empty where there is none.
@@ -186,7 +191,7 @@ class Measured:
     def whole_seconds(self) -> list[float]:
         """Requests/s that succeeded in each whole second of the load; in all of it, where it was shorter than one.
 
-        A load with a duration is over when that is: answers that come later are in no second.
+        A load with a duration is over when that is: answers that come later are in no second. Empty where unknown.
         """
         steps, step_s, total_s = self.load.get("timeline"), self.load.get("timeline_interval_s"), self.number("Total")
         if not steps or not step_s or not total_s > 0:
@@ -199,12 +204,40 @@ class Measured:
             return [sum(step["ok"] for step in steps) / total_s]
         return [sum(counts[end - size : end]) / (size * step_s) for end in ends]
 
+    def used(self, consumers: Consumers, name: str) -> list[float | None]:
+        """What each of the consumers used of something."""
+        machine = self.line.machine if self.line is not None else None
+        return [] if machine is None else [getattr(one, name) for one in consumers(machine.used).values()]
+
+    def levels(self, consumers: Consumers, name: str) -> Iterator[float]:
+        """The mean over the consumers at each look."""
+        for look in self.usage:
+            known = [value for one in consumers(look).values() if (value := getattr(one, name)) is not None]
+            if known:
+                yield fmean(known)
+
+    def cores(self, consumers: Consumers) -> Iterator[float]:
+        """The mean over the consumers of the cores that they used between two looks."""
+        looks = list(self.usage[:1])
+        for look in self.usage[1:]:
+            if look.at_ns - looks[-1].at_ns >= LEAST_INTERVAL_NS:
+                looks.append(look)
+        if len(looks) == 1 and len(self.usage) > 1:
+            looks.append(self.usage[-1])
+        for before, after in pairwise(looks):
+            took_ns, old, new = after.at_ns - before.at_ns, consumers(before), consumers(after)
+            shares = [
+                (now - then) / took_ns
+                for name in old.keys() & new.keys()
+                if (then := old[name].cpu_ns) is not None and (now := new[name].cpu_ns) is not None
+            ]
+            if shares and took_ns > 0:
+                yield fmean(shares)
+
 
 Repetition = Sequence[Measured]
 """The steps of a series, each measured once, by clients."""
 Get = Callable[[Repetition], float]
-Consumers = Callable[[Any], Mapping[str, Consumption]]
-"""Members or the client, of a look at what all have used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +272,15 @@ def _over(over: Callable[[list[float]], float], values: Iterable[float | None]) 
     return over(found) if found and not any(map(math.isnan, found)) else _NAN
 
 
+def _each(
+    over: Callable[[list[float]], float], of: Callable[[Measured], Iterable[float | None]], scale: float = 1
+) -> Get:
+    """Over all values of all steps; not known where a step has none."""
+    return lambda steps: _over(over, chain.from_iterable([*of(step)] or [None] for step in steps)) * scale
+
+
 def _column(name: str, over: Callable[[list[float]], float], scale: float = 1) -> Get:
-    return lambda steps: _over(over, (step.number(name) for step in steps)) * scale
+    return _each(over, lambda step: [step.number(name)], scale)
 
 
 def _mean_throughput(steps: Repetition) -> float:
@@ -257,14 +297,6 @@ def _mean_latency_ms(steps: Repetition) -> float:
     counts = [step.number("RequestCount") - step.number("Excluded") for step in steps]
     whole = sum(count * step.number("Average") for count, step in zip(counts, steps, strict=True))
     return whole / sum(counts) * 1000 if sum(counts) else _NAN
-
-
-def _of_seconds(over: Callable[[list[float]], float]) -> Get:
-    def get(steps: Repetition) -> float:
-        known = all(step.load.get("timeline") for step in steps)
-        return _over(over, (count for step in steps for count in step.whole_seconds()) if known else ())
-
-    return get
 
 
 def _percentile_ms(p: str) -> Get:
@@ -290,55 +322,7 @@ def _client(of: Any) -> Mapping[str, Consumption]:
 
 
 def _used(consumers: Consumers, name: str, scale: float = 1) -> Get:
-    """The sum over the consumers and all steps."""
-
-    def of_step(step: Measured) -> float:
-        machine = step.line.machine if step.line is not None else None
-        if machine is None:
-            return _NAN
-        return _over(sum, (getattr(one, name) for one in consumers(machine.used).values()))
-
-    return lambda steps: _over(sum, map(of_step, steps)) * scale
-
-
-def _largest(of: Callable[[Measured], Iterator[float]], scale: float = 1) -> Get:
-    """The largest value of any step."""
-    return lambda steps: _over(max, (max(of(step), default=None) for step in steps)) * scale
-
-
-def _levels(consumers: Consumers, name: str) -> Get:
-    """The mean over the consumers at each look, where it is largest."""
-
-    def of_step(step: Measured) -> Iterator[float]:
-        for look in step.usage:
-            known = [value for one in consumers(look).values() if (value := getattr(one, name)) is not None]
-            if known:
-                yield sum(known) / len(known)
-
-    return _largest(of_step)
-
-
-def _cores(consumers: Consumers) -> Get:
-    """The mean over the consumers of the cores that they used between two looks, where it is largest; in percent."""
-
-    def of_step(step: Measured) -> Iterator[float]:
-        looks = list(step.usage[:1])
-        for look in step.usage[1:]:
-            if look.at_ns - looks[-1].at_ns >= LEAST_INTERVAL_NS:
-                looks.append(look)
-        if len(looks) == 1 and len(step.usage) > 1:
-            looks.append(step.usage[-1])
-        for before, after in pairwise(looks):
-            took_ns, old, new = after.at_ns - before.at_ns, consumers(before), consumers(after)
-            shares = [
-                (now - then) / took_ns
-                for name in old.keys() & new.keys()
-                if (then := old[name].cpu_ns) is not None and (now := new[name].cpu_ns) is not None
-            ]
-            if shares and took_ns > 0:
-                yield sum(shares) / len(shares)
-
-    return _largest(of_step, 100)
+    return _each(sum, lambda step: step.used(consumers, name), scale)
 
 
 def _data_bytes(steps: Repetition) -> float:
@@ -346,8 +330,7 @@ def _data_bytes(steps: Repetition) -> float:
     if len(known) != len(steps):
         return _NAN
     last = max(known, key=lambda line: line.began_ns)
-    sizes = [member.data_bytes for member in last.store.members.values()] if last.store is not None else []
-    return _over(sum, sizes) / max(1, len(sizes))
+    return _over(fmean, [member.data_bytes for member in last.store.members.values()] if last.store is not None else [])
 
 
 _USED = "`machine.used` in scenarios.jsonl"
@@ -363,9 +346,16 @@ _DISK = "`store` in scenarios.jsonl: the mean over the members of `data_bytes` a
 MEASURES = (
     Measure("TOTAL-SECONDS", "s", "column `Total`, the sum over steps", _column("Total", sum)),
     Measure("TOTAL-REQUEST-NUMBER", "", "column `RequestCount`, the sum", _column("RequestCount", sum)),
-    Measure("MAX-THROUGHPUT", "1/s", f"{_MOST}; a step that is shorter counts by its rate", _of_seconds(max)),
+    Measure(
+        "MAX-THROUGHPUT",
+        "1/s",
+        f"{_MOST}; a step that is shorter counts by its rate",
+        _each(max, Measured.whole_seconds),
+    ),
     Measure("AVG-THROUGHPUT", "1/s", "column `Requests/sec`, each step by its time", _mean_throughput),
-    Measure("MIN-THROUGHPUT", "1/s", "`timeline`: the whole second with the fewest", _of_seconds(min)),
+    Measure(
+        "MIN-THROUGHPUT", "1/s", "`timeline`: the whole second with the fewest", _each(min, Measured.whole_seconds)
+    ),
     Measure("FASTEST-LATENCY", "ms", "column `Fastest`, the least", _column("Fastest", min, 1000)),
     Measure("AVG-LATENCY", "ms", "column `Average`, each step by its answered requests", _mean_latency_ms),
     Measure("SLOWEST-LATENCY", "ms", "column `Slowest`, the largest", _column("Slowest", max, 1000)),
@@ -383,20 +373,25 @@ MEASURES = (
         "SERVER-MAX-CPU-USAGE",
         "%",
         f"{_LOOKS}: the mean over the members, where it is largest; 100 % is one core",
-        _cores(_members),
+        _each(max, lambda step: step.cores(_members), 100),
     ),
     Measure(
         "SERVER-MAX-MEMORY-USAGE",
         "bytes",
         f"{_LOOKS}: the mean over the members of `rss_bytes`, where it is largest",
-        _levels(_members, "rss_bytes"),
+        _each(max, lambda step: step.levels(_members, "rss_bytes")),
     ),
-    Measure("CLIENT-MAX-CPU-USAGE", "%", f"{_LOOKS}: of the client's host", _cores(_client)),
+    Measure(
+        "CLIENT-MAX-CPU-USAGE",
+        "%",
+        f"{_LOOKS}: of the client's host",
+        _each(max, lambda step: step.cores(_client), 100),
+    ),
     Measure(
         "CLIENT-MAX-MEMORY-USAGE",
         "bytes",
         f"{_LOOKS}: `rss_bytes` of the client's host",
-        _levels(_client, "rss_bytes"),
+        _each(max, lambda step: step.levels(_client, "rss_bytes")),
     ),
     Measure("CLIENT-ERROR-COUNT", "", "column `Errors`, the sum", _column("Errors", sum)),
     *(
