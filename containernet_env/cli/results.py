@@ -355,11 +355,13 @@ def show_command(run: Path, events: bool) -> None:
 def _header(manifest: Mapping[str, Any] | None) -> list[str]:
     if manifest is None:
         return ["manifest.json is missing: the run ended before it was written"]
+    from containernet_env.results.run_directory import facts_of
+
     plan = manifest["plan"]
     links, store, repeats = (manifest.get(name) for name in ("links", "store", "repeats"))
     members = [host for host in plan["hosts"] if host["role"] != "benchmark"]
     lines = [
-        f"began {manifest['began']}, containernet-env {_program(manifest['program'])}",
+        f"began {manifest['began']}",
         f"{plan['config']['path']}: {len(members)} members and the client, config {manifest['config_hash']}",
     ]
     if repeats:
@@ -374,7 +376,7 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
     if links:
         seed = f" (seed {plan['seed']})" if links["links"] == "emulator" and "seed" in plan else ""
         lines.append(f"links by {links['links']}{seed}, hosts by {links['network']} ({links['network_version']})")
-    lines += _machine(manifest["machine"])
+    lines += [f"{name}: {text}" for name, text in facts_of(manifest).items() if name not in ("Links", "Store")]
     if not links:
         lines.append("nothing was brought up as a whole: see events.jsonl and logs")
     return lines
@@ -439,25 +441,6 @@ def _findings(scenarios: Any) -> list[Text]:
 def _events(events: Any) -> list[str]:
     start_ns = events[0]["at_ns"]
     return [f"{(event['at_ns'] - start_ns) / 1e9:9.3f} s  {event['kind']:<16} {event['text']}" for event in events]
-
-
-def _program(program: Mapping[str, Any]) -> str:
-    commit = program["commit"]
-    changed = ", with changes" if program["dirty"] else ""
-    return f"{program['version']} ({f'commit {commit[:12]}' if commit else 'unknown commit'}{changed})"
-
-
-def _machine(machine: Mapping[str, Any]) -> list[str]:
-    below = machine["virtualisation"]
-    kind = "a virtual machine" if below["guest"] or below["hypervisor"] else "no hypervisor told"
-    name = " ".join(filter(None, (below["vendor"], below["product"])))
-    kind += f" in a container ({below['container']})" if below["container"] else ""
-    return [
-        f"on {machine['cores']} cores, {machine['cpu_model']}, {machine['memory_bytes'] / (1 << 30):.1f} GiB, "
-        f"{kind}{f' ({name})' if name else ''}",
-        f"Linux {machine['kernel']}, clock {machine['clock_source']}, Docker engine {machine['engine']} on "
-        f"{machine['storage_driver']}, cgroup v{machine['cgroup_version']}",
-    ]
 
 
 def _files(checked: Checked | None) -> Text:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import UsageError
-from containernet_env.base.units import describe_size
 from containernet_env.report.rows import FILE, Rows, scaled
-from containernet_env.results.run_directory import ReadRun, read_run, runs_folder
+from containernet_env.results.run_directory import ReadRun, facts_of, read_run, runs_folder
 from containernet_env.results.statistics import decode
 
 PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
@@ -181,43 +179,12 @@ def _summary_of(run: ReadRun, run_id: str) -> RunSummary:
     sync = f"{min(syncs_ns) / 1e6:.3f} to {max(syncs_ns) / 1e6:.3f}" if syncs_ns else ""
     return RunSummary(
         run_id=run_id,
-        facts={name: value for name, value in _facts(manifest) if value},
+        facts=facts_of(manifest),
         began=str(manifest.get("began", "")),
         command=shlex.join(map(str, manifest.get("command", ()))),
         proof=_proof(run),
         sync=sync,
     )
-
-
-def _facts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """From a manifest that its form was checked of; what an older one lacks is left out."""
-    machine, program = manifest.get("machine") or {}, manifest.get("program") or {}
-    links, store = manifest.get("links") or {}, manifest.get("store") or {}
-    memory = machine.get("memory_bytes")
-    kinds = machine.get("virtualisation") or {}
-    names = ("hypervisor", "vendor", "product", "container")
-    virtual = [str(kinds[name]) for name in names if kinds.get(name)]
-    virtual = (["virtual machine"] if kinds.get("guest") else []) + virtual
-    yield "Machine", _join(machine, "cpu_model", "{cores} cores", "architecture")
-    yield "Memory", describe_size(memory) if isinstance(memory, int) else ""
-    yield "Virtualisation", ", ".join(virtual)
-    yield "Kernel", _join(machine, "kernel", "kernel_build")
-    yield "Clock", _join(machine, "clock_source")
-    yield "Docker engine", _join(machine, "{engine}", "storage {storage_driver}", "cgroup v{cgroup_version}")
-    dirty = ", with uncommitted changes" if program.get("dirty") else ""
-    yield "Program", _join(program, "containernet-env {version}", "commit {commit:.12}", "{go}") + dirty
-    yield "Links", _join(links, "{links}", "switches by {switches}", "{network_version}")
-    yield "Store", _join(store, "{kind} {version}")
-
-
-def _join(values: Mapping[str, Any], *forms: str) -> str:
-    """Those of the forms that all values are known of."""
-    parts = []
-    for form in forms:
-        with suppress(KeyError, ValueError, TypeError):
-            known = {name: str(value) for name, value in values.items() if value is not None}
-            parts.append(form.format(**known) if "{" in form else known[form])
-    return ", ".join(parts)
 
 
 def _proof(run: ReadRun) -> str:

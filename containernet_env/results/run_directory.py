@@ -14,6 +14,7 @@ import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from containernet_env.base import clock
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.base.files import file_name, followed
+from containernet_env.base.units import describe_size
 from containernet_env.model.findings import Valid
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
@@ -484,6 +486,36 @@ def _known(value: Any, where: str, form: type[RunFile]) -> Mapping[str, Any]:
         got = textwrap.shorten(reprlib.repr(first["input"]), 100)
         raise UsageError(f"{where} is not of its form: {place}: {first['msg']}; got {got}\n  {_REMEDY}") from error
     return value | read.model_dump(by_alias=True, exclude=read.model_fields_set)
+
+
+def facts_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What a run was made on and with, by name, from its manifest; what an older one lacks is left out."""
+    machine, program, links, store = (manifest.get(name) or {} for name in ("machine", "program", "links", "store"))
+    memory, kinds = machine.get("memory_bytes"), machine.get("virtualisation") or {}
+    virtual = [str(kinds[name]) for name in ("hypervisor", "vendor", "product", "container") if kinds.get(name)]
+    dirty = ", with uncommitted changes" if program.get("dirty") else ""
+    found = {
+        "Machine": _join(machine, "cpu_model", "{cores} cores", "architecture"),
+        "Memory": describe_size(memory) if isinstance(memory, int) else "",
+        "Virtualisation": ", ".join((["virtual machine"] if kinds.get("guest") else []) + virtual),
+        "Kernel": _join(machine, "kernel", "kernel_build"),
+        "Clock": _join(machine, "clock_source"),
+        "Docker engine": _join(machine, "{engine}", "storage {storage_driver}", "cgroup v{cgroup_version}"),
+        "Program": _join(program, "containernet-env {version}", "commit {commit:.12}", "{go}") + dirty,
+        "Links": _join(links, "{links}", "switches by {switches}", "{network_version}"),
+        "Store": _join(store, "{kind} {version}"),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def _join(values: Mapping[str, Any], *forms: str) -> str:
+    """Those of the forms that all values are known of."""
+    parts = []
+    for form in forms:
+        with suppress(KeyError, ValueError, TypeError):
+            known = {name: str(value) for name, value in values.items() if value is not None}
+            parts.append(form.format(**known) if "{" in form else known[form])
+    return ", ".join(parts)
 
 
 # The size of a run of 4 hosts, rounded up: a row of 0.5 KB and, of each host's links and port, 4 KB in scenarios.jsonl
