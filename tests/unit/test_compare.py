@@ -272,6 +272,8 @@ def test_a_file_that_is_given_twice_or_copied_counts_once(tmp_path: Path, of_the
     assert {(cell["repetitions_a"], cell["repetitions_b"]) for cell in cells} == {(3, 3)}
     assert {(cell["rows_a"], cell["rows_b"]) for cell in cells} == {(3, 3)}
     assert shown.stderr.count("6 rows are left out, since a file before it has them, too") == 3
+    other = write(tmp_path / "d.csv", rows(EVEN, "4")) if of_the_seed else seed_file(tmp_path / "d.csv", 1)
+    assert "have different columns" in str(run(a, b, "--also-a", other).exception)
 
 
 def test_what_scenarios_found_from_before_them_is_named_where_it_differs(tmp_path: Path) -> None:
@@ -409,14 +411,6 @@ def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str) -> None:
     assert shown.exit_code == 2 and "such as 5%" in shown.output
 
 
-def test_several_files_make_one_side(tmp_path: Path) -> None:
-    files = [write(tmp_path / f"{name}.csv", rows(EVEN[:3], name)) for name in "1234"]
-    shown = run(files[0], files[1], "--also-a", files[2], "--also-b", files[3], "--json")
-    assert json.loads(shown.stdout)["cells"][0]["repetitions_a"] == 6
-    mixed = run(files[0], files[1], "--also-a", seed_file(tmp_path / "seed.csv", 1))
-    assert "have different columns" in str(mixed.exception)
-
-
 def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def require(module: str, note: object) -> None:
         raise MissingRequirementError(f"this needs {module}", "Install it.")
@@ -438,11 +432,3 @@ def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monk
         assert isinstance(refused, UsageError) and words in str(refused), options
     assert isinstance(run(a, b, "--csv", tmp_path / "cells.csv").exception, MissingRequirementError)
     assert not (tmp_path / "cells.csv").exists()
-
-
-def test_text_of_a_file_moves_no_cursor_and_is_no_formula(tmp_path: Path) -> None:
-    evil = "=1+1<script>\x1b[31m\u202e[red]"
-    a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name, Scenario=evil)) for name in "ab")
-    output = run(a, b, "--csv", tmp_path / "cells.csv").output
-    assert "=1+1<script>\\x1b[31m\\u202e[red]" in output and "\x1b" not in output
-    assert (tmp_path / "cells.csv").read_text().splitlines()[1].startswith("'=1+1")

@@ -79,16 +79,18 @@ def test_signals_that_are_ignored_at_entry(signum: signal.Signals) -> None:
         ["results", "out.csv"],
         ["report", "out.csv", "out.csv", "-o", "page.html"],
         ["plot", "out.csv", "--x", "type", "--y", "p50", "--where", "type=none", "-o", "figure.svg"],
+        *(["table", form, "out.csv"] for form in ("dbtester", "clients")),
+        ["compare", "out.csv", "out.csv"],
     ],
 )
 def test_text_of_a_file_moves_no_cursor(command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A name in a CSV cleared the screen, or turned what followed it round."""
     folder = tmp_path / "\x1b[2J\u202e"
     folder.mkdir()
-    path = report_rows.write(folder / "out.csv", [report_rows.row(TestType="\x1b[31m")])
+    path = report_rows.write(folder / "out.csv", [report_rows.row(TestType="\x1b[31m", Scenario="[red]\x1b[2J")])
     with path.open("a") as file:
         file.write("torn,line\n")
     with pytest.raises(SystemExit):
         main([str(path) if word == "out.csv" else str(tmp_path / word) if "." in word else word for word in command])
-    said = capfd.readouterr().err
-    assert "\\x1b[" in said and not {"\x1b", "\u202e"} & set(said)
+    said, error = capfd.readouterr()
+    assert "\\x1b[" in error and not {"\x1b", "\u202e"} & set(said + error)

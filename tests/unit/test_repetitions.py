@@ -110,25 +110,6 @@ def test_rows_of_the_seeds_form_with_other_request_counts_are_not_merged(tmp_pat
     assert summarize(load(path))["rows"].tolist() == [2, 1, 1]
 
 
-def test_a_torn_number_or_row_is_in_no_median(tmp_path: Path) -> None:
-    """0.0345 that was cut to 0.0 makes the median 17.2 ms; the last line has no end, so its last value is unsure."""
-    path, notes = tmp_path / "seed.csv", list[str]()
-    line = f"write,3,100{',1' * 16}"
-    path.write_text(f"{SEED_HEADER}\n{line},0.0345\n{line},0.0")
-    summary = summarize(load(path, notes.append))
-    assert (summary["95%"].tolist(), summary["rows"].tolist()) == ([0.0345], [1])
-    assert len(notes) == 1 and "line 3 is left out: it does not end" in notes[0]
-    path = tmp_path / "out.csv"
-    write(path, {"50%": "0.018"}, {"50%": "0.018"})
-    content = path.read_bytes()
-    last = content.rindex(b"write")
-    path.write_bytes(content[:last] + content[last : content.index(b"0.018", last) + 3] + b"\n")
-    with pytest.warns(UserWarning, match=r"out\.csv, line 3 is left out: it has 17 values for \d+ columns"):
-        frame = load(path)
-    assert summarize(frame, ["TestType"])["50%"].tolist() == [0.018]
-    assert "line 3 is left out" in answer("results", path, "--csv")
-
-
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 

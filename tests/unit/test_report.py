@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import UsageError
 from containernet_env.report import document as documents
@@ -30,7 +29,6 @@ from containernet_env.results.run_directory import DISRUPTIONS, SCENARIOS, RunDi
 from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.stores.kinds import KINDS
 from tests.unit.answers import closed_loop
-from tests.unit.commands import answer
 from tests.unit.report_rows import EVIL, EVIL_NAMES, numbers, row, shown, sweep, write
 from tests.unit.store_files import planned
 from tests.unit.test_run_directory import directory as run_directory
@@ -566,28 +564,6 @@ def test_a_timeline_of_no_time_is_a_page_all_the_same(made_run: RunDirectory) ->
 @pytest.mark.parametrize("run_id", ["../out.runs/run-1", "/etc", "..", ".", "a/b", "run-1/"])
 def test_a_run_id_leads_nowhere_else(made_run: RunDirectory, run_id: str) -> None:
     assert of_run(made_run, RunId=run_id).runs == ()
-
-
-# --- bad input --------------------------------------------------------------------------------------------------------
-
-
-def test_torn_and_foreign_lines_are_left_out_and_said(tmp_path: Path) -> None:
-    path = write(tmp_path / "out.csv", [row(), row(Repetition="2")])
-    with path.open("a") as file:
-        file.write("a,line,of something else\n" + '"never closed\n' + "write,3,10")
-    found = document(path)
-    assert found.counts["rows"] == 2 and sum("is left out" in note for note in found.notes) == 3
-
-
-def test_what_is_no_results_file_is_refused(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    path, page_file = tmp_path / "out.csv", tmp_path / "page.html"
-    other = write(tmp_path / "other.csv", [row()]).read_text().replace("Attempt,", "Try,", 1)
-    told = {}
-    for name, content in {"empty": "", "foreign": "a,b\n1,2\n", "binary": "\0\0\0", "another version": other}.items():
-        path.write_text(content)
-        told[name] = answer("report", path, "-o", page_file, folder=tmp_path)
-    told["missing"] = answer("report", tmp_path / "gone.csv", "-o", page_file, folder=tmp_path)
-    assert told == snapshot and not page_file.exists()
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -84,6 +84,9 @@ def test_a_file_of_before_a_column_is_read_and_appended_to_in_its_own_form(tmp_p
     frame = results.load(path)
     assert list(frame.columns) == list(COLUMNS) and frame["ClientCount"].tolist() == [5]
     assert frame["Advice"].isna().all()
+    path.write_text(",".join(COLUMNS).replace("Attempt,", "Try,") + "\n")
+    with pytest.raises(UsageError, match="of another version of this program: it lacks Attempt; it has Try\n"):
+        results.load(path)
 
 
 def test_the_readme_has_the_table_of_columns(snapshot: SnapshotAssertion) -> None:

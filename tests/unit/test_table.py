@@ -19,7 +19,7 @@ from containernet_env.report.tables import MEASURES, aggregated, series_of, size
 from containernet_env.results.run_directory import SCENARIOS, USAGE, RunDirectory
 from tests.unit.answers import closed_loop
 from tests.unit.commands import answer
-from tests.unit.report_rows import EVIL, row, shown, write
+from tests.unit.report_rows import row, shown, write
 from tests.unit.test_run_directory import WRITE
 from tests.unit.test_statistics import encoded
 
@@ -304,16 +304,6 @@ def test_what_is_printed(out: Path, tmp_path: Path, snapshot: SnapshotAssertion)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["dbtester", "clients"])
-def test_text_of_a_file_moves_no_cursor_and_is_no_formula(tmp_path: Path, form: str) -> None:
-    evil = NO_STORE | {"Scenario": f"=1+1[red]{EVIL}\x1b]0;x\x07"}
-    path = write(tmp_path / "out.csv", [row(**ONE | evil), row(**TEN | evil | {"Valid": "no", "Reasons": "\x1b[2J"})])
-    done = shown("table", form, path)
-    assert f"=1+1[red]{EVIL}\\x1b]0;x\\x07" in done.output and "\x1b" not in done.output + done.stderr
-    lines = shown("table", form, path, "--csv").stdout
-    assert ",'=1+1" in lines or "\n'=1+1" in lines
 
 
 def test_a_table_is_never_cut_and_says_that_there_are_no_run_directories(tmp_path: Path) -> None:
