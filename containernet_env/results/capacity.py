@@ -313,11 +313,6 @@ def alike(samples: Iterable[CostSample], scenario: Scenario, members: int) -> li
     return [sample for sample in samples if sample.group[:-1] == wanted]
 
 
-def least_cost(samples: Sequence[CostSample]) -> RequestCost:
-    """The least that any of one sample or more has of each."""
-    return _cost(lambda name: min(getattr(sample, name) for sample in samples))
-
-
 def _cost(of: Callable[[str], float]) -> RequestCost:
     return RequestCost(**{name: of(name) for name in RequestCost.model_fields})
 
@@ -410,7 +405,7 @@ class Shortage:
     enough: float
     rate_per_s: float
     clients: int | None
-    cores: int | None
+    cores: int | None = None
     limits: int | None = None
 
 
@@ -535,37 +530,20 @@ class _Weigher:
             return None
         # At low rates each request includes more of the heartbeats: the least is nearer to its own cost. Followers
         # process one request at the same time as their leader.
-        least = least_cost(samples)
+        least = _cost(lambda name: min(getattr(sample, name) for sample in samples))
         alone_s = self.floor_s(scenario) + (least.generator_ns + least.links_ns + least.member_ns) / 1e9
-        asked = min(
-            [
-                scenario.clients / max(alone_s, 1e-9),
-                *self._configured_rates(scenario),
-                *reached_per_s(samples, self._config, scenario.clients),
-            ]
-        )
-        cost = cost_at(samples, asked)
-        if cost is None:
+        rates = [scenario.clients / max(alone_s, 1e-9), *reached_per_s(samples, self._config, scenario.clients)]
+        rates += [float(limit) for limit in (scenario.rate, scenario.search and scenario.search.high) if limit]
+        links_bps = [node.rate_bps for node in self._plan.config.nodes if node.rate_bps is not None]
+        if len(links_bps) == len(self._members):
+            # A majority does without the slowest.
+            rates.append(max(links_bps) / 8 / self._estimator.sent_bytes(scenario))
+        if (cost := cost_at(samples, min(rates))) is None:
             return None
-        rate = min([asked, *self._members_bound(cost)])
-        return tuple(self._short(scenario, rate, alone_s, cost))
-
-    def _configured_rates(self, scenario: Scenario) -> Iterator[float]:
-        """Requests per second of an open loop, the highest of a search, and those that the fastest link lets through
-        if every member's has a rate: a majority does without the slowest."""
-        if scenario.rate is not None:
-            yield float(scenario.rate)
-        if scenario.search is not None:
-            yield float(scenario.search.high)
-        rates = [node.rate_bps for node in self._plan.config.nodes]
-        if None not in rates:
-            yield max(filter(None, rates)) / 8 / self._estimator.sent_bytes(scenario)
-
-    def _members_bound(self, cost: RequestCost) -> Iterator[float]:
-        """Requests per second that the highest CPU limit lets through, if every member has one."""
-        cpus = [node.cpus for node in self._plan.config.nodes]
-        if None not in cpus and cost.member_ns > 0:
-            yield float(max(filter(None, cpus))) * 1e9 / cost.member_ns
+        cpus = [node.cpus for node in self._plan.config.nodes if node.cpus is not None]
+        if len(cpus) == len(self._members) and cost.member_ns > 0:
+            rates.append(float(max(cpus)) * 1e9 / cost.member_ns)
+        return tuple(self._short(scenario, min(rates), alone_s, cost))
 
     def _short(self, scenario: Scenario, rate: float, alone_s: float, cost: RequestCost) -> Iterator[Shortage]:
         # The one thread of the generator and that of the link emulator let no more through.
@@ -585,21 +563,13 @@ class _Weigher:
             if cores <= enough or (resource == "machine" and capacity_of(self._plan).suffices):
                 continue
             fits_per_s = enough * 1e9 / each_ns
-            yield Shortage(
-                scenario,
-                resource,
-                cores,
-                {"machine": float(self._cores), "client": enough}.get(resource, 1.0),
-                enough,
-                fits_per_s,
-                None if scenario.is_open else int(fits_per_s * alone_s + 1e-6),
-                self._cores_for(cores) if resource == "machine" else None,
-                self._plan.options.machine_cores - 1 if resource == "machine" else None,
-            )
-
-    def _cores_for(self, wanted: float) -> int:
-        """How many cores a machine needs, the one that is kept for the link emulator included."""
-        return -int(-wanted // self._full) + (self._kept is not None)
+            clients = None if scenario.is_open else int(fits_per_s * alone_s + 1e-6)
+            has = {"machine": float(self._cores), "client": enough}.get(resource, 1.0)
+            found = Shortage(scenario, resource, cores, has, enough, fits_per_s, clients)
+            if resource == "machine":
+                needed = -int(-cores // self._full) + (self._kept is not None)
+                found = replace(found, cores=needed, limits=self._plan.options.machine_cores - 1)
+            yield found
 
 
 def _without_jitter(topology: Topology) -> Topology:

@@ -46,7 +46,8 @@ _FORMATS = {
     ".log": "text/plain",
     ".sha256": "text/plain",
 }
-_SPDX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
+# An SPDX identifier or a URL; anything else is a text.
+_LICENSE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*|https?://.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +104,13 @@ def _crate(run: ReadRun, manifest: Manifest, license_name: str | None) -> Any:
     crate.name = f"containernet-env run {manifest.run_id}"
     crate.description = _description(manifest)
     crate.license = _NO_LICENSE if license_name is None else license_name
-    if license_name is not None and (url := _license_url(license_name)) is not None:
+    if license_name is not None and _LICENSE_ID.fullmatch(license_name):
+        url = license_name if "://" in license_name else f"https://spdx.org/licenses/{license_name}"
         entity = {"@type": "CreativeWork", "name": license_name}
         crate.license = crate.add(ContextEntity(crate, url, properties=entity))
     profile = {"@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"}
     root["conformsTo"] = crate.add(ContextEntity(crate, _PROCESS_RUN_CRATE, properties=profile))
     return crate
-
-
-def _license_url(name: str) -> str | None:
-    """Where a license can be read; None for a text."""
-    if name.startswith(("https://", "http://")):
-        return name
-    return f"https://spdx.org/licenses/{name}" if _SPDX_ID.fullmatch(name) else None
 
 
 def _description(manifest: Manifest) -> str:

@@ -51,7 +51,9 @@ class Floor:
         writes = not scenario.reads or scenario.put_ratio
         if writes and not all(name in self._sync_ns for name in living):
             return None
-        asked = _asked(scenario, leader, living)
+        # Each equally often: request k of several goes to member k mod n.
+        only = leader if scenario.target == "leader" else scenario.member
+        asked = living if only is None else [only]
         if not asked or any(name not in living for name in asked):
             return None
         rounds = -(-DRAWS // len(asked)) if has_jitter(self._topology) else 1
@@ -70,12 +72,6 @@ class Floor:
             yield writes, self._store.write_ns(request)
         if writes < 1:
             yield 1 - writes, self._store.read_ns(request)
-
-
-def _asked(scenario: Scenario, leader: str | None, living: list[str]) -> list[str]:
-    """The members that are queried, each equally often: request k of several goes to member k mod n."""
-    only = leader if scenario.target == "leader" else scenario.member
-    return [only] if only is not None else living
 
 
 def weighted_median(shares: Iterable[tuple[float, float]]) -> float:

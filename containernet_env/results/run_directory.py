@@ -97,13 +97,10 @@ def missing_histories(scenarios: Iterable[Mapping[str, Any]], kept: Iterable[Kep
 
     Also those whose load left no result, and those that were never run.
     """
-    asked = Counter(_without_number(line["scenario"], line["repetition"]) for line in scenarios if _keeps(line))
+    keeping = [line for line in scenarios if line.get("history") or (line["load"] or {}).get("history") is not None]
+    asked = Counter(_without_number(line["scenario"], line["repetition"]) for line in keeping)
     there = Counter(history.name.partition("-")[2] for history in kept)
     return [name for name, count in asked.items() for _ in range(count - there[file_name(name)])]
-
-
-def _keeps(line: Mapping[str, Any]) -> bool:
-    return bool(line.get("history")) or (line["load"] or {}).get("history") is not None
 
 
 @dataclass(frozen=True, slots=True)
