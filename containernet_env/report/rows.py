@@ -20,7 +20,7 @@ from containernet_env.base.units import parse_duration, parse_size
 from containernet_env.model.findings import counts, reasons_text
 from containernet_env.model.names import find
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
-from containernet_env.results.csv_file import load
+from containernet_env.results.csv_file import load_all
 from containernet_env.results.repetitions import MEASURED_WITH, following
 from containernet_env.results.statistics import LEAST, LEVEL, median, median_interval
 from containernet_env.runs.sweep.ledger import journal_of, read_journal
@@ -268,7 +268,7 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
     """The rows of results files of either form.
 
     The result has notes on rows that are left out, and ``note`` gets each: rows that were torn, a file that is named
-    twice, and rows that an earlier file has word for word, which would count twice. Raises ``UsageError`` for a file
+    twice, and rows that an earlier file has, which would count twice. Raises ``UsageError`` for a file
     that cannot be read or has another header.
     """
     import pandas
@@ -285,19 +285,11 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
             left_out(f"{path} is named twice, and read once")
         else:
             paths.append(path)
-    loaded = [load(path, left_out) for path in paths]
-    names = _names(paths)
-    frames = [frame.assign(**{FILE: name}) for frame, name in zip(loaded, names, strict=True)]
+    tables = zip(_names(paths), load_all(paths, left_out), strict=True)
+    frames = [table.assign(**{FILE: name}) for name, table in tables]
     columns = max((list(frame.columns) for frame in frames), key=len)
     frame = pandas.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
     frame = frame.reindex(columns=columns)
-    if len(frames) > 1 and len(frame):
-        measured = [name for name in columns if name != FILE]
-        # The same row within a file is left as it is: it may have been measured twice.
-        again = frame.duplicated(measured, keep="first") & ~frame.duplicated([*measured, FILE], keep=False)
-        if again.any():
-            left_out(f"rows that are in several files word for word count once: {int(again.sum()):,}")
-            frame = frame[~again].reset_index(drop=True)
     seed_only = tuple(name for name in columns if name != FILE) == SEED_COLUMNS
     settings = {hashes: values for path in paths for hashes, values in _settings(path, left_out).items()}
     frame, keys = _identified(frame, settings)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from containernet_env.base.errors import UsageError
 from containernet_env.results import statistics
 from containernet_env.results.columns import BY_NAME
-from containernet_env.results.csv_file import load
+from containernet_env.results.csv_file import identities, load_all, text_of, texts_of
 from containernet_env.results.repetitions import are_used, kept_apart
 
 if TYPE_CHECKING:
@@ -189,40 +189,20 @@ class _Side:
 
 
 def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFrame:
-    """The rows of all files of one side; ``note`` is called with lines that are left out, see `results.csv_file.load`.
+    """The rows of all files of one side, see `results.csv_file.load_all`.
 
-    A row that several files have, for example because one is a copy of another, is taken once; ``note`` is called for
-    that, too. Raises ``UsageError`` if a file cannot be read or has other columns than the first one.
+    Raises ``UsageError`` if a file cannot be read or has other columns than the first one.
     """
     import pandas
 
-    tables = [load(path, note) for path in paths]
-    taken: set[tuple[str, ...]] = set()
-    for index, (path, table) in enumerate(zip(paths, tables, strict=True)):
+    tables = load_all(paths, note)
+    for path, table in zip(paths, tables, strict=True):
         if list(table.columns) != list(tables[0].columns):
             raise UsageError(
                 f"{paths[0]} and {path} have different columns, so they are not one side of a comparison\n"
                 "  Give files of one form: all with ours, or all with the seed's columns alone."
             )
-        again = _is_among(table, taken)
-        if count := int(again.sum()):
-            note(f"{path}: {count} rows are left out, since a file before it has them, too")
-        tables[index] = table[~again]
-        taken.update(_identities(table))
     return pandas.concat(tables, ignore_index=True)
-
-
-def _identities(table: pandas.DataFrame) -> list[tuple[str, ...]]:
-    """The identity of each row: its run, moment and scenario; in the seed's form the whole row."""
-    names = [name for name in ("RunId", "Timestamp", "Scenario") if name in table.columns] or list(table.columns)
-    return _texts(table, names)
-
-
-def _is_among(table: pandas.DataFrame, others: Collection[tuple[str, ...]]) -> pandas.Series:
-    """For each row whether ``others`` has it."""
-    import pandas
-
-    return pandas.Series([identity in others for identity in _identities(table)], index=table.index, dtype=bool)
 
 
 def compare(
@@ -237,7 +217,7 @@ def compare(
     """
     if unknown := [name for name in figures if name not in FIGURES]:
         raise UsageError(f"no figure {', '.join(unknown)}; allowed: {', '.join(FIGURES)}")
-    sides = [_side(names[0], a), _side(names[1], b, set(_identities(a)))]
+    sides = [_side(names[0], a), _side(names[1], b, set(identities(a)))]
     shared = [name for name in sides[0].used.columns if name in sides[1].used.columns]
     if missing := [name for name in figures if name not in shared]:
         raise UsageError(f"no figure {', '.join(missing)} in both: files of the seed's columns have no such column")
@@ -270,9 +250,9 @@ def compare(
 def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]] = ()) -> _Side:
     """The rows that are used, and why others are not; those of ``others`` are not."""
     left_out: Counter[str] = Counter()
-    again = _is_among(table, others)
-    left_out["also in A"] = int(again.sum())
-    used = table[~again]
+    new = [identity not in others for identity in identities(table)]
+    left_out["also in A"] = new.count(False)
+    used = table.loc[new]
     if "Valid" in table.columns:
         failed = used["Error"].notna()
         valid = used["Valid"].fillna("unknown")
@@ -291,19 +271,6 @@ def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]
     return _Side(name, used, left_out)
 
 
-def _text(table: pandas.DataFrame, name: str) -> list[str]:
-    """The values of a column as text that identifies rows; '-' for none."""
-    values = table[name].tolist()
-    if not BY_NAME[name].number:
-        return ["-" if value is None or value != value else str(value) for value in values]
-    return ["-" if value != value else f"{value:.15g}" for value in values]
-
-
-def _texts(table: pandas.DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """The values of these columns, row by row."""
-    return list(zip(*(_text(table, name) for name in names), strict=True))
-
-
 def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[list[str], Any]:
     """The columns by which cells are matched, and those in which the two tables have no value in common.
 
@@ -315,7 +282,7 @@ def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[li
     # in both tables together is not matched: with another bandwidth it may have another value.
     keys, differs = [], []
     for name in kept_apart(pandas.concat([table[list(shared)] for table in tables])):
-        a, b = (set(_text(table, name)) for table in tables)
+        a, b = (set(text_of(table, name)) for table in tables)
         if name in LOAD or a & b:
             keys.append(name)
         else:
@@ -330,7 +297,7 @@ def _list(values: Sequence[str], most: int = 4) -> str:
 def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]:
     """The keys that name a cell: the scenario, and the columns besides the load that vary; hashes if these are not
     enough."""
-    cells = {cell for table in tables for cell in _texts(table, keys)}
+    cells = {cell for table in tables for cell in texts_of(table, keys)}
     distinct = {name: set(values) for name, values in zip(keys, zip(*cells, strict=True), strict=True)}
     varies = [name for name in keys if len(distinct[name]) > 1]
     if "Scenario" not in keys:
@@ -366,13 +333,13 @@ class _Values:
 
 def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
     """The cells of a side; figures that are missing are left out."""
-    names = _texts(side.used, keys)
+    names = texts_of(side.used, keys)
     cells = {name: _Values({}, {}) for name in names}
     for column in filter(side.used.columns.__contains__, _BY_CHANCE):
-        for name, value in zip(names, _text(side.used, column), strict=True):
+        for name, value in zip(names, text_of(side.used, column), strict=True):
             cells[name].found.setdefault(column, set()).add(value)
     of_clusters = "RunId" in side.used.columns
-    clusters = _texts(side.used, ("RunId", "Cluster")) if of_clusters else range(len(names))
+    clusters = texts_of(side.used, ("RunId", "Cluster")) if of_clusters else range(len(names))
     for figure in figures:
         for name, cluster, value in zip(names, clusters, side.used[figure].tolist(), strict=True):
             if math.isfinite(value) and value > 0:
@@ -382,8 +349,8 @@ def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> di
 
 def _refuse_mixture(side: _Side, keys: Sequence[str], others: Sequence[str]) -> None:
     """If a cell has several experiments, which of them belong to which of the other side cannot be determined."""
-    cells = _texts(side.used, keys)
-    texts = {name: _text(side.used, name) for name in others}
+    cells = texts_of(side.used, keys)
+    texts = {name: text_of(side.used, name) for name in others}
     if mixed := [name for name in others if len(set(zip(cells, texts[name], strict=True))) > len(set(cells))]:
         named = [name for name in mixed if not name.endswith("Hash")] or mixed
         what = "; ".join(f"{name}: {_list(sorted(set(texts[name])))}" for name in named)
@@ -397,7 +364,7 @@ def _why_no_match(sides: Sequence[_Side], keys: Sequence[str]) -> str:
     names = [side.name for side in sides]
     reasons = []
     for name in keys:
-        a, b = (sorted(set(_text(side.used, name))) for side in sides)
+        a, b = (sorted(set(text_of(side.used, name))) for side in sides)
         if not set(a) & set(b):
             reasons.append(f"{name}: {names[0]} has {_list(a)}, {names[1]} has {_list(b)}")
     what = "\n  ".join(reasons) or "each value is on both sides, but never together"

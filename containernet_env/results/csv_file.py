@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -219,7 +219,7 @@ class ResultsFile:
 
     def _open_beside(self) -> tuple[int, Path]:
         make_folders(self.path.parent)
-        for number in count(1):
+        for number in count_from(1):
             path = self.path.with_name(f"{self.path.name}.rescued{f'-{number}' if number > 1 else ''}")
             with suppress(FileExistsError):
                 return open_to_append(path, new=True), path
@@ -278,6 +278,43 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
     """
     header, rows = _whole_rows(path, note)
     return _frame(rows, header, header if header == SEED_COLUMNS else COLUMNS)
+
+
+def load_all(paths: Sequence[Path], note: Callable[[str], object] = warnings.warn) -> list[pandas.DataFrame]:
+    """The rows of several files, see `load`; those that a file before has, too, are left out, and ``note`` is called.
+
+    Within a file the same row stays: it may have been measured twice.
+    """
+    tables: list[pandas.DataFrame] = []
+    taken: set[tuple[str, ...]] = set()
+    for path in paths:
+        table = load(path, note)
+        own = identities(table)
+        new = [identity not in taken for identity in own]
+        if count := new.count(False):
+            note(f"{path}: {count} rows are left out, since a file before it has them, too")
+        tables.append(table.loc[new])
+        taken.update(own)
+    return tables
+
+
+def identities(table: pandas.DataFrame) -> list[tuple[str, ...]]:
+    """The identity of each row: its run, moment and measurement; in the seed's form the whole row."""
+    names = ("RunId", "Timestamp", "Scenario", "Repetition", "Attempt")
+    return texts_of(table, [name for name in names if name in table.columns] or list(table.columns))
+
+
+def text_of(table: pandas.DataFrame, name: str) -> list[str]:
+    """The values of a column as text that identifies rows; '-' for none."""
+    values = table[name].tolist()
+    if not BY_NAME[name].number:
+        return ["-" if value is None or value != value else str(value) for value in values]
+    return ["-" if value != value else f"{value:.15g}" for value in values]
+
+
+def texts_of(table: pandas.DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The values of these columns, row by row."""
+    return list(zip(*(text_of(table, name) for name in names), strict=True))
 
 
 def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
