@@ -6,11 +6,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -46,11 +47,8 @@ def milliseconds_text(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     milliseconds = seconds * 1000
-    return (
-        f"{milliseconds:.0f} ms"
-        if milliseconds >= 99.95
-        else f"{milliseconds:.{1 if milliseconds >= 9.995 else 2}f} ms"
-    )
+    digits = 0 if milliseconds >= 99.95 else 1 if milliseconds >= 9.995 else 2
+    return f"{milliseconds:.{digits}f} ms"
 
 
 def rate_text(requests_per_s: float | None) -> str:
@@ -91,18 +89,49 @@ class TerminalStage:
             self._console.print(line, soft_wrap=True)
 
 
+@dataclass
+class _Running:
+    """The scenario that runs; ``probe``: number, load and begin of the last one of a search."""
+
+    planned: PlannedScenario
+    began: float
+    probe: tuple[int, Scenario, float] | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.planned.scheduled.scenario
+
+    @property
+    def whole_s(self) -> float:
+        """Seconds of a scenario that ends by its schedule, about those of a search."""
+        if self.scenario.search is not None:
+            return round(self.planned.estimated_s)
+        return (self.scenario.scheduled_s or 0.0) + (self.scenario.warmup_s or 0.0)
+
+    def place(self, done: int, elapsed_s: float) -> str:
+        """How far it is: requests where their number is configured, else seconds."""
+        if self.scenario.total is not None:
+            return f"{done:,} of {self.scenario.total:,}"
+        if self.probe is not None:
+            number, probe, _ = self.probe
+            return f"probe {number} at {rate_text(float(probe.rate or 0))}/s, {seconds_text(elapsed_s)}"
+        return f"{min(elapsed_s, self.whole_s):.0f} of {self.whole_s:g} s"
+
+    def left_s(self, done: int, elapsed_s: float, rate: float) -> float | None:
+        """The remaining time, if it can be estimated."""
+        if self.scenario.total is None:
+            return max(self.whole_s - elapsed_s, 0.0)
+        return (self.scenario.total - done) / rate if rate > 0 else None
+
+
 class TerminalProgress:
     """A `containernet_env.runs.progress.RunProgress` on a rich console."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Progress | None = None
-        self._scenario_task: TaskID | None = None
-        self._matrix_task: TaskID | None = None
         self._matrix = MatrixTime(())
-        self._planned: PlannedScenario | None = None
-        self._probe: tuple[int, Scenario, float] | None = None
-        self._began = 0.0
+        self._running: _Running | None = None
         self._told = 0.0
 
     def stage(self, name: str, seconds: float | None = None) -> TerminalStage:
@@ -119,9 +148,9 @@ class TerminalProgress:
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         """Show the scenario as the running one."""
-        self._planned, self._probe = planned, None
+        self._told = clock.monotonic()
+        self._running = running = _Running(planned, self._told)
         self._matrix.again = planned.scheduled.attempt > 1
-        self._began = self._told = clock.monotonic()
         if not self._console.is_terminal:
             return
         self._live = Progress(
@@ -132,46 +161,40 @@ class TerminalProgress:
             console=self._console,
             transient=True,
         )
-        scenario = planned.scheduled.scenario
-        total = float(scenario.total) if scenario.total is not None else self._whole_s
-        self._scenario_task = self._live.add_task(
-            f"{self._prefix} {scenario.name}", total=total, place=self._place(0, 0.0), rate=""
+        total = float(running.scenario.total or running.whole_s)
+        self._live.add_task(
+            f"{self._prefix} {running.scenario.name}", total=total, place=running.place(0, 0.0), rate=""
         )
         whole = f"{' ' * len(self._prefix)} all {self._matrix.count} scenarios"
-        self._matrix_task = self._live.add_task(
-            whole, total=self._matrix.whole_s, completed=round(self._matrix.done_s), place=self._time_left(), rate=""
-        )
+        done = round(self._matrix.done_s)
+        self._live.add_task(whole, total=self._matrix.whole_s, completed=done, place=self._time_left(), rate="")
         self._live.start()
 
     def probe_started(self, number: int, probe: Scenario) -> None:
         """See ``RunProgress``."""
-        self._probe = (number, probe, clock.monotonic())
+        assert self._running is not None
+        self._running.probe = (number, probe, clock.monotonic())
 
     def scenario_progress(self, done: int, errors: int) -> None:
         """Move the live lines, or periodically report the progress of a long scenario."""
-        assert self._planned is not None
-        now = clock.monotonic()
-        elapsed_s = now - self._began
-        counted_s = elapsed_s if self._probe is None else now - self._probe[2]
+        running, now = self._running, clock.monotonic()
+        assert running is not None
+        elapsed_s = now - running.began
+        counted_s = elapsed_s if running.probe is None else now - running.probe[2]
         rate = done / counted_s if counted_s > 0 else 0.0
-        failed = f", {errors:,} failed" if errors else ""
-        scenario = self._planned.scheduled.scenario
-        if self._live is not None and self._scenario_task is not None and self._matrix_task is not None:
-            self._live.update(
-                self._scenario_task,
-                completed=elapsed_s if scenario.total is None else done,
-                place=self._place(done, elapsed_s),
-                rate=f"{rate_text(rate)}/s{failed}",
-            )
-            self._live.update(
-                self._matrix_task, completed=self._matrix.done_s + elapsed_s, place=self._time_left(elapsed_s)
-            )
+        speed = f"{rate_text(rate)}/s{f', {errors:,} failed' if errors else ''}"
+        place = running.place(done, elapsed_s)
+        if self._live is not None:
+            of_scenario, of_matrix = self._live.task_ids
+            completed = elapsed_s if running.scenario.total is None else done
+            self._live.update(of_scenario, completed=completed, place=place, rate=speed)
+            self._live.update(of_matrix, completed=self._matrix.done_s + elapsed_s, place=self._time_left(elapsed_s))
         elif now - self._told >= PLAIN_INTERVAL_S:
             self._told = now
-            left_s = self._left_s(done, elapsed_s, rate)
+            left_s = running.left_s(done, elapsed_s, rate)
             whole = f" (all scenarios: {seconds_text(self._matrix.left_s(elapsed_s))})"
             left = f", about {seconds_text(left_s)} left{whole}" if left_s is not None else ""
-            text = f"{self._prefix} {scenario.name}: {self._place(done, elapsed_s)}, {rate_text(rate)}/s{failed}{left}"
+            text = f"{self._prefix} {running.scenario.name}: {place}, {speed}{left}"
             self._console.print(text, soft_wrap=True)
 
     @property
@@ -182,37 +205,9 @@ class TerminalProgress:
     def _time_left(self, elapsed_s: float = 0.0) -> str:
         return f"about {seconds_text(self._matrix.left_s(elapsed_s))} left"
 
-    def _place(self, done: int, elapsed_s: float) -> str:
-        """How far the running scenario is: requests where their number is configured, else seconds."""
-        assert self._planned is not None
-        scenario = self._planned.scheduled.scenario
-        if scenario.total is not None:
-            return f"{done:,} of {scenario.total:,}"
-        if self._probe is not None:
-            number, probe, _ = self._probe
-            return f"probe {number} at {rate_text(float(probe.rate or 0))}/s, {seconds_text(elapsed_s)}"
-        seconds = self._whole_s
-        return f"{min(elapsed_s, seconds):.0f} of {seconds:g} s"
-
-    @property
-    def _whole_s(self) -> float:
-        """Seconds of the running scenario that ends by its schedule, about those of a search."""
-        assert self._planned is not None
-        scenario = self._planned.scheduled.scenario
-        if scenario.search is not None:
-            return round(self._planned.estimated_s)
-        return (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
-
-    def _left_s(self, done: int, elapsed_s: float, rate: float) -> float | None:
-        assert self._planned is not None
-        scenario = self._planned.scheduled.scenario
-        if scenario.total is None:
-            return max(self._whole_s - elapsed_s, 0.0)
-        return (scenario.total - done) / rate if rate > 0 else None
-
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
         """Replace the live lines by the scenario's figures and findings."""
-        self._stop_live()
+        self.close()
         self._matrix.again = outcome.scheduled.attempt > 1
         name, prefix = outcome.scheduled.scenario.name, self._prefix
         self._matrix.ended(outcome.seconds)
@@ -236,12 +231,9 @@ class TerminalProgress:
 
     def close(self) -> None:
         """Leave the terminal as it was, whatever was being shown."""
-        self._stop_live()
-
-    def _stop_live(self) -> None:
         if self._live is not None:
             self._live.stop()
-        self._live = self._scenario_task = self._matrix_task = None
+        self._live = None
 
 
 class MatrixTime:
