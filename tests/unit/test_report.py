@@ -215,13 +215,6 @@ def test_the_table_has_figures_beside_names_and_what_a_row_found_on_its_cluster(
     assert table["Reused"] == ("r1", "r2")
 
 
-def test_the_requests_of_a_duration_are_no_configuration(tmp_path: Path) -> None:
-    rows = [row(Scenario="write-5s-1x1-8B", RequestCount="2001"), row(Scenario="write-7x10x1-8B", RequestCount="7")]
-    read = read_rows([write(tmp_path / "counted.csv", rows)])
-    assert (read.requests, read.values("RequestCount")) == ([2001, 7], [None, 7])
-    assert read_rows([write(tmp_path / "timed.csv", rows[:1])]).requests == [2001]
-
-
 # --- axes -------------------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +244,7 @@ LIMITS = [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")]
 OF_ONE_MEMBER = [row(LinkDelay_ms=value) for value in ("1;25;1", "1", "1;5/7;1")]
 CLIENT_TOO = [row(LinkDelay_ms=value, ClientLink=f"{value} ms unlimited") for value in ("5", "25")]
 JITTER = [row(LinkJitter_ms=value) for value in ("uniform 10", "0", "normal 2 correlation 1", "uniform 5")]
+MEMBERS = [row(ClusterSize=str(n), LinkDelay_ms=";".join(["1"] * (n - 1) + ["25"])) for n in (3, 5, 7)]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +258,8 @@ JITTER = [row(LinkJitter_ms=value) for value in ("uniform 10", "0", "normal 2 co
         # In order, though they are no numbers: one member's link alone was an axis of no figure, and so was jitter.
         (OF_ONE_MEMBER, ("1", "1;5/7;1", "1;25;1"), None, ()),
         (JITTER, ("0", "normal 2 correlation 1", "uniform 5", "uniform 10"), None, ()),
+        # The number of members, whose links differ with it.
+        (MEMBERS, ("3", "5", "7"), (3.0, 5.0, 7.0), ("LinkDelay_ms",)),
         # Unlimited is the last tick, and no number.
         (LIMITS, ("10", "1000", "unlimited"), None, ()),
     ],
@@ -272,13 +268,6 @@ def test_ticks(tmp_path: Path, rows: Any, ticks: tuple[str, ...], numbers: Any, 
     lines = table(tmp_path / "out.csv", rows).lines()[0]
     assert (lines.axis.ticks, lines.axis.numbers) == (ticks, numbers)
     assert together is None or lines.together == together
-
-
-def test_the_number_of_members_is_an_axis_where_their_links_differ(tmp_path: Path) -> None:
-    links = ("1;1;25", "1;1;1;1;25", "1;1;1;1;1;1;25")
-    rows = [row(ClusterSize=str(link.count(";") + 1), LinkDelay_ms=link) for link in links]
-    axis = table(tmp_path / "out.csv", rows).lines()[0].axis
-    assert axis.title.startswith("members") and axis.ticks == ("3", "5", "7")
 
 
 def timed(*points: tuple[object, object], **more: str) -> list[dict[str, str]]:

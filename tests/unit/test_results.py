@@ -102,15 +102,6 @@ def with_rows(path: Path, *appended: str | bytes) -> Path:
     return path
 
 
-def test_a_torn_last_line_is_ended_reported_and_never_joined(tmp_path: Path) -> None:
-    file = ResultsFile(path := with_rows(tmp_path / "out.csv", "read,3,10"))
-    (mended,) = file.open()
-    assert "torn" in mended
-    file.append({"TestType": "read"})
-    assert lines(path)[2] == "read,3,10"
-    assert lines(path)[3].startswith("read,-,-")
-
-
 @pytest.mark.parametrize(
     ("appended", "notes"),
     [
@@ -126,14 +117,6 @@ def test_what_is_no_row_is_left_out_and_told_in_few_lines(tmp_path: Path, append
     assert (len(results.load(path, told.append)), len(told)) == (1, notes)
     assert notes == 1 or told[-1].endswith("1,000 more lines are left out for such reasons")
     assert ("torn" in str(ResultsFile(path).open())) == (notes == 1)
-
-
-def test_a_whole_last_row_without_its_end_is_called_whole(tmp_path: Path) -> None:
-    path = with_rows(tmp_path / "out.csv")
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert ResultsFile(path).open() == [
-        f"{path}: its last line had no end (a killed run); it has been ended and is whole"
-    ]
 
 
 @pytest.mark.parametrize("length", [1, 5, 100])
@@ -427,7 +410,7 @@ WHOLE = {"Scenario": "w", "Error": 'not run: "a", b', "Timestamp": "2026-01-01T0
 
 
 @pytest.mark.parametrize("form", [COLUMNS, SEED_COLUMNS])
-def test_a_row_that_was_cut_anywhere_is_told_from_a_whole_one_also_after_it_was_ended(
+def test_a_row_that_was_cut_anywhere_is_never_taken_for_a_whole_one_nor_joined_with_the_next(
     tmp_path: Path, form: tuple[str, ...]
 ) -> None:
     """Cut in its last value a row has all its values; once a later run had ended its line it was taken for whole."""
@@ -451,11 +434,13 @@ def test_a_row_that_was_cut_anywhere_is_told_from_a_whole_one_also_after_it_was_
         path.write_bytes(head + line[:length])
         notes: list[str] = []
         before = len(results.load(path, notes.append))
-        again = opened(path)
+        again = ResultsFile(path)
+        (repaired,) = again.open()
         again.append(row)
         again.close()
         after = len(results.load(path, lambda text: None))
         whole = length == len(line) - 1  # all but the line's end
+        assert repaired.endswith("it has been ended and is whole" if whole else "it has been ended and is incomplete")
         assert (before, after, len(notes)) == ((1, 2, 0) if whole else (0, 1, 1)), (length, notes)
 
 
