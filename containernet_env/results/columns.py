@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, cast
 
+from containernet_env.base.units import format_mbps, format_number
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
 from containernet_env.model.outcome import RunFacts, ScenarioOutcome
 
@@ -388,14 +389,9 @@ def _testbed(facts: RunFacts) -> dict[str, str]:
     """The configuration of hosts and links, which an external cluster has none of."""
     config = facts.config
     nodes, client = config.nodes, config.client
-    of_links = {
-        "delay_ms": delay_ms,
-        "bandwidth_mbps": bandwidth_mbps,
-        "jitter_ms": jitter_ms,
-        "loss_ratio": loss_ratio,
-    }
+    of_links = ("delay_ms", "bandwidth_mbps", "jitter_ms", "loss_ratio")
     return {
-        **{name: each_or_one([text(node.link) for node in nodes]) for name, text in of_links.items()},
+        **{name: each_or_one([link_text(node.link, name) for node in nodes]) for name in of_links},
         "cpus": each_or_one([_limit(node.cpus) for node in nodes]),
         "memory_bytes": each_or_one([_limit(node.memory_bytes) for node in nodes]),
         "client_link": impairments(client.link),
@@ -426,13 +422,7 @@ def _first_successes(outcome: ScenarioOutcome) -> str:
 
 
 def _limit(value: Decimal | int | None) -> str:
-    return "unlimited" if value is None else plain(value)
-
-
-def plain(value: Decimal | int) -> str:
-    """Plain decimal text without trailing zeros: "3", "0.5", "1000"."""
-    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return "unlimited" if value is None else format_number(value)
 
 
 def each_or_one(values: Sequence[str]) -> str:
@@ -440,65 +430,59 @@ def each_or_one(values: Sequence[str]) -> str:
     return values[0] if len(set(values)) == 1 else ";".join(values)
 
 
-def _both_ways(link: LinkSpec, text: Callable[[DirectionSpec], str]) -> str:
-    """One value where both directions agree, else that to the switch, a slash, and that from it."""
-    to_switch, from_switch = text(link.a_to_b), text(link.b_to_a)
+def link_text(link: LinkSpec, of: str) -> str:
+    """A property of a link, by its name in ``_OF_LINKS``.
+
+    One value where both directions agree, else that to the switch, a slash, and that from it.
+    """
+    to_switch, from_switch = _OF_LINKS[of](link.a_to_b), _OF_LINKS[of](link.b_to_a)
     return to_switch if to_switch == from_switch else f"{to_switch}/{from_switch}"
 
 
-def delay_ms(link: LinkSpec) -> str:
-    """One-way delays."""
-    return _both_ways(link, lambda direction: plain(Decimal(direction.delay_ns) / 1_000_000))
+def impairments(link: LinkSpec) -> str:
+    """All of a link in a few words, such as "3 ms 1000 Mbit/s" or "0 ms unlimited, loss 0.01"."""
+    delay, rate, turns, jitter, loss = (
+        link_text(link, of) for of in ("delay_ms", "rate", "turns", "jitter_ms", "loss_ratio")
+    )
+    words = f"{delay} ms {rate if rate == 'unlimited' else f'{rate} Mbit/s'}{turns}"
+    return words + (f", jitter {jitter}" if jitter != "0" else "") + (f", loss {loss}" if loss != "0" else "")
+
+
+def _ms(duration_ns: int) -> str:
+    return format_number(Decimal(duration_ns) / 1_000_000)
 
 
 def _rate(direction: DirectionSpec) -> str:
-    return "unlimited" if direction.rate_bps is None else plain(Decimal(direction.rate_bps) / 1_000_000)
+    return "unlimited" if direction.rate_bps is None else format_mbps(direction.rate_bps)
 
 
-def _counted(direction: DirectionSpec) -> str:
-    """How frames take their turn at the rate, where it is configured."""
+def _turns(direction: DirectionSpec) -> str:
     overhead = f" overhead {direction.overhead_bytes}" if direction.overhead_bytes else ""
     return overhead + (f" uplink {direction.uplink}" if direction.uplink is not None else "")
-
-
-def bandwidth_mbps(link: LinkSpec) -> str:
-    """Rates, with the overhead of a frame besides its bytes and the place where it waits; "unlimited" without a
-    limit."""
-    return _both_ways(link, lambda direction: _rate(direction) + _counted(direction))
 
 
 def _jitter(direction: DirectionSpec) -> str:
     jitter = direction.jitter
     if jitter is None:
         return "0"
-    value = f"{jitter.distribution} {plain(Decimal(jitter.ns) / 1_000_000)}"
-    if jitter.correlation_ns is not None:
-        value += f" correlation {plain(Decimal(jitter.correlation_ns) / 1_000_000)}"
-    return f"{value} reordering" if jitter.reorder else value
-
-
-def jitter_ms(link: LinkSpec) -> str:
-    """Distribution and value of the jitter; "0" where there is none."""
-    return _both_ways(link, _jitter)
+    correlation = "" if jitter.correlation_ns is None else f" correlation {_ms(jitter.correlation_ns)}"
+    return f"{jitter.distribution} {_ms(jitter.ns)}{correlation}{' reordering' if jitter.reorder else ''}"
 
 
 def _loss(direction: DirectionSpec) -> str:
     loss = direction.loss
     if loss is None:
         return "0"
-    ratio = plain(Decimal(f"{loss.mean_ratio:.6g}"))
+    ratio = format_number(Decimal(f"{loss.mean_ratio:.6g}"))
     return ratio if isinstance(loss, IndependentLoss) else f"{ratio} in bursts"
 
 
-def loss_ratio(link: LinkSpec) -> str:
-    """Share of frames that are to be lost."""
-    return _both_ways(link, _loss)
-
-
-def impairments(link: LinkSpec) -> str:
-    """All of a link in a few words, such as "3 ms 1000 Mbit/s" or "0 ms unlimited, loss 0.01"."""
-    rate = _both_ways(link, _rate)
-    words = f"{delay_ms(link)} ms {rate if rate == 'unlimited' else f'{rate} Mbit/s'}{_both_ways(link, _counted)}"
-    for name, value in (("jitter", jitter_ms(link)), ("loss", loss_ratio(link))):
-        words += f", {name} {value}" if value != "0" else ""
-    return words
+_OF_LINKS: dict[str, Callable[[DirectionSpec], str]] = {
+    "delay_ms": lambda direction: _ms(direction.delay_ns),
+    "bandwidth_mbps": lambda direction: _rate(direction) + _turns(direction),
+    "rate": _rate,
+    "turns": _turns,
+    "jitter_ms": _jitter,
+    "loss_ratio": _loss,
+}
+"""``turns``: how frames take their turn at the rate, where it is configured."""

@@ -18,7 +18,7 @@ from containernet_env.config.writer import scenarios_text, schema_of, topology_t
 from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
 from containernet_env.model.scenario import ScenarioSet
-from containernet_env.results.columns import bandwidth_mbps, delay_ms, each_or_one, impairments
+from containernet_env.results.columns import each_or_one, impairments, link_text
 from tests.input import valid
 from tests.input.valid import RICH_SCENARIOS, RICH_TOPOLOGY
 from tests.unit.blocks import DATA, LOAD, mixed, reads, txns, write, writes
@@ -91,7 +91,8 @@ ASYMMETRIC = {
 )
 def test_columns_of_a_row_show_both_directions_where_they_differ(tmp_path, host, shown):
     links = [node.link for node in load(tmp_path, HOST | host).nodes]
-    assert (each_or_one([*map(delay_ms, links)]), each_or_one([*map(bandwidth_mbps, links)])) == shown
+    names = ("delay_ms", "bandwidth_mbps")
+    assert tuple(each_or_one([link_text(link, name) for link in links]) for name in names) == shown
     if "overhead" in shown[1]:
         assert impairments(links[0]) == "3 ms 100 Mbit/s overhead 24 uplink network/ overhead 24"
 
