@@ -276,29 +276,26 @@ def test_a_file_that_is_given_twice_or_copied_counts_once(tmp_path: Path, of_the
     assert "have different columns" in str(run(a, b, "--also-a", other).exception)
 
 
-def test_what_scenarios_found_from_before_them_is_named_where_it_differs(tmp_path: Path) -> None:
-    """`run --only` of one scenario has a new cluster for it, the whole matrix has one for all."""
-    a, b = rows(EVEN, "1", 3, Reused="cluster"), rows(EVEN, "2", 3, Reused="cluster")
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        # `run --only` of one scenario has a new cluster for it, the whole matrix has one for all.
+        ("Reused", "what a scenario found from before it"),
+        # Repetitions of one sweep may be on several machines.
+        ("Machine", "on which machine it was measured"),
+    ],
+)
+def test_what_differs_by_chance_is_named_and_makes_no_other_experiment(tmp_path: Path, column: str, words: str) -> None:
+    a, b = (rows(EVEN[:2], run, 3, **{column: "one"}) for run in "12")
     assert compared(tmp_path / "same", a, b).notes == ()
-    for row in b:
-        row["Reused"] = "nothing" if row["Scenario"] == "w0" else "cluster"
-    b[-1]["Reused"] = "nothing"
-    assert compared(tmp_path, a, b).notes == (
-        "Reused, what a scenario found from before it, differs in 2 cells, which may be part of a difference "
-        "(w0: cluster in A, nothing in B and 1 more)",
-    )
-
-
-def test_another_machine_is_named_and_makes_no_other_experiment(tmp_path: Path) -> None:
-    """Repetitions of one sweep may be on several machines; where A and B are, that may be all that differs."""
-    a, b = rows(EVEN[:2], "1", 3, Machine="node1"), rows(EVEN[:2], "2", 3, Machine="node1")
-    assert compared(tmp_path / "same", a, b).notes == ()
-    for row in b[:3]:
-        row["Machine"] = "node2"
+    for row in (b[0], b[-1]):
+        row[column] = "other"
     found = compared(tmp_path, a, b)
     assert {cell.repetitions for cell in found.cells} == {(2, 2)}
-    assert len(found.notes) == 1 and found.notes[0].startswith("Machine, on which machine it was measured, differs in")
-    assert "node1 in A" in found.notes[0] and "which may be part of a difference" in found.notes[0]
+    assert found.notes == (
+        f"{column}, {words}, differs in 2 cells, which may be part of a difference "
+        "(w0: one in A, one, other in B and 1 more)",
+    )
 
 
 def test_the_seeds_form_works_and_says_what_is_missing(tmp_path: Path) -> None:

@@ -177,17 +177,19 @@ def test_the_library_opens_it_again(crate: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("named", "place"),
-    [("CC-BY-4.0", "https://spdx.org/licenses/CC-BY-4.0"), ("https://example.org/terms", "https://example.org/terms")],
+    [
+        ("CC-BY-4.0", "https://spdx.org/licenses/CC-BY-4.0"),
+        ("https://example.org/terms", "https://example.org/terms"),
+        ("Ask us first.", None),
+    ],
 )
-def test_a_license_is_named_by_whoever_exports(out: Path, named: str, place: str) -> None:
-    entities = exported(out, license_name=named)[1]
-    assert entities["./"]["license"] == {"@id": place} and entities[place]["name"] == named
-
-
-def test_a_license_may_be_any_text_and_a_file_that_was_changed_is_named(out: Path) -> None:
+def test_a_license_is_named_by_whoever_exports_and_a_file_that_was_changed_is_named(
+    out: Path, named: str, place: str | None
+) -> None:
     (find_run(out) / "logs" / "etcd1.log").write_text("other\n")
-    done, entities, _ = exported(out, license_name="Ask us first.")
-    assert entities["./"]["license"] == "Ask us first."
+    done, entities, _ = exported(out, license_name=named)
+    assert entities["./"]["license"] == ({"@id": place} if place else named)
+    assert place is None or entities[place]["name"] == named
     assert done.notes == ("not as the run left it: logs/etcd1.log (changed)",)
 
 
@@ -226,18 +228,13 @@ def called(*words: str) -> Any:
     return CliRunner().invoke(group, ["export", *words])
 
 
-def test_the_command_says_what_it_wrote(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = called(str(out), "--license", "MIT")
-    assert done.exit_code == 0, repr(done.exception)
-    assert f"{find_run(out).name}.zip: " in done.output and " files, 2 rows" in done.output
-
-
 def test_of_a_run_directory_the_rows_are_found_beside_it_or_where_they_are_said_to_be(
-    out: Path, tmp_path: Path
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     directory, moved = find_run(out), tmp_path / "moved"
-    assert "2 rows" in called(str(directory), str(tmp_path / "a.zip")).output
+    done = called(str(directory), "--license", "MIT")
+    assert f"{directory.name}.zip: " in done.output and " files, 2 rows" in done.output, repr(done.exception)
     directory.rename(moved)
     done = called(str(moved), str(tmp_path / "b.zip"))
     assert "without rows: the run directory lies beside no results file" in done.output and "0 rows" in done.output
