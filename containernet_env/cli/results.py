@@ -241,29 +241,22 @@ def _print(found: Comparison, a: str, b: str) -> None:
         lines.append(f"  {name}: {left} in A, {right} in B")
     if not found.differs:
         lines.append("  no column that tells experiments apart differs as a whole")
-    lines += ["", _line("", "figure", "n", "A", "B", "B/A", "95 % interval", "p", "verdict")]
+    table = Table(box=None, pad_edge=False, show_header=True, header_style="bold")
+    table.add_column("", max_width=_NAME_WIDTH, overflow="fold")
+    for heading in ("figure", "n", "A", "B", "B/A", "95 % interval", "p"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
     named = None
     for cell in found.cells:
-        name = cell.title if cell.title != named else ""
+        table.add_row("" if cell.title == named else plain(cell.title), *_cells(cell))
         named = cell.title
-        if len(name) > _NAME_WIDTH:
-            lines.append(name)
-            name = ""
-        lines.append(_cell_line(name, cell))
-    lines += [
-        "",
-        *(textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _reasons(found)),
-    ]
-    click.echo("\n".join(plain(line.rstrip()) for line in lines))
+    click.echo(plain("\n".join([*lines, ""])))
+    Console(highlight=False, markup=False, emoji=False, width=_WIDTH).print(table)
+    texts = (textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _reasons(found))
+    click.echo(plain("\n".join(["", *texts])))
 
 
-def _line(name: str, figure: str, n: str, a: str, b: str, ratio: str, interval: str, p: str, verdict: str) -> str:
-    return (
-        f"{name:<{_NAME_WIDTH}} {figure:<9.9} {n:>5} {a:>8} {b:>8} {ratio:>6} {interval:>13} {p:>6}  {verdict}"
-    ).rstrip()
-
-
-def _cell_line(name: str, cell: Cell) -> str:
+def _cells(cell: Cell) -> list[str]:
     text = rate_text if cell.figure == "Requests/sec" else milliseconds_text
     ratio, interval = "-", "-"
     if cell.ratio is not None:
@@ -274,8 +267,7 @@ def _cell_line(name: str, cell: Cell) -> str:
     numbers = "|".join(map(str, cell.repetitions))
     figure = {"Requests/sec": "req/s"}.get(cell.figure, cell.figure.removeprefix("ServiceTime_"))
     verdict = cell.words.partition(";")[0] if cell.verdict in ("slower", "faster") else cell.verdict
-    a, b = (text(value) for value in cell.medians)
-    return _line(name, figure, numbers, a, b, ratio, interval, p, verdict)
+    return [figure, numbers, *map(text, cell.medians), ratio, interval, p, verdict]
 
 
 def _reasons(found: Comparison) -> list[str]:
