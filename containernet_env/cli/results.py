@@ -17,7 +17,7 @@ from rich.text import Text
 
 from containernet_env.base.units import format_number
 from containernet_env.cli.output import plain
-from containernet_env.cli.terminal import WIDE, milliseconds_text, name_text, rate_text, seconds_text
+from containernet_env.cli.terminal import console, milliseconds_text, name_text, rate_text, seconds_text
 
 if TYPE_CHECKING:
     from containernet_env.results.comparison import Cell, Comparison
@@ -64,8 +64,7 @@ def results_command(file: Path, by: tuple[str, ...], every: bool, form: str | No
         cells += [str(group["rows"]), str(group["failed"]), str(group["invalid"])]
         cells += [_spread(group, figure, texts.get(figure, milliseconds_text)) for figure in FIGURES]
         table.add_row(*cells)
-    # Text of a file may hold brackets or colons that rich would take for markup.
-    Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE).print(table)
+    console().print(table)
     if summary.empty:
         click.echo("\nno rows yet")
     elif (summary["rows"] > 1).any():
@@ -319,29 +318,21 @@ def show_command(run: Path, events: bool) -> None:
     from containernet_env.results.run_directory import find_run, read_run
 
     found = read_run(find_run(run))
-    # Recorded text may contain brackets or colons that rich interprets as markup.
-    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
-    console.print(plain(f"run {found.path.name}, in {found.path}"), soft_wrap=True)
-    for line in _header(found.manifest):
-        console.print(plain(f"  {line}"), soft_wrap=True)
-    for proof in (found.network or {}).get("proofs", ()):
-        for line in _proof(proof):
-            console.print(plain(f"  {line}"), soft_wrap=True)
+    lines = [f"run {found.path.name}, in {found.path}", *(f"  {line}" for line in _header(found.manifest))]
+    lines += [f"  {line}" for proof in (found.network or {}).get("proofs", ()) for line in _proof(proof)]
+    parts: list[str | Text | Table] = [plain("\n".join(lines))]
     if found.scenarios:
-        console.print()
-        console.print(_table(found.scenarios))
-        for finding in _findings(found.scenarios):
-            console.print(finding, soft_wrap=True)
+        parts += ["", _table(found.scenarios), *_findings(found.scenarios)]
     if events and found.events:
-        console.print()
-        for line in _events(found.events):
-            console.print(plain(line), soft_wrap=True)
-    console.print()
+        parts += ["", plain("\n".join(_events(found.events)))]
+    parts.append("")
     if found.torn:
-        console.print(f"{found.torn} lines were cut short: the run was killed while it wrote them", style="yellow")
-    logs = ", ".join(path.name for path in found.logs) or "none"
-    console.print(f"logs: {logs}", soft_wrap=True)
-    console.print(_files(found.checked), soft_wrap=True)
+        torn = f"{found.torn} lines were cut short: the run was killed while it wrote them"
+        parts.append(Text(torn, style="yellow"))
+    parts += [f"logs: {', '.join(path.name for path in found.logs) or 'none'}", _files(found.checked)]
+    out = console()
+    for part in parts:
+        out.print(part, soft_wrap=not isinstance(part, Table))
 
 
 def _header(manifest: Mapping[str, Any] | None) -> list[str]:

@@ -33,6 +33,11 @@ WIDE = 1000
 PLAIN_INTERVAL_S = 15.0
 
 
+def console() -> Console:
+    """Standard output for tables of any width; texts of files hold brackets and colons that rich takes for markup."""
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+
+
 def seconds_text(seconds: float) -> str:
     """A duration for people: "0.8 s", "12 s", "4 min 52 s"."""
     if seconds < 9.95:
