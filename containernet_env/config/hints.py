@@ -64,6 +64,12 @@ def closest(word: str, known: Sequence[str]) -> str | None:
     return by_plain[near[0]] if near else None
 
 
+def suggestion(word: str, known: Sequence[str]) -> str:
+    """The end of an error about an unknown ``word``: "; did you mean ...?", or nothing."""
+    near = closest(word, known)
+    return f"; did you mean {near}?" if near else ""
+
+
 def near_file(path: Path, names: Iterable[str] = ()) -> str | None:
     """Suggestions for a missing file: one of ``names``, or a JSON file beside it."""
     meant = {name.lower(): name for name in names}

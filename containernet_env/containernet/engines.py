@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from containernet_env.base import programs
 from containernet_env.base.errors import MissingRequirementError
@@ -18,30 +19,26 @@ GUIDE = "docs/containernet.md#on-the-original-containernet"
 """The guide that has the commands to install the original."""
 
 # Programs that the original runs, and the package of each on Debian and Ubuntu.
-_PROGRAMS = {"mnexec": "mininet", "ifconfig": "net-tools", "docker": "docker.io or docker-cli", "ip": "iproute2"}
+_PROGRAMS = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2"}
 _BRIDGE_PROGRAMS = {"brctl": "bridge-utils"}
 
 
 def create(plan: Plan) -> TestbedNetwork:
     """The network of the plan's engine, empty. Raises the errors of its constructor; see ``require``."""
-    if plan.options.engine == "containernet":
-        require(plan)
-        # Not importable where the original is missing.
-        from containernet_env.containernet.original import OriginalNetwork
-
-        return OriginalNetwork(plan.run_id, _switches(plan))
-
-    from containernet_env.containernet.network import BuiltinNetwork
-
-    options = plan.options
-    return BuiltinNetwork(
-        links=options.links,
-        switches=options.switches,
-        run_id=plan.run_id,
-        seed=options.seed,
-        emulator_core=options.links_cpu,
-        controller=None,
-    )
+    network, options = _class_of(plan), plan.options
+    made: TestbedNetwork
+    if options.engine == "containernet":
+        made = network(plan.run_id, _switches(plan))
+    else:
+        made = network(
+            links=options.links,
+            switches=options.switches,
+            run_id=plan.run_id,
+            seed=options.seed,
+            emulator_core=options.links_cpu,
+            controller=None,
+        )
+    return made
 
 
 def foreseen(plan: Plan) -> LinkFacts:
@@ -49,32 +46,30 @@ def foreseen(plan: Plan) -> LinkFacts:
 
     Raises ``MissingRequirementError`` if the machine does not support the plan.
     """
-    if plan.options.engine == "containernet":
-        require(plan)
-        from containernet_env.containernet.original import OriginalNetwork, commit
-
-        return LinkFacts(
-            network=OriginalNetwork.backend_name,
-            network_version=OriginalNetwork.backend_version,
-            network_commit=commit(),
-            docker_sdk=engine.SDK_VERSION,
-            links=OriginalNetwork.links_kind,
-            switches=_switches(plan),
-            link_emulator=None,
-        )
-
-    from containernet_env.containernet.network import BuiltinNetwork
-
-    links = choose(plan.options.links)
+    network, options = _class_of(plan), plan.options
+    original = options.engine == "containernet"
+    links = network.links_kind if original else choose(options.links)
     return LinkFacts(
-        network=BuiltinNetwork.backend_name,
-        network_version=BuiltinNetwork.backend_version,
-        network_commit=BuiltinNetwork.backend_commit,
+        network=network.backend_name,
+        network_version=network.backend_version,
+        network_commit=network.backend_commit,
         docker_sdk=engine.SDK_VERSION,
         links=links,
-        switches=choose_switches(plan.options.switches, links),
-        link_emulator=granted(plan.options.links_cpu) if links == "emulator" else None,
+        switches=_switches(plan) if original else choose_switches(options.switches, links),
+        link_emulator=granted(options.links_cpu) if links == "emulator" else None,
     )
+
+
+def _class_of(plan: Plan) -> Any:
+    # On first use: the original brings its own Mininet, and cannot be imported where it is missing.
+    if plan.options.engine == "containernet":
+        require(plan)
+        from containernet_env.containernet.original import OriginalNetwork
+
+        return OriginalNetwork
+    from containernet_env.containernet.network import BuiltinNetwork
+
+    return BuiltinNetwork
 
 
 def _switches(plan: Plan) -> SwitchKind:

@@ -19,7 +19,7 @@ from mininet.node import Host
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
-from containernet_env.config.hints import closest
+from containernet_env.config.hints import suggestion
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import Distribution, IndependentLoss, Jitter, Loss
@@ -275,8 +275,7 @@ class LiveLinks:
         if not isinstance(node, str):
             return node
         if node not in self.nameToNode:
-            near = closest(node, list(self.nameToNode))
-            raise UsageError(f"there is no node called {node!r}{f'; did you mean {near}?' if near else ''}")
+            raise UsageError(f"there is no node called {node!r}{suggestion(node, list(self.nameToNode))}")
         return self.nameToNode[node]
 
     def _between(self, node1: Any, node2: Any) -> list[NetworkLink]:

@@ -37,6 +37,7 @@ from containernet_env.containernet.links import (
 )
 from containernet_env.containernet.live_links import LiveLinks, Measurements
 from containernet_env.containernet.shell import CommandLine, guard_stock_command_line
+from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.netns import ProcessGoneError, ip_batch
@@ -567,8 +568,8 @@ def _configure(host: Any, addresses: bool) -> None:
 guard_stock_command_line(Containernet)
 
 
-class BuiltinNetwork(Containernet):
-    """See ``testbed_network.TestbedNetwork``."""
+class BuiltinNetwork(Containernet, TestbedNetwork):
+    """The network of ``--engine builtin``."""
 
     backend_name = "builtin"
     backend_version = f"Mininet {VERSION}"
@@ -577,11 +578,9 @@ class BuiltinNetwork(Containernet):
 
     @property
     def link_backend(self) -> str:
-        """See ``testbed_network.TestbedNetwork``."""
         return describe(self.switches_kind)
 
     def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> Docker:
-        """See ``testbed_network.TestbedNetwork``."""
         return self.addDocker(
             plan.name,
             ip=f"{plan.ip}/{plan.prefix_length}",
@@ -594,22 +593,16 @@ class BuiltinNetwork(Containernet):
         )
 
     def add_switch(self, name: str) -> None:
-        """See ``testbed_network.TestbedNetwork``."""
         self.addSwitch(name)
 
     def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
-        """See ``testbed_network.TestbedNetwork``."""
         self.addSpecLink(node1, node2, spec)
 
     def link_backend_log(self) -> str | None:
-        """See ``testbed_network.TestbedNetwork``."""
-        emulator = self.factory.emulator
-        return emulator.log if emulator.hello else None
+        return self.factory.emulator.log if self.factory.emulator.hello else None
 
     def link_backend_answers(self, timeout_s: float) -> bool:
-        """See ``testbed_network.TestbedNetwork``."""
         return self.factory.emulator.answers(timeout_s)
 
     def link_backend_facts(self) -> Mapping[str, Any]:
-        """See ``testbed_network.TestbedNetwork``."""
         return self.factory.emulator.hello

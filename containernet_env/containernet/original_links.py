@@ -133,7 +133,7 @@ class OriginalLink(VethLink):
         super().__init__(
             name, (Interface(one.node.pid, one.name, one.mac), Interface(two.node.pid, two.name, two.mac)), spec
         )
-        self._made = True
+        self.made = True
 
     def apply(self, spec: LinkSpec) -> int:
         """See ``ShapedLink``. Its qdiscs are replaced: queued frames and frames under way are lost.

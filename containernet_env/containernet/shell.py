@@ -12,7 +12,7 @@ from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from mininet.cli import CLI
 from mininet.log import error, lg, output
@@ -21,7 +21,7 @@ from mininet.node import Host, Switch
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.base.units import format_duration, format_mbps
-from containernet_env.config.hints import closest
+from containernet_env.config.hints import suggestion
 from containernet_env.containernet.docker import Docker
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss
 from containernet_env.model.usage import Leadership
@@ -29,130 +29,134 @@ from containernet_env.network import measure
 from containernet_env.network.interface import MTU_BYTES
 from containernet_env.network.measure import check_path
 
-if TYPE_CHECKING:
-    from containernet_env.containernet.testbed_network import LiveChanges
-    from containernet_env.model.link import Distribution
+Command = Callable[[Any, list[str]], str]
+"""Carries out a command, given the network or its ``Crashes`` and the words after the verb; returns its output.
 
-_ONE_WAY = "one-way"
-_Of = TypeVar("_Of")
+Its documentation is its help, which begins with its form: "verb ARGUMENTS: ...".
+"""
 
 
-def timed(change: Callable[[_Of, list[str]], tuple[str, int]]) -> Callable[[_Of, list[str]], str]:
+def _usage(command: Any) -> UsageError:
+    return UsageError(f"usage: {command.__doc__.partition(': ')[0]}")
+
+
+def timed(change: Callable[[Any, list[str]], tuple[str, int]]) -> Command:
     """Wrap a change so that it returns its description with the time at which it took effect."""
 
     @wraps(change)
-    def carry_out(of: _Of, words: list[str]) -> str:
+    def carry_out(of: Any, words: list[str]) -> str:
         description, at_ns = change(of, words)
         return f"{description} (at {at_ns / 1e9:.6f} s of the monotonic clock)"
 
     return carry_out
 
 
+def _of_link(change: Callable[..., tuple[str, int]]) -> Command:
+    """A command that changes a property of a link, both ways or one way.
+
+    ``change`` gets the network, the two nodes, the keywords of the network's method and the words of the value.
+    """
+
+    @timed
+    @wraps(change)
+    def carry_out(net: Any, words: list[str]) -> tuple[str, int]:
+        one_way = words[-1:] == ["one-way"]
+        ends, value = words[:2], words[2 : len(words) - one_way]
+        if not 1 <= len(value) <= change.__code__.co_argcount - 3:
+            raise _usage(change)
+        description, at_ns = change(net, ends, {"one_way": one_way}, *value)
+        where = f"from {ends[0]} to {ends[1]}" if one_way else f"between {ends[0]} and {ends[1]}, both ways"
+        return f"{description} {where}", at_ns
+
+    return carry_out
+
+
 @timed
-def _link(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+def _link(net: Any, words: list[str]) -> tuple[str, int]:
     """link NODE NODE up|down: plug the cable between two nodes in, or pull it: link etcd1 s1 down"""
-    if len(words) != 3 or words[2] not in ("up", "down"):
-        raise UsageError("usage: link NODE NODE up|down")
-    one, two, status = words
-    return f"link {one}-{two} is {status}", net.set_link_up(one, two, status == "up")
+    match words:
+        case [one, two, "up" | "down" as status]:
+            return f"link {one}-{two} is {status}", net.set_link_up(one, two, status == "up")
+    raise _usage(_link)
 
 
-def _value(verb: str, form: str, words: list[str]) -> tuple[str, str, str, bool, str]:
-    """The nodes, the value, whether one way, and a description of the directions."""
-    one_way = words[-1:] == [_ONE_WAY]
-    words = words[:-1] if one_way else words
-    if len(words) != 3:
-        raise UsageError(f"usage: {verb} NODE NODE {form} [{_ONE_WAY}]")
-    one, two, value = words
-    return one, two, value, one_way, f"from {one} to {two}" if one_way else f"between {one} and {two}, both ways"
-
-
-@timed
-def _delay(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+@_of_link
+def _delay(net: Any, ends: list[str], way: dict[str, bool], value: str) -> tuple[str, int]:
     """delay NODE NODE TIME [one-way]: a link's delay, both ways or as the first sends: delay etcd1 s1 10ms"""
-    one, two, value, one_way, where = _value("delay", "TIME", words)
-    return f"delay {value} {where}", net.set_delay(one, two, value, one_way=one_way)
+    return f"delay {value}", net.set_delay(*ends, value, **way)
 
 
-@timed
-def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+@_of_link
+def _jitter(
+    net: Any, ends: list[str], way: dict[str, bool], value: str, distribution: str = "uniform"
+) -> tuple[str, int]:
     """jitter NODE NODE TIME|0 [uniform|normal] [one-way]: vary a link's delay: jitter etcd1 s1 1ms
     uniform: by up to TIME either way; normal: with that standard deviation, cut at four of them. The delay must be
     as long as that reaches. With the link emulator frames keep their order, with netem they overtake each other."""
-    one_way = words[-1:] == [_ONE_WAY]
-    rest = words[:-1] if one_way else words
-    distribution: Distribution = "normal" if rest[-1:] == ["normal"] else "uniform"
-    if rest[-1:] == [distribution]:
-        rest = rest[:-1]
-    form = "TIME|0 [uniform|normal]"
-    one, two, value, one_way, where = _value("jitter", form, [*rest, _ONE_WAY] if one_way else rest)
-    jitter = None if value == "0" else value
-    kind = "" if jitter is None else f" ({distribution})"
-    at_ns = net.set_jitter(one, two, jitter, distribution=distribution, one_way=one_way)
-    return f"jitter {value}{kind} {where}", at_ns
+    if value in _DISTRIBUTIONS or distribution not in _DISTRIBUTIONS:
+        raise _usage(_jitter)
+    jitter, kind = (None, "") if value == "0" else (value, f" ({distribution})")
+    return f"jitter {value}{kind}", net.set_jitter(*ends, jitter, distribution=distribution, **way)
 
 
-@timed
-def _rate(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+@_of_link
+def _rate(net: Any, ends: list[str], way: dict[str, bool], value: str) -> tuple[str, int]:
     """rate NODE NODE MBIT|unlimited [one-way]: change a link's bandwidth, in Mbit/s: rate etcd1 s1 100"""
-    one, two, value, one_way, where = _value("rate", "MBIT|unlimited", words)
-    mbps = None if value == "unlimited" else _number(value, "a number of Mbit/s such as 100, or unlimited")
-    unit = "" if mbps is None else " Mbit/s"
-    return f"rate {value}{unit} {where}", net.set_rate(one, two, mbps, one_way=one_way)
+    if value == "unlimited":
+        return f"rate {value}", net.set_rate(*ends, None, **way)
+    mbps = _number(value, "a number of Mbit/s such as 100, or unlimited")
+    return f"rate {value} Mbit/s", net.set_rate(*ends, mbps, **way)
 
 
-@timed
-def _loss(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+@_of_link
+def _loss(net: Any, ends: list[str], way: dict[str, bool], value: str) -> tuple[str, int]:
     """loss NODE NODE PERCENT% [one-way]: drop a share of a link's frames: loss etcd1 s1 1%"""
-    one, two, value, one_way, where = _value("loss", "PERCENT%", words)
     allowed = "a percentage from 0% to 100%, such as 1%"
-    percent = _number(value.removesuffix("%"), allowed) if value.endswith("%") else None
-    if percent is None or not 0 <= percent <= 100:
+    percent = _number(value.removesuffix("%"), allowed)
+    if not value.endswith("%") or not 0 <= percent <= 100:
         raise UsageError(f"got {value!r}; allowed: {allowed}")
-    return f"loss {value} {where}", net.set_loss(one, two, float(percent / 100), one_way=one_way)
+    return f"loss {value}", net.set_loss(*ends, float(percent / 100), **way)
 
 
-@timed
-def _queue(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+@_of_link
+def _queue(net: Any, ends: list[str], way: dict[str, bool], value: str) -> tuple[str, int]:
     """queue NODE NODE FRAMES|default [one-way]: a link's queue limit: queue etcd1 s1 100"""
-    one, two, value, one_way, where = _value("queue", "FRAMES|default", words)
     if value != "default" and not value.isdecimal():
         raise UsageError(f"got {value!r}; allowed: a number of frames such as 100, or default")
-    frames = None if value == "default" else int(value)
-    unit = "" if frames is None else " frames"
-    at_ns = net.change_link(one, two, one_way=one_way, queue_frames=frames, queue_bytes=None)
-    return f"queue {value}{unit} {where}", at_ns
+    frames, unit = (None, "") if value == "default" else (int(value), " frames")
+    return f"queue {value}{unit}", net.change_link(*ends, **way, queue_frames=frames, queue_bytes=None)
+
+
+_DISTRIBUTIONS = ("uniform", "normal")
 
 
 def _number(text: str, allowed: str) -> Decimal:
-    try:
+    number = Decimal("nan")
+    with suppress(InvalidOperation):
         number = Decimal(text)
-    except InvalidOperation as error:
-        raise UsageError(f"got {text!r}; allowed: {allowed}") from error
     if not number.is_finite():
         raise UsageError(f"got {text!r}; allowed: {allowed}")
     return number
 
 
 @timed
-def _partition(net: LiveChanges, words: list[str]) -> tuple[str, int]:
-    """partition HOST... | HOST...: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3"""
+def _partition(net: Any, words: list[str]) -> tuple[str, int]:
+    """partition HOST... | HOST... [| HOST...]: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3"""
     sets = [part.split() for part in " ".join(words).split("|")]
     if len(sets) < 2 or not all(sets):
-        raise UsageError("usage: partition HOST... | HOST... [| HOST...]")
-    at_ns = net.partition(sets)
-    return f"parted: {' | '.join(' '.join(names) for names in sets)}", at_ns
+        raise _usage(_partition)
+    return f"parted: {' | '.join(map(' '.join, sets))}", net.partition(sets)
 
 
 @timed
-def _heal(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+def _heal(net: Any, words: list[str]) -> tuple[str, int]:
     """heal: end the partition."""
     if words:
-        raise UsageError("usage: heal")
+        raise _usage(_heal)
     return "healed", net.heal()
 
 
-CHANGES: Mapping[str, Callable[[LiveChanges, list[str]], str]] = {
+CHANGES: Mapping[str, Command] = {
     "link": _link,
     "delay": _delay,
     "jitter": _jitter,
@@ -218,54 +222,49 @@ class Crashes:
                 raise RunError(f"{' '.join(running)}: still running {_END_S:g} s after SIGKILL")
             clock.sleep(_POLL_S)
 
+    def named(self, words: Sequence[str], command: Any) -> Sequence[str]:
+        """The hosts that the words of a command name. Raises ``UsageError``."""
+        if not words:
+            raise _usage(command)
+        known = self.names
+        names = dict.fromkeys(self._leads() if word == "leader" and word not in known else word for word in words)
+        for name in names:
+            if name not in known:
+                allowed = ", ".join(known) or "none: no host is a container"
+                raise UsageError(f"{name!r} cannot be crashed; allowed: {allowed}{suggestion(name, known)}")
+        return list(names)
+
     def _leads(self) -> str:
         if (found := self.leadership()) is None:
             raise RunError("no leader: no quorum of members agrees on one")
         return found.leader
 
-    def named(self, words: Sequence[str], usage: str) -> Sequence[str]:
-        """The hosts that the words of a command name. Raises ``UsageError``."""
-        if not words:
-            raise UsageError(f"usage: {usage}")
-        known = self.names
-        names = [self._leads() if word == "leader" and word not in known else word for word in words]
-        for name in names:
-            if name not in known:
-                near = closest(name, known)
-                hint = f"; did you mean {near}?" if near else ""
-                raise UsageError(
-                    f"{name!r} cannot be crashed; allowed: {', '.join(known) or 'none: no host is a container'}{hint}"
-                )
-        return list(dict.fromkeys(names))
 
-
-def _each(name: str, done: str, does: str) -> Callable[[Crashes, list[str]], str]:
+def _each(name: str, done: str, does: str) -> Command:
     """A command that calls a method of ``Crashes`` for each host that is named."""
 
-    @timed
-    def carry_out(crashes: Crashes, words: list[str]) -> tuple[str, int]:
-        names = crashes.named(words, f"{name} NAME...|leader")
-        at_ns = max([getattr(crashes, name)(one) for one in names])
-        return f"{' '.join(names)}: {done}", at_ns
+    def strike(crashes: Crashes, words: list[str]) -> tuple[str, int]:
+        names = crashes.named(words, strike)
+        return f"{' '.join(names)}: {done}", max([getattr(crashes, name)(one) for one in names])
 
-    carry_out.__doc__ = f"{name} NAME...|leader: {does}: {name} etcd1"
-    return carry_out
+    strike.__doc__ = f"{name} NAME...|leader: {does}: {name} etcd1"
+    return timed(strike)
 
 
 def _restart(crashes: Crashes, words: list[str]) -> str:
     """restart NAME...: restart members on their data, killing those that run first: restart etcd1"""
-    return crashes.restart(crashes.named(words, "restart NAME..."))
+    return crashes.restart(crashes.named(words, _restart))
 
 
 def _leader(crashes: Crashes, words: list[str]) -> str:
     """leader: show which member leads, and in which term."""
     if words:
-        raise UsageError("usage: leader")
+        raise _usage(_leader)
     found = crashes.leadership()
     return f"{found.leader} leads, in term {found.term}" if found else "no leader: no quorum of members agrees on one"
 
 
-CRASHES: Mapping[str, Callable[[Crashes, list[str]], str]] = {
+CRASHES: Mapping[str, Command] = {
     "kill": _each("kill", "killed", "end a member's program at once (SIGKILL), as a crash would"),
     "restart": _restart,
     "freeze": _each("freeze", "frozen", "stop a member's program (SIGSTOP) until thaw"),
@@ -280,20 +279,18 @@ _SECONDS_MAX = 600.0
 
 def _host(net: Any, name: str) -> Any:
     node = net.nameToNode.get(name)
-    if node is None or not isinstance(node, Host):
-        near = closest(name, [host.name for host in net.hosts])
-        hint = f"; did you mean {near}?" if near else ""
-        raise UsageError(f"{name!r} is no host; hosts: {', '.join(host.name for host in net.hosts)}{hint}")
+    if not isinstance(node, Host):
+        names = [host.name for host in net.hosts]
+        raise UsageError(f"{name!r} is no host; hosts: {', '.join(names)}{suggestion(name, names)}")
     if not node.intfs:
         raise UsageError(f"{name} has no link")
     return node
 
 
 def _seconds(text: str) -> float:
-    try:
+    value = 0.0
+    with suppress(ValueError):
         value = float(text)
-    except ValueError:
-        value = 0.0
     if not 0 < value <= _SECONDS_MAX:
         raise UsageError(f"got {text!r}; allowed: more than 0 and up to {_SECONDS_MAX:.0f} seconds")
     return value
@@ -305,7 +302,7 @@ def iperf(net: Any, words: list[str]) -> str:
     seconds = _seconds(words.pop()) if len(words) in (1, 3) else _SECONDS
     names = words or [net.hosts[0].name, net.hosts[-1].name]
     if len(names) != 2 or names[0] == names[1]:
-        raise UsageError("usage: iperf [HOST HOST] [SECONDS]")
+        raise _usage(iperf)
     one, two = (_host(net, name) for name in names)
     found = measure.measure(one.pid, two.pid, two.IP(), seconds)
     rate = found.rate_bps / 1e6
@@ -345,7 +342,7 @@ def capture(net: Any, words: list[str]) -> str:
 def links(net: Any, words: list[str]) -> str:
     """links: every link, up or down, with the delay, jitter, rate, queue and loss in force."""
     if words:
-        raise UsageError("usage: links")
+        raise _usage(links)
     lines = [_describe_link(link) for link in net.links] or ["there are no links"]
     if net.parted:
         lines.append(f"partition: {' | '.join(' '.join(names) for names in net.parted)}; `heal` ends it")
@@ -407,15 +404,14 @@ def describe(direction: DirectionSpec) -> str:
     return ", ".join(parts) or "nothing is changed"
 
 
-TOOLS: Mapping[str, Callable[[Any, list[str]], str]] = {
+COMMANDS: Mapping[str, Command] = {
+    **CHANGES,
+    **CRASHES,
     "iperf": iperf,
     "iperfudp": iperfudp,
     "capture": capture,
     "links": links,
 }
-
-
-COMMANDS: Mapping[str, Callable[[Any, list[str]], str]] = {**CHANGES, **CRASHES, **TOOLS}
 """Our own commands, beside Mininet's; their docstrings are their help."""
 
 
@@ -527,9 +523,7 @@ class CommandLine(CLI):  # type: ignore[misc]
 
     def unknown(self, word: str) -> NoReturn:
         """Raise ``UsageError`` for a word that is neither a node's nor a command."""
-        near = closest(word, [*self.mn, *self.verbs()])
-        hint = f"; did you mean {near}?" if near else ""
-        hosts = ", ".join(host.name for host in self.mn.hosts)
+        hosts, hint = ", ".join(host.name for host in self.mn.hosts), suggestion(word, [*self.mn, *self.verbs()])
         raise UsageError(f"unknown command {word!r}: neither a host ({hosts}) nor a command, see `help`{hint}")
 
     def run_in(self, node: Any, command: str) -> None:
@@ -581,7 +575,7 @@ class CommandLine(CLI):  # type: ignore[misc]
                 node.sendInt()
 
 
-def _command(carry_out: Callable[[Any, list[str]], str], of: str) -> Callable[[CommandLine, str], None]:
+def _command(carry_out: Command, of: str) -> Callable[[CommandLine, str], None]:
     def do(self: CommandLine, line: str) -> None:
         self._say(f"{carry_out(getattr(self, of), line.split())}\n")
 

@@ -1,4 +1,7 @@
-"""The interface of a network and of its hosts that every network engine provides for runs."""
+"""The interface of a network and of its hosts that every network engine provides for runs.
+
+The classes of the engines inherit the defaults and the descriptions here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any, Protocol
 
 from containernet_env.config.plan import HostPlan
 from containernet_env.hosts.limits import Limits
-from containernet_env.model.link import Distribution, LinkSpec
+from containernet_env.model.link import LinkSpec
 from containernet_env.network.link import EventHandler
 from containernet_env.stores.cluster import MemberHost
 
@@ -73,35 +76,11 @@ class LiveLink(Protocol):
     def statistics(self) -> dict[str, Any]: ...
 
 
-class LiveChanges(Protocol):
-    """Changes of links while the network runs, which every engine builds on; see ``live_links.LiveLinks``."""
-
-    def link_between(self, node1: Any, node2: Any) -> LiveLink: ...
-
-    def set_link_up(self, node1: Any, node2: Any, up: bool) -> int: ...
-
-    def change_link(self, node1: Any, node2: Any, *, one_way: bool = False, **values: Any) -> int: ...
-
-    def set_delay(self, node1: Any, node2: Any, delay: str | int, *, one_way: bool = False) -> int: ...
-
-    def set_rate(self, node1: Any, node2: Any, mbps: Any | None, *, one_way: bool = False) -> int: ...
-
-    def set_loss(self, node1: Any, node2: Any, loss: Any, *, one_way: bool = False) -> int: ...
-
-    def set_jitter(
-        self, node1: Any, node2: Any, jitter: Any, *, distribution: Distribution = "uniform", one_way: bool = False
-    ) -> int: ...
-
-    def partition(self, sets: Sequence[Iterable[Any]]) -> int: ...
-
-    def heal(self) -> int: ...
-
-
-class TestbedNetwork(LiveChanges, Protocol):
+class TestbedNetwork(Protocol):
     """One network: hosts first, then switches and links, then ``start``; ``stop`` at any time.
 
-    It is a Mininet network too, as the command line of ``shell`` needs. Every call raises ``RunError`` if the system
-    fails; no configured value is approximated or left out without an error.
+    It is a Mininet network too, and has ``live_links.LiveLinks``, as the command line of ``shell`` needs. Every call
+    raises ``RunError`` if the system fails; no configured value is approximated or left out without an error.
     """
 
     backend_name: str
@@ -142,17 +121,31 @@ class TestbedNetwork(LiveChanges, Protocol):
     def stop(self) -> None:
         """Remove everything. Idempotent; tolerates missing resources; raises ``RunError`` for remaining ones."""
 
+    # See ``live_links.LiveLinks``.
+
+    def link_between(self, node1: Any, node2: Any) -> LiveLink: ...
+
+    def set_link_up(self, node1: Any, node2: Any, up: bool) -> int: ...
+
+    def partition(self, sets: Sequence[Iterable[Any]]) -> int: ...
+
+    def heal(self) -> int: ...
+
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]: ...
+
+    # Kernel links have no process of their own, and report no events.
+
     def on_event(self, handler: EventHandler) -> None:
         """Call ``handler`` when a port goes down or the link emulator has ended."""
 
-    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
-        """Statistics of every link; see ``live_links.LiveLinks``."""
-
     def link_backend_log(self) -> str | None:
         """The last lines of the link emulator's output; ``None`` with kernel links."""
+        return None
 
     def link_backend_answers(self, timeout_s: float) -> bool:
         """Whether the link emulator answers within the timeout; true with kernel links."""
+        return True
 
     def link_backend_facts(self) -> Mapping[str, Any]:
         """The link emulator's description of itself at its start; empty with kernel links."""
+        return {}

@@ -32,7 +32,6 @@ from containernet_env.containernet.docker import Docker
 from containernet_env.containernet.live_links import Measurements
 from containernet_env.containernet.network import Containernet, reconnect
 from containernet_env.containernet.shell import CHANGES, CommandLine, run_command
-from containernet_env.containernet.testbed_network import LiveChanges
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
 from containernet_env.model.usage import Leadership
@@ -444,7 +443,8 @@ WRONG_LINES = [
 def test_what_a_line_calls_and_prints(snapshot: SnapshotAssertion) -> None:
     told = {}
     for line in LINES:
-        net = mock.Mock(**{f"{name}.return_value": 12_345_678_901 for name in dir(LiveChanges) if name[0] != "_"})
+        names = [name for name in dir(live_links.LiveLinks) if name[0] != "_"]
+        net = mock.Mock(**{f"{name}.return_value": 12_345_678_901 for name in names})
         verb, _, rest = line.partition(" ")
         told[line] = [
             CHANGES[verb](net, rest.split()),

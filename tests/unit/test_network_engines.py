@@ -19,6 +19,7 @@ from mininet.net import Mininet
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
+from containernet_env.containernet import live_links
 from containernet_env.hosts import container, engine, netns
 from containernet_env.hosts.engine import OurContainer
 from containernet_env.hosts.limits import Limits
@@ -49,7 +50,7 @@ class FakeNode:
         self.ports: dict[Any, int] = {}
         self.nameToIntf: dict[str, Any] = {}
         self.inNamespace = True
-        self.shell = self.stdin = self.slave = None
+        self.shell = self.stdin = self.stdout = None
         self.pid = os.getpid()
 
 
@@ -67,19 +68,13 @@ class FakeDocker(FakeNode, mininet.node.Host):  # type: ignore[misc]
         self.dcli = self.d_client.api
         FakeDocker.begun()
         host_config = self.dcli.create_host_config(
-            network_mode=kwargs["network_mode"],
-            publish_all_ports=kwargs["publish_all_ports"],
-            cap_add=[*kwargs["cap_add"], "net_admin"],
-            mem_limit=kwargs["mem_limit"],
-            cgroup_parent="/docker",
+            network_mode=None, publish_all_ports=True, cap_add=["net_admin"], cgroup_parent="/docker"
         )
         place = {"name": f"{self.dnameprefix}.{name}", "image": dimage, "labels": ["com.containernet"]}
         self.dc = self.dcli.create_container(command=dcmd, host_config=host_config, **place)
         self.did = self.dc["Id"]
+        self.dcinfo = {"State": {"Pid": os.getpid()}, "Config": {}}
         super().__init__(name, **kwargs)
-
-    def cleanup(self) -> None:
-        """Nothing is open."""
 
     def config(self, **params: Any) -> None:
         """See Mininet: the address of the first interface."""
@@ -217,17 +212,15 @@ def bring_up(net: Any) -> None:
 
 def test_the_engine_is_asked_for_no_more_than_a_host_needs(net: Any) -> None:
     host, asked, created = add_host(net), FakeDocker.api.host_config, FakeDocker.api.created
-    assert (asked["network_mode"], asked["publish_all_ports"], asked["cap_drop"]) == ("none", False, ["ALL"])
+    assert (asked["network_mode"], asked["cap_drop"]) == ("none", ["ALL"])
     assert (asked["security_opt"], asked["pids_limit"]) == (["no-new-privileges"], 4096)
-    assert not {"cap_add", "cgroup_parent"} & set(asked)
+    assert not {"cap_add", "cgroup_parent", "publish_all_ports", "port_bindings"} & set(asked)
     assert asked["log_config"]["config"]["max-size"]
-    assert asked["mem_limit"] == 512 << 20
+    assert (asked["mem_limit"], asked["memswap_limit"]) == (512 << 20, 512 << 20)
+    assert (asked["cpu_quota"], asked["cpu_period"]) == (100_000, 100_000)
     assert (created["name"], created["labels"]) == ("cnenv-abc123.etcd1", engine.labels("abc123", "etcd1"))
     assert created["command"] == ["wait-at-gate", "--name=x"]
     assert created["use_config_proxy"] is False
-    # Given to the engine when the host is there; its own way of changing them fails silently on cgroup v2.
-    assert (host.params["cpu_quota"], host.params["cpu_period"]) == (100_000, 100_000)
-    assert host.params["memswap_limit"] == 512 << 20
     # Some engines drop the limit of swap on cgroup v2.
     assert swap_limits == [(512 << 20, 512 << 20)]
     assert host.alive
@@ -261,6 +254,27 @@ def test_its_links_are_shaped_at_both_ends_and_read_back(net: Any, kernel: FakeK
     # Its TCIntf would return early and leave the old limits.
     net.change_link("etcd1", "s1", delay_ns=0, rate_bps=None)
     assert link.read_back() == LinkSpec()
+
+
+def test_hosts_are_kept_apart_and_joined_again(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`partition` was refused, since no link counted as made."""
+    for plan in PLAN.hosts[:2]:
+        net.add_host(plan, "image:tag", ["sh"])
+    net.add_switch("s1")
+    for link in PLAN.links[:2]:
+        net.add_link(link.a, link.b, link.spec)
+    parted: list[list[str]] = []
+
+    def part(groups: Any) -> int:
+        parted.extend([end.name for end in group] for group in groups)
+        return 5
+
+    monkeypatch.setattr(net.fabric, "partition", part)
+    monkeypatch.setattr(net.fabric, "heal", lambda: 6)
+    monkeypatch.setattr(live_links, "routed", lambda groups, hosts: [])
+    assert net.partition([["etcd1"], ["etcd2"]]) == 5
+    assert parted == [["abc123e0"], ["abc123e2"]]
+    assert net.heal() == 6
 
 
 @pytest.mark.parametrize(
