@@ -41,21 +41,25 @@ class NoAnswerError(RunError):
     """The connection was refused, broken, or silent past its deadline."""
 
 
-def exchange(
-    connected: socket.socket, method: str, path: str, body: Any, host: str, headers: Mapping[str, str] | None = None
-) -> tuple[int, bytes]:
-    """One request; the status and at most a byte more than ``MAX_ANSWER_BYTES`` of the answer. Closes the socket.
+@contextmanager
+def sent(
+    connected: socket.socket,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+    host: str = "localhost",
+) -> Iterator[http.client.HTTPResponse]:
+    """Send one request over a connection, which is closed at the end, and give the answer to read.
 
-    ``body`` is sent as JSON. Raises ``OSError`` and ``http.client.HTTPException``.
+    ``body`` is sent as JSON, ``headers`` besides. Raises ``OSError`` and ``http.client.HTTPException``.
     """
     connection = http.client.HTTPConnection(host)
     connection.sock = connected
     try:
         payload = None if body is None else json.dumps(body).encode()
-        sent = {"Content-Type": "application/json", **(headers or {})}
-        connection.request(method, path, body=payload, headers=sent)
-        response = connection.getresponse()
-        return response.status, response.read(MAX_ANSWER_BYTES + 1)
+        connection.request(method, path, payload, {"Content-Type": "application/json", **(headers or {})})
+        yield connection.getresponse()
     finally:
         connection.close()
 
@@ -180,26 +184,14 @@ _ERROR_BYTES = 200
 
 @contextmanager
 def streamed(
-    connection: socket.socket, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    connected: socket.socket, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
 ) -> Iterator[http.client.HTTPResponse]:
-    """Send one request over a connection, which is closed at the end, and give the answer to read.
-
-    ``body`` is sent as JSON, ``headers`` besides. Raises RunError for any status other than 2xx, and where reading
-    fails within.
-    """
-    http_connection = http.client.HTTPConnection("localhost")
-    http_connection.sock = connection
+    """As ``sent``; raises RunError for any status other than 2xx, and where reading fails within."""
     try:
-        payload = None if body is None else json.dumps(body).encode()
-        http_connection.request(
-            method, path, body=payload, headers={"Content-Type": "application/json", **(headers or {})}
-        )
-        answer = http_connection.getresponse()
-        if not 200 <= answer.status < 300:
-            text = answer.read(_ERROR_BYTES).decode(errors="replace").strip()
-            raise RunError(f"{method} {path}: HTTP {answer.status}: {text}")
-        yield answer
+        with sent(connected, method, path, body, headers) as answer:
+            if not 200 <= answer.status < 300:
+                text = answer.read(_ERROR_BYTES).decode(errors="replace").strip()
+                raise RunError(f"{method} {path}: HTTP {answer.status}: {text}")
+            yield answer
     except (OSError, http.client.HTTPException) as error:
         raise RunError(f"{method} {path}: {str(error) or type(error).__name__}") from error
-    finally:
-        http_connection.close()

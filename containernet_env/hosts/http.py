@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from containernet_env.base import clock
-from containernet_env.base.http import MAX_ANSWER_BYTES, HttpError, NoAnswerError, decoded, exchange, is_no_tls, worded
+from containernet_env.base.http import MAX_ANSWER_BYTES, HttpError, NoAnswerError, decoded, is_no_tls, sent, worded
 from containernet_env.hosts import netns
 
 
@@ -45,14 +45,15 @@ class HttpConnection(ABC):
 
     def open(self, port: int = 0, *, timeout_s: float | None) -> socket.socket:
         """A connection to ``port``. Raises ``NoAnswerError`` if nothing listens there."""
-        with self._errors(self._place(port)):
+        with self._errors(self._place(port) or self.host):
             return self._connect(port, timeout_s)
 
     def _request(self, port: int, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
         request = self._named(method, path, port)
         with self._errors(request):
             connected = self._connect(port, timeout_s)
-            status, data = exchange(connected, method, path, body, self.authority, self.headers)
+            with sent(connected, method, path, body, self.headers, self.authority) as answer:
+                status, data = answer.status, answer.read(MAX_ANSWER_BYTES + 1)
         if len(data) > MAX_ANSWER_BYTES:
             raise NoAnswerError(f"{request}: answer of more than {MAX_ANSWER_BYTES} bytes")
         return status, data
@@ -62,12 +63,11 @@ class HttpConnection(ABC):
         """An open connection. Raises ``OSError``."""
 
     def _place(self, port: int) -> str:
-        """What ``open`` connects to, for messages."""
-        return self.host
+        """The port in messages; empty where there is only one."""
+        return ""
 
     def _named(self, method: str, path: str, port: int) -> str:
-        """The request's name in messages."""
-        return f"{method} {path}"
+        return " on ".join(filter(None, (f"{method} {path}", self._place(port))))
 
     @contextmanager
     def _errors(self, subject: str) -> Iterator[None]:
@@ -79,6 +79,17 @@ class HttpConnection(ABC):
         except (OSError, http.client.HTTPException) as error:
             text = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise NoAnswerError(f"{subject}: {text}") from error
+
+
+def _connected(made: socket.socket, address: Any, timeout_s: float | None) -> socket.socket:
+    """The socket, connected; closed if that fails."""
+    try:
+        made.settimeout(timeout_s)
+        made.connect(address)
+        return made
+    except BaseException:
+        made.close()
+        raise
 
 
 def _within_tls(connected: socket.socket, tls: ssl.SSLContext | None, host: str) -> socket.socket:
@@ -102,20 +113,11 @@ class NamespaceConnection(HttpConnection):
     tls: ssl.SSLContext | None = None
 
     def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
-        made = netns.socket_in(self.pid, socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            made.settimeout(timeout_s)
-            made.connect(("127.0.0.1", port))
-        except BaseException:
-            made.close()
-            raise
+        made = _connected(netns.socket_in(self.pid, socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", port), timeout_s)
         return _within_tls(made, self.tls, "127.0.0.1")
 
     def _place(self, port: int) -> str:
         return f"port {port}"
-
-    def _named(self, method: str, path: str, port: int) -> str:
-        return f"{method} {path} on port {port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,25 +132,16 @@ class UnixConnection(HttpConnection):
     pid: int = 0
 
     def _connect(self, port: int, timeout_s: float | None) -> socket.socket:
-        if isinstance(self.place, Path):
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        else:
-            made = netns.socket_in(self.pid, socket.AF_UNIX, socket.SOCK_STREAM)
+        if not isinstance(self.place, Path):
+            return _connected(
+                netns.socket_in(self.pid, socket.AF_UNIX, socket.SOCK_STREAM), f"\0{self.place}", timeout_s
+            )
+        # An address has 108 bytes at most, whatever the length of the folder's path.
+        folder = os.open(self.place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            made.settimeout(timeout_s)
-            if isinstance(self.place, Path):
-                # An address has 108 bytes at most, whatever the length of the folder's path.
-                folder = os.open(self.place.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    made.connect(f"/proc/self/fd/{folder}/{self.place.name}")
-                finally:
-                    os.close(folder)
-            else:
-                made.connect(f"\0{self.place}")
-        except BaseException:
-            made.close()
-            raise
-        return made
+            return _connected(socket.socket(socket.AF_UNIX), f"/proc/self/fd/{folder}/{self.place.name}", timeout_s)
+        finally:
+            os.close(folder)
 
 
 @dataclass(frozen=True, slots=True)
