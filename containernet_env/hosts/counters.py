@@ -1,12 +1,17 @@
-"""The resource usage of containers, processes and the machine, from the kernel's files in /proc and cgroups."""
+"""The resource usage of containers, processes and the machine, from the kernel's files in /proc and cgroups.
+
+Parts of a ``Consumption`` are dictionaries of its fields.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +21,11 @@ from containernet_env.model.usage import Consumers, Consumption, resumed
 
 SECTOR_BYTES = 512
 """Of /proc/diskstats, whatever the disk's own sectors are (Documentation/admin-guide/iostats.rst)."""
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+_US = 1000  # ns
+_TRAFFIC = ("received_bytes", "received_frames", "sent_bytes", "sent_frames")
+_DISK = ("read_bytes", "written_bytes", "reads", "writes")
 
 
 class ThreadTimes(NamedTuple):
@@ -26,31 +36,7 @@ class ThreadTimes(NamedTuple):
     switches: int
 
 
-class Traffic(NamedTuple):
-    """Of network interfaces together."""
-
-    received_bytes: int
-    received_frames: int
-    sent_bytes: int
-    sent_frames: int
-
-
-class DiskUse(NamedTuple):
-    """Of disks together."""
-
-    read_bytes: int
-    written_bytes: int
-    reads: int
-    writes: int
-
-
-class MachineTimes(NamedTuple):
-    """Of all cores together, in ticks; context switches since the machine started."""
-
-    user: int
-    system: int
-    steal: int
-    switches: int | None
+_NONE_ENDED = ThreadTimes(0, 0, 0)
 
 
 def thread_times(before: ThreadTimes, schedstats: Iterable[bytes]) -> ThreadTimes:
@@ -66,23 +52,21 @@ def thread_times(before: ThreadTimes, schedstats: Iterable[bytes]) -> ThreadTime
 
 def added(*times: ThreadTimes) -> ThreadTimes:
     """The sum of each."""
-    return ThreadTimes(*(sum(values) for values in zip(*times, strict=True)))
+    return ThreadTimes(*map(sum, zip(*times, strict=True)))
 
 
-def process_ticks(stat: bytes) -> tuple[int, int]:
+def process_times(stat: bytes) -> dict[str, int]:
     """User and system time of ``/proc/PID/stat``; the program's name before them may hold anything."""
     fields = stat.rpartition(b")")[2].split()
     if len(fields) < 13:
         raise ValueError(f"no stat of a process: {stat[:80]!r}")
-    return int(fields[11]), int(fields[12])
+    return {"user_ns": int(fields[11]) * TICK_NS, "system_ns": int(fields[12]) * TICK_NS}
 
 
-def resident_pages(statm: bytes) -> int:
-    """``/proc/PID/statm``."""
-    fields = statm.split()
-    if len(fields) < 2:
-        raise ValueError(f"no statm: {statm[:80]!r}")
-    return int(fields[1])
+def resident_bytes(statm: bytes) -> int:
+    """The resident memory in ``/proc/PID/statm``."""
+    _, pages, *_ = statm.split()
+    return int(pages) * PAGE_BYTES
 
 
 def counters(text: bytes) -> dict[bytes, int]:
@@ -106,92 +90,82 @@ def pressure_ns(text: bytes) -> int:
     return int(total) * 1000
 
 
-def traffic(net_dev: bytes) -> Traffic:
-    """``/proc/PID/net/dev``, all interfaces but the loopback."""
-    found = [0, 0, 0, 0]
-    for line in net_dev.splitlines()[2:]:
-        name, colon, rest = line.partition(b":")
-        if not colon or name.strip() == b"lo":
-            continue
-        words = rest.split()
-        for index, word in enumerate((0, 1, 8, 9)):
-            found[index] += int(words[word])
-    return Traffic(*found)
+def traffic(net_dev: bytes) -> dict[str, int]:
+    """``/proc/PID/net/dev``, all interfaces but the loopback together."""
+    lines = [line.partition(b":") for line in net_dev.splitlines()[2:]]
+    counted = [rest.split() for name, colon, rest in lines if colon and name.strip() != b"lo"]
+    return {
+        field: sum(int(words[place]) for words in counted) for field, place in zip(_TRAFFIC, (0, 1, 8, 9), strict=True)
+    }
 
 
-def group_disk_use(io_stat: bytes) -> DiskUse:
-    """``io.stat`` of cgroup v2."""
-    found = dict.fromkeys((b"rbytes", b"wbytes", b"rios", b"wios"), 0)
-    for line in io_stat.splitlines():
-        for word in line.split()[1:]:
-            name, _, value = word.partition(b"=")
-            if name in found:
-                found[name] += int(value)
-    return DiskUse(*found.values())
+def group_disk_use(io_stat: bytes) -> dict[str, int]:
+    """``io.stat`` of cgroup v2, all disks together."""
+    found = re.findall(rb"(\w+)=(\d+)", io_stat)
+    names = zip(_DISK, (b"rbytes", b"wbytes", b"rios", b"wios"), strict=True)
+    return {field: sum(int(value) for held, value in found if held == name) for field, name in names}
 
 
-def disk_use(diskstats: bytes, disks: Container[bytes]) -> DiskUse:
-    """``/proc/diskstats``, of these disks."""
-    found = [0, 0, 0, 0]
-    for line in diskstats.splitlines():
-        words = line.split()
-        if len(words) >= 10 and words[2] in disks:
-            reads, read_sectors, writes, written_sectors = (int(words[index]) for index in (3, 5, 7, 9))
-            for index, value in enumerate((read_sectors * SECTOR_BYTES, written_sectors * SECTOR_BYTES, reads, writes)):
-                found[index] += value
-    return DiskUse(*found)
+def disk_use(diskstats: bytes, disks: Container[bytes]) -> dict[str, int]:
+    """``/proc/diskstats``, of these disks together."""
+    counted = [words for line in diskstats.splitlines() if len(words := line.split()) >= 10 and words[2] in disks]
+    places = zip(_DISK, (5, 9, 3, 7), (SECTOR_BYTES, SECTOR_BYTES, 1, 1), strict=True)
+    return {field: factor * sum(int(words[place]) for words in counted) for field, place, factor in places}
 
 
-def machine_times(stat: bytes) -> MachineTimes:
-    """``/proc/stat``: its first line, and the context switches."""
+def machine_times(stat: bytes) -> dict[str, int]:
+    """``/proc/stat``: the times of all cores together, and the context switches where they are counted."""
     name, *ticks = stat.partition(b"\n")[0].split()
     if name != b"cpu" or len(ticks) < 8:
         raise ValueError(f"no stat of a machine: {stat[:80]!r}")
     # user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user and nice.
-    user, nice, system, _, _, irq, softirq, steal = map(int, ticks[:8])
-    _, found, rest = stat.partition(b"\nctxt ")
-    return MachineTimes(user + nice, system + irq + softirq, steal, int(rest.split(None, 1)[0]) if found else None)
+    user, nice, system, _, _, irq, softirq, steal = (int(word) * TICK_NS for word in ticks[:8])
+    user_ns, system_ns = user + nice, system + irq + softirq
+    found = {"cpu_ns": user_ns + system_ns, "user_ns": user_ns, "system_ns": system_ns, "steal_ns": steal}
+    if switches := re.search(rb"\nctxt (\d+)", stat):
+        found["context_switches"] = int(switches[1])
+    return found
 
 
 _T = TypeVar("_T")
 
 
-class KeptFile:
-    """One file, opened when it is first read; ``base`` is the descriptor of a folder that ``path`` is relative to.
+class KeptFiles:
+    """Files that are opened when they are first read; ``base`` is the descriptor of a folder that they are in.
 
     Whatever cannot be read (a process that has ended, a cgroup that was removed, a controller that is not there, and
-    with it its ``path``) reads as ``None``.
+    with it its path) reads as ``None``.
     """
 
-    def __init__(self, path: str | Path | None, base: int | None = None, most_bytes: int = 8192) -> None:
-        self._path = path
+    def __init__(self, base: int | None = None) -> None:
         self._base = base
-        self._most_bytes = most_bytes
-        self._fd: int | None = None
+        self._opened: dict[str, int] = {}
 
-    def read(self, parse: Callable[[bytes], _T]) -> _T | None:
+    def read(self, path: str | None, parse: Callable[[bytes], _T], most_bytes: int = 8192) -> _T | None:
         """The content, parsed; ``None`` also if ``parse`` refuses it."""
-        if self._path is None:
+        if path is None:
             return None
         try:
-            if self._fd is None:
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._base)
-            return parse(os.pread(self._fd, self._most_bytes, 0))
+            if (fd := self._opened.get(path)) is None:
+                fd = self._opened[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._base)
+            return parse(os.pread(fd, most_bytes, 0))
         except OSError:
-            self.close()
+            self.forget(path)
             return None
         except (ValueError, IndexError):
             return None
 
+    def forget(self, path: str) -> None:
+        """Close it; a later read opens it again."""
+        if (fd := self._opened.pop(path, None)) is not None:
+            os.close(fd)
+
     def close(self) -> None:
-        """Close it; a later read opens it again. Idempotent."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        """Close every file. Idempotent."""
+        for path in list(self._opened):
+            self.forget(path)
 
 
-TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 # Three numbers of at most 20 digits.
 _SCHEDSTAT_BYTES = 64
 # What /proc/PID/io counts of disks; its other counters are those of system calls.
@@ -208,50 +182,47 @@ class Process:
         with suppress(OSError):
             self._folder = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder)
-        self._stat = KeptFile("stat", self._folder)
-        self._memory = KeptFile("statm", self._folder)
-        self._io = KeptFile("io", self._folder)
-        self._cgroup = KeptFile("cgroup", self._folder)
+        self._files = KeptFiles(self._folder)
         # By id: the open schedstat, and its last content.
         self._threads: dict[str, int] = {}
         self._texts: dict[str, bytes] = {}
-        self._ended = ThreadTimes(0, 0, 0)
+        self._ended = _NONE_ENDED
         self.seen_disk_bytes = (0, 0)
         """The last known value of ``disk_bytes``."""
 
-    def ticks(self) -> tuple[int, int] | None:
-        """User and system time, in ticks."""
-        return None if self._folder is None else self._stat.read(process_ticks)
+    def _read(self, name: str, parse: Callable[[bytes], _T], most_bytes: int = 8192) -> _T | None:
+        # Without its folder the name would be one of the working directory.
+        return None if self._folder is None else self._files.read(name, parse, most_bytes)
+
+    def times(self) -> dict[str, int] | None:
+        """User and system time."""
+        return self._read("stat", process_times)
 
     def rss_bytes(self) -> int | None:
         """Its resident memory; ``None`` once it has ended."""
-        pages = None if self._folder is None else self._memory.read(resident_pages)
-        return None if pages is None else pages * PAGE_BYTES
+        return self._read("statm", resident_bytes)
 
     def disk_bytes(self) -> tuple[int, int] | None:
         """Bytes read from disks, and bytes on their way to them."""
-        found = None if self._folder is None else self._io.read(counters)
+        found = self._read("io", counters)
         if found is None or not found.keys() >= {_READ, _WRITTEN}:
             return None
         self.seen_disk_bytes = found[_READ], found[_WRITTEN]
         return self.seen_disk_bytes
 
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> dict[str, int] | None:
         """Of the interfaces in its network namespace.
 
         Opened for each read: an open file would keep the namespace, and so the interfaces of a host that has ended.
         """
-        if self._folder is None:
-            return None
-        file = KeptFile("net/dev", self._folder, 1 << 16)
         try:
-            return file.read(traffic)
+            return self._read("net/dev", traffic, 1 << 16)
         finally:
-            file.close()
+            self._files.forget("net/dev")
 
     def cgroup(self) -> bytes | None:
         """Which cgroups it is in, as the kernel writes it."""
-        return None if self._folder is None else self._cgroup.read(bytes)
+        return self._read("cgroup", bytes)
 
     def threads(self) -> ThreadTimes | None:
         """Of all its threads, those that have ended included as far as they were seen."""
@@ -290,8 +261,7 @@ class Process:
 
     def close(self) -> None:
         """Close everything. Idempotent."""
-        for file in (self._stat, self._memory, self._io, self._cgroup):
-            file.close()
+        self._files.close()
         for fd in (*self._threads.values(), self._tasks, self._folder):
             if fd is not None:
                 os.close(fd)
@@ -299,50 +269,41 @@ class Process:
         self._threads = {}
 
 
-_US = 1000  # ns
-
-
-class Group:
+class Group(KeptFiles):
     """Reads a process's cgroups; a v1 controller goes before v2, since a controller lives in one of both.
 
     A hierarchy of v2 beside v1 controllers still has the pressure.
     """
 
     def __init__(self, cgroups: Cgroups) -> None:
+        super().__init__()
         v1, v2 = cgroups.v1, cgroups.v2
         accounts, cpu, memory = v1.get("cpuacct"), v1.get("cpu"), v1.get("memory")
-        self._usage = KeptFile(_file(accounts, "cpuacct.usage"))
-        self._split = KeptFile(_file(accounts, "cpuacct.stat"))
-        self._quota = KeptFile(_file(cpu, "cpu.stat"))
+        self._usage = _file(accounts, "cpuacct.usage")
+        self._split = _file(accounts, "cpuacct.stat")
+        self._quota = _file(cpu, "cpu.stat")
         # It also has the counters of v1 controllers that are missing.
-        self._v2 = KeptFile(None if accounts and cpu else _file(v2, "cpu.stat"))
-        self._memory = KeptFile(_file(memory, "memory.usage_in_bytes") or _file(v2, "memory.current"))
+        self._v2 = None if accounts and cpu else _file(v2, "cpu.stat")
+        self._memory = _file(memory, "memory.usage_in_bytes") or _file(v2, "memory.current")
         # v1's blkio counts only groups that have a limit of it (block/blk-throttle.c, since Linux 6.10).
-        self._io = KeptFile(None if "blkio" in v1 else _file(v2, "io.stat"))
-        self._cpu_pressure, self._memory_pressure, self._io_pressure = (
-            KeptFile(_file(v2, f"{kind}.pressure")) for kind in ("cpu", "memory", "io")
-        )
+        self._io = None if "blkio" in v1 else _file(v2, "io.stat")
+        self._pressures = {f"{kind}_pressure_ns": _file(v2, f"{kind}.pressure") for kind in _PRESSURES}
         # A process joins and leaves all of its groups together.
-        self._processes = KeptFile(_file(cpu or accounts or v2, "cgroup.procs"), most_bytes=1 << 16)
+        self._processes = _file(cpu or accounts or v2, "cgroup.procs")
 
     def throttling(self, v2: Mapping[bytes, int] | None = None) -> dict[str, int | None]:
-        """Fields of ``Consumption``: for how long the quota stopped it. ``v2``: the counters of v2's cpu.stat."""
-        v1 = self._quota.read(counters)
-        if v1 is not None:
-            return {
-                "throttled_ns": _times(v1, b"throttled_time", 1),
-                "throttled_periods": _times(v1, b"nr_throttled", 1),
-            }
-        v2 = v2 or self._v2.read(counters)
-        return {
-            "throttled_ns": _times(v2, b"throttled_usec", _US),
-            "throttled_periods": _times(v2, b"nr_throttled", 1),
-        }
+        """For how long the quota stopped it. ``v2``: the counters of v2's cpu.stat."""
+        found: Mapping[bytes, int] | None = self.read(self._quota, counters)
+        if found is not None:
+            stopped_ns = _times(found, b"throttled_time", 1)
+        else:
+            found = v2 or self.read(self._v2, counters)
+            stopped_ns = _times(found, b"throttled_usec", _US)
+        return {"throttled_ns": stopped_ns, "throttled_periods": _times(found, b"nr_throttled", 1)}
 
     def cpu(self) -> dict[str, int | None]:
-        """Fields of ``Consumption``: CPU time, and for how long the quota stopped it."""
-        split, v2 = self._split.read(counters), self._v2.read(counters)
-        cpu_ns = self._usage.read(int)
+        """CPU time, and for how long the quota stopped it."""
+        cpu_ns, split, v2 = self.read(self._usage, int), self.read(self._split, counters), self.read(self._v2, counters)
         if cpu_ns is not None:
             times = {
                 "cpu_ns": cpu_ns,
@@ -356,32 +317,26 @@ class Group:
 
     def memory_bytes(self) -> int | None:
         """Memory, page cache included."""
-        return self._memory.read(int)
+        return self.read(self._memory, int)
 
-    def disk_use(self) -> DiskUse | None:
+    def disk_use(self) -> dict[str, int] | None:
         """``None`` where cgroups do not count it."""
-        return self._io.read(group_disk_use)
+        return self.read(self._io, group_disk_use)
 
     def pressures(self) -> dict[str, int | None]:
-        """Fields of ``Consumption``."""
-        return {
-            "cpu_pressure_ns": self._cpu_pressure.read(pressure_ns),
-            "memory_pressure_ns": self._memory_pressure.read(pressure_ns),
-            "io_pressure_ns": self._io_pressure.read(pressure_ns),
-        }
+        """For how long some task was stalled."""
+        return {field: self.read(path, pressure_ns) for field, path in self._pressures.items()}
 
     def pids(self) -> tuple[int, ...]:
         """Its processes."""
-        return self._processes.read(lambda text: tuple(map(int, text.split()))) or ()
-
-    def close(self) -> None:
-        """Close every file. Idempotent."""
-        for file in vars(self).values():
-            file.close()
+        return self.read(self._processes, lambda text: tuple(map(int, text.split())), 1 << 16) or ()
 
 
-def _file(folder: Path | None, name: str) -> Path | None:
-    return None if folder is None else folder / name
+_PRESSURES = ("cpu", "memory", "io")
+
+
+def _file(folder: Path | None, name: str) -> str | None:
+    return None if folder is None else f"{folder}/{name}"
 
 
 def _times(found: Mapping[bytes, int] | None, name: bytes, factor: int) -> int | None:
@@ -393,7 +348,6 @@ def _times(found: Mapping[bytes, int] | None, name: bytes, factor: int) -> int |
 _NO_DISKS = ("loop", "ram", "zram", "dm-", "md")
 # The CPU clock of another process is ~pid << 3 | CPUCLOCK_SCHED (linux/posix-timers_types.h).
 _CLOCK_SHIFT, _CLOCK_SCHED = 3, 2
-_NONE_ENDED = ThreadTimes(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,23 +376,21 @@ class ContainerUse:
         rss_bytes = self._first.rss_bytes()
         if self._group is None or rss_bytes is None:
             return None
-        others = self._living()
+        others = self._living(self._group)
         processes = [self._first, *others]
-        sent = self._first.traffic()
         return Consumption(
             **self._group.cpu(),
             **_thread_fields([process.threads() for process in processes], self._ended),
             memory_bytes=self._group.memory_bytes(),
             rss_bytes=rss_bytes + sum(process.rss_bytes() or 0 for process in others),
-            **(sent._asdict() if sent is not None else {}),
-            **_disk_fields(self._group.disk_use(), processes, self._ended_disk_bytes),
+            **(self._first.traffic() or {}),
+            **(self._group.disk_use() or _disk_fields(processes, self._ended_disk_bytes)),
             **self._group.pressures(),
         )
 
-    def _living(self) -> list[Process]:
+    def _living(self, group: Group) -> list[Process]:
         """Its processes but the first one."""
-        assert self._group is not None
-        pids = set(self._group.pids()) - {self._first.pid}
+        pids = set(group.pids()) - {self._first.pid}
         for pid in self._others.keys() - pids:
             process = self._others.pop(pid)
             self._ended = added(self._ended, process.seen_times)
@@ -500,22 +452,19 @@ class ProcessUse:
         rss_bytes = self._process.rss_bytes()
         if rss_bytes is None:
             return None
-        ticks = self._process.ticks()
         return Consumption(
             cpu_ns=self._cpu_ns(),
-            user_ns=None if ticks is None else ticks[0] * TICK_NS,
-            system_ns=None if ticks is None else ticks[1] * TICK_NS,
+            **(self._process.times() or {}),
             **self._throttling(),
             **_thread_fields([self._process.threads()]),
             rss_bytes=rss_bytes,
-            **_disk_fields(None, [self._process]),
+            **_disk_fields([self._process]),
         )
 
     def _cpu_ns(self) -> int | None:
-        try:
+        with suppress(OSError):
             return time.clock_gettime_ns((~self._process.pid << _CLOCK_SHIFT) | _CLOCK_SCHED)
-        except OSError:
-            return None
+        return None
 
     def _throttling(self) -> dict[str, int | None]:
         """Of its present group, which may change."""
@@ -538,40 +487,30 @@ class MachineUse:
     """The machine, and the interfaces of its own network namespace."""
 
     def __init__(self, proc: Path = Path("/proc"), block: Path = Path("/sys/block")) -> None:
-        # All interrupts of the machine come before the lines that are read.
-        self._stat = KeptFile(proc / "stat", most_bytes=1 << 18)
-        self._memory = KeptFile(proc / "meminfo")
-        self._disks = KeptFile(proc / "diskstats", most_bytes=1 << 16)
-        self._net = KeptFile(proc / "net" / "dev", most_bytes=1 << 16)
-        self._pressures = {kind: KeptFile(proc / "pressure" / kind) for kind in ("cpu", "memory", "io")}
-        try:
+        self._proc, self._files = proc, KeptFiles()
+        names: list[str] = []
+        with suppress(OSError):
             names = [name for name in os.listdir(block) if not name.startswith(_NO_DISKS)]
-        except OSError:
-            names = []
         self._names = frozenset(map(os.fsencode, names))
 
     def read(self) -> Consumption:
         """The usage since the machine started."""
-        times = self._stat.read(machine_times)
-        disks = self._disks.read(lambda text: disk_use(text, self._names))
-        sent = self._net.read(traffic)
-        cpu: dict[str, int | None] = {}
-        if times is not None:
-            user_ns, system_ns, steal_ns = (ticks * TICK_NS for ticks in (times.user, times.system, times.steal))
-            cpu = {"cpu_ns": user_ns + system_ns, "user_ns": user_ns, "system_ns": system_ns, "steal_ns": steal_ns}
-            cpu["context_switches"] = times.switches
+
+        def read(name: str, parse: Callable[[bytes], _T], most_bytes: int = 8192) -> _T | None:
+            return self._files.read(f"{self._proc}/{name}", parse, most_bytes)
+
         return Consumption(
-            **cpu,
-            rss_bytes=self._memory.read(memory_in_use_bytes),
-            **(sent._asdict() if sent is not None else {}),
-            **(disks._asdict() if disks is not None else {}),
-            **{f"{kind}_pressure_ns": file.read(pressure_ns) for kind, file in self._pressures.items()},
+            # All interrupts of the machine come before the lines that are read.
+            **(read("stat", machine_times, 1 << 18) or {}),
+            rss_bytes=read("meminfo", memory_in_use_bytes),
+            **(read("net/dev", traffic, 1 << 16) or {}),
+            **(read("diskstats", lambda text: disk_use(text, self._names), 1 << 16) or {}),
+            **{f"{kind}_pressure_ns": read(f"pressure/{kind}", pressure_ns) for kind in _PRESSURES},
         )
 
     def close(self) -> None:
         """Close every file. Idempotent."""
-        for file in (self._stat, self._memory, self._disks, self._net, *self._pressures.values()):
-            file.close()
+        self._files.close()
 
 
 class AllUse:
@@ -579,32 +518,25 @@ class AllUse:
 
     def __init__(self, pids: Pids, pids_now: Callable[[], Mapping[str, int]] | None = None) -> None:
         now = pids_now or (lambda: pids.members)
-        self._members = {name: MemberUse(pid, _pid_of(name, now)) for name, pid in pids.members.items()}
-        self._client = None if pids.client is None else ContainerUse(pids.client)
-        self._links = None if pids.links is None else ProcessUse(pids.links)
-        self._driver = ProcessUse(pids.driver)
-        self._machine = MachineUse()
+        self._members = {
+            name: MemberUse(pid, partial(lambda name: now()[name], name)) for name, pid in pids.members.items()
+        }
+        self._others: dict[str, ContainerUse | ProcessUse | MachineUse] = {}
+        if pids.client is not None:
+            self._others["client"] = ContainerUse(pids.client)
+        if pids.links is not None:
+            self._others["links"] = ProcessUse(pids.links)
+        self._others |= {"driver": ProcessUse(pids.driver), "machine": MachineUse()}
 
     def read(self) -> Consumers:
         """One sample of each."""
-        members = {name: member.read() for name, member in self._members.items()}
-        return Consumers(
-            members={name: member for name, member in members.items() if member is not None},
-            client=None if self._client is None else self._client.read(),
-            links=None if self._links is None else self._links.read(),
-            driver=self._driver.read(),
-            machine=self._machine.read(),
-        )
+        members = {name: found for name, member in self._members.items() if (found := member.read()) is not None}
+        return Consumers(members=members, **{role: consumer.read() for role, consumer in self._others.items()})
 
     def close(self) -> None:
         """Close every file. Idempotent."""
-        for consumer in (*self._members.values(), self._client, self._links, self._driver, self._machine):
-            if consumer is not None:
-                consumer.close()
-
-
-def _pid_of(name: str, pids: Callable[[], Mapping[str, int]]) -> Callable[[], int]:
-    return lambda: pids()[name]
+        for consumer in (*self._members.values(), *self._others.values()):
+            consumer.close()
 
 
 def _group_of(pid: int) -> Group | None:
@@ -622,12 +554,7 @@ def _thread_fields(times: list[ThreadTimes | None], ended: ThreadTimes = _NONE_E
     return {"threads_cpu_ns": cpu_ns, "run_delay_ns": delay_ns, "context_switches": switches}
 
 
-def _disk_fields(
-    counted: DiskUse | None, processes: list[Process], ended: tuple[int, int] = (0, 0)
-) -> dict[str, int | None]:
-    """The counters of the cgroup; else those of its processes."""
-    if counted is not None:
-        return dict(counted._asdict())
+def _disk_fields(processes: list[Process], ended: tuple[int, int] = (0, 0)) -> dict[str, int]:
     known = [pair for process in processes if (pair := process.disk_bytes()) is not None]
     if not known:
         return {}

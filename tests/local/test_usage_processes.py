@@ -58,10 +58,10 @@ def test_a_process_is_read(child: subprocess.Popen[bytes]) -> None:
 
 def test_another_process_with_its_number_is_never_read(child: subprocess.Popen[bytes]) -> None:
     process = Process(child.pid)
-    assert process.ticks() and process.rss_bytes() and process.cgroup()
+    assert process.times() and process.rss_bytes() and process.cgroup()
     child.kill()
     child.wait()
-    assert process.ticks() is None and process.rss_bytes() is None and process.disk_bytes() is None
+    assert process.times() is None and process.rss_bytes() is None and process.disk_bytes() is None
     assert process.traffic() is None and process.cgroup() is None
     process.close()
     gone = Process(child.pid)

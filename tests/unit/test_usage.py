@@ -14,8 +14,7 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.hosts import counters
-from containernet_env.hosts import counters as consumers_module
-from containernet_env.hosts.counters import Group, KeptFile, MachineUse, MemberUse
+from containernet_env.hosts.counters import Group, KeptFiles, MachineUse, MemberUse
 from containernet_env.hosts.limits import Cgroups
 from containernet_env.hosts.sampler import Sample, Sampler, Window
 from containernet_env.model.usage import NAMES, Consumers, Consumption, Usage, difference
@@ -49,26 +48,33 @@ DISKSTATS = b"""   7       0 loop0 9 9 9 9 9 9 9 9 9 9 9 0 0 0 0 0 0
 """  # noqa: E501
 PRESSURE = b"some avg10=5.40 avg60=9.42 avg300=13.79 total=4943136437\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
 V2_IO = b"254:0 rbytes=90112 wbytes=299008 rios=5 wios=43 dbytes=0 dios=0\n8:16 rbytes=1 wbytes=2 rios=3 wios=4\n"
+V2_DISK = {"read_bytes": 90113, "written_bytes": 299010, "reads": 8, "writes": 47}
 MEMINFO = b"MemTotal:       24650272 kB\nMemFree:          843172 kB\nMemAvailable:   23899620 kB\nBuffers: 12 kB\n"
 
 
+TICK, PAGE = counters.TICK_NS, counters.PAGE_BYTES
+
+
 def test_numbers_are_those_of_the_texts() -> None:
-    assert counters.machine_times(PROC_STAT) == (1729151 + 26405, 510376 + 7 + 42480, 2237, 245965228)
-    assert counters.machine_times(PROC_STAT.partition(b"ctxt")[0]).switches is None
+    user, system = 1729151 + 26405, 510376 + 7 + 42480
+    times = {"cpu_ns": (user + system) * TICK, "user_ns": user * TICK, "system_ns": system * TICK}
+    times["steal_ns"] = 2237 * TICK
+    assert counters.machine_times(PROC_STAT) == times | {"context_switches": 245965228}
+    assert counters.machine_times(PROC_STAT.partition(b"ctxt")[0]) == times
     # A program may be called anything.
     stat = b"24336 (a) R 1 (x y) S 24332 24332 18729 0 -1 4194304 102 0 0 0 17 23 5 6 20 0 1 0 2396683 3133440 357 1"
-    assert counters.process_ticks(stat) == (17, 23)
+    assert counters.process_times(stat) == {"user_ns": 17 * TICK, "system_ns": 23 * TICK}
     # Interfaces but the loopback are added; disks are counted once.
-    assert counters.traffic(NET_DEV) == (4266269559, 113129, 7071412, 68044)
-    assert counters.traffic(b"".join(NET_DEV.splitlines(keepends=True)[:3])) == (0, 0, 0, 0)
+    assert list(counters.traffic(NET_DEV).values()) == [4266269559, 113129, 7071412, 68044]
+    assert set(counters.traffic(b"".join(NET_DEV.splitlines(keepends=True)[:3])).values()) == {0}
     found = counters.disk_use(DISKSTATS, {b"vda", b"nvme0n1"})
-    assert found == ((254500602 + 8) * 512, (135412064 + 16) * 512, 5804182, 6255151)
-    assert counters.group_disk_use(V2_IO) == (90113, 299010, 8, 47)
+    assert list(found.values()) == [(254500602 + 8) * 512, (135412064 + 16) * 512, 5804182, 6255151]
+    assert counters.group_disk_use(V2_IO) == V2_DISK
     none = counters.ThreadTimes(0, 0, 0)
     assert counters.thread_times(none, [b"35891192 3980015 127\n", b"1 2 3\n"]) == (35891193, 3980017, 130)
     assert counters.thread_times(counters.ThreadTimes(10, 20, 30), []) == (10, 20, 30)
     assert counters.pressure_ns(PRESSURE) == 4943136437000
-    assert counters.resident_pages(b"765 357 300 5 0 100 0\n") == 357
+    assert counters.resident_bytes(b"765 357 300 5 0 100 0\n") == 357 * PAGE
     assert counters.memory_in_use_bytes(MEMINFO) == (24650272 - 23899620) * 1024
     assert counters.counters(b"rchar: 6976\nread_bytes: 12\ncancelled_write_bytes: 3\n")[b"read_bytes:"] == 12
 
@@ -77,8 +83,8 @@ def test_numbers_are_those_of_the_texts() -> None:
     "parse",
     [
         lambda text: counters.thread_times(counters.ThreadTimes(0, 0, 0), [text]),
-        counters.process_ticks,
-        counters.resident_pages,
+        counters.process_times,
+        counters.resident_bytes,
         counters.pressure_ns,
         counters.machine_times,
         counters.memory_in_use_bytes,
@@ -113,7 +119,7 @@ def test_a_group_of_v2(tmp_path: Path) -> None:
     throttling = {"throttled_ns": 700_000, "throttled_periods": 4}
     assert group.cpu() == {"cpu_ns": 5_000_000, "user_ns": 3_000_000, "system_ns": 2_000_000, **throttling}
     assert group.throttling() == throttling
-    assert (group.memory_bytes(), group.disk_use(), group.pids()) == (4096, (90113, 299010, 8, 47), (12, 13))
+    assert (group.memory_bytes(), group.disk_use(), group.pids()) == (4096, V2_DISK, (12, 13))
     assert group.pressures() == {"cpu_pressure_ns": 4943136437000, "memory_pressure_ns": 6000, "io_pressure_ns": 5000}
     group.close()
 
@@ -150,15 +156,14 @@ def test_a_group_without_a_limit_is_not_throttled_and_one_without_a_counter_is_n
 
 def test_a_kept_file_is_read_anew_and_may_go(tmp_path: Path) -> None:
     path = tmp_path / "f"
-    path.write_text("1\n")
-    kept = KeptFile(path)
+    kept = KeptFiles()
     for text, number in (("1\n", 1), ("22\n", 22), ("no number", None), ("3", 3)):
         path.write_text(text)  # the same file
-        assert kept.read(int) == number
+        assert kept.read(str(path), int) == number
     kept.close()
     path.unlink()
-    assert kept.read(int) is None
-    assert KeptFile(None).read(int) is None
+    assert kept.read(str(path), int) is None
+    assert kept.read(None, int) is None
 
 
 # --- the sampler ------------------------------------------------------------------------------------------------------
@@ -290,7 +295,7 @@ def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypat
         def close(self) -> None:
             closed.append(self.pid)
 
-    monkeypatch.setattr(consumers_module, "ContainerUse", Scripted)
+    monkeypatch.setattr(counters, "ContainerUse", Scripted)
     pid = [1]
     member = MemberUse(1, lambda: pid[0])
     assert member.read() == Consumption(cpu_ns=5, rss_bytes=70)
