@@ -27,8 +27,7 @@ from containernet_env.base.programs import LastWords, last_words
 from containernet_env.config.plan import HostPlan
 from containernet_env.containernet.links import NoInterface
 from containernet_env.hosts import engine, owner
-from containernet_env.hosts.container import Container, build_image, find_image
-from containernet_env.hosts.engine import ExitState
+from containernet_env.hosts.container import Container, ExitState, build_image, find_image
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.netns import ip_batch
 from containernet_env.hosts.options import ContainerOptions, check_name

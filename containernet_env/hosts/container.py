@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -15,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import Any
 
-from docker.errors import BuildError, ImageNotFound
+from docker.errors import BuildError, ImageNotFound, NotFound
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError
@@ -31,11 +30,10 @@ from containernet_env.base.programs import (
 )
 from containernet_env.base.units import describe_size
 from containernet_env.hosts import engine
-from containernet_env.hosts.engine import EngineGoneError, ExitState, Shim, shim_of
+from containernet_env.hosts.engine import EngineGoneError, HeldProcess, shim_of
 from containernet_env.hosts.limits import (
     Limits,
     cgroups_of,
-    check_cores,
     check_limits,
     limit_swap,
     read_limits,
@@ -43,6 +41,20 @@ from containernet_env.hosts.limits import (
 )
 from containernet_env.hosts.options import ContainerOptions, cpu_limit, hostname, memory_bytes
 from containernet_env.hosts.processes import ContainerProcesses
+
+
+@dataclass
+class ExitState:
+    """How a container's first process ended; ``exit_code`` is ``None`` while it runs.
+
+    ``oom_killed`` is the engine's flag: some process in the container has been OOM-killed, at any time.
+    """
+
+    exit_code: int | None
+    oom_killed: bool
+    finished_at: str = ""
+    """When, as the engine writes it (RFC 3339, nanoseconds, UTC)."""
+
 
 # An OOM kill and the end that follows from it are a few milliseconds apart; more where memory is short for all.
 _OOM_TO_END_S = 2.0
@@ -104,9 +116,17 @@ def put_secrets(root: Path, host: str, files: Mapping[str, bytes]) -> None:
 _WORDS_LINES = 10_000
 _KILL_DEADLINE_S = 5.0
 _STATE_DEADLINE_S, _STATE_POLL_S = 1.0, 0.001
+# How long the engine may take to notice that the first process has ended.
+_EXIT_DEADLINE_S, _EXIT_POLL_S = 10.0, 0.02
 # The SDK's names of limits, and ours.
 _OPTION_NAMES = frozenset(field.name for field in fields(ContainerOptions))
-_UPDATES = {"cpu_quota": "cpu_quota_us", "cpu_period": "cpu_period_us", "mem_limit": "memory_bytes"}
+_UPDATES = {
+    "cpu_quota": "cpu_quota_us",
+    "cpu_period": "cpu_period_us",
+    "mem_limit": "memory_bytes",
+    "memswap_limit": "memswap_bytes",
+    "cpuset_cpus": "cpuset",
+}
 # The part of /etc/hosts that has the hosts of the network.
 _BEGIN, _END = "# hosts of the emulated network", "# end of these hosts"
 
@@ -121,11 +141,11 @@ class Container:
         self.host = host
         self.options = options
         self.id = container_id
+        self._first: HeldProcess | None = None
+        # The process before the last restart: another thread may be using it.
+        self._former: HeldProcess | None = None
         self._pid: int | None = None
-        self._pidfd: int | None = None
-        # Of the process before the last restart: another thread may be using it.
-        self._former_pidfd: int | None = None
-        self._shim: Shim | None = None
+        self._shim: HeldProcess | None = None
         self._config: dict[str, Any] = {}
         self._processes: ContainerProcesses | None = None
         self._hosts_file: str | None = None
@@ -171,12 +191,21 @@ class Container:
         """
         self._config = dict(config or {})
         try:
-            self._pidfd = os.pidfd_open(pid) if pid else None
-            if self._pidfd is not None:
+            self._first = HeldProcess(pid) if pid else None
+            if self._first is not None:
                 self._shim = shim_of(pid)
                 cgroups = cgroups_of(pid)
-                limit_swap(cgroups, *self.options.memory_limits)
-                self._check_limits(read_limits(cgroups))
+                options, (memory, memswap) = self.options, self.options.memory_limits
+                limit_swap(cgroups, memory, memswap)
+                quota_us, period_us = cpu_limit(options.cpus, options.cpu_quota, options.cpu_period)
+                configured = {
+                    "cpu_quota_us": quota_us,
+                    "cpu_period_us": period_us,
+                    "memory_bytes": memory,
+                    "memswap_bytes": memswap,
+                    "cpuset": options.cpuset_cpus,
+                }
+                check_limits(configured, read_limits(cgroups))
         except (ProcessLookupError, RunError):
             if self.alive:
                 raise
@@ -195,8 +224,7 @@ class Container:
         if self._hosts_file is None:
             with engine.refusals(f"host {self.host}: the engine does not describe it"):
                 self._begin_names(engine.client().api.inspect_container(self.id))
-        if self._hosts_file:  # else it is a volume's
-            write_hosts(self._hosts_file, {self.host: "127.0.0.1", **addresses})
+        self._write_names(addresses)
 
     def _begin_names(self, state: Mapping[str, Any]) -> None:
         """Write its own name into its hosts file, and no name servers that it cannot reach into its resolver file.
@@ -204,10 +232,14 @@ class Container:
         ``state`` is the engine's description, which writes both files at each start.
         """
         self._hosts_file = state.get("HostsPath") or ""
-        if self._hosts_file:
-            write_hosts(self._hosts_file, {self.host: "127.0.0.1"})
+        self._write_names({})
         if self.options.network == "none" and (resolver := state.get("ResolvConfPath")):
-            write_resolver(resolver, self.options.dns)
+            # With none a look-up fails at once, as nothing listens at the default, 127.0.0.1.
+            _rewrite(resolver, lambda _: "".join(f"nameserver {server}\n" for server in self.options.dns))
+
+    def _write_names(self, addresses: Mapping[str, str]) -> None:
+        if self._hosts_file:  # else it is a volume's
+            _rewrite(self._hosts_file, lambda text: hosts_text(text, {self.host: "127.0.0.1", **addresses}))
 
     def restart(self) -> None:
         """Start its first process again once that has ended: with its files, within its limits, on no network.
@@ -219,21 +251,10 @@ class Container:
         self._ended()  # the engine starts none that it takes for running
         self.wait_gone()
         self._processes = None
-        former, self._former_pidfd = self._former_pidfd, self._pidfd
+        former, self._former = self._former, self._first
         if former is not None:
-            os.close(former)
+            former.close()
         self.start()
-
-    def _check_limits(self, held: Limits) -> None:
-        """Raise ``RunError`` if the kernel does not hold the configured limits."""
-        quota_us, period_us = cpu_limit(self.options.cpus, self.options.cpu_quota, self.options.cpu_period)
-        memory, memswap = self.options.memory_limits
-        configured = {"cpu_quota_us": quota_us, "cpu_period_us": period_us, "memory_bytes": memory}
-        # Where the kernel does not account for swap there is nothing to compare.
-        if held.memswap_bytes is not None:
-            configured["memswap_bytes"] = memswap
-        check_limits(configured, held)
-        check_cores(self.options.cpuset_cpus, held)
 
     # --- its state ---------------------------------------------------------------------------------------------
 
@@ -252,15 +273,12 @@ class Container:
     @property
     def alive(self) -> bool:
         """Whether its first process runs; false until it is up."""
-        if self._removed or self._pidfd is None:
-            return False
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return not poll.poll(0)
+        first = self._first
+        return not self._removed and first is not None and not first.has_ended()
 
     def died(self) -> bool:
         """Whether it was up and its first process has ended since."""
-        return self._pidfd is not None and not self.alive
+        return self._first is not None and not self.alive
 
     def exit_state(self) -> ExitState:
         """How the first process ended, once the engine has noticed (at most 10 s)."""
@@ -290,14 +308,31 @@ class Container:
         return ending_of(state, oom, self.options.memory_limits[0], log, words)
 
     def _ended(self) -> ExitState:
-        assert self.id is not None
-        return engine.wait_ended(self.id, self.host)
+        deadline_s = clock.monotonic() + _EXIT_DEADLINE_S
+        while True:
+            try:
+                with engine.refusals(f"host {self.host}: the engine does not report how it ended", NotFound):
+                    state = engine.client().api.inspect_container(self.id)["State"]
+            except NotFound as error:
+                raise RunError(f"host {self.host}: its container has been removed") from error
+            if not state["Running"]:
+                return ExitState(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("FinishedAt", "")))
+            if clock.monotonic() > deadline_s:
+                raise RunError(f"host {self.host}: the engine has not noticed the end of its first process")
+            clock.sleep(_EXIT_POLL_S)
 
     def logs(self, tail: int = 20) -> str:
-        """The last ``tail`` lines the first process wrote. Raises ``RunError`` without ``logs=True`` in its options."""
+        """The last ``tail`` lines the first process wrote, with plain line ends.
+
+        Raises ``RunError`` without ``logs=True`` in its options, and where they are gone.
+        """
         if not self.options.logs:
             raise RunError(f"host {self.host} keeps no logs: it was added without logs=True")
-        return "" if self.id is None else engine.logs_of(self.id, self.host, tail)
+        if self.id is None:
+            return ""
+        with engine.refusals(f"host {self.host}: no logs"):
+            data: bytes = engine.client().api.logs(self.id, stdout=True, stderr=True, tail=tail)
+        return data.decode(errors="replace").replace("\r\n", "\n")
 
     @property
     def processes(self) -> ContainerProcesses:
@@ -313,12 +348,10 @@ class Container:
 
     def signal(self, signum: int) -> int:
         """Send its first process a signal; when that was (monotonic, ns). Raises ``RunError`` where it has ended."""
-        pidfd = self._pidfd
         try:
-            # The kernel accepts a signal for a process that has ended and has not been waited for.
-            if pidfd is None or not self.alive:
+            if self._first is None:
                 raise ProcessLookupError
-            signal.pidfd_send_signal(pidfd, signum)
+            self._first.signal(signum)
         except ProcessLookupError as error:
             raise RunError(f"host {self.host}: its container has ended") from error
         return clock.monotonic_ns()
@@ -371,12 +404,8 @@ class Container:
         except TypeError as error:
             raise RunError(f"{what}: {error}") from error
         limit_swap(cgroups_of(self.pid), self.limits().memory_bytes, wanted.get("memswap_limit"))
-        held = self.limits()
-        names = _UPDATES if held.memswap_bytes is None else {**_UPDATES, "memswap_limit": "memswap_bytes"}
-        configured = {held_name: wanted[name] for name, held_name in names.items() if name in wanted}
         try:
-            check_limits(configured, held)
-            check_cores(wanted.get("cpuset_cpus"), held)
+            check_limits({_UPDATES[name]: value for name, value in wanted.items() if name in _UPDATES}, self.limits())
         except RunError as error:
             raise RunError(f"host {self.host}: {error}") from error
         changed = {name: value for name, value in wanted.items() if name in _OPTION_NAMES}
@@ -407,13 +436,10 @@ class Container:
         if self._shim is not None:
             self._shim.close()
             self._shim = None
-        if self.alive:
-            assert self._pidfd is not None
+        if self._first is not None:
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            poll = select.poll()
-            poll.register(self._pidfd, select.POLLIN)
-            poll.poll(_KILL_DEADLINE_S * 1000)
+                self._first.signal(signal.SIGKILL)
+            self._first.has_ended(_KILL_DEADLINE_S)
 
     def close(self) -> None:
         """Note that another caller has removed it from the engine; see ``wait_gone``. Idempotent."""
@@ -422,10 +448,10 @@ class Container:
 
     def _let_go(self) -> None:
         self._removed = True
-        for pidfd in (self._pidfd, self._former_pidfd):
-            if pidfd is not None:
-                os.close(pidfd)
-        self._pidfd = self._former_pidfd = None
+        for process in (self._first, self._former):
+            if process is not None:
+                process.close()
+        self._first = self._former = None
 
     def wait_gone(self) -> None:
         """Once it was removed, return when the engine's shim beside it has ended, too."""
@@ -482,22 +508,8 @@ def hosts_text(text: str, addresses: Mapping[str, str]) -> str:
     return f"{before}{_BEGIN}\n{lines}{_END}\n{after}"
 
 
-def write_hosts(path: str, addresses: Mapping[str, str]) -> None:
-    """Have the hosts file at ``path`` hold these hosts, see ``hosts_text``. Raises ``RunError``.
-
-    The engine mounts it into the container, which can change its contents but not replace what is at the path.
-    """
-    _rewrite(path, lambda text: hosts_text(text, addresses))
-
-
-def write_resolver(path: str, servers: Iterable[str]) -> None:
-    """Have the resolver's file at ``path`` name these servers alone; with none a look-up fails at once, as nothing
-    listens at the default, 127.0.0.1. Raises ``RunError``."""
-    _rewrite(path, lambda _: "".join(f"nameserver {server}\n" for server in servers))
-
-
 def _rewrite(path: str, change: Callable[[str], str]) -> None:
-    # In place: the container has this file mounted, not its name.
+    # In place: the engine mounts the file itself, so the container can change its contents but not what is at the path.
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "r+", encoding="utf-8", errors="surrogateescape", newline="") as file:

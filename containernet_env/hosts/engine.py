@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,11 +30,11 @@ from containernet_env.base.work import side_by_side
 from containernet_env.hosts import owner
 
 # containerd-shim-runc-v2, as the kernel cuts it (TASK_COMM_LEN in linux/sched.h).
-_NAME = "containerd-shim"
+_SHIM = "containerd-shim"
 
 
-class Shim:
-    """One shim, held by a pidfd, so that a reused pid is never mistaken for it."""
+class HeldProcess:
+    """A process, held by a pidfd, so that a reused pid is never mistaken for it."""
 
     def __init__(self, pid: int) -> None:
         """Raises ``OSError`` where there is no such process."""
@@ -48,30 +49,35 @@ class Shim:
         poll.register(self._fd, select.POLLIN)
         return bool(poll.poll(timeout_s * 1000))
 
+    def signal(self, signum: int) -> None:
+        """Send it a signal. Raises ``ProcessLookupError`` where it has ended."""
+        # The kernel accepts a signal for a process that has ended and has not been waited for.
+        fd = self._fd
+        if fd is None or self.has_ended():
+            raise ProcessLookupError
+        signal.pidfd_send_signal(fd, signum)
+
     def close(self) -> None:
         """Let it go. Idempotent."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
 
-def shim_of(pid: int, proc: Path = Path("/proc")) -> Shim | None:
-    """The shim of the container whose first process is ``pid``; ``None`` where it cannot be seen from here.
+def shim_of(pid: int, proc: Path = Path("/proc")) -> HeldProcess | None:
+    """The engine's shim of the container whose first process is ``pid``; ``None`` where it cannot be seen from here.
 
     That is so where the engine is in another pid namespace, the process has ended, or its parent is no shim.
     """
     shim = None
-    try:
+    with suppress(OSError):
         # Field 4 of stat; the name (field 2) may hold spaces and parentheses, fields count after its last ')'.
         parent = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[4 - 3])
-        if parent == 0:
-            return None
-        shim = Shim(parent)
-        # Read while the pidfd is held: it cannot have become another process.
-        if (proc / str(parent) / "comm").read_text().strip() == _NAME:
-            return shim
-    except OSError:
-        pass
+        if parent != 0:
+            shim = HeldProcess(parent)
+            # Read while the pidfd is held: it cannot have become another process.
+            if (proc / str(parent) / "comm").read_text().strip() == _SHIM:
+                return shim
     if shim is not None:
         shim.close()
     return None
@@ -110,22 +116,7 @@ _SDK_ERRORS = (
 _SILENT = "does not answer"
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 
-# How long the engine may take to notice that a container's first process has ended.
-_EXIT_DEADLINE_S = 10.0
-_POLL_S = 0.02
-
-
-@dataclass
-class ExitState:
-    """How a container's first process ended; ``exit_code`` is ``None`` while it runs.
-
-    ``oom_killed`` is the engine's flag: some process in the container has been OOM-killed, at any time.
-    """
-
-    exit_code: int | None
-    oom_killed: bool
-    finished_at: str = ""
-    """When, as the engine writes it (RFC 3339, nanoseconds, UTC)."""
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -382,35 +373,6 @@ def _ours(row: dict[str, Any]) -> OurContainer | None:
     return OurContainer(row["Id"], names.pop(), run, host, owned, row.get("State", ""), row.get("Image", ""))
 
 
-def wait_ended(container: str, host: str) -> ExitState:
-    """How the first process of a container ended, once the engine has noticed (at most 10 s).
-
-    ``host`` names it in errors. Raises ``RunError`` where the container is gone or is reported as running.
-    """
-    deadline = clock.monotonic() + _EXIT_DEADLINE_S
-    while True:
-        try:
-            with refusals(f"host {host}: the engine does not report how it ended", NotFound):
-                state = client().api.inspect_container(container)["State"]
-        except NotFound as error:
-            raise RunError(f"host {host}: its container has been removed") from error
-        if not state["Running"]:
-            return ExitState(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("FinishedAt", "")))
-        if clock.monotonic() > deadline:
-            raise RunError(f"host {host}: the engine has not noticed the end of its first process")
-        clock.sleep(_POLL_S)
-
-
-def logs_of(container: str, host: str, tail: int) -> str:
-    """The last ``tail`` lines that a container's first process wrote, with plain line ends.
-
-    Raises ``RunError`` where they are gone.
-    """
-    with refusals(f"host {host}: no logs"):
-        data: bytes = client().api.logs(container, stdout=True, stderr=True, tail=tail)
-    return data.decode(errors="replace").replace("\r\n", "\n")
-
-
 def remove_containers(ids: Iterable[str]) -> None:
     """Remove containers, running or not, with their anonymous volumes, ``PARALLEL`` at a time.
 
@@ -437,7 +399,7 @@ def remove_container(container: str) -> None:
         raise RunError(f"a container could not be removed: {problem}")
 
 
-def wait_shim(shim: Shim) -> str | None:
+def wait_shim(shim: HeldProcess) -> str | None:
     """Wait until a shim whose container is gone has ended, and let it go; the reason as one line where it does not."""
     try:
         if shim.has_ended(SHIM_DEADLINE_S):
@@ -447,7 +409,7 @@ def wait_shim(shim: Shim) -> str | None:
         shim.close()
 
 
-def _shim_of(container: str) -> Shim | None:
+def _shim_of(container: str) -> HeldProcess | None:
     try:
         pid = client().api.inspect_container(container)["State"]["Pid"]
     except UNREACHABLE:
@@ -457,7 +419,7 @@ def _shim_of(container: str) -> Shim | None:
 
 def _remove(container: str) -> str | None:
     """Remove one container; the reason as one line where the engine refuses."""
-    deadline = clock.monotonic() + _REFUSAL_DEADLINE_S
+    began_s = clock.monotonic()
     while True:
         try:
             client().api.remove_container(container, force=True, v=True)
@@ -467,26 +429,13 @@ def _remove(container: str) -> str | None:
         except APIError as error:
             problem = f"{container}: {error.explanation or error}"
             # 409 while another caller's removal is on its way: that one counts, once it is done.
-            if error.status_code == 409 and "already in progress" in problem:
-                return _wait_gone(container)
-            if not error.is_server_error() or clock.monotonic() > deadline:
+            removing = error.status_code == 409 and "already in progress" in problem
+            within_s = _REMOVAL_DEADLINE_S if removing else _REFUSAL_DEADLINE_S if error.is_server_error() else 0.0
+            if clock.monotonic() > began_s + within_s or not within_s:
                 return problem
         except _SDK_ERRORS as error:
             return f"{container}: {error}"
-        clock.sleep(_POLL_S * 10)
-
-
-def _wait_gone(container: str) -> str | None:
-    deadline = clock.monotonic() + _REMOVAL_DEADLINE_S
-    while clock.monotonic() < deadline:
-        try:
-            client().api.inspect_container(container)
-        except NotFound:
-            return None
-        except _SDK_ERRORS as error:
-            return f"{container}: {error}"
         clock.sleep(_POLL_S)
-    return f"{container}: its removal, begun by another process, has not ended after {_REMOVAL_DEADLINE_S:.0f} s"
 
 
 _ENDED = "has ended"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.files import unescape
@@ -96,19 +97,11 @@ def cgroups_of(pid: int) -> Cgroups:
     return locate(memberships, Path("/proc/self/mountinfo").read_text())
 
 
-def parse_cpu_max(text: str) -> tuple[int | None, int]:
-    """Parse cgroup v2 ``cpu.max``: ``quota|max period`` in microseconds; quota ``None`` means no limit."""
-    quota, period = text.split()
-    return (None if quota == "max" else int(quota)), int(period)
-
-
 def parse_limit(text: str) -> int | None:
-    """Parse a memory or swap limit of either version, in bytes; ``None`` means no limit."""
+    """Parse a limit of either version: bytes of memory or swap, or a quota in us; ``None`` means no limit."""
     word = text.strip()
-    if word == "max":
-        return None
-    value = int(word)
-    return None if value >= _V1_UNLIMITED_BYTES else value
+    # -1: Linux Documentation/scheduler/sched-bwc.rst.
+    return None if word == "max" or not 0 <= int(word) < _V1_UNLIMITED_BYTES else int(word)
 
 
 def parse_cores(text: str) -> frozenset[int]:
@@ -118,12 +111,6 @@ def parse_cores(text: str) -> frozenset[int]:
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
-
-
-def check_cores(configured: str | None, held: Limits) -> None:
-    """Raise ``RunError`` unless exactly the ``configured`` cores may be used; ``None`` allows any."""
-    if configured is not None and (held.cpuset is None or parse_cores(held.cpuset) != parse_cores(configured)):
-        raise RunError(f"the kernel holds cpuset={held.cpuset} instead of {configured}")
 
 
 def _read(path: Path) -> str | None:
@@ -136,42 +123,30 @@ def _read(path: Path) -> str | None:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _read_limit(path: Path) -> int | None:
-    text = _read(path)
-    return None if text is None else parse_limit(text)
+def _read_of(cgroups: Cgroups, controller: str, v1_name: str, v2_name: str) -> str | None:
+    """A file of a controller; v1 goes before v2, since a controller lives in one of both."""
+    if controller in cgroups.v1:
+        return _read(cgroups.v1[controller] / v1_name)
+    return None if cgroups.v2 is None else _read(cgroups.v2 / v2_name)
 
 
 def read_limits(cgroups: Cgroups) -> Limits:
-    """The limits held in ``cgroups``. A v1 controller goes before v2, since a controller lives in one of both."""
-    quota: int | None = None
-    period: int | None = None
-    if "cpu" in cgroups.v1:
-        quota_text = _read(cgroups.v1["cpu"] / "cpu.cfs_quota_us")
-        period_text = _read(cgroups.v1["cpu"] / "cpu.cfs_period_us")
-        if quota_text is not None and period_text is not None:
-            # -1 means no limit (Linux Documentation/scheduler/sched-bwc.rst).
-            quota = None if int(quota_text) < 0 else int(quota_text)
-            period = int(period_text)
-    elif cgroups.v2 is not None:
-        text = _read(cgroups.v2 / "cpu.max")
-        if text is not None:
-            quota, period = parse_cpu_max(text)
-
-    if "cpuset" in cgroups.v1:
-        cpuset = _read(cgroups.v1["cpuset"] / "cpuset.cpus")
-    else:
-        cpuset = _read(cgroups.v2 / "cpuset.cpus.effective") if cgroups.v2 is not None else None
-    memory: int | None = None
-    memswap: int | None = None
-    if "memory" in cgroups.v1:
-        memory = _read_limit(cgroups.v1["memory"] / "memory.limit_in_bytes")
-        memswap = _read_limit(cgroups.v1["memory"] / "memory.memsw.limit_in_bytes")
-    elif cgroups.v2 is not None:
-        memory = _read_limit(cgroups.v2 / "memory.max")
-        swap = _read_limit(cgroups.v2 / "memory.swap.max")
-        # v2 counts swap by itself.
-        memswap = memory + swap if memory is not None and swap is not None else None
-    return Limits(quota, period, memory, memswap, cpuset and cpuset.strip())
+    """The limits held in ``cgroups``."""
+    # v2: quota and period in one file.
+    quota = _read_of(cgroups, "cpu", "cpu.cfs_quota_us", "cpu.max")
+    period = _read_of(cgroups, "cpu", "cpu.cfs_period_us", "cpu.max")
+    quota_us, period_us = (parse_limit(quota.split()[0]), int(period.split()[-1])) if quota and period else (None, None)
+    memory, swap = (
+        None if text is None else parse_limit(text)
+        for text in (
+            _read_of(cgroups, "memory", "memory.limit_in_bytes", "memory.max"),
+            _read_of(cgroups, "memory", "memory.memsw.limit_in_bytes", "memory.swap.max"),
+        )
+    )
+    if "memory" not in cgroups.v1:  # v2 counts swap by itself
+        swap = memory + swap if memory is not None and swap is not None else None
+    cpuset = _read_of(cgroups, "cpuset", "cpuset.cpus", "cpuset.cpus.effective")
+    return Limits(quota_us, period_us, memory, swap, cpuset and cpuset.strip())
 
 
 def limit_swap(cgroups: Cgroups, memory_bytes: int | None, memswap_bytes: int | None) -> None:
@@ -199,28 +174,28 @@ def read_oom_kills(cgroups: Cgroups) -> int:
 
     Raises ``RunError`` where the kernel keeps no such counter (v1 before Linux 4.13).
     """
-    if "memory" in cgroups.v1:
-        text = _read(cgroups.v1["memory"] / "memory.oom_control")
-    elif cgroups.v2 is not None:
-        text = _read(cgroups.v2 / "memory.events")
-    else:
-        text = None
+    text = _read_of(cgroups, "memory", "memory.oom_control", "memory.events")
     found = re.search(r"^oom_kill (\d+)$", text or "", re.MULTILINE)
     if found is None:
         raise RunError("this kernel does not count OOM kills in the memory cgroup")
     return int(found[1])
 
 
-def check_limits(configured: Mapping[str, int | None], held: Limits) -> None:
+def check_limits(configured: Mapping[str, Any], held: Limits) -> None:
     """Raise ``RunError`` unless each ``configured`` limit is held; keys are fields of ``Limits``, ``None`` is any.
 
-    A negative value means no limit; memory may be rounded down to whole pages.
+    A negative value means no limit; memory may be rounded down to whole pages. Where the kernel does not account for
+    swap there is nothing to compare.
     """
     for name, wanted in configured.items():
-        if wanted is None:
-            continue
         got = getattr(held, name)
-        unlimited = wanted < 0 and got is None
-        rounded = name.endswith("_bytes") and got is not None and 0 <= wanted - got < _PAGE_MAX_BYTES
-        if got != wanted and not unlimited and not rounded:
+        if wanted is None or (name == "memswap_bytes" and got is None):
+            continue
+        if name == "cpuset":
+            fits = got is not None and parse_cores(got) == parse_cores(wanted)
+        else:
+            unlimited = wanted < 0 and got is None
+            rounded = name.endswith("_bytes") and got is not None and 0 <= wanted - got < _PAGE_MAX_BYTES
+            fits = got == wanted or unlimited or rounded
+        if not fits:
             raise RunError(f"the kernel holds {name}={got} instead of {wanted}")

@@ -64,6 +64,13 @@ def cpu_limit(cpus: float | str | None, cpu_quota: int | None, cpu_period: int |
     return quota, period
 
 
+# Options that the engine has in the same form.
+_PASSED_ON = (
+    *("tmpfs", "cpu_shares", "cpuset_cpus", "dns", "ipc_mode", "devices", "cap_add", "cap_drop", "security_opt"),
+    *("pids_limit", "storage_opt", "shm_size", "device_requests", "init"),
+)
+
+
 @dataclass(frozen=True)
 class ContainerOptions:
     """All options of a Docker host besides its name, image and addresses (see ``Docker``)."""
@@ -117,9 +124,8 @@ class ContainerOptions:
                 raise UsageError(f"{each.name}: got {given!r}, allowed: a list, such as [{given!r}]")
         for entry in self.host_entries():
             name, _, address = entry.partition(":")
-            if not _NAME.fullmatch(name) or not (
-                _is_address(address) or (address == "host-gateway" and self.network != "none")
-            ):
+            gateway = address == "host-gateway" and self.network != "none"
+            if not _NAME.fullmatch(name) or not (gateway or _is_address(address)):
                 raise UsageError(
                     f'extra_hosts: got {entry!r}, allowed: names with IP addresses, such as {{"db": "10.0.0.9"}} or '
                     '["db:10.0.0.9"]'
@@ -164,34 +170,21 @@ class ContainerOptions:
         """Arguments of the SDK's ``create_host_config``."""
         memory, memswap = self.memory_limits
         quota_us, period_us = cpu_limit(self.cpus, self.cpu_quota, self.cpu_period)
-        wanted = {
+        wanted = {name: getattr(self, name) for name in _PASSED_ON} | {
             "network_mode": self.network,
-            "privileged": False,
             "binds": self.volumes,
-            "tmpfs": self.tmpfs,
             "port_bindings": self.bindings(exposed),
             "mem_limit": memory,
             "memswap_limit": memswap,
             "cpu_quota": quota_us,
             "cpu_period": period_us,
-            "cpu_shares": self.cpu_shares,
-            "cpuset_cpus": self.cpuset_cpus,
-            "dns": list(self.dns),
             "extra_hosts": self.host_entries(),
-            "ipc_mode": self.ipc_mode,
-            "devices": list(self.devices),
-            "cap_add": list(self.cap_add),
-            "cap_drop": list(self.cap_drop),
-            "security_opt": list(self.security_opt),
-            "pids_limit": self.pids_limit,
             "sysctls": {name: str(value) for name, value in self.sysctls.items()},
-            "storage_opt": dict(self.storage_opt) if self.storage_opt else None,
-            "shm_size": self.shm_size,
-            "device_requests": list(self.device_requests),
-            "init": self.init,
             "log_config": log_config(self.logs),
         }
-        return {name: value for name, value in wanted.items() if value not in (None, [], {}, (), False)}
+        given = {name: value for name, value in wanted.items() if value not in (None, [], {}, (), False)}
+        # The SDK takes no other sequences.
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
     def volume_mounts(self) -> list[str]:
         """The paths in the container that ``volumes`` are mounted at."""

@@ -22,7 +22,9 @@ from containernet_env import cli
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.containernet.network import CONTAINERS, attempt, tear_down_error
 from containernet_env.hosts import engine, owner
+from containernet_env.hosts.container import Container
 from containernet_env.hosts.engine import EngineGoneError, EngineUnusableError, EngineWatch
+from containernet_env.hosts.options import ContainerOptions
 from containernet_env.setup import missing
 
 # The SDK leaves its sockets open where the other side has ended, or where it cannot use what answers.
@@ -194,11 +196,12 @@ def test_an_sdk_that_fits_no_engine_is_distinguished_from_no_engine(
 
 # --- what becomes of it -----------------------------------------------------------------------------------------------
 
+HOST = Container("etcd1", ContainerOptions(logs=True), "c0ffee")
 ASKED: list[Callable[[], object]] = [
     engine.list_ours,
     engine.facts,
-    lambda: engine.wait_ended("c0ffee", "etcd1"),
-    lambda: engine.logs_of("c0ffee", "etcd1", 5),
+    lambda: HOST.exit_state(),
+    lambda: HOST.logs(5),
     lambda: engine.remove_container("c0ffee"),
     lambda: engine.remove_containers(["c0ffee", "decaf"]),
     lambda: EngineWatch("a1b2c3", lambda: 2, lambda state: None).start(),

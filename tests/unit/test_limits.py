@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,10 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts.limits import (
     Cgroups,
     Limits,
-    check_cores,
     check_limits,
     limit_swap,
     locate,
     parse_cores,
-    parse_cpu_max,
     parse_limit,
     read_limits,
     read_oom_kills,
@@ -85,9 +82,7 @@ def test_cgroups_are_found_where_they_are_mounted(
 @pytest.mark.parametrize(
     ("parse", "text", "expected"),
     [
-        (parse_cpu_max, "max 100000\n", (None, 100000)),
-        (parse_cpu_max, "20000 100000\n", (20000, 100000)),
-        (parse_cpu_max, "350000 50000\n", (350000, 50000)),
+        (parse_limit, "-1\n", None),
         (parse_limit, "max\n", None),
         (parse_limit, "67108864\n", 67108864),
         (parse_limit, "9223372036854771712\n", None),
@@ -102,15 +97,6 @@ def test_cgroups_are_found_where_they_are_mounted(
 )
 def test_texts_of_the_kernel(parse: Callable[[str], Any], text: str, expected: Any) -> None:
     assert parse(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("configured", "held", "fits"),
-    [(None, "0-1", True), ("1,0", "0-1", True), ("0", "0-1", False), ("0-1", "0", False), ("0", None, False)],
-)
-def test_cores_that_are_not_held_are_reported(configured: str | None, held: str | None, fits: bool) -> None:
-    with nullcontext() if fits else pytest.raises(RunError, match=f"holds cpuset={held} instead of {configured}"):
-        check_cores(configured, Limits(None, None, None, None, held))
 
 
 OF_V1 = {
@@ -144,13 +130,20 @@ OF_V2 = {
         ),
         # Together with the memory, as Docker counts swap.
         pytest.param(OF_V2, Limits(150000, 100000, 1000, 1024, "1"), 1.5, 1, id="v2"),
+        pytest.param(
+            OF_V2 | {"cpu.max": "max 100000\n", "memory.swap.max": "max\n"},
+            Limits(None, 100000, 1000, None, "1"),
+            None,
+            1,
+            id="v2 without limits",
+        ),
     ],
 )
 def test_limits_are_read(files: dict[str, str], held: Limits, cpus: float | None, kills: int, tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     v1 = dict.fromkeys(("cpu", "memory", "cpuset"), tmp_path)
-    cgroups = Cgroups({}, tmp_path) if files is OF_V2 else Cgroups(v1, None)
+    cgroups = Cgroups({}, tmp_path) if "cpu.max" in files else Cgroups(v1, None)
     assert (read_limits(cgroups), read_limits(cgroups).cpus, read_oom_kills(cgroups)) == (held, cpus, kills)
     # Of a hierarchy that has no more than the cores, and of one without anything.
     cores = Limits(None, None, None, None, (held.cpuset if cgroups.v1 else None))
@@ -183,15 +176,20 @@ def test_a_kernel_without_the_counter_is_an_error_and_not_zero(tmp_path: Path) -
 
 
 def test_what_the_kernel_does_not_hold_is_named() -> None:
-    held = Limits(50_000, 100_000, 64 << 20, None)
-    check_limits(
-        {"cpu_quota_us": 50_000, "memory_bytes": (64 << 20) + 100, "memswap_bytes": -1, "cpu_period_us": None}, held
-    )
+    held = Limits(50_000, 100_000, 64 << 20, 70 << 20, "0-1")
+    fits = {"cpu_quota_us": 50_000, "memory_bytes": (64 << 20) + 100, "cpu_period_us": None, "cpuset": "1,0"}
+    check_limits(fits, held)
+    # Where the kernel does not account for swap nothing is compared.
+    check_limits({"cpu_quota_us": -1, "memory_bytes": -1, "memswap_bytes": 5}, Limits(None, None, None, None))
     for name, value in (
         ("cpu_quota_us", -1),
         ("memory_bytes", 65 << 20),
         ("memory_bytes", (64 << 20) - 1),
         ("memswap_bytes", 5),
+        ("cpuset", "0"),
+        ("cpuset", "0-2"),
     ):
-        with pytest.raises(RunError, match=f"holds {name}="):
+        with pytest.raises(RunError, match=f"holds {name}=.* instead of {value}"):
             check_limits({name: value}, held)
+    with pytest.raises(RunError, match="holds cpuset=None instead of 0"):
+        check_limits({"cpuset": "0"}, Limits(None, None, None, None))

@@ -21,8 +21,8 @@ from containernet_env.base.programs import with_words
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan
 from containernet_env.hosts import container, netns
-from containernet_env.hosts.container import SyncTimes
-from containernet_env.hosts.engine import EngineGoneError, ExitState
+from containernet_env.hosts.container import ExitState, SyncTimes
+from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.usage import Leadership
 from containernet_env.network import rtt as prober_module

@@ -13,8 +13,7 @@ import pytest
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
-from containernet_env.hosts.container import ending_of
-from containernet_env.hosts.engine import ExitState
+from containernet_env.hosts.container import ExitState, ending_of
 from containernet_env.model.findings import (
     PAUSE_NS,
     death_findings,
