@@ -13,6 +13,7 @@ from mininet.node import Controller, Node, Switch
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
+from containernet_env.network.factory import Place
 from containernet_env.network.interface import Interface, Port, parse_mtu
 from containernet_env.network.link import ShapedLink
 from containernet_env.network.switches import BridgeSwitch, LearningSwitch
@@ -82,10 +83,10 @@ def link_spec(common: Mapping[str, Any], end1: Mapping[str, Any], end2: Mapping[
 
 
 class NetworkLink(Link):  # type: ignore[misc]
-    """A Mininet link around ``held``, a link of the network; ``intf1`` belongs to the first of its ends.
+    """A Mininet link around ``held``, a link of the network, whose calls it has too; see ``ShapedLink``.
 
-    ``plugged``: whether its cable was last plugged in, not pulled. ``announce`` is called with interfaces that come up,
-    or whose address has changed.
+    ``intf1`` belongs to the first of its ends. ``plugged``: whether its cable was last plugged in, not pulled.
+    ``announce`` is called with interfaces that come up, or whose address has changed.
     """
 
     def __init__(
@@ -96,27 +97,8 @@ class NetworkLink(Link):  # type: ignore[misc]
         self.plugged = True
         self.intf1, self.intf2 = intf1, intf2
 
-    @property
-    def name(self) -> str:
-        """The link's name, such as "d1-s1"."""
-        return self.held.name
-
-    @property
-    def spec(self) -> LinkSpec:
-        """The spec last configured, seen from ``intf1``."""
-        return self.held.spec
-
-    def apply(self, spec: LinkSpec) -> int:
-        """See ``ShapedLink``."""
-        return self.held.apply(spec)
-
-    def read_back(self) -> LinkSpec:
-        """See ``ShapedLink``."""
-        return self.held.read_back()
-
-    def statistics(self) -> dict[str, Any]:
-        """See ``ShapedLink``."""
-        return self.held.statistics()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["held"], name)
 
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``."""
@@ -130,10 +112,6 @@ class NetworkLink(Link):  # type: ignore[misc]
         """Replace the MTU of the interface behind ``sender``; switch ports forward frames of any size."""
         if isinstance(end := self.end_of(sender), Interface):
             self.held.set_mtu(end, size_bytes)
-
-    def change_directions(self, changes: Mapping[str, Mapping[str, Any]]) -> int:
-        """See ``ShapedLink``."""
-        return self.held.change_directions(changes)
 
     def change(self, sender: Any, **values: Any) -> int:
         """Change fields of the direction that ``sender`` (``intf1`` or ``intf2``) sends on; the others stay."""
@@ -150,9 +128,7 @@ class NetworkLink(Link):  # type: ignore[misc]
             if isinstance(intf, NodeInterface):
                 intf.forget()
 
-    def stop(self) -> None:
-        """Mininet's name for ``delete`` at the end of a network."""
-        self.delete()
+    stop = delete
 
 
 class NodeInterface(Intf):  # type: ignore[misc]
@@ -286,16 +262,11 @@ class EmulatedPort(NodeInterface):
 
     ip = prefixLen = mac = None
 
-    def _refuse(self) -> None:
+    def setIP(self, *_address: Any, **_options: Any) -> None:
+        """Refused: ports of such a switch have no address."""
         raise UsageError(f"{self.name} is a port inside the link emulator and cannot be configured")
 
-    def setIP(self, ipstr: str, prefixLen: int | None = None) -> None:
-        """Refused: ports of such a switch have no address."""
-        self._refuse()
-
-    def setMAC(self, macstr: str) -> None:
-        """Refused: ports of such a switch have no address."""
-        self._refuse()
+    setMAC = setIP
 
     def ifconfig(self, *args: Any) -> str:
         """Ports of such a switch follow their link."""
@@ -307,14 +278,13 @@ class EmulatedPort(NodeInterface):
             case ["mtu", size]:  # it forwards frames of any size
                 parse_mtu(size)
             case _:
-                self._refuse()
+                self.setIP()
         return ""
 
     def updateIP(self) -> None:
         """No address."""
 
-    def updateMAC(self) -> None:
-        """No address."""
+    updateMAC = updateIP
 
     def isUp(self, setUp: bool = False) -> bool:
         """As long as its link is there."""
@@ -340,18 +310,12 @@ class NoInterface:
     updateIP = MAC = IP
 
 
-def wrap(
-    held: ShapedLink,
-    nodes: tuple[Any, Any],
-    numbers: tuple[int, int],
-    aliases: tuple[str, str],
-    announce: Callable[..., None],
-) -> NetworkLink:
-    """Wrap a link of the network as a Mininet link and register its interfaces; see ``NetworkLink``."""
+def wrap(held: ShapedLink, nodes: Sequence[Any], places: Sequence[Place], announce: Callable[..., None]) -> NetworkLink:
+    """Wrap a link of the network, made between ``places``, as a Mininet link; its nodes get their interfaces."""
     link = NetworkLink(held, announce=announce)
     link.intf1, link.intf2 = (
-        (NodeInterface if isinstance(end, Interface) else EmulatedPort)(end, node, link, number, alias)
-        for end, node, number, alias in zip(held.ends, nodes, numbers, aliases, strict=True)
+        (NodeInterface if isinstance(end, Interface) else EmulatedPort)(end, node, link, place.port, place.known_as)
+        for end, node, place in zip(held.ends, nodes, places, strict=True)
     )
     return link
 

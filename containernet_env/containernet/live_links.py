@@ -8,7 +8,7 @@ links, directions and hosts change within milliseconds of each other, and the mo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address, IPv4Interface
 from itertools import permutations, product
 from pathlib import Path
@@ -63,9 +63,10 @@ class Measurements:
 
     def pingFull(self, hosts: Any = None, timeout: Any = None) -> list[tuple[Any, Any, EchoFigures]]:
         """As ``ping``; who pinged whom, and the figures of that one packet, all 0 where it was lost."""
-        found: list[tuple[Any, Any, EchoFigures]] = []
-        for node, other, rtt_ms in self._ping_each(hosts, timeout):
-            found.append((node, other, (1, 0, 0, 0, 0, 0) if rtt_ms is None else (1, 1, rtt_ms, rtt_ms, rtt_ms, 0.0)))
+        found: list[tuple[Any, Any, EchoFigures]] = [
+            (node, other, (1, 0, 0, 0, 0, 0) if rtt_ms is None else (1, 1, rtt_ms, rtt_ms, rtt_ms, 0.0))
+            for node, other, rtt_ms in self._ping_each(hosts, timeout)
+        ]
         output("*** Results: \n")
         for node, other, (sent, received, *rtt) in found:
             times = "/".join(f"{value:.3f}" for value in rtt)
@@ -134,10 +135,9 @@ class Measurements:
 
 
 def _seconds(timeout: Any) -> float:
-    try:
+    seconds = 0.0
+    with suppress(TypeError, ValueError):
         seconds = float(timeout or _ANSWER_S)
-    except (TypeError, ValueError):
-        seconds = 0.0
     if not seconds > 0:
         raise UsageError(f"ping: timeout={timeout!r}; allowed: a number of seconds above 0")
     return seconds
@@ -165,6 +165,14 @@ def format_rate(bits_per_second: float, fmt: str | None = None) -> str:
     value = bits_per_second / _UNITS.get(unit, 1.0)
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{value:.{digits}f} {unit.upper()}{'Bytes' if unit.isupper() else 'bits'}/sec"
+
+
+@contextmanager
+def _allowed(given: str) -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, ValueError) as reason:
+        raise UsageError(f"{given}; allowed: {reason}") from reason
 
 
 class LiveLinks:
@@ -202,32 +210,25 @@ class LiveLinks:
         link = self.link_between(node1, node2)
         from_first = "a_to_b" if link.intf1.node is self._node(node1) else "b_to_a"
         sides = [from_first] if one_way else ["a_to_b", "b_to_a"]
-        return link.change_directions(dict.fromkeys(sides, values))
+        return link.held.change_directions(dict.fromkeys(sides, values))
 
     def set_delay(self, node1: Any, node2: Any, delay: str | int, *, one_way: bool = False) -> int:
         """Change the delay: text with a unit ("10ms"), or nanoseconds. See ``change_link``."""
-        if isinstance(delay, str):
-            try:
-                delay = parse_duration(delay)
-            except ValueError as reason:
-                raise UsageError(f"delay {delay!r}; allowed: {reason}") from reason
-        return self.change_link(node1, node2, one_way=one_way, delay_ns=delay)
+        with _allowed(f"delay {delay!r}"):
+            delay_ns = parse_duration(delay) if isinstance(delay, str) else delay
+        return self.change_link(node1, node2, one_way=one_way, delay_ns=delay_ns)
 
     def set_rate(self, node1: Any, node2: Any, mbps: Any | None, *, one_way: bool = False) -> int:
         """Change the bandwidth: Mbit/s, ``None`` for unlimited. See ``change_link``."""
-        try:
+        with _allowed(f"rate {mbps!r}"):
             rate_bps = None if mbps is None else parse_bandwidth(mbps)
-        except ValueError as reason:
-            raise UsageError(f"rate {mbps!r}; allowed: {reason}") from reason
         return self.change_link(node1, node2, one_way=one_way, rate_bps=rate_bps)
 
     def set_loss(self, node1: Any, node2: Any, loss: float | Loss | None, *, one_way: bool = False) -> int:
         """Change the loss: a ratio (0 to 1) of frames, each by itself, or a loss model. See ``change_link``."""
         if isinstance(loss, (int, float)):
-            try:
+            with _allowed(f"loss {loss!r}"):
                 loss = IndependentLoss(loss) if loss != 0 else None
-            except (TypeError, ValueError) as reason:
-                raise UsageError(f"loss {loss!r}: {reason}") from reason
         return self.change_link(node1, node2, one_way=one_way, loss=loss)
 
     def set_jitter(
@@ -244,10 +245,8 @@ class LiveLinks:
         Text with a unit ("1ms") is of that distribution, and frames keep their order if the link backend supports that.
         """
         if isinstance(jitter, str):
-            try:
+            with _allowed(f"jitter {jitter!r}"):
                 jitter = Jitter(distribution, parse_duration(jitter), reorder=self.links_kind != "emulator")
-            except ValueError as reason:
-                raise UsageError(f"jitter {jitter!r}; allowed: {reason}") from reason
         return self.change_link(node1, node2, one_way=one_way, jitter=jitter)
 
     def link_down(self, node1: Any, node2: Any) -> int:

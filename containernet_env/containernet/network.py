@@ -287,23 +287,15 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
     ) -> NetworkLink:
         self._check_no_loop(one, two)
         fresh = [node for node in (one, two) if isinstance(node, Host) and not node.intfs]
-        wanted = tuple(
-            {**({"ip": node.params.get("ip"), "mac": node.params.get("mac")} if node in fresh else {}), **_given(given)}
-            for node, given in zip((one, two), addresses, strict=True)
-        )
-        for node, end in zip((one, two), wanted, strict=True):
-            if end.get("ip"):
+        places = []
+        for node, port, given, alias in zip((one, two), ports, addresses, aliases, strict=True):
+            own = node.params if node in fresh else {}
+            end = {"ip": own.get("ip"), "mac": own.get("mac"), **_given(given)}
+            if end["ip"]:
                 _address(f"link {one.name}-{two.name}, {node.name}", str(end["ip"]))
-        nodes = (one, two)
-        numbers = [node.newPort() if port is None else port for node, port in zip(nodes, ports, strict=True)]
-        places = [
-            Place(node.name, node.pid, port, end.get("mac"), end.get("ip"), alias)
-            if not isinstance(node, NetworkSwitch)
-            else Place(node.name, node.held, port, end.get("mac"), None, alias)
-            for node, port, end, alias in zip(nodes, numbers, wanted, aliases, strict=True)
-        ]
-        held = self.factory.make_link(places[0], places[1], spec)
-        link = wrap(held, nodes, (numbers[0], numbers[1]), (places[0].known_as, places[1].known_as), self._announce)
+            at, address = (node.held, None) if isinstance(node, NetworkSwitch) else (node.pid, end["ip"])
+            places.append(Place(node.name, at, node.newPort() if port is None else port, end["mac"], address, alias))
+        link = wrap(self.factory.make_link(*places, spec), (one, two), places, self._announce)
         self.links.append(link)
         try:
             with self.changing:
@@ -328,15 +320,10 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         if not (isinstance(one, Switch) and isinstance(two, Switch)):
             return
         # Switches without spanning tree: a loop would repeat every broadcast for ever.
-        reached, todo = {one}, [one]
-        while todo:
-            node = todo.pop()
-            for link in self.links:
-                ends = {link.intf1.node, link.intf2.node}
-                if node in ends:
-                    new = {end for end in ends if isinstance(end, Switch)} - reached
-                    reached |= new
-                    todo += new
+        pairs, reached, size = [{link.intf1.node, link.intf2.node} for link in self.links], {one}, 0
+        while len(reached) > size:
+            size = len(reached)
+            reached |= {end for ends in pairs if ends & reached for end in ends if isinstance(end, Switch)}
         if two in reached:
             raise UsageError(f"link {one.name}-{two.name} would close a loop of switches")
 
@@ -354,19 +341,20 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
     def wait_up(self) -> None:
         """Return when every container runs; raises one ``RunError`` that names each host that failed."""
         problems = []
-        for host in self.hosts:
-            if isinstance(host, Docker):
-                try:
-                    host.wait_up()
-                except RunError as failure:
-                    problems.append(str(failure))
+        for host in self._dockers():
+            try:
+                host.wait_up()
+            except RunError as failure:
+                problems.append(str(failure))
         if problems:
             raise RunError("\n".join(problems))
+
+    def _dockers(self) -> list[Docker]:
+        return [host for host in self.hosts if isinstance(host, Docker)]
 
     def configHosts(self) -> None:
         """Give every host its addresses, side by side."""
         self.wait_up()
-
         # list() raises the exceptions of the threads.
         list(self._pool.map(lambda host: _configure(host, addresses=bool(host.intfs)), self.hosts))
 
@@ -508,9 +496,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         # The links first: they do not need the engine, in which hosts wait for each other.
         side_by_side(lambda step: attempt(*step, problems), steps[::-1], engine.PARALLEL + 1)
         self._pool.shutdown(wait=True, cancel_futures=True)
-        for host in self.hosts:
-            if isinstance(host, Docker):
-                attempt(host.name, host.wait_gone, problems)
+        for host in self._dockers():
+            attempt(host.name, host.wait_gone, problems)
         if self._had_containers:
             # Includes a container that an interrupt kept from being recorded after its creation.
             attempt(CONTAINERS, self._remove_containers, problems)
