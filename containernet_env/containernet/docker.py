@@ -87,6 +87,23 @@ class FirstProcess:
         """Return once the kernel reports it as stopped, or as running."""
         self.container.wait_stopped(frozen)
 
+    def _started(self) -> Container:
+        """The container once it is up. Raises ``RunError`` if it did not come up."""
+        return self.container
+
+    @property
+    def processes(self) -> ContainerProcesses:
+        """The launcher of programs in the container. Raises ``RunError`` if it does not run."""
+        return self._started().processes
+
+    def limits(self) -> Limits:
+        """CPU and memory limits as the kernel holds them now."""
+        return self._started().limits()
+
+    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
+        """Limit its CPU time per period; ``None``: no limit. Raises ``RunError`` unless the kernel applies it."""
+        self._started().update(cpu_quota=-1 if quota_us is None else quota_us, cpu_period=period_us)
+
 
 class ContainerPrograms(Host):  # type: ignore[misc]
     """The part of a Docker host that runs programs: a shell that is started by the first command, and ``popen``.
@@ -233,8 +250,9 @@ class ContainerPrograms(Host):  # type: ignore[misc]
         words = args[0] if len(args) == 1 else args
         shell = options.pop("shell", False)
         options.pop("mncmd", None)
-        argv = words.split() if isinstance(words, str) and not shell else [words] if isinstance(words, str) else words
-        argv = list(map(str, argv))
+        if isinstance(words, str):
+            words = [words] if shell else words.split()
+        argv = [str(word) for word in words]
         if shell:
             argv = shell_argv(" ".join(argv))
         options.setdefault("stdout", subprocess.PIPE)
@@ -365,6 +383,10 @@ class Docker(FirstProcess, ContainerPrograms):
         except FutureTimeout as error:
             raise RunError(f"host {self.name} (image {self.dimage}) is not up after {deadline_s:g} s") from error
 
+    def _started(self) -> Container:
+        self.wait_up()
+        return self.container
+
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
@@ -373,8 +395,7 @@ class Docker(FirstProcess, ContainerPrograms):
 
         Raises ``RunError`` where it did not come up or has been removed. Its process may have ended: see ``alive``.
         """
-        self.wait_up()
-        return self.container.pid
+        return self._started().pid
 
     @pid.setter
     def pid(self, value: int | None) -> None:
@@ -415,35 +436,18 @@ class Docker(FirstProcess, ContainerPrograms):
         self.container.restart()
         self.context.reconnect(self.name)
 
-    @property
-    def processes(self) -> ContainerProcesses:
-        """The launcher of programs in the container. Raises ``RunError`` if it does not run."""
-        self.wait_up()
-        return self.container.processes
-
     # --- limits ----------------------------------------------------------------------------------------------
-
-    def limits(self) -> Limits:
-        """CPU and memory limits as the kernel holds them now."""
-        self.wait_up()
-        return self.container.limits()
-
-    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
-        """See ``testbed_network.TestbedHost``."""
-        self.update_resources(cpu_quota=-1 if quota_us is None else quota_us, cpu_period=period_us)
 
     def oom_kills(self) -> int:
         """How many processes in the container the OOM killer has ended; 1 or 0 once the container has ended."""
-        self.wait_up()
-        return self.container.oom_kills()
+        return self._started().oom_kills()
 
     def update_resources(self, **resources: Any) -> None:
         """Change limits of the running container; keywords of the SDK's ``update_container``.
 
         Raises ``RunError`` if the engine refuses, or the kernel's values differ afterwards.
         """
-        self.wait_up()
-        self.container.update(**resources)
+        self._started().update(**resources)
 
     def updateCpuLimit(
         self,

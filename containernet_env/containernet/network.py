@@ -295,7 +295,7 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
                 _address(f"link {one.name}-{two.name}, {node.name}", str(end["ip"]))
             at, address = (node.held, None) if isinstance(node, NetworkSwitch) else (node.pid, end["ip"])
             places.append(Place(node.name, at, node.newPort() if port is None else port, end["mac"], address, alias))
-        link = wrap(self.factory.make_link(*places, spec), (one, two), places, self._announce)
+        link = wrap(self.factory.make_link(places[0], places[1], spec), (one, two), places, self._announce)
         self.links.append(link)
         try:
             with self.changing:

@@ -37,9 +37,7 @@ from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine, netns, owner
 from containernet_env.hosts.container import Container
 from containernet_env.hosts.engine import EngineGoneError
-from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.options import ContainerOptions
-from containernet_env.hosts.processes import ContainerProcesses
 from containernet_env.model.backends import SwitchKind
 from containernet_env.model.link import LinkSpec
 from containernet_env.network import switches
@@ -201,18 +199,8 @@ class OriginalHost(FirstProcess, ContainerPrograms, ContainernetDocker):  # type
 
     # --- state ----------------------------------------------------------------------------------------------------
 
-    @property
-    def processes(self) -> ContainerProcesses:
-        return self.container.processes
-
     def wait_up(self, deadline_s: float) -> None:
         """Return at once: the constructor has waited."""
-
-    def limits(self) -> Limits:
-        return self.container.limits()
-
-    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
-        self.container.update(cpu_quota=-1 if quota_us is None else quota_us, cpu_period=period_us)
 
     def restart(self) -> None:
         """Refused: its class makes a container and its interfaces once."""
