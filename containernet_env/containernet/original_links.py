@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,12 @@ from mininet.link import TCIntf
 
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import RunError
-from containernet_env.hosts import netns
+from containernet_env.hosts import clone, netns
 from containernet_env.model.backends import containernet_refusal as refusal
 from containernet_env.model.backends import needs_netem
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec, queue_frames
 from containernet_env.network.interface import Interface, parse_address
 from containernet_env.network.kernel import NETEM_LIMIT_FRAMES, VethLink, clear_direction, read_direction
-
-_TIMEOUT_S = 10
 
 
 def commit_of(package: Path) -> str | None:
@@ -31,25 +28,7 @@ def commit_of(package: Path) -> str | None:
     """
     root = package.parent
     # Only its own repository: a virtual environment may be inside another one.
-    return _checked_out(root) if (root / ".git").exists() else _installed(package)
-
-
-def _checked_out(root: Path) -> str | None:
-    # safe.directory: the checkout is often a user's, and this is root. Its code is run as root as well.
-    command = ["git", "-C", str(root), "-c", f"safe.directory={root.resolve()}", "describe"]
-    try:
-        done = subprocess.run(
-            [*command, "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=True,
-            # Otherwise git may rewrite the index, as a file that belongs to root.
-            env={**programs.environment(), "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
+    return clone.described(root) if (root / ".git").exists() else _installed(package)
 
 
 def _installed(package: Path) -> str | None:

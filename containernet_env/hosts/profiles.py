@@ -170,26 +170,6 @@ class Frame:
     value: int = 0
     callees: dict[str, Frame] = field(default_factory=dict)
 
-    @property
-    def depth(self) -> int:
-        """How many frames are on top of each other, itself included."""
-        deepest, todo = 0, [(self, 1)]
-        while todo:
-            frame, depth = todo.pop()
-            deepest = max(deepest, depth)
-            todo += [(callee, depth + 1) for callee in frame.callees.values()]
-        return deepest
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A frame with its place: ``x`` and ``width`` in pixels, ``level`` 0 is the root."""
-
-    frame: Frame
-    x: float
-    width: float
-    level: int
-
 
 def tree(stacks: Mapping[Stack, int]) -> Frame:
     """All stacks joined from their outermost functions on."""
@@ -203,18 +183,17 @@ def tree(stacks: Mapping[Stack, int]) -> Frame:
     return root
 
 
-def boxes(root: Frame) -> Iterator[Box]:
-    """Every box that is wide enough to be seen."""
+def boxes(root: Frame) -> Iterator[tuple[Frame, float, float, int]]:
+    """Every box that is wide enough to be seen: its x and width in pixels, and its level, 0 for the root."""
     scale = (WIDTH - 2 * _MARGIN) / root.value if root.value else 0.0
-    todo = [Box(root, _MARGIN, root.value * scale, 0)]
+    todo = [(root, float(_MARGIN), root.value * scale, 0)]
     while todo:
-        box = todo.pop()
-        yield box
-        x = box.x
-        for callee in sorted(box.frame.callees.values(), key=lambda frame: frame.name):
+        frame, x, width, level = todo.pop()
+        yield frame, x, width, level
+        for callee in sorted(frame.callees.values(), key=lambda frame: frame.name):
             width = callee.value * scale
             if width >= _LEAST_WIDTH:
-                todo.append(Box(callee, x, width, box.level + 1))
+                todo.append((callee, x, width, level + 1))
             x += width
 
 
@@ -222,10 +201,10 @@ def svg(title: str, stacks: Mapping[Stack, int], unit: str) -> str:
     """The whole page; ``unit`` is that of the values as pprof calls it."""
     root = tree(stacks)
     shown = list(boxes(root))
-    levels = max(box.level for box in shown) + 1
+    levels = max(level for *_, level in shown) + 1
     height = _HEAD + levels * _ROW + _MARGIN
     note = f"{amount(root.value, unit)} in {len(stacks):,} stacks" if root.value else "nothing was measured"
-    if hidden := root.depth - levels:
+    if hidden := max(map(len, stacks), default=0) + 1 - levels:
         note += f"; {hidden} more levels are too narrow to be seen"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">',
@@ -234,7 +213,14 @@ def svg(title: str, stacks: Mapping[Stack, int], unit: str) -> str:
         f'<text class="head" x="{_MARGIN}" y="20">{escape(title)}</text>',
         f'<text class="note" x="{_MARGIN}" y="37">{escape(note)}</text>',
     ]
-    lines += [_box(box, height, root.value, unit) for box in shown]
+    for frame, x, width, level in shown:
+        y = height - _MARGIN - (level + 1) * _ROW
+        share = f"{frame.value / root.value:.2%}" if root.value else "0 %"
+        hover = escape(f"{frame.name}: {amount(frame.value, unit)}, {share}")
+        place = f'x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_ROW - 1}"'
+        label = _label(frame.name, width)
+        text = f'<text x="{x + 3:.2f}" y="{y + 12}">{escape(label)}</text>' if label else ""
+        lines.append(f"<g><title>{hover}</title><rect {place} fill={quoteattr(_colour(frame.name))}/>{text}</g>")
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -245,17 +231,6 @@ def amount(value: int, unit: str) -> str:
     if unit == "bytes":
         return f"{value / (1 << 20):,.1f} MiB" if value >= 1 << 20 else f"{value / 1024:,.1f} KiB"
     return f"{value:,} {unit}"
-
-
-def _box(box: Box, height: int, total: int, unit: str) -> str:
-    y = height - _MARGIN - (box.level + 1) * _ROW
-    name, share = box.frame.name, f"{box.frame.value / total:.2%}" if total else "0 %"
-    place = f'x="{box.x:.2f}" y="{y}" width="{box.width:.2f}" height="{_ROW - 1}"'
-    title = escape(f"{name}: {amount(box.frame.value, unit)}, {share}")
-    text = (
-        f'<text x="{box.x + 3:.2f}" y="{y + 12}">{escape(label)}</text>' if (label := _label(name, box.width)) else ""
-    )
-    return f"<g><title>{title}</title><rect {place} fill={quoteattr(_colour(name))}/>{text}</g>"
 
 
 def _label(name: str, width: float) -> str:

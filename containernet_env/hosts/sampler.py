@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from containernet_env.base import clock
-from containernet_env.model.usage import NAMES, Consumers, Consumption, Usage, difference, larger
+from containernet_env.model.usage import Consumers, Consumption, Usage, difference, larger
 
 Edge = Literal["begin", "end"]
 
@@ -22,40 +22,29 @@ class Sample:
     edge: Edge | None = None
 
 
-class _Course:
-    """Of one consumer: its first sample, what was last known of each counter, the largest levels."""
-
-    def __init__(self, first: Consumption) -> None:
-        self._first = self._last = first
-        self._largest = larger(None, first)
-
-    def add(self, sample: Consumption) -> None:
-        # A consumer that ends loses its counters one by one: each counts as far as it was seen.
-        known = {name: value for name in NAMES if (value := getattr(sample, name)) is not None}
-        self._last = replace(self._last, **known)
-        self._largest = larger(self._largest, sample)
-
-    def used(self) -> Consumption:
-        return difference(self._first, self._last, self._largest)
-
-
 class Window:
     """Takes the samples from the one at its begin to the one at its end."""
 
     def __init__(self, first: Sample) -> None:
         self._began_ns = self._ended_ns = first.at_ns
-        self._courses = {place: _Course(sample) for place, sample in _places(first.consumers).items()}
+        self._first = _places(first.consumers)
+        self._last = dict(self._first)
+        self._largest = {place: larger(None, sample) for place, sample in self._first.items()}
 
     def add(self, sample: Sample) -> None:
         """A later sample; a consumer that the first one has not is left out."""
         self._ended_ns = sample.at_ns
-        for place, consumption in _places(sample.consumers).items():
-            if place in self._courses:
-                self._courses[place].add(consumption)
+        for place, seen in _places(sample.consumers).items():
+            if place in self._first:
+                # A consumer that ends loses its counters one by one: each counts as far as it was seen.
+                self._last[place] = replace(self._last[place], **seen.values())
+                self._largest[place] = larger(self._largest[place], seen)
 
     def usage(self) -> Usage:
         """The usage until the last sample."""
-        used = {place: course.used() for place, course in self._courses.items()}
+        used = {
+            place: difference(first, self._last[place], self._largest[place]) for place, first in self._first.items()
+        }
         members = {name: value for (role, name), value in used.items() if role == "members"}
         singles = {role: value for (role, name), value in used.items() if not name}
         return Usage(self._ended_ns - self._began_ns, Consumers(members=members, **singles))

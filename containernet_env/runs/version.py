@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from functools import cache
 from pathlib import Path
 
-from containernet_env.base import assets, programs
+from containernet_env.base import assets
 from containernet_env.base.release import VERSION
+from containernet_env.hosts import clone
 
 # The file of a wheel or a source archive with the output of `described` for the clone that they were made from.
 COMMIT_FILE = "commit.txt"
 _DIRTY = "-dirty"
 _SHOWN_DIGITS = 12
-_TIMEOUT_S = 10.0
 
 
 def version() -> str:
@@ -72,20 +71,4 @@ def described(root: Path) -> str | None:
             return (root / COMMIT_FILE).read_text(encoding="ascii").strip() or None
         except (OSError, ValueError):
             return None
-    # The commit of another user's clone may be queried; a hook of a commit in another repository must not redirect us.
-    settings = ("-c", f"safe.directory={root}", "-c", "core.fsmonitor=false")
-    environment = {key: value for key, value in programs.environment().items() if not key.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", *settings, "-C", str(root),
-             "describe", "--always", "--exclude=*", "--abbrev=40", f"--dirty={_DIRTY}"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            env=environment,
-            check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    return clone.described(root)
