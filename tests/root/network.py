@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import LinkSpec
@@ -77,6 +79,30 @@ def keywords_of(kind: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     links = "emulator" if kind == "emulator" else "netem"
     monkeypatch.setattr("containernet_env.containernet.network.choose", lambda asked: links)
     return {"links": links, "switches": "auto" if kind == "emulator" else kind}
+
+
+PLAIN_HOSTS = [
+    pytest.mark.root,
+    needs_root,
+    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
+    # Mininet leaves its shells' files to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+"""Marks of tests on networks of plain Mininet hosts."""
+
+
+@contextmanager
+def star(kind: str, monkeypatch: pytest.MonkeyPatch, hosts: int = 3, **link: Any) -> Iterator[Containernet]:
+    """A network that runs: plain hosts h1, h2, ... on a switch s1. It leaves no interface."""
+    before = machine_interfaces()
+    keywords: Any = keywords_of(kind, monkeypatch)
+    with Containernet(controller=None, **keywords) as network:
+        network.addSwitch("s1")
+        for number in range(1, hosts + 1):
+            network.addLink(network.addHost(f"h{number}"), "s1", **link)
+        network.start()
+        yield network
+    assert machine_interfaces() == before
 
 
 @contextmanager

@@ -6,7 +6,6 @@ How close together they take effect is a figure of ``tests/measure/runs.py``.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,33 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.containernet.network import Containernet
 from containernet_env.runs.disruptor import at_once
 from tests.deadline import eventually
-from tests.root.network import apart, keywords_of, machine_interfaces, needs_emulator, needs_root, reach
+from tests.root.network import PLAIN_HOSTS, apart, needs_emulator, reach, star
 
-pytestmark = [
-    pytest.mark.root,
-    needs_root,
-    needs_emulator,
-    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [*PLAIN_HOSTS, needs_emulator]
 
 MS = 1_000_000
 
 
 def test_faults_of_one_moment_are_all_carried_out_and_none_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = machine_interfaces()
     with (
-        Containernet(controller=None, **keywords_of("emulator", monkeypatch)) as net,
+        star("emulator", monkeypatch, hosts=4, bw=100) as net,
         subprocess.Popen(["sleep", "600"]) as process,
     ):
-        net.addSwitch("s1")
-        hosts = [net.addHost(name) for name in ("h1", "h2", "h3", "h4")]
-        for host in hosts:
-            net.addLink(host, "s1", bw=100)
-        net.start()
+        hosts = net.hosts
         try:
             assert reach(*hosts)
             times: list[int] = []
@@ -67,7 +54,6 @@ def test_faults_of_one_moment_are_all_carried_out_and_none_before_it(monkeypatch
             assert reach(*hosts)
         finally:
             process.kill()
-    assert machine_interfaces() == before
 
 
 def state(pid: int) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.errors import UsageError
 from containernet_env.containernet.network import Containernet
 from containernet_env.containernet.shell import run_command
 from containernet_env.hosts import netns
@@ -19,47 +18,31 @@ from containernet_env.network.kernel import part_lines
 from tests.deadline import eventually
 from tests.root.network import (
     NETWORKS,
+    PLAIN_HOSTS,
     answers,
     apart,
     keywords_of,
-    machine_interfaces,
     needs_emulator,
-    needs_root,
     reach,
+    star,
 )
 
-pytestmark = [
-    pytest.mark.root,
-    needs_root,
-    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
-    # Mininet leaves its shells' files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = PLAIN_HOSTS
 
 MS, MBIT = 1_000_000, 1_000_000
 
 
 @pytest.fixture(params=NETWORKS)
 def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
-    yield from running(request.param, monkeypatch)
+    """Three hosts on a switch at 100 Mbit/s."""
+    with star(request.param, monkeypatch, bw=100) as network:
+        yield network
 
 
 @pytest.fixture
 def emulated_net(monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
-    yield from running("emulator", monkeypatch)
-
-
-def running(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
-    """Three hosts on a switch at 100 Mbit/s."""
-    before = machine_interfaces()
-    with Containernet(controller=None, **keywords_of(kind, monkeypatch)) as network:
-        network.addSwitch("s1")
-        for name in ("h1", "h2", "h3"):
-            network.addHost(name)
-            network.addLink(name, "s1", bw=100)
-        network.start()
+    with star("emulator", monkeypatch, bw=100) as network:
         yield network
-    assert machine_interfaces() == before
 
 
 @lru_cache(maxsize=1)
@@ -119,16 +102,6 @@ def test_a_partition_and_its_end(net: Containernet) -> None:
     net.removeHost("h2")
     assert net.parted == ()
     assert reach(h1, h3)
-
-
-def test_permanent_neighbours_outlast_a_down_and_up(net: Containernet) -> None:
-    """The kernel forgets them when their interface goes down."""
-    h1, h2, _ = net.hosts
-    net.staticArp()
-    h1.intf().ifconfig("down")
-    h1.intf().ifconfig("up")
-    assert "PERMANENT" in netns.run(h1.pid, ["ip", "neighbour", "show", h2.IP()]).stdout
-    assert reach(*net.hosts)
 
 
 def test_neighbours_find_an_address_that_moved_though_it_sends_nothing(net: Containernet) -> None:
@@ -271,17 +244,3 @@ def test_every_frame_is_accounted_for(emulated_net: Containernet) -> None:
     assert switch["forwarded"] + switch["flooded"] + switch["filtered"] + switch["invalid_source"] == sum(
         link["a_to_b"]["frames"] for link in seen["links"].values()
     )
-
-
-def test_the_shells_commands_work_on_it_and_fail_with_an_error(
-    net: Containernet, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command(net, "rate h1 s1 20") == 0
-    assert net.link_between("h1", "s1").read_back().b_to_a.rate_bps == 20 * MBIT
-    assert "rate 20 Mbit/s between h1 and s1, both ways (at " in capsys.readouterr().out
-    assert run_command(net, "link h1 s1 down") == 0
-    with pytest.raises(UsageError, match="no node called"):
-        run_command(net, "link h1 s9 down")
-    with pytest.raises((UsageError, RunError)):
-        run_command(net, "partition h1 | h9")
-    assert run_command(net, "heal") == 0

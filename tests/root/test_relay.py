@@ -32,13 +32,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        others = {
-            "/refuse": (400, b'{"error": "no"}'),
-            "/garbage": (200, b"<html>"),
-            "/bytes": (200, b"\x00\xff no text"),
-        }
         echo = (404, b"not here") if self.command == "GET" else (200, body)
-        status, answer = others.get(self.path, echo)
+        status, answer = ANSWERS.get(self.path, echo)
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -159,16 +154,13 @@ def test_a_socket_in_a_folder_of_any_length_is_reached(tmp_path: Path, monkeypat
             UnixConnection("benchmark server", folder / "other.sock").open(timeout_s=HANG_S)
 
 
-def test_a_refusal_and_an_answer_that_is_no_json_are_distinguished(port: int) -> None:
+def test_refusals_and_answers_that_are_no_json_are_distinguished(port: int) -> None:
     with pytest.raises(HttpError) as caught:
         post(port, {}, "/refuse")
     assert (caught.value.status, caught.value.body) == (400, {"error": "no"})
     with pytest.raises(NoAnswerError, match="not JSON"):
         post(port, {}, "/garbage")
     assert post(port, ["a", 1]) == ["a", 1]
-
-
-def test_bytes_are_handed_over_as_they_are(port: int) -> None:
     connection = NamespaceConnection(os.getpid(), "etcd1")
     assert connection.request_bytes(port, "/bytes", timeout_s=HANG_S) == b"\x00\xff no text"
     with pytest.raises(HttpError, match="HTTP 404: not here"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -21,15 +20,9 @@ from containernet_env.model.link import LinkSpec
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
-from tests.root.network import keywords_of, needs_emulator, needs_root, reach
+from tests.root.network import PLAIN_HOSTS, keywords_of, needs_emulator, reach
 
-pytestmark = [
-    pytest.mark.root,
-    needs_root,
-    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
-    # Mininet leaves its shells' files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = PLAIN_HOSTS
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 
@@ -116,8 +109,13 @@ def test_a_scripts_static_neighbours_and_addresses(kind: str, monkeypatch: pytes
         for host in hosts:
             entries = sorted((words[0], words[-2]) for words in map(str.split, permanent(host.pid)))
             assert entries == [(other.IP(), other.MAC()) for other in hosts if other is not host]
-        net.link_down("h1", "s1")
-        net.link_up("h1", "s1")
-        assert len(permanent(hosts[0].pid)) == 2
+        # The kernel forgets them when their interface goes down.
+        for down, up in (
+            (lambda: net.link_down("h1", "s1"), lambda: net.link_up("h1", "s1")),
+            (lambda: hosts[0].intf().ifconfig("down"), lambda: hosts[0].intf().ifconfig("up")),
+        ):
+            down()
+            up()
+            assert len(permanent(hosts[0].pid)) == 2
         assert [host.MAC() for host in hosts] == [f"00:00:00:00:00:0{n}" for n in (1, 2, 3)]
         assert loose.intfs == {}

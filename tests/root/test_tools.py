@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 import struct
 from collections.abc import Iterator
@@ -18,26 +17,15 @@ from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.network.measure import Capture
 from tests.deadline import HANG_S, eventually
-from tests.root.network import answers, keywords_of, needs_emulator, needs_root
+from tests.root.network import PLAIN_HOSTS, answers, needs_emulator, star
 
-pytestmark = [
-    pytest.mark.root,
-    needs_root,
-    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
-    # Mininet leaves its shells' files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = PLAIN_HOSTS
 
 
 @pytest.fixture(params=[pytest.param("emulator", marks=needs_emulator), "bridge"])
 def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
     """Two hosts on a switch at 50 Mbit/s."""
-    with Containernet(controller=None, **keywords_of(request.param, monkeypatch)) as network:
-        network.addSwitch("s1")
-        for name in ("h1", "h2"):
-            network.addHost(name)
-            network.addLink(name, "s1", bw=50)
-        network.start()
+    with star(request.param, monkeypatch, hosts=2, bw=50) as network:
         yield network
 
 
@@ -143,30 +131,3 @@ def test_a_recording_is_bounded_and_says_so(tmp_path: Path) -> None:
             Capture("h1", namespace.pid, "nosuch", tmp_path / "y.pcap")
         with pytest.raises(UsageError, match="cannot write"):
             Capture("h1", namespace.pid, "lo", tmp_path / "nosuch" / "y.pcap")
-
-
-def test_links_shows_what_is_in_force(net: Containernet, capsys: pytest.CaptureFixture[str]) -> None:
-    net.set_rate("s1", "h2", 10, one_way=True)
-    net.link_down("h1", "s1")
-    assert run_command(net, "links") == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"h1-eth0 <-> s1-eth1  down  both ways: rate 50 Mbit/s, queue \d+ frames", first), first
-    direction = r"rate (\d+) Mbit/s, queue \d+ frames"
-    rates = re.fullmatch(f"h2-eth0 <-> s1-eth2  up  from h2: {direction}; from s1: {direction}", second)
-    assert rates is not None and rates.groups() == ("50", "10"), second
-
-
-@needs_emulator
-def test_jitter_is_changed_as_the_links_can_carry_it_out(capsys: pytest.CaptureFixture[str]) -> None:
-    with Containernet(controller=None, links="emulator") as net:
-        net.addSwitch("s1")
-        net.addHost("h1")
-        link = net.addLink("h1", "s1", delay="5ms")
-        assert run_command(net, "jitter h1 s1 1ms normal") == 0
-        assert run_command(net, "links") == 0
-        assert "both ways: delay 5ms, jitter 1ms (normal, correlation 10ms)" in capsys.readouterr().out
-        with pytest.raises(UsageError, match="negative"):
-            run_command(net, "jitter h1 s1 6ms")
-        assert run_command(net, "jitter h1 s1 0 one-way") == 0
-        held = link.read_back()
-        assert (held.a_to_b.jitter, held.b_to_a.jitter.ns) == (None, 1_000_000)
