@@ -218,15 +218,16 @@ def test_the_end_of_a_host_is_seen_and_the_others_carry_on(net: Any) -> None:
     assert answers(two.pid, three.pid, "10.0.0.253")
 
 
-@pytest.mark.parametrize("which", ENGINES[1:])
-def test_the_original_names_an_image_that_is_missing_and_why_a_first_process_failed(
+@pytest.mark.parametrize("which", ENGINES)
+def test_an_image_that_is_missing_and_a_first_process_that_fails_are_named_with_the_reason(
     tmp_path: Path, image: str, which: tuple[EngineChoice, SwitchesChoice]
 ) -> None:
-    """As test_containernet_hosts.py has it of our own."""
     plan = make_plan(tmp_path, *which)
     with network(plan) as net:
         with pytest.raises(RunError, match=r"host etcd1 \(image containernet-env/nosuch:1\)"):
             net.add_host(plan.hosts[0], "containernet-env/nosuch:1", ["sh"]).wait_up(30)
+        with pytest.raises(RunError, match=r"etcd3.*nonexistent"):
+            net.add_host(plan.hosts[2], image, ["/nonexistent"]).wait_up(30)
         try:
             host = net.add_host(plan.hosts[1], image, ["sh", "-c", "echo this is why; exit 4"])
             host.wait_up(30)
