@@ -135,7 +135,7 @@ def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None =
         hosts = (first, second)
         for host in hosts:
             for name, value in _TCP_BUFFERS.items():
-                netns.write_sysctl(host.pid, f"net.ipv4.tcp_{name}", value)
+                netns.run(host.pid, ["sysctl", "-qw", f"net.ipv4.tcp_{name}={value}"])
         path: BenchPath
         if kind == "emulator":
             path = _emulator(stack, hosts, spec, binary)

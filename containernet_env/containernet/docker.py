@@ -414,13 +414,6 @@ class Docker(FirstProcess, ContainerPrograms):
         """The engine's id of the container; ``None`` until there is one."""
         return self.container.id
 
-    @property
-    def container_id(self) -> str:
-        """The engine's id of the container; waits for the container."""
-        self.wait_up()
-        assert self.did is not None
-        return self.did
-
     def died(self) -> bool:
         """Whether the container was up and its first process has ended since."""
         return self.container.died()
@@ -546,9 +539,7 @@ class Docker(FirstProcess, ContainerPrograms):
         """Return when the engine's process beside the removed container has ended."""
         self.container.wait_gone()
 
-    def cleanup(self) -> None:
-        """Mininet's name for the end of a node."""
-        self.terminate()
+    cleanup = terminate
 
     def stop(self, deleteIntfs: bool = False) -> None:
         """Remove the container; its interfaces go with it."""

@@ -147,20 +147,10 @@ class NodeInterface(Intf):  # type: ignore[misc]
         node.addIntf(self, port=port, moveIntfFn=lambda *_args: None)
         node.nameToIntf[alias] = self
 
-    @property
-    def ip(self) -> str | None:
-        """The IPv4 address that was last set or read."""
-        return self.held.ip
-
-    @property
-    def prefixLen(self) -> int | None:
-        """The length of its prefix."""
-        return self.held.prefix_length
-
-    @property
-    def mac(self) -> str | None:
-        """The Ethernet address that was last set or read."""
-        return self.held.mac
+    # As they were last set or read.
+    ip = property(lambda self: self.held.ip)
+    prefixLen = property(lambda self: self.held.prefix_length)
+    mac = property(lambda self: self.held.mac)
 
     def setIP(self, ipstr: str, prefixLen: int | None = None) -> None:
         """Replace the IPv4 address, "10.0.0.1/24" or address and length; the interface is set up."""

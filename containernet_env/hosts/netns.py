@@ -167,35 +167,16 @@ def is_own(pid: int) -> bool:
         raise RunError(f"process {pid} has no network namespace: {error.strerror}") from error
 
 
-def _sysctl_path(name: str) -> Path:
-    parts = name.replace("/", ".").split(".")
-    if parts[0] != "net" or ".." in name or not all(parts):
-        raise ValueError(f"only sysctls of a network namespace (net.*) are allowed, got {name!r}")
-    return Path("/proc/sys", *parts)
-
-
 def read_sysctl(pid: int, name: str) -> str:
     """The value of a ``net.*`` sysctl in the namespace of ``pid``, as text without the final newline.
 
     Raises ``RunError`` where this kernel has no such sysctl.
     """
-    path = _sysctl_path(name)
     try:
         # /proc/sys/net shows the namespace of the thread that looks it up, whichever /proc is mounted.
-        return call_in(pid, path.read_text).strip()
+        return call_in(pid, Path("/proc/sys", *name.split(".")).read_text).strip()
     except OSError as error:
         raise RunError(f"cannot read sysctl {name} of process {pid}: {error.strerror}") from error
-
-
-def write_sysctl(pid: int, name: str, value: str) -> None:
-    """Set a ``net.*`` sysctl in the namespace of ``pid``. Raises ``RunError`` where the kernel refuses it."""
-    path = _sysctl_path(name)
-    if is_own(pid):
-        raise RunError(f"refusing to set {name}: process {pid} is in the machine's own network namespace")
-    try:
-        call_in(pid, lambda: path.write_text(value))
-    except OSError as error:
-        raise RunError(f"cannot set sysctl {name} to {value!r} for process {pid}: {error.strerror}") from error
 
 
 _DEADLINE_S = 5.0

@@ -72,7 +72,8 @@ def shared() -> Iterator[Containernet]:
 
 def test_bring_up_gives_what_was_asked_and_nothing_more(shared: Containernet, image: str) -> None:
     host = shared.addDocker("bring", ip="10.0.0.1/24", dimage=image, mem_limit="64m", cpus=0.5)
-    state = engine.client().api.inspect_container(host.container_id)
+    host.wait_up()
+    state = engine.client().api.inspect_container(host.did)
     assert state["Name"] == f"/cnenv-{shared.run_id}-bring"
     assert state["Config"]["Labels"].items() >= engine.labels(shared.run_id, "bring").items()
     assert state["HostConfig"]["NetworkMode"] == "none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -57,5 +58,5 @@ def star(topology: Topology, binary: Path | None = None) -> Iterator[Star]:
             here = Place(host.name, pids[host.name], address=f"{host.ip}/24")
             links[host.name] = factory.make_link(here, Place("s1", switch), link.spec)
             # Unexpected frames (routers, neighbours) would draw losses, too.
-            netns.write_sysctl(pids[host.name], "net.ipv6.conf.all.disable_ipv6", "1")
+            netns.call_in(pids[host.name], partial(Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text, "1"))
         yield Star(topology, pids, links, factory.emulator)

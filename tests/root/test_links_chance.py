@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -95,7 +97,7 @@ def test_as_many_frames_are_lost_as_configured(make: Maker, loss: Loss) -> None:
 def know_each_other(pids: tuple[int, int]) -> None:
     """Enter their addresses for good, so that no request for one is lost, or draws a loss."""
     for pid, interface, other, mac in zip(pids, INTERFACES, reversed(ADDRESSES), reversed(MACS), strict=True):
-        netns.write_sysctl(pid, "net.ipv6.conf.all.disable_ipv6", "1")
+        netns.call_in(pid, partial(Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text, "1"))
         netns.ip_batch(pid, [f"neighbor replace {other} lladdr {mac} dev {interface} nud permanent"])
 
 

@@ -105,7 +105,7 @@ def test_sockets_and_sysctls_are_of_the_namespace_and_not_the_machines(namespace
             outside.bind(("10.8.0.1", 0))
     name = "net.ipv4.ip_default_ttl"
     before = netns.read_sysctl(os.getpid(), name)
-    netns.write_sysctl(namespace.pid, name, "77")
+    netns.call_in(namespace.pid, lambda: Path("/proc/sys", *name.split(".")).write_text("77"))
     assert netns.read_sysctl(namespace.pid, name) == "77"
     with pytest.raises(RunError, match=r"cannot read sysctl net\.nosuch"):
         netns.read_sysctl(namespace.pid, "net.nosuch")

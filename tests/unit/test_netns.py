@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.hosts.http import NamespaceConnection, NoAnswerError
 from containernet_env.network.interface import too_many_neighbours
-
-
-@pytest.mark.parametrize("name", ["kernel.hostname", "net..ipv4", "net/../kernel/x", "", "../net.ipv4"])
-def test_only_sysctls_of_the_network_are_touched(name: str) -> None:
-    with pytest.raises(ValueError, match=r"net\.\*"):
-        netns.read_sysctl(os.getpid(), name)
-    with pytest.raises(ValueError, match=r"net\.\*"):
-        netns.write_sysctl(os.getpid(), name, "1")
-
-
-def test_the_machines_own_sysctls_are_never_written() -> None:
-    with pytest.raises(RunError, match="own network namespace"):
-        netns.write_sysctl(os.getpid(), "net.ipv4.tcp_congestion_control", "reno")
 
 
 def test_a_process_that_is_gone_is_an_error() -> None:
