@@ -505,22 +505,12 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
             attempt("terminals", self.stopXterms, problems)
 
     def _stop_at_exit(self) -> None:
-        """``stop`` without threads: none can be started while Python exits."""
-        if self._stopped:
-            return
-        self.context.closing.set()
-        problems: list[tuple[str, Exception]] = []
-        attempt("links", self.factory.close, problems)
-        if self._had_containers:
-            attempt(CONTAINERS, self._remove_in_turn, problems)
-        reported = {str(failure) for _, failure in self._problems}
-        for name, failure in problems:
-            if str(failure) not in reported:
-                error(f"*** {name}: {failure}\n")
-
-    def _remove_in_turn(self) -> None:
-        for container in engine.list_ours(self.run_id):
-            engine.remove_container(container.id)
+        reported = self._problems
+        try:
+            self.stop()  # on this thread: none can be started while Python exits
+        except RunError as failure:
+            if not reported or str(failure) != str(tear_down_error(reported)):
+                error(f"*** {failure}\n")
 
     def _remove_containers(self) -> None:
         engine.remove_containers([container.id for container in engine.list_ours(self.run_id)])

@@ -309,11 +309,6 @@ def iperf(net: Any, words: list[str]) -> str:
     return f"{one.name} -> {two.name}: {rate:.1f} Mbit/s over {found.seconds:.1f} s (TCP {found.congestion_control})"
 
 
-def iperfudp(net: Any, words: list[str]) -> str:
-    """iperfudp: not offered; see iperf."""
-    raise UsageError("iperfudp is not offered: `iperf` measures TCP, and needs nothing inside the hosts")
-
-
 def capture(net: Any, words: list[str]) -> str:
     """capture HOST FILE.pcap [SECONDS]: record the frames of a host's interface: capture etcd1 etcd1.pcap 10
     Without SECONDS it continues until `capture stop`, or until the shell ends. `capture` alone lists the recordings.
@@ -384,20 +379,14 @@ def describe(direction: DirectionSpec) -> str:
     if direction.delay_ns:
         parts.append(f"delay {format_duration(direction.delay_ns)}")
     if (jitter := direction.jitter) is not None:
-        order = (
-            ", frames overtake" if jitter.reorder else f", correlation {format_duration(jitter.held_correlation_ns)}"
-        )
-        parts.append(f"jitter {format_duration(jitter.ns)} ({jitter.distribution}{order})")
+        order = "frames overtake" if jitter.reorder else f"correlation {format_duration(jitter.held_correlation_ns)}"
+        parts.append(f"jitter {format_duration(jitter.ns)} ({jitter.distribution}, {order})")
     if direction.rate_bps is not None:
         parts.append(f"rate {format_mbps(direction.rate_bps)} Mbit/s")
-        if direction.overhead_bytes:
-            parts.append(f"overhead {direction.overhead_bytes} bytes")
-        if direction.queue_frames is not None:
-            parts.append(f"queue {direction.queue_frames} frames")
-        if direction.queue_bytes is not None:
-            parts.append(f"queue {direction.queue_bytes} bytes")
-        if direction.uplink == "network":
-            parts.append("frames wait behind the host")
+        parts += [f"overhead {direction.overhead_bytes} bytes"] if direction.overhead_bytes else []
+        limits = {"frames": direction.queue_frames, "bytes": direction.queue_bytes}
+        parts += [f"queue {limit} {unit}" for unit, limit in limits.items() if limit is not None]
+        parts += ["frames wait behind the host"] if direction.uplink == "network" else []
     if (loss := direction.loss) is not None and loss.mean_ratio:
         bursts = " in bursts" if isinstance(loss, GilbertElliottLoss) else ""
         parts.append(f"loss {loss.mean_ratio * 100:.6g}%{bursts}")
@@ -408,7 +397,6 @@ COMMANDS: Mapping[str, Command] = {
     **CHANGES,
     **CRASHES,
     "iperf": iperf,
-    "iperfudp": iperfudp,
     "capture": capture,
     "links": links,
 }

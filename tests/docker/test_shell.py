@@ -189,7 +189,7 @@ def commands_that_end_nothing(session: Session) -> None:
     session.wait_for("containernet> ")
     for line, said in (
         ("iperf etcd1 nobody", "*** 'nobody' is no host"),
-        ("iperfudp", "*** iperfudp is not offered"),
+        ("iperfudp", "*** iperf by UDP is not offered"),
         ("delay etcd1 s1 10", "*** "),
         ("switch nosuch stop", "invalid switch"),
         ("x nobody", "*** KeyError: 'nobody'"),

@@ -20,10 +20,8 @@ from mininet.net import Mininet
 from mininet.node import Host
 from syrupy.assertion import SnapshotAssertion
 
-from containernet_env import containernet
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
-from containernet_env.cli import machine
 from containernet_env.containernet import live_links
 from containernet_env.containernet import shell as command_line
 from containernet_env.containernet import shell as crashes_module
@@ -254,18 +252,6 @@ def test_what_nobody_foresaw_is_a_status_of_one(
     assert "Error: " in printed
 
 
-WRONG = ["nosuch", "delay etcd1", "iperf etcd1 etcd1", "iperf etcd1 etcd2 0", "iperfudp", "capture etcd1 x.txt"]
-
-
-def test_errors_of_ours_are_raised_with_their_status(net: FakeNet, monkeypatch: pytest.MonkeyPatch) -> None:
-    for line in WRONG:
-        with pytest.raises(UsageError):
-            run_command(net, line)
-    monkeypatch.setattr(throughput, "measure", mock.Mock(side_effect=RunError("no TCP connection to 10.0.0.2")))
-    with pytest.raises(RunError, match="no TCP connection"):
-        run_command(net, "iperf etcd1 etcd2")
-
-
 def test_iperf_says_what_one_flow_carried(
     net: FakeNet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +264,12 @@ def test_iperf_says_what_one_flow_carried(
         *((*whole, 5.0), (*whole, 5.0), (*whole, 2.0), (12, 11, "10.0.0.1", 0.5))
     ]
     assert capsys.readouterr().out.splitlines()[0] == "etcd1 -> etcd2: 94.9 Mbit/s over 5.0 s (TCP cubic)"
+    for line in ("nosuch", "delay etcd1", "iperf etcd1 etcd1", "iperf etcd1 etcd2 0"):
+        with pytest.raises(UsageError):
+            run_command(net, line)
+    measure.side_effect = RunError("no TCP connection to 10.0.0.2")
+    with pytest.raises(RunError, match="no TCP connection"):
+        run_command(net, "iperf etcd1 etcd2")
 
 
 @pytest.mark.parametrize(
@@ -413,12 +405,6 @@ def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: p
     live_links.LiveLinks.start_capture(net, "etcd1", tmp_path / "a.pcap")
     with pytest.raises(ContainernetEnvError, match=r"a\.pcap"):
         live_links.LiveLinks.start_capture(net, "etcd2", tmp_path / "a.pcap")
-
-
-def test_every_command_of_ours_has_help() -> None:
-    assert containernet.CLI is CommandLine  # which scripts import
-    for verb in command_line.COMMANDS:
-        assert (getattr(CommandLine, f"do_{verb}").__doc__ or "").startswith(verb)
 
 
 # --- changes of links -------------------------------------------------------------------------------------------------
@@ -800,25 +786,3 @@ def test_help_describes_our_commands_and_tab_completes_commands_and_nodes(
     assert shell.complete_help("ki", "help ki", 5, 7) == ["kill"]
     with pytest.raises(UsageError, match="did you mean restart"):
         shell.onecmd("help restrat")
-
-
-# --- a network that dies ----------------------------------------------------------------------------------------------
-
-
-def test_no_command_is_begun_on_a_network_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    testbed: Any = SimpleNamespace(net=None, failure=None)
-    ran: list[str] = []
-
-    def one_command(net: Any, line: str, lab: Any) -> int:
-        ran.append(line)
-        testbed.failure = "the link emulator ended" if line == "second" else None
-        return 0
-
-    monkeypatch.setattr(command_line, "run_command", one_command)
-    assert machine._run_commands(testbed, ("first", "second", "third")) == 0
-    assert ran == ["first", "second"]
-
-
-def test_the_end_of_the_network_is_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    machine._tell_failure("testbed_failed", "the link emulator ended: killed by SIGKILL")
-    assert "the link emulator ended: killed by SIGKILL; the network is gone" in capsys.readouterr().err
