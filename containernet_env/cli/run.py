@@ -111,7 +111,8 @@ def carried_out(
 ) -> int:
     """Carry a plan out in front of the user, who started it at ``began`` (monotonic, s); the exit status.
 
-    ``strict``: it is 1 also if a row is not certainly valid. ``consent``: an external cluster may be loaded.
+    ``strict``: it is 1 also if the last attempt at a scenario is not certainly valid. ``consent``: an external cluster
+    may be loaded.
     """
     from containernet_env.cli.terminal import StopSignals, TerminalProgress, result_table, seconds_text
     from containernet_env.model.findings import is_failure, states_text
@@ -146,7 +147,8 @@ def carried_out(
         return 128 + stop.received
     if not result.network_held:
         console.print(f"{WRONG_AFTER}: its rows say so, see network.json in {result.directory}", soft_wrap=True)
-    return 1 if is_failure(states, strict) or moved or not result.network_held else 0
+    last = {(item.scheduled.scenario.name, item.scheduled.repetition): item.state for item in result.outcomes}
+    return 1 if is_failure(last.values(), strict) or moved or not result.network_held else 0
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -33,6 +33,9 @@ from tests.unit.matrix_fakes import write
         (["told"], False, "1 row in OUT: 1 valid;", 0, 0),
         (["unknown"], False, "1 row in OUT: 1 of unknown validity;", 0, 1),
         (["invalid"], False, "1 row in OUT: 1 not valid;", 0, 1),
+        # Attempts at one scenario: with --strict, a valid one after an invalid one was a failure.
+        (["invalid", "unknown", "told"], False, "3 rows in OUT: 1 valid, 1 not valid, 1 of unknown validity;", 0, 0),
+        (["invalid", "unknown"], False, "2 rows in OUT: 1 not valid, 1 of unknown validity;", 0, 1),
     ],
 )
 def test_the_last_line_of_a_run_names_the_file_and_counts_rows_that_are_not_valid(
@@ -44,9 +47,17 @@ def test_the_last_line_of_a_run_names_the_file_and_counts_rows_that_are_not_vali
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    load, scheduled = LoadResult.from_json(closed_loop()), ScheduledScenario(write("w"), 1)
-    findings = [Finding("links_paused", effect, "they stood still") for effect in effects]
-    outcomes = tuple(ScenarioOutcome(scheduled, "t", 1, load=load, findings=(finding,)) for finding in findings)
+    load = LoadResult.from_json(closed_loop())
+    outcomes = tuple(
+        ScenarioOutcome(
+            ScheduledScenario(write("w"), 1, attempt=attempt),
+            "t",
+            1,
+            load=load,
+            findings=(Finding("links_paused", effect, "they were paused"),),
+        )
+        for attempt, effect in enumerate(effects, start=1)
+    )
     out = tmp_path / "out.csv"
     file = out.with_suffix(".csv.rescued") if is_lost else out
     result = RunResult("r", tmp_path, outcomes, tuple({} for _ in outcomes), file)
