@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
@@ -63,30 +63,35 @@ STORE = "store"
 """The axis of stores, of their versions and flags."""
 
 
-def _keys_of(model: type[StrictModel], *but: str) -> dict[str, Quantity | None]:
-    """The keys of an object, each with the quantity of its value."""
-    return {key: quantity_of(model, key) for key in model.known_keys() if key not in but}
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Something that a sweep varies. ``host`` is a member's name or ``client`` where it is about that one alone.
+
+    ``schema`` is the JSON Schema of one value; any, if it varies.
+    """
+
+    name: str
+    level: Level
+    key: str
+    quantity: Quantity | None
+    schema: Mapping[str, Any] = field(repr=False, compare=False)
+    host: str | None = None
+
+    def comparable(self, value: Any) -> Any:
+        """Equal for values that mean the same: 1, 1.0; "1ms", "1000us"."""
+        return _comparable(self.quantity, value)
 
 
-def _places_in_link(key: str) -> tuple[Location, ...]:
+def _in_link(key: str) -> tuple[Location, ...]:
     sides = (TO_SWITCH,) if key == "uplink" else (TO_SWITCH, FROM_SWITCH)
     return tuple(("link", side, key) for side in sides)
 
 
-# Of a host: its keys below the host, and their quantities. The writer has delay and bandwidth in ``link`` alone.
-_HOST: Mapping[str, tuple[tuple[Location, ...], Quantity | None]] = {
-    "link_delay": (_places_in_link("delay"), "duration"),
-    **{
-        key: (_places_in_link(key), "duration" if key == "jitter" else quantity)
-        for key, quantity in _keys_of(RawDirection, "delay", "seed").items()
-    },
-    **{key: (((key,),), quantity_of(RawNode, key)) for key in ("cpus", "mem")},
-}
-_SETTINGS, _LOAD, _SIZES = _keys_of(RawEtcd), _keys_of(RawLoad, "search"), _keys_of(RawData)
-_BLOCK = {
-    key: quantity
-    for model in BLOCKS.values()
-    for key, quantity in _keys_of(model, "type", "load", "data", "events", "prefix", "span").items()
+# Where a host has its keys. The writer has delay and bandwidth in ``link`` alone.
+_HOST: Mapping[str, tuple[Location, ...]] = {
+    "link_delay": _in_link("delay"),
+    **{key: _in_link(key) for key in RawDirection.known_keys() if key not in ("delay", "seed")},
+    **{key: ((key,),) for key in ("cpus", "mem")},
 }
 DATASET_KEYS = "dataset.keys"
 # A load has one of these: the one that is set takes the place of the others.
@@ -94,27 +99,28 @@ _LENGTHS = ("total", "duration", "search")
 _HOST_AXIS = re.compile(rf"({NAME_PATTERN})\.({'|'.join(_HOST)})")
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """Something that a sweep varies. ``host`` is a member's name or ``client`` where it is about that one alone."""
-
-    name: str
-    level: Level
-    key: str
-    quantity: Quantity | None
-    host: str | None = None
+def _keys_of(level: Level, model: type[StrictModel], *but: str) -> dict[str, Axis]:
+    """The keys of an object as axes."""
+    keys = [key for key in model.known_keys() if key not in but]
+    return {key: Axis(key, level, key, quantity_of(model, key), schema_of_key(model, key)) for key in keys}
 
 
+_OF_HOST = {key: axis for model in (RawDirection, RawNode) for key, axis in _keys_of("topology", model).items()}
+_OF_HOST["jitter"] = replace(_OF_HOST["jitter"], quantity="duration")
+_SETTINGS = _keys_of("topology", RawEtcd)
+_LOAD, _SIZES = _keys_of("scenario", RawLoad, "search"), _keys_of("scenario", RawData)
+_NOT_VARIED = ("type", "load", "data", "events", "prefix", "span")
+_BLOCK = {key: axis for model in BLOCKS.values() for key, axis in _keys_of("scenario", model, *_NOT_VARIED).items()}
 AXES: Mapping[str, Axis] = {
     axis.name: axis
     for axis in (
-        Axis(MEMBERS, "topology", MEMBERS, "count"),
-        *(Axis(key, "topology", key, quantity) for key, (_, quantity) in _HOST.items()),
-        *(Axis(f"{CLIENT}.{key}", "topology", key, quantity, CLIENT) for key, (_, quantity) in _HOST.items()),
-        *(Axis(key, "topology", key, quantity) for key, quantity in _SETTINGS.items()),
-        Axis(STORE, "topology", STORE, None),
-        *(Axis(key, "scenario", key, quantity) for key, quantity in {**_LOAD, **_SIZES, **_BLOCK}.items()),
-        Axis(DATASET_KEYS, "scenario", "keys", "count", "dataset"),
+        Axis(MEMBERS, "topology", MEMBERS, "count", {"type": "integer", "minimum": 1, "maximum": MAX_NODES}),
+        *(_OF_HOST[key] for key in _HOST),
+        *(replace(_OF_HOST[key], name=f"{CLIENT}.{key}", host=CLIENT) for key in _HOST),
+        *_SETTINGS.values(),
+        Axis(STORE, "topology", STORE, None, {}),
+        *(_LOAD | _SIZES | _BLOCK).values(),
+        Axis(DATASET_KEYS, "scenario", "keys", "count", schema_of_key(RawDataset, "keys"), "dataset"),
     )
 }
 """Every axis by its name, but for those of one member (``etcd2.cpus``); see `axis_of`."""
@@ -125,7 +131,7 @@ def axis_of(name: str) -> Axis | None:
     if name in AXES:
         return AXES[name]
     match = _HOST_AXIS.fullmatch(name)
-    return None if match is None else Axis(name, "topology", match[2], _HOST[match[2]][1], match[1])
+    return None if match is None else replace(AXES[match[2]], name=name, host=match[1])
 
 
 def axis_name(name: str) -> str:
@@ -138,10 +144,6 @@ def axis_name(name: str) -> str:
     host, dot, key = name.rpartition(".")
     alone = find(key, list(_HOST)) if dot and re.fullmatch(NAME_PATTERN, host) else None
     return f"{host}.{alone}" if alone else find(name, list(AXES)) or name
-
-
-MEMBER_AXIS_PATTERN = f"^{NAME_PATTERN}\\.({'|'.join(_HOST)})$"
-"""Names of axes of one member, for a JSON Schema."""
 
 
 class NotThereError(ValueError):
@@ -192,7 +194,7 @@ def _places(document: Mapping[str, Any], axis: Axis) -> list[Location]:
         return [("nodes",) if axis.key == MEMBERS else (STORE,)]
     if axis.key in _SETTINGS:
         return [(section_of(document), axis.key)]
-    return [(*host, *steps) for host in _hosts(document, axis.host) for steps in _HOST[axis.key][0]]
+    return [(*host, *steps) for host in _hosts(document, axis.host) for steps in _HOST[axis.key]]
 
 
 def _hosts(document: Mapping[str, Any], name: str | None) -> Iterator[Location]:
@@ -353,15 +355,14 @@ def text_of_number(quantity: Quantity, number: Decimal) -> Any:
     return format_duration(max(1, int(number / step + Decimal("0.5"))) * step)
 
 
-def comparable(quantity: Quantity | None, value: Any) -> Any:
-    """Equal for values that mean the same: 1, 1.0; "1ms", "1000us"."""
+def _comparable(quantity: Quantity | None, value: Any) -> Any:
     if quantity is not None:
         try:
             return format_number(number_of(quantity, value))
         except ValueError:
             pass
     if isinstance(value, dict):
-        return tuple(sorted((key, comparable(None, item)) for key, item in value.items()))
+        return tuple(sorted((key, _comparable(None, item)) for key, item in value.items()))
     if isinstance(value, int | Decimal | float) and not isinstance(value, bool):
         number = Decimal(str(value))
         return format_number(number) if abs(number.adjusted()) <= _MOST_DIGITS else str(number)
@@ -375,26 +376,17 @@ AXIS_FORM = 'an object of axes, each with a list of values, or with a ratio such
 EXCLUDE_FORM = "an object of axes, each with a value of its own"
 
 
-def _values_schemas() -> dict[str, dict[str, Any]]:
-    """The allowed single values of each axis, from the models that read topologies and scenarios; any, if it varies."""
-    models: tuple[type[StrictModel], ...] = (RawDirection, *BLOCKS.values(), RawNode, RawEtcd, RawData, RawLoad)
-    known = {key: schema_of_key(model, key) for model in models for key in model.known_keys()}
-    known[DATASET_KEYS] = schema_of_key(RawDataset, "keys")
-    known[MEMBERS] = {"type": "integer", "minimum": 1, "maximum": MAX_NODES}
-    return {name: known.get(name.removeprefix(f"{CLIENT}."), {}) for name in AXES}
-
-
 def _axes_schema() -> dict[str, Any]:
     ratio = {"type": "string", "pattern": RATIO_PATTERN}
 
-    def axis(value: dict[str, Any], name: str = CLIENT) -> dict[str, Any]:
+    def given(value: Mapping[str, Any], is_number: bool = True) -> dict[str, Any]:
         values = {"type": "array", "items": value, "minItems": 1, "maxItems": MAX_VALUES}
-        return values if name in AXES and AXES[name].quantity is None else {"anyOf": [values, ratio]}
+        return {"anyOf": [values, ratio]} if is_number else values
 
     return {
         "minProperties": 1,
-        "properties": {name: axis(value, name) for name, value in _values_schemas().items()},
-        "patternProperties": {MEMBER_AXIS_PATTERN: axis({})},
+        "properties": {name: given(axis.schema, axis.quantity is not None) for name, axis in AXES.items()},
+        "patternProperties": {rf"^{NAME_PATTERN}\.({'|'.join(_HOST)})$": given({})},
         "additionalProperties": False,
     }
 
@@ -453,6 +445,17 @@ _AXIS_PLACE = re.compile(r'\$\.axes\[\d+\](?:\.|\["([^"]*)"\])')
 VALUES_FORM = f"a list of 1 to {MAX_VALUES} values, or {RATIO_FORM}"
 
 
+class Value(NamedTuple):
+    """A value of an axis, and its place in the file."""
+
+    value: Any
+    place: Location
+
+
+Point = Mapping[str, Value]
+"""A value for each of some axes, by their names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """Axes that vary together: each of ``points`` has a value for each of ``axes``; ``ratios`` follow from others.
@@ -460,34 +463,56 @@ class Dimension:
     ``places`` are the places of the axes in the file.
     """
 
-    axes: tuple[Axis, ...]
-    points: tuple[Mapping[str, Any], ...]
-    ratios: tuple[tuple[Axis, Ratio], ...]
+    axes: Sequence[Axis]
+    points: Sequence[Point]
+    ratios: Sequence[tuple[Axis, Ratio]]
     places: Mapping[str, Location]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepFile:
-    """A sweep as its file has it; paths are resolved against the file's own directory, and have not been opened.
+    """A sweep as its file has it, ``raw`` and its axes.
 
     ``is_quick``: it is the file's quick form. ``axes_at`` and ``exclude_at`` are their places in the file.
     """
 
     document: Document
-    topology: Path
-    scenarios: Path | None
-    only: tuple[str, ...]
-    repeat: int | None
-    seed: int | None
-    dimensions: tuple[Dimension, ...]
-    exclude: tuple[Mapping[str, Any], ...]
+    raw: RawSweep
+    dimensions: Sequence[Dimension]
     is_quick: bool
     axes_at: Location
     exclude_at: Location
 
+    @property
+    def topology(self) -> Path:
+        """The topology file, which has not been opened."""
+        assert self.raw.topology is not None
+        return self.document.path.parent / self.raw.topology
+
+    @property
+    def scenarios(self) -> Path | None:
+        """The scenario file, which has not been opened."""
+        return self.document.path.parent / self.raw.scenarios if self.raw.scenarios else None
+
+    def points(self) -> Iterator[Point]:
+        """Every combination of values that is not excluded, in the file's order."""
+        excluded = [{name: _plain(name, value) for name, value in entry.items()} for entry in self.raw.exclude]
+        for parts in product(*(dimension.points for dimension in self.dimensions)):
+            point = {name: value for part in parts for name, value in part.items()}
+            if not any(
+                all(_plain(name, point[name].value) == value for name, value in entry.items()) for entry in excluded
+            ):
+                yield point
+
     def refuse(self, findings: Sequence[Finding]) -> None:
         """Raise ``ConfigError`` with these findings, if any; places in a generated text have no lines."""
         _refuse(self.document, findings)
+
+
+def _plain(name: str, value: Any) -> Any:
+    axis = axis_of(name)
+    assert axis is not None
+    return axis.comparable(value)
 
 
 def is_sweep(document: Document) -> bool:
@@ -505,38 +530,25 @@ def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = Fal
     if not is_sweep(document):
         document = _written(document.path, {"topology": document.path.name})
     is_quick = quick and isinstance(document.value.get("quick"), dict)
-    if settings and is_quick:
-        _checked(document)
-        document = _written(document.path, quick_form(document.value))
     if settings:
+        if is_quick:
+            _checked(document)
+            document = _written(document.path, quick_form(document.value))
         document = _with_settings(document, settings)
     raw = _checked(document)
     own = document.value.get("quick", {}) if is_quick else {}
     if own:
         raw = SWEEP_FILE.validate_python(quick_form(document.value))
-    assert raw.topology is not None
-    folder = document.path.parent
-    axes_at, exclude_at = ((*(("quick",) if name in own else ()), name) for name in ("axes", "exclude"))
-    return SweepFile(
-        document,
-        folder / raw.topology,
-        folder / raw.scenarios if raw.scenarios else None,
-        tuple(raw.only),
-        raw.repeat,
-        raw.seed,
-        tuple(_dimension((*axes_at, index), entry) for index, entry in enumerate(raw.axes)),
-        tuple(raw.exclude),
-        is_quick,
-        axes_at,
-        exclude_at,
-    )
+    at: Location = ("quick",) if "axes" in own else ()
+    exclude_at = ("quick", "exclude") if "exclude" in own else ("exclude",)
+    dimensions = _Axes(own if at else document.value, at).dimensions
+    return SweepFile(document, raw, dimensions, is_quick, (*at, "axes"), exclude_at)
 
 
 def _checked(document: Document) -> RawSweep:
     """A sweep, both of its forms checked."""
     validated = validate(SWEEP_FILE, document)
-    findings = [*validated.findings, *_axes_findings(document.value), *_quick_findings(document.value)]
-    _refuse(document, findings)
+    _refuse(document, [*validated.findings, *_axes_findings(document.value)])
     assert validated.value is not None
     return validated.value
 
@@ -613,69 +625,109 @@ def _value(text: str) -> Any:
     return text if findings or isinstance(value, list | dict | str) or value is None else value
 
 
-def _entries(value: Any) -> list[Any]:
-    listed = value.get("axes") if isinstance(value, dict) else None
-    return listed if isinstance(listed, list) else []
+def _objects(value: Any, at: Location, key: str) -> Iterator[tuple[Location, dict[str, Any]]]:
+    """The objects in a list of a raw object at ``at``, and their places; pydantic reports whatever else is there."""
+    listed = value.get(key) if isinstance(value, dict) else None
+    for index, entry in enumerate(listed if isinstance(listed, list) else []):
+        if isinstance(entry, dict):
+            yield (*at, key, index), entry
 
 
-def _known_values(entries: Sequence[Any]) -> dict[str, list[Any]]:
-    """The axes that have values, with them."""
-    return {
-        name: values
-        for entry in entries
-        if isinstance(entry, dict)
-        for name, values in entry.items()
-        if axis_of(name) is not None and isinstance(values, list) and 1 <= len(values) <= MAX_VALUES
-    }
-
-
-def _quick_findings(value: Any) -> Iterator[Finding]:
-    """Problems of axes and exclusions of the quick form, of a raw document."""
+def _axes_findings(value: Any) -> Iterator[Finding]:
+    """Problems of axes and exclusions of a raw document, in both of its forms."""
+    axes = _Axes(value, ())
+    yield from axes.findings
+    yield from _exclude_findings(value, (), axes.values)
     quick = value.get("quick") if isinstance(value, dict) else None
-    if isinstance(quick, dict) and "axes" in quick:
-        yield from _axes_findings(quick, ("quick",))
-    elif isinstance(quick, dict):
-        yield from _exclude_findings(quick, _known_values(_entries(value)), ("quick",))
+    if isinstance(quick, dict):
+        if "axes" in quick:
+            axes = _Axes(quick, ("quick",))
+            yield from axes.findings
+        yield from _exclude_findings(quick, ("quick",), axes.values)
 
 
-def _axes_findings(value: Any, at: Location = ()) -> Iterator[Finding]:
-    """Problems of axes and exclusions of a raw object at ``at``."""
-    entries = _entries(value)
-    first: dict[str, Location] = {}
-    for index, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            continue
+class _Axes:
+    """The axes of a raw object at ``at``, as far as they are good, and the problems of the others.
+
+    ``values`` has those that are lists, by the names of the axes.
+    """
+
+    def __init__(self, value: Any, at: Location) -> None:
+        self.findings: list[Finding] = []
+        self.values: dict[str, list[Any]] = {}
+        self._places: dict[str, Location] = {}
+        self.dimensions = [self._dimension(place, entry) for place, entry in _objects(value, at, "axes")]
+        ratios = [item for dimension in self.dimensions for item in dimension.ratios]
+        following = {axis.name for axis, _ in ratios}
+        for axis, ratio in ratios:
+            self._check_ratio(axis, ratio, following)
+
+    def _find(self, place: Location, message: str, allowed: str, got: str | None = None, at_key: bool = False) -> None:
+        self.findings.append(Finding(place, message, got, allowed, at_key))
+
+    def _dimension(self, place: Location, entry: Mapping[str, Any]) -> Dimension:
         if not entry:
-            yield Finding((*at, "axes", index), "is empty", "{}", AXIS_FORM)
+            self._find(place, "is empty", AXIS_FORM, "{}")
+        axes: list[Axis] = []
+        ratios: list[tuple[Axis, Ratio]] = []
         lists: dict[str, list[Any]] = {}
-        for name, values in entry.items():
-            place: Location = (*at, "axes", index, name)
-            axis = axis_of(name)
+        for name, given in entry.items():
+            at, axis = (*place, name), axis_of(name)
             if axis is None:
-                yield _unknown(place, name)
-                continue
-            if name in first:
-                yield Finding(place, "is an axis already", allowed="each axis once", at_key=True)
-                continue
-            first[name] = place
-            if isinstance(values, list) and 1 <= len(values) <= MAX_VALUES:
-                lists[name] = values
-                for number, item in enumerate(values):
-                    if item is None or isinstance(item, list):
-                        yield Finding((*place, number), "is no value", allowed="one value of this axis")
-            elif (problem := _not_a_ratio(axis, values)) is not None:
-                yield Finding(place, problem, allowed=VALUES_FORM)
-        if len({*map(len, lists.values())}) > 1:
-            other, wanted = next((name, len(values)) for name, values in lists.items())
-            for name, values in lists.items():
-                if len(values) != wanted:
-                    allowed = f"{wanted}, as {other}: they vary together"
-                    yield Finding((*at, "axes", index, name), "has another number of values", f"{len(values)}", allowed)
-        else:
-            yield from _repeated((*at, "axes", index), lists)
-    known = _known_values(entries)
-    yield from _ratio_findings(entries, known, at)
-    yield from _exclude_findings(value, known, at)
+                self.findings.append(_unknown(at, name))
+            elif name in self._places:
+                self._find(at, "is an axis already", "each axis once", at_key=True)
+            else:
+                self._places[name] = at
+                if isinstance(given, list) and 1 <= len(given) <= MAX_VALUES:
+                    axes.append(axis)
+                    lists[name] = given
+                    for number, item in enumerate(given):
+                        if item is None or isinstance(item, list):
+                            self._find((*at, number), "is no value", "one value of this axis")
+                    continue
+                try:
+                    ratios.append((axis, _ratio(axis, given)))
+                except ValueError as error:
+                    self._find(at, str(error), VALUES_FORM)
+        self.values |= lists
+        first, count = next(((name, len(values)) for name, values in lists.items()), ("", 1))
+        for name, values in lists.items():
+            if len(values) != count:
+                allowed = f"{count}, as {first}: they vary together"
+                self._find((*place, name), "has another number of values", allowed, f"{len(values)}")
+        points = [
+            {name: Value(values[number], (*place, name, number)) for name, values in lists.items()}
+            for number in range(min(map(len, lists.values()), default=1))
+        ]
+        if len({*map(len, lists.values())}) == 1:
+            self._check_repeated(axes, points)
+        return Dimension(axes, points, ratios, {name: (*place, name) for name in entry})
+
+    def _check_repeated(self, axes: Sequence[Axis], points: Sequence[Point]) -> None:
+        """Refuse combinations that an entry has already."""
+        seen: list[Any] = []
+        for point in points:
+            plain = [axis.comparable(point[axis.name].value) for axis in axes]
+            if plain in seen:
+                others = ", ".join(axis.name for axis in axes[1:])
+                got = ", ".join(render(value) for value, _ in point.values())
+                message = f"repeats values, with {others}" if others else "repeats a value"
+                self._find(point[axes[0].name].place, message, "each value once; repeat repeats all", got)
+            seen.append(plain)
+
+    def _check_ratio(self, axis: Axis, ratio: Ratio, following: Collection[str]) -> None:
+        place, other = self._places[axis.name], axis_of(ratio.of)
+        if other is None:
+            message = f"is a ratio of {ratio.of}, which is no axis"
+            self.findings.append(replace(_unknown(place, ratio.of), message=message, at_key=False))
+        elif ratio.of in following:
+            self._find(place, f"is a ratio of {ratio.of}, which is one itself", "one of values")
+        elif _kind(other) is None or _kind(other) != _kind(axis):
+            allowed = "of numbers a number, of durations a duration, of sizes a size"
+            self._find(place, f"cannot follow from {ratio.of}", allowed)
+        elif axis.level == "topology" and other.level == "scenario" and ratio.of not in self.values:
+            self._find(place, f"cannot follow from {ratio.of}", f"{ratio.of} as an axis: each scenario has its own")
 
 
 def _unknown(place: Location, name: str) -> Finding:
@@ -687,55 +739,16 @@ def _unknown(place: Location, name: str) -> Finding:
     return Finding(place, f"is not an axis{hint}", allowed=allowed, at_key=True)
 
 
-def _repeated(place: Location, lists: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
-    """Of an entry: combinations of its values that it has already."""
-    seen: list[Any] = []
-    quantities = [axis.quantity for name in lists if (axis := axis_of(name)) is not None]
-    for number, values in enumerate(zip(*lists.values(), strict=True)):
-        plain = [comparable(quantity, value) for quantity, value in zip(quantities, values, strict=True)]
-        if plain in seen:
-            words = "repeats a value" if len(lists) == 1 else f"repeats values, with {', '.join([*lists][1:])}"
-            allowed = "each value once; repeat repeats all"
-            yield Finding((*place, next(iter(lists)), number), words, ", ".join(map(render, values)), allowed)
-        seen.append(plain)
-
-
-def _not_a_ratio(axis: Axis, values: Any) -> str | None:
-    if isinstance(values, list):
-        return "has no values" if not values else f"has {len(values)} values"
-    if not isinstance(values, str):
-        return "is not a list of values"
-    try:
-        ratio = Ratio.parse(values)
-    except ValueError as error:
-        return str(error)
+def _ratio(axis: Axis, given: Any) -> Ratio:
+    """What is given instead of a list of values. Raises ``ValueError`` with its problem."""
+    if isinstance(given, list):
+        raise ValueError(f"has {len(given)} values" if given else "has no values")
+    ratio = Ratio.parse(given) if isinstance(given, str) else None
     if ratio is None:
-        return "is not a list of values"
-    return None if axis.quantity is not None else "has values that are no numbers"
-
-
-def _ratio_findings(entries: Sequence[Any], known: Mapping[str, Any], at: Location) -> Iterator[Finding]:
-    for index, entry in enumerate(entries):
-        for name, values in entry.items() if isinstance(entry, dict) else ():
-            axis = axis_of(name)
-            if axis is None or not isinstance(values, str) or _not_a_ratio(axis, values) is not None:
-                continue
-            ratio = Ratio.parse(values)
-            assert ratio is not None
-            other = axis_of(ratio.of)
-            place: Location = (*at, "axes", index, name)
-            if other is None:
-                yield replace(
-                    _unknown(place, ratio.of), message=f"is a ratio of {ratio.of}, which is no axis", at_key=False
-                )
-            elif any(isinstance(entry, dict) and isinstance(entry.get(ratio.of), str) for entry in entries):
-                yield Finding(place, f"is a ratio of {ratio.of}, which is one itself", allowed="one of values")
-            elif _kind(other) is None or _kind(other) != _kind(axis):
-                allowed = "of numbers a number, of durations a duration, of sizes a size"
-                yield Finding(place, f"cannot follow from {ratio.of}", allowed=allowed)
-            elif axis.level == "topology" and other.level == "scenario" and ratio.of not in known:
-                allowed = f"{ratio.of} as an axis: each scenario has its own"
-                yield Finding(place, f"cannot follow from {ratio.of}", allowed=allowed)
+        raise ValueError("is not a list of values")
+    if axis.quantity is None:
+        raise ValueError("has values that are no numbers")
+    return ratio
 
 
 def _kind(axis: Axis) -> str | None:
@@ -743,53 +756,17 @@ def _kind(axis: Axis) -> str | None:
     return None if axis.quantity is None else kinds.get(axis.quantity, axis.quantity)
 
 
-def _exclude_findings(value: Any, known: Mapping[str, Sequence[Any]], at: Location) -> Iterator[Finding]:
-    listed = value.get("exclude") if isinstance(value, dict) else None
-    for index, entry in enumerate(listed if isinstance(listed, list) else []):
-        if not isinstance(entry, dict):
-            continue
+def _exclude_findings(value: Any, at: Location, known: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
+    for place, entry in _objects(value, at, "exclude"):
         if not entry:
-            yield Finding(
-                (*at, "exclude", index), "is empty: it would exclude everything", "{}", "an axis and its value"
-            )
+            yield Finding(place, "is empty: it would exclude everything", "{}", "an axis and its value")
         for name, item in entry.items():
-            place: Location = (*at, "exclude", index, name)
             if name not in known:
                 allowed = f"an axis of this sweep with values: {', '.join(known) or 'it has none'}"
-                yield Finding(place, "is no axis of this sweep", allowed=allowed, at_key=True)
-                continue
-            axis = AXES.get(name) or axis_of(name)
-            quantity = axis.quantity if axis is not None else None
-            if comparable(quantity, item) not in [comparable(quantity, other) for other in known[name]]:
+                yield Finding((*place, name), "is no axis of this sweep", allowed=allowed, at_key=True)
+            elif _plain(name, item) not in [_plain(name, other) for other in known[name]]:
                 allowed = f"one of {', '.join(map(render, known[name][:20]))}"
-                yield Finding(place, "is none of the axis's values", allowed=allowed)
-
-
-def _dimension(place: Location, entry: Mapping[str, Any]) -> Dimension:
-    """An entry that is good."""
-    axes = {name: axis for name in entry if (axis := axis_of(name)) is not None}
-    lists = {name: values for name, values in entry.items() if isinstance(values, list)}
-    count = max(map(len, lists.values()), default=1)
-    ratios = [
-        (axes[name], ratio) for name, text in entry.items() if isinstance(text, str) and (ratio := Ratio.parse(text))
-    ]
-    return Dimension(
-        tuple(axes[name] for name in lists),
-        tuple({name: values[number] for name, values in lists.items()} for number in range(count)),
-        tuple(ratios),
-        {name: (*place, name) for name in entry},
-    )
-
-
-def is_excluded(sweep: SweepFile, point: Mapping[str, Any]) -> bool:
-    """Whether a combination of values is left out."""
-
-    def same(name: str, value: Any) -> bool:
-        axis = axis_of(name)
-        quantity = axis.quantity if axis is not None else None
-        return bool(comparable(quantity, point[name]) == comparable(quantity, value))
-
-    return any(all(same(name, value) for name, value in entry.items()) for entry in sweep.exclude)
+                yield Finding((*place, name), "is none of the axis's values", allowed=allowed)
 
 
 def shown(value: Any) -> str:

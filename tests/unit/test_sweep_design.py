@@ -411,22 +411,25 @@ QUICK_FORM = {
 
 
 def points(sweep: SweepFile) -> list[list[Any]]:
-    return [[dict(point) for point in dimension.points] for dimension in sweep.dimensions]
+    return [
+        [{name: value for name, (value, _) in point.items()} for point in dimension.points]
+        for dimension in sweep.dimensions
+    ]
 
 
 def test_the_quick_form_takes_the_place_of_what_it_has(tmp_path: Path) -> None:
     path = written(tmp_path, **QUICK_FORM, quick={"axes": [{"clients": [5]}, {"conns": [1]}], "repeat": 1})
     quick, whole = load_sweep(path, quick=True), load_sweep(path)
     assert points(quick) == [[{"clients": 5}], [{"conns": 1}]]
-    assert (quick.is_quick, quick.repeat, quick.only, quick.exclude) == (True, 1, ("write-leader-*",), ())
-    assert (whole.is_quick, whole.repeat, len(whole.exclude), len(whole.dimensions)) == (False, 6, 1, 2)
+    assert (quick.is_quick, quick.raw.repeat, quick.raw.only, quick.raw.exclude) == (True, 1, ["write-leader-*"], [])
+    assert (whole.is_quick, whole.raw.repeat, len(whole.raw.exclude), len(whole.dimensions)) == (False, 6, 1, 2)
     # A setting takes the place of an axis of either.
     assert points(load_sweep(path, ["clients=7,8"], quick=True)) == [[{"clients": 7}, {"clients": 8}], [{"conns": 1}]]
     assert points(load_sweep(path, ["clients=7"]))[1] == [{"clients": 7}]
     alone = load_sweep(written(tmp_path, **QUICK_FORM, quick={"exclude": [{"clients": 50}]}), quick=True)
-    assert alone.exclude == ({"clients": 50},) and points(alone) == points(whole)
+    assert alone.raw.exclude == [{"clients": 50}] and points(alone) == points(whole)
     other = load_sweep(written(tmp_path, **QUICK_FORM, quick={"scenarios": "s.json"}), quick=True)
-    assert (other.scenarios, other.only, other.topology) == (tmp_path / "s.json", (), THREE)
+    assert (other.scenarios, other.raw.only, other.topology) == (tmp_path / "s.json", [], THREE)
     without = (written(tmp_path, **QUICK_FORM), THREE)
     assert not any(load_sweep(path, quick=True).is_quick for path in without)
 

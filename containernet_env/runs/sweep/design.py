@@ -6,12 +6,10 @@ import math
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from itertools import product
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
-from containernet_env.base.errors import ConfigError, Problem, UsageError
+from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.plan import Plan, cell_hash, config_hash, select
 from containernet_env.config.reader import Finding, Location, document_of, json_path, render
 from containernet_env.config.scenarios import (
@@ -27,12 +25,11 @@ from containernet_env.config.sweeps import (
     Axis,
     Level,
     NotThereError,
+    Point,
     Ratio,
     SweepFile,
     axis_of,
-    comparable,
     copy_of,
-    is_excluded,
     load_sweep,
     number_of,
     set_value,
@@ -42,7 +39,6 @@ from containernet_env.config.sweeps import (
 )
 from containernet_env.config.topologies import config_of, load_config
 from containernet_env.config.writer import file_text, scenarios_text, scenarios_values, topology_text, topology_values
-from containernet_env.model.backends import EngineChoice, LinksChoice, SwitchesChoice
 from containernet_env.model.config import Config
 from containernet_env.model.link import SEED_MAX
 from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet
@@ -72,28 +68,17 @@ def expand(
     ``scenarios`` are those of ``scenario_set`` that are measured. An axis that a scenario does not have leaves it as it
     is, so combinations may be equal. Raises ``ConfigError`` with every value that is refused, and for too many.
     """
-    _check_count(sweep, len(scenarios))
-    points = [point for point in _points(sweep) if not is_excluded(sweep, point)]
+    count = len(scenarios) * math.prod(len(dimension.points) for dimension in sweep.dimensions)
+    if count > MAX_CELLS:
+        got = f"{count:,} with {len(scenarios)} scenarios"
+        sweep.refuse([Finding(sweep.axes_at, "multiply to too many cells", got, f"at most {MAX_CELLS:,}")])
+    points = [*sweep.points()]
     if not points:
-        raise ConfigError(str(sweep.document.path), [Problem(json_path(sweep.exclude_at), "leaves nothing to measure")])
+        sweep.refuse([Finding(sweep.exclude_at, "leaves nothing to measure")])
     expander = _Expander(sweep, base, scenario_set, scenarios)
     found = [combination for point in points for combination in expander.combinations(point)]
     sweep.refuse(expander.findings)
     return found
-
-
-def _check_count(sweep: SweepFile, scenarios: int) -> None:
-    count = scenarios * math.prod(len(dimension.points) for dimension in sweep.dimensions)
-    if count > MAX_CELLS:
-        message = "multiply to too many cells"
-        sweep.refuse(
-            [Finding(sweep.axes_at, message, f"{count:,} with {scenarios} scenarios", f"at most {MAX_CELLS:,}")]
-        )
-
-
-def _points(sweep: SweepFile) -> Iterator[dict[str, Any]]:
-    for parts in product(*(dimension.points for dimension in sweep.dimensions)):
-        yield {name: value for part in parts for name, value in part.items()}
 
 
 class _Expander:
@@ -123,7 +108,7 @@ class _Expander:
         ]
         return [*self._found.values(), *lost][:_SHOWN_FINDINGS]
 
-    def combinations(self, point: Mapping[str, Any]) -> Iterator[Combination]:
+    def combinations(self, point: Point) -> Iterator[Combination]:
         """Those of one combination of values, one for each scenario."""
         topology, of_topology = self._with("topology", self._topology, point, None, self._config)
         document = self._topology if topology is None else topology[1]
@@ -132,29 +117,29 @@ class _Expander:
             if topology is not None and scenario is not None:
                 values = of_topology | of_scenario
                 order = [*point, *(axis.name for axis, _ in self._ratios)]
-                coordinates = tuple((name, _text(values[name])) for name in order if name in values)
+                coordinates = tuple((name, shown(values[name])) for name in order if name in values)
                 dataset, chosen = scenario[0]
                 yield Combination(topology[0], dataset, chosen, coordinates)
 
     def _with(
-        self, level: Level, base: dict[str, Any], point: Mapping[str, Any], topology: Any, read: Callable[[str], Any]
+        self, level: Level, base: dict[str, Any], point: Point, topology: Any, read: Callable[[str], Any]
     ) -> tuple[tuple[Any, dict[str, Any]] | None, dict[str, Any]]:
         """A document with the values of a point, as it is read and as it is; and its values by axis.
 
         The document is ``None`` if it is refused. Ratios of a scenario's axes may be of its ``topology``.
         """
         document = copy_of(base)
-        plain = [(axis, point[axis.name]) for axis in self._axes if axis.level == level]
+        plain = [(axis, point[axis.name].value) for axis in self._axes if axis.level == level]
         if level == "topology":
             # Added members are copies of the original last one, and get the common settings; the settings of a single
             # one come last.
             plain.sort(key=lambda item: (item[0].key not in (MEMBERS, STORE), item[0].host is not None))
         else:  # one without such a key is as it is
-            plain = [item for item in plain if self._has(document, item[0])]
+            plain = [item for item in plain if _has(document, item[0])]
         places = self._set_all(document, plain, point)
         ratios = []
         for axis, ratio in self._ratios:
-            if axis.level == level and self._has(document, axis):
+            if axis.level == level and _has(document, axis):
                 value = self._ratio_value(axis, ratio, point, document, topology)
                 if value is not None:
                     ratios.append((axis, value))
@@ -179,7 +164,7 @@ class _Expander:
         return (made.dataset if scenario.uses_dataset else self._set.dataset), scenario
 
     def _set_all(
-        self, document: dict[str, Any], settings: Sequence[tuple[Axis, Any]], point: Mapping[str, Any]
+        self, document: dict[str, Any], settings: Sequence[tuple[Axis, Any]], point: Point
     ) -> dict[str, list[Location]]:
         """Set the axes, in this order; returns the place of each in the document."""
         places: dict[str, list[Location]] = {}
@@ -188,98 +173,64 @@ class _Expander:
             try:
                 places[axis.name] = set_value(document, axis, value)
             except NotThereError as error:
-                allowed = "a member of the topology, or client"
-                if self._base.external is not None:
-                    allowed = "axes of loads, such as clients"
-                self._refuse(axis, str(error), None, allowed, point, at_axis=True)
+                is_ours = self._base.external is None
+                allowed = "a member of the topology, or client" if is_ours else "axes of loads, such as clients"
+                self._refuse(Finding(self._places[axis.name], str(error), None, allowed, at_key=True))
             except ValueError as error:
-                self._refuse(axis, "is out of range", render(value), str(error), point)
+                self._refuse(Finding(self._place(axis, point), "is out of range", render(value), str(error)))
         return places
 
-    @staticmethod
-    def _has(document: dict[str, Any], axis: Axis) -> bool:
-        try:
-            value_of(document, axis)
-        except NotThereError:
-            return False
-        return True
-
-    def _ratio_value(
-        self, axis: Axis, ratio: Ratio, point: Mapping[str, Any], document: dict[str, Any], topology: Any
-    ) -> Any:
+    def _ratio_value(self, axis: Axis, ratio: Ratio, point: Point, document: dict[str, Any], topology: Any) -> Any:
         other = axis_of(ratio.of)
         assert other is not None and other.quantity is not None and axis.quantity is not None
         try:
-            held = (
-                point[ratio.of]
-                if ratio.of in point
-                else value_of(topology if other.level != axis.level else document, other)
-            )
+            if ratio.of in point:
+                held = point[ratio.of].value
+            else:
+                held = value_of(document if other.level == axis.level else topology, other)
             return text_of_number(axis.quantity, number_of(other.quantity, held) * ratio.times)
         except (ValueError, TypeError, ArithmeticError) as error:
-            allowed = f"a ratio of a {other.quantity}"
-            self._refuse(axis, f"cannot follow from {ratio.of}: {error}", shown(None), allowed, point)
+            message, allowed = f"cannot follow from {ratio.of}: {error}", f"a ratio of a {other.quantity}"
+            self._refuse(Finding(self._places[axis.name], message, shown(None), allowed))
             return None
 
-    def _refuse_all(
-        self, error: ConfigError, places: Mapping[str, Sequence[Location]], point: Mapping[str, Any]
-    ) -> None:
+    def _refuse_all(self, error: ConfigError, places: Mapping[str, Sequence[Location]], point: Point) -> None:
         """Each problem at the axis that caused it, or with the whole combination."""
-        named = {name: [json_path(place) for place in set_there] for name, set_there in places.items()}
         for problem in error.problems:
-            causes = [name for name, paths in named.items() if any(_is_below(problem.path, path) for path in paths)]
-            axis = axis_of(causes[-1]) if causes else None
-            if axis is not None:
-                self._refuse(axis, problem.message, problem.got, problem.allowed, point)
-                continue
-            values = ", ".join(f"{name}={shown(value)}" for name, value in point.items())
-            message = f"with {values}: {error.file}, {problem.path} {problem.message}"
-            finding = Finding(self._sweep.axes_at, message, problem.got, problem.allowed)
-            self._found.setdefault((values, problem.message), finding)
+            causes = [
+                name for name, set_there in places.items() if any(_is_in(problem.path, place) for place in set_there)
+            ]
+            if causes:
+                axis = axis_of(causes[-1])
+                assert axis is not None
+                self._refuse(Finding(self._place(axis, point), problem.message, problem.got, problem.allowed))
+            else:
+                values = ", ".join(f"{name}={shown(value)}" for name, (value, _) in point.items())
+                message = f"with {values}: {error.file}, {problem.path} {problem.message}"
+                self._refuse(Finding(self._sweep.axes_at, message, problem.got, problem.allowed))
 
-    def _refuse(
-        self,
-        axis: Axis,
-        message: str,
-        got: str | None,
-        allowed: str | None,
-        point: Mapping[str, Any],
-        at_axis: bool = False,
-    ) -> None:
-        place = self._places[axis.name]
-        if axis.name in point and not at_axis:
-            index = next(
-                number
-                for dimension in self._sweep.dimensions
-                if axis.name in dimension.places
-                for number, item in enumerate(dimension.points)
-                if comparable(axis.quantity, item[axis.name]) == comparable(axis.quantity, point[axis.name])
-            )
-            place = (*place, index)
-        self._found.setdefault((place, message, allowed), Finding(place, message, got, allowed, at_axis))
+    def _place(self, axis: Axis, point: Point) -> Location:
+        """Where the sweep has the value of an axis."""
+        return point[axis.name].place if axis.name in point else self._places[axis.name]
+
+    def _refuse(self, finding: Finding) -> None:
+        self._found.setdefault((finding.location, finding.message, finding.allowed), finding)
 
 
-def _is_below(path: str, place: str) -> bool:
-    return path == place or path.startswith((f"{place}.", f"{place}["))
+def _has(document: dict[str, Any], axis: Axis) -> bool:
+    try:
+        value_of(document, axis)
+    except NotThereError:
+        return False
+    return True
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, Decimal | int) and not isinstance(value, bool):
-        return str(value)
-    return shown(value)
+def _is_in(path: str, place: Location) -> bool:
+    at = json_path(place)
+    return path == at or path.startswith((f"{at}.", f"{at}["))
 
 
 _SHOWN_PROBLEMS = 50
-
-
-class SweepChoices(TypedDict, total=False):
-    """The engine, links, switches and TCP settings, by the names of `run`'s options."""
-
-    links: LinksChoice
-    switches: SwitchesChoice
-    engine: EngineChoice
-    congestion_control: str
-    links_cpu: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,10 +278,9 @@ class Bed:
         """The approximate duration of its bring-up and tear-down."""
         return self.plan.estimated_s - sum(planned.estimated_s for planned in self.plan.scenarios)
 
-    def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: SweepChoices) -> Plan:
+    def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: Mapping[str, Any]) -> Plan:
         """The plan of a run that measures these cells in this order."""
-        chosen = self.scenarios_of(cells)
-        return _prepare(self.config, chosen, {**choices, "first_repetition": repetition, "seed": seed})
+        return prepare(self.config, self.scenarios_of(cells), **choices, first_repetition=repetition, seed=seed)
 
     def scenarios_of(self, cells: Sequence[Cell]) -> ScenarioSet:
         """The scenarios of these cells in this order, with their data set."""
@@ -342,7 +292,7 @@ class Design:
     """Everything that a sweep measures once for each repetition.
 
     ``merged`` combinations are equal to others and are measured with them. ``repeat`` and ``seed`` are ``None`` if
-    neither the file nor the caller has them.
+    neither the file nor the caller has them. ``choices`` are options of all its runs.
     """
 
     path: Path
@@ -350,7 +300,7 @@ class Design:
     merged: int
     repeat: int | None
     seed: int | None
-    choices: SweepChoices
+    choices: Mapping[str, Any]
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -400,12 +350,12 @@ def design(
     only: Sequence[str] = (),
     repeat: int | None = None,
     seed: int | None = None,
-    **choices: Unpack[SweepChoices],
+    **choices: Any,
 ) -> Design:
     """The cells of a sweep file, or of a topology file with ``settings`` such as ``link_delay=1ms,3ms,10ms``.
 
-    Arguments override the file's values. ``quick``: the quick form in the file, otherwise the quick scenarios. Raises
-    ``ConfigError`` and ``UsageError`` with all problems; nothing is created.
+    Arguments override the file's values; ``choices`` are options of `run`. ``quick``: the quick form in the file,
+    otherwise the quick scenarios. Raises ``ConfigError`` and ``UsageError`` with all problems; nothing is created.
     """
     if quick and scenarios is not None:
         raise UsageError("quick and scenarios both name the scenarios: give one of them")
@@ -414,21 +364,21 @@ def design(
     own = sweep.scenarios or base.scenarios or DEFAULT_SCENARIOS
     given = scenarios or (QUICK_SCENARIOS if quick and not sweep.is_quick else own)
     scenario_set = load_scenarios(given)
-    chosen = [item.scenario for item in select(scenario_set.scenarios, tuple(only) or sweep.only)]
+    chosen = [item.scenario for item in select(scenario_set.scenarios, tuple(only) or sweep.raw.only)]
     combinations = expand(sweep, base, scenario_set, chosen)
     beds, merged = _beds(combinations, scenario_set, choices)
     return Design(
         Path(path),
         tuple(beds),
         merged,
-        sweep.repeat if repeat is None else repeat,
-        sweep.seed if seed is None else seed,
+        sweep.raw.repeat if repeat is None else repeat,
+        sweep.raw.seed if seed is None else seed,
         choices,
     )
 
 
 def _beds(
-    combinations: Sequence[Combination], scenario_set: ScenarioSet, choices: SweepChoices
+    combinations: Sequence[Combination], scenario_set: ScenarioSet, choices: Mapping[str, Any]
 ) -> tuple[list[Bed], int]:
     groups: dict[tuple[str, Dataset], list[Combination]] = {}
     texts: dict[int, str] = {}
@@ -464,13 +414,13 @@ def _bed(
     items: Sequence[Combination],
     dataset: Dataset,
     scenario_set: ScenarioSet,
-    choices: SweepChoices,
+    choices: Mapping[str, Any],
     seen: Collection[str],
 ) -> Bed:
     """The testbed of combinations that differ only in their scenarios; cells that another one has are left to it."""
     text = scenarios_text(dataset, [item.scenario for item in items])
     own = replace(scenarios_of(document_of(scenario_set.path, text)), sha256=scenario_set.sha256)
-    plan = _prepare(items[0].config, own, dict(choices))
+    plan = prepare(items[0].config, own, **choices)
     configured = config_hash(plan)
     cells = [
         Cell(
@@ -485,10 +435,6 @@ def _bed(
     ]
     own_cells = tuple(cell for cell in cells if cell.identity not in seen)
     return Bed(items[0].config, own, plan, own_cells, standing_key(plan))
-
-
-def _prepare(config: Config, scenario_set: ScenarioSet, choices: dict[str, Any]) -> Plan:
-    return prepare(config, scenario_set, **choices)
 
 
 def _named(items: Sequence[Combination]) -> str:
