@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.runs.sweep.design import Cell, Design
-from containernet_env.runs.sweep.jobs import Course, Ended, Job, Roster, Standing, Terms
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, Standing, SweepProgress, Terms
 
 _AT = "2026-11-22T00:00:00.000Z"
 _EMPTY = dict.fromkeys(COLUMNS, NOT_APPLICABLE)
@@ -39,8 +39,8 @@ class Failures:
 
 
 @dataclass(slots=True)
-class Told:
-    """A ``SweepProgress`` that is kept."""
+class Told(SweepProgress):
+    """The notes and the number of cells of a sweep."""
 
     notes: list[str] = field(default_factory=list)
     ended: int = 0
@@ -48,15 +48,6 @@ class Told:
     def note(self, text: str) -> None:
         """See ``SweepProgress``."""
         self.notes.append(text)
-
-    def bed_began(self, cells: Iterable[Cell], repetition: int) -> None:
-        """See ``SweepProgress``."""
-
-    def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
-        """See ``SweepProgress``."""
-
-    def cell_progress(self, done: int, errors: int) -> None:
-        """See ``SweepProgress``."""
 
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
         """See ``SweepProgress``."""
@@ -68,7 +59,6 @@ class _Running:
     """A testbed that is measured: how many of its cells are, and the ``error`` that ends it."""
 
     course: Course
-    place: str
     cells: int
     error: RunError | None
     is_lost: bool
@@ -95,18 +85,16 @@ class Machines:
         self._ends: list[tuple[float, int, _Running | None]] = []
         self._numbers = itertools.count()
 
-    def check(self, design: Design, out: Path | None) -> str:
+    def check(self, out: Path | None) -> str:
         """See ``Placement``."""
         return ""
 
     @contextmanager
-    def held(self, design: Design) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """See ``Placement``."""
         yield
 
-    def measure(
-        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop
-    ) -> Generator[Ended, None, None]:
+    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
         """See ``Placement``."""
         results = ResultsFile(terms.out)
         results.open()
@@ -118,7 +106,7 @@ class Machines:
                 for place in [place for place in free if place in usable]:
                     if (job := self.roster.take(place)) is not None:
                         free.remove(place)
-                        self._start(begin(job), place)
+                        self._start(begin(job, place))
                 if not any(running for _, _, running in self._ends):
                     break
                 self.now_s, _, running = heapq.heappop(self._ends)
@@ -128,15 +116,16 @@ class Machines:
                     continue
                 if running.is_lost:
                     self.machines_lost += 1
-                    self._places.discard(running.place)
+                    self._places.discard(running.course.place)
                     heapq.heappush(self._ends, (self.now_s + self._failures.back_s, next(self._numbers), None))
                 else:
-                    free.append(running.place)
+                    free.append(running.course.place)
                 yield self._ended(running, results)
         finally:
             results.close()
 
-    def _start(self, course: Course, place: str) -> None:
+    def _start(self, course: Course) -> None:
+        place = course.place
         cell_s, around_s = self._times
         cells = len(course.job.cells)
         takes_s = around_s + cells * cell_s
@@ -150,20 +139,21 @@ class Machines:
         if error is not None:
             self.roster.failed(place, course.job)
         self.busy_s += takes_s
-        running = _Running(course, place, cells, error, is_lost, self.now_s)
+        running = _Running(course, cells, error, is_lost, self.now_s)
         heapq.heappush(self._ends, (self.now_s + takes_s, next(self._numbers), running))
 
-    def _ended(self, running: _Running, results: ResultsFile) -> Ended:
-        rows = []
+    def _ended(self, running: _Running, results: ResultsFile) -> Course:
         course = running.course
         planned = {item.scheduled.scenario.name: item.scheduled for item in course.plan.scenarios}
         for cell in course.job.cells[: running.cells]:
-            rows.append(self._row(course, cell, running.place))
-            results.append(rows[-1])
+            row = course.rows[cell.config_hash, cell.scenario_hash] = self._row(course, cell)
+            results.append(row)
             course.scenario_ended(ScenarioOutcome(planned[cell.scenario.name], _AT, 0))
-        return Ended(course, rows, running.error, self.now_s - running.began_s, running.place)
+        course.end(running.error)
+        course.took_s = self.now_s - running.began_s
+        return course
 
-    def _row(self, course: Course, cell: Cell, place: str) -> Mapping[str, str]:
+    def _row(self, course: Course, cell: Cell) -> Mapping[str, str]:
         spoiled = self._draw.random() < self._failures.spoiled_ratio
         return _EMPTY | {
             "Scenario": cell.scenario.name,
@@ -173,7 +163,7 @@ class Machines:
             "Reasons": "links_paused" if spoiled else NOT_APPLICABLE,
             "ConfigHash": cell.config_hash,
             "ScenarioHash": cell.scenario_hash,
-            "Machine": place,
+            "Machine": course.place,
             "RunId": f"20261122T000000Z-{course.plan.run_id}",
             "Timestamp": _AT,
         }

@@ -18,7 +18,7 @@ from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.runs.load import Answer
 from containernet_env.runs.sweep import runner
 from containernet_env.runs.sweep.design import design
-from containernet_env.runs.sweep.jobs import Standing
+from containernet_env.runs.sweep.jobs import Standing, SweepProgress
 from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 from tests.simulated_time import World
@@ -33,7 +33,7 @@ WRONG = NetworkProof("after", (Check("etcd1>s1", "rate", "wrong", "rate of etcd1
 FAILED = Answer(result_of(900, 100), "100 requests failed")
 
 
-class Notes:
+class Notes(SweepProgress):
     """Keeps what a sweep tells."""
 
     def __init__(self, on_ended: Callable[[], object] = bool) -> None:
@@ -46,12 +46,8 @@ class Notes:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def bed_began(self, cells: Any, repetition: int) -> None: ...
-
     def cell_began(self, cell: Any, repetition: int, standing: Standing) -> None:
         self.began.append((cell.identity, repetition))
-
-    def cell_progress(self, done: int, errors: int) -> None: ...
 
     def cell_ended(self, cell: Any, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
         self.ended.append((cell.identity, repetition))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan, PlannedScenario
@@ -20,7 +21,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.network.rtt import Tolerance
 from containernet_env.runs.keeper import was_measured
 from containernet_env.runs.progress import Silent
-from containernet_env.runs.sweep.design import Bed, Cell, Design
+from containernet_env.runs.sweep.design import Bed, Cell
 
 # This many testbeds in a row that could not be brought up are no coincidence.
 _BEDS_LOST = 3
@@ -45,22 +46,26 @@ class Standing:
 
 
 class SweepProgress(Protocol):
-    """Receives the course of a sweep; must not raise."""
+    """Receives the course of a sweep, and must not raise; a class that inherits from it need not have every method."""
 
     def note(self, text: str) -> None:
         """A message for the user."""
 
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
         """A testbed is brought up for these cells, which are measured in this order."""
+        return
 
     def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
         """A cell's load begins."""
+        return
 
     def cell_progress(self, done: int, errors: int) -> None:
         """Number of answers of the running cell."""
+        return
 
     def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
         """Its row is on disk."""
+        return
 
 
 class Clock:
@@ -101,31 +106,46 @@ class Clock:
 class Course(Silent):
     """A job that has begun, as a ``RunProgress``: it turns the progress of its run into that of the sweep.
 
-    ``outcomes`` has how each cell ended, also those that were not run. ``on_failed`` is called for a cell that the
-    testbed failed as soon as that is known; if it raises, `report_failures` calls it again: an error of the progress
-    never ends a run. ``noted`` are notes of the sweep so far, each of which is shown once. ``is_killed``: the machine
-    was lost, so its network was not proved after the last cell.
+    ``place``: the machine's name where there are several, else empty. ``outcomes`` has how each cell ended, also those
+    that were not run, ``rows`` the rows that are in OUT, by their `cell_of`. ``error`` ended it. ``is_killed``: the
+    machine was lost, so its network was not proved after the last cell.
+
+    ``on_failed`` is called for a cell that the testbed failed as soon as that is known; if it raises, `report_failures`
+    calls it again: an error of the progress never ends a run. ``noted`` are notes of the sweep so far, each of which is
+    shown once.
     """
 
     def __init__(
         self,
         job: Job,
         plan: Plan,
+        place: str,
         progress: SweepProgress,
-        clock: Clock,
+        remaining: Clock,
         noted: set[str],
         on_failed: Callable[[str, Cell], None],
     ) -> None:
         self.job = job
         self.plan = plan
-        self.is_killed = False
+        self.place = place
         self.outcomes: list[tuple[Cell, ScenarioOutcome]] = []
+        self.rows: dict[tuple[str, str], Mapping[str, str]] = {}
+        self.error: RunError | None = None
+        self.is_killed = False
+        self.took_s = 0.0
+        self._began_s = clock.monotonic()
         self._cells = {cell.scenario.name: cell for cell in job.cells}
         self._progress = progress
-        self._clock = clock
+        self._clock = remaining
         self._noted = noted
         self._on_failed = on_failed
         self._failures: list[tuple[str, Cell]] = []
+
+    def end(self, error: RunError | None = None) -> Course:
+        """It has ended; the machine is free."""
+        self.error = error
+        self.took_s = clock.monotonic() - self._began_s
+        return self
 
     def note(self, text: str) -> None:
         """See ``Progress``."""
@@ -161,20 +181,9 @@ class Course(Silent):
             del self._failures[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A job that ended: the rows that are in OUT now, the ``error`` that ended it, if any, and how long it took (s).
-
-    ``place``: the machine's name where there are several, else empty. ``blocked``: the testbed's remains would be in
-    the way of the next one.
-    """
-
-    course: Course
-    rows: Sequence[Mapping[str, str]]
-    error: RunError | None
-    seconds: float
-    place: str = ""
-    blocked: bool = False
+def cell_of(row: Mapping[str, str]) -> tuple[str, str]:
+    """The cell of a row of a run: the hashes of its topology and of its scenario."""
+    return row["ConfigHash"], row["ScenarioHash"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +193,10 @@ class Terms:
     out: Path
     tolerance: Tolerance | None
     command: tuple[str, ...]
+
+
+Begin = Callable[[Job, str], Course]
+"""Begins a job on the machine of that name."""
 
 
 class Roster:
@@ -281,7 +294,7 @@ class Roster:
 
 
 class Placement(Protocol):
-    """Machines that measure testbeds.
+    """Machines that measure testbeds of a design.
 
     ``several``: they measure more than one at once, so that a round holds the testbeds of several blocks.
     """
@@ -289,15 +302,13 @@ class Placement(Protocol):
     several: bool
     roster: Roster
 
-    def check(self, design: Design, out: Path | None) -> str:
+    def check(self, out: Path | None) -> str:
         """Raise the errors of `measure` before anything is created; returns a sentence about open questions."""
 
-    def held(self, design: Design) -> AbstractContextManager[None]:
+    def held(self) -> AbstractContextManager[None]:
         """Within it the sweep holds the machines, as far as possible. Raises the error that prevents measuring."""
 
-    def measure(
-        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop
-    ) -> Generator[Ended, None, None]:
+    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
         """Measure each job once, in an order like theirs; ``begin`` is called right before each.
 
         A job's rows are in OUT when it is yielded, and when the iterator is closed, which ends the running jobs.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError, resource_errors, text_of
 from containernet_env.base.work import Stop
 from containernet_env.containernet import engines
@@ -29,7 +28,7 @@ from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.reuse import Standing
 from containernet_env.runs.sweep.design import Cell, Design, link_seed
-from containernet_env.runs.sweep.jobs import Clock, Course, Ended, Job, Placement, Roster, SweepProgress, Terms
+from containernet_env.runs.sweep.jobs import Begin, Clock, Course, Job, Placement, Roster, SweepProgress, Terms, cell_of
 from containernet_env.runs.sweep.ledger import (
     FIGURES,
     Journal,
@@ -167,7 +166,7 @@ class Sweep:
         self.design = design
         self._given_out = out
         self._request = request
-        self._placement: Placement = Here(design) if placement is None else placement
+        self.placement: Placement = Here(design) if placement is None else placement
         self._kept = Kept() if out is None else read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
         # Only the members know the version of an external cluster.
@@ -245,12 +244,12 @@ class Sweep:
 
     def resume(self) -> str:
         """How to go on after an interruption, by what ``out`` and the journal have now. Raises as the class does."""
-        found = Sweep(self.design, self._given_out, self._request, self._placement)
+        found = Sweep(self.design, self._given_out, self._request, self.placement)
         return f"in {self.out}: {found.counts().text}; the same command measures the {found.left()[0]} that are left"
 
     def check(self) -> str:
         """Raise what `carry_out` would raise before anything is created; a sentence about the open questions."""
-        open_questions = self._placement.check(self.design, self._given_out)
+        open_questions = self.placement.check(self._given_out)
         if self._given_out is not None:
             number, _ = self.left()
             clusters = min(number, self.repeat * len(self.design.beds))
@@ -266,7 +265,7 @@ class Sweep:
         require_consent(self.design.largest, self._request.yes_load_this_cluster)
         self.check()
         stop.check()
-        with resource_errors(), self._placement.held(self.design):
+        with resource_errors(), self.placement.held():
             journal = Journal(journal_of(self.out))
             try:
                 terms = Terms(self.out, self._request.tolerance, tuple(command or sys.argv))
@@ -297,9 +296,9 @@ class Sweep:
                 if cell.identity not in self._kept.cells
             ),
         )
-        course = _Blocks(self, journal, progress, stop, self._placement, terms)
+        course = _Blocks(self, journal, progress, stop, terms)
         certain = range(1, self.repeat + 1)
-        for blocks in [certain] if self._placement.several else [[block] for block in certain]:
+        for blocks in [certain] if self.placement.several else [[block] for block in certain]:
             course.blocks(blocks)
         for block in range(self.repeat + 1, self.most + 1):
             course.blocks([block])
@@ -339,45 +338,44 @@ class Sweep:
 
 
 class Here:
-    """This machine: one testbed at a time, under its lock. Needs root."""
+    """This machine: one testbed at a time, under its lock. Needs root. See ``Placement``."""
 
     several = False
 
     def __init__(self, design: Design) -> None:
+        self._design = design
         self.roster = Roster(len(design.beds), [""])
 
-    def check(self, design: Design, out: Path | None) -> str:
+    def check(self, out: Path | None) -> str:
         """See ``Placement``."""
-        return preflight(design.largest, out)
+        return preflight(self._design.largest, out)
 
     @contextmanager
-    def held(self, design: Design) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """See ``Placement``."""
-        plan = design.beds[0].plan
+        plan = self._design.beds[0].plan
         if plan.config.external is None:
             require_root()
             engines.require(plan)
         with lock_for(plan):
             yield
 
-    def measure(
-        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop
-    ) -> Generator[Ended, None, None]:
+    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
         """See ``Placement``."""
         standing, order = Standing(), list(jobs)
         try:
             for at, job in enumerate(order, start=1):
                 standing.is_wanted = at < len(order) and order[at].bed.standing == job.bed.standing
-                yield self._measured(begin(job), terms, standing, stop)
+                yield self._measured(begin(job, ""), terms, standing, stop)
         finally:
             standing.close(Silent(), stop)
 
-    def _measured(self, course: Course, terms: Terms, standing: Standing, stop: Stop) -> Ended:
-        began_s, out = clock.monotonic(), terms.out
+    def _measured(self, course: Course, terms: Terms, standing: Standing, stop: Stop) -> Course:
+        out = file = terms.out
         offset = out.stat().st_size if out.is_file() else 0
         error: RunError | None = None
         try:
-            result = carry_out(
+            file = carry_out(
                 course.plan,
                 out,
                 tolerance=terms.tolerance,
@@ -387,30 +385,29 @@ class Here:
                 in_sweep=True,
                 standing=standing,
                 yes_load_this_cluster=True,  # `Sweep.carry_out` has seen to it
-            )
-            if result.file != out:
-                raise _OutLostError(f"{out} was lost during the sweep: its rows are in {result.file}")
-        except (_OutLostError, RowsNotWrittenError):
+            ).file
+        except RowsNotWrittenError:
             raise
         except RunError as raised:
             error = raised
+        if file != out:
+            raise RunError(f"{out} was lost during the sweep: its rows are in {file}")
         rows = [row for row in rows_after(out, offset) if row["RunId"].endswith(f"-{course.plan.run_id}")]
-        return Ended(course, rows, error, clock.monotonic() - began_s, blocked=error is not None)
+        course.rows = {cell_of(row): row for row in rows}
+        return course.end(error)
 
 
 class _Blocks:
     """Executes blocks, testbed by testbed."""
 
-    def __init__(
-        self, sweep: Sweep, journal: Journal, progress: SweepProgress, stop: Stop, placement: Placement, terms: Terms
-    ) -> None:
+    def __init__(self, sweep: Sweep, journal: Journal, progress: SweepProgress, stop: Stop, terms: Terms) -> None:
         number, seconds = sweep.left()
         self._sweep = sweep
+        self._roster = sweep.placement.roster
         self._journal = journal
         self._progress = progress
         self._stop = stop
         self._clock = Clock(seconds, number)
-        self._placement = placement
         self._terms = terms
         self._noted: set[str] = set()
 
@@ -435,9 +432,9 @@ class _Blocks:
         sweep = self._sweep
         begun: dict[str, Course] = {}
 
-        def begin(job: Job) -> Course:
-            self._clock.at_once = max(1, len(self._placement.roster.usable))
-            course = self._begin(job)
+        def begin(job: Job, place: str) -> Course:
+            self._clock.at_once = max(1, len(self._roster.usable))
+            course = self._begin(job, place)
             begun[course.plan.run_id] = course
             return course
 
@@ -447,47 +444,44 @@ class _Blocks:
             for bed, cells in sweep.design.order(number, sweep.seed, chosen)
         )
         try:
-            with closing(self._placement.measure(jobs, self._terms, begin, self._stop)) as all_ended:
-                for ended in all_ended:
-                    self._note_end(begun.pop(ended.course.plan.run_id), None)
-                    self._settle(ended)
+            with closing(sweep.placement.measure(jobs, self._terms, begin, self._stop)) as all_ended:
+                for course in all_ended:
+                    self._note_end(begun.pop(course.plan.run_id), None)
+                    self._settle(course)
         finally:
             for course in begun.values():
                 self._note_end(course, sys.exception())
 
-    def _begin(self, job: Job) -> Course:
+    def _begin(self, job: Job, place: str) -> Course:
         sweep = self._sweep
         plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
         run = {"run": plan.run_id, "repetition": job.repetition, "seed": plan.options.seed}
         cells = [cell.identity for cell in job.cells]
         self._journal.add("run", {**run, "made_by": of_store(sweep.made_by, plan.store), "cells": cells})
         self._progress.bed_began(job.cells, job.repetition)
-        return Course(job, plan, self._progress, self._clock, self._noted, partial(self._failed, plan.run_id, job))
+        on_failed = partial(self._failed, plan.run_id, job)
+        return Course(job, plan, place, self._progress, self._clock, self._noted, on_failed)
 
     def _failed(self, run: str, job: Job, why: str, *cells: Cell) -> None:
         """Record in the journal that the machine failed these cells of a job."""
         line = {"repetition": job.repetition, "run": run, "why": why}
         self._journal.add("failed", *({"cell": cell.identity, **line} for cell in cells))
 
-    def _settle(self, ended: Ended) -> None:
+    def _settle(self, course: Course) -> None:
         """Add the rows of a job to the ledger, and judge its machine."""
-        course = ended.course
-        self._clock.took(ended.seconds, course.job.bed.around_s)
-        cells = {(cell.config_hash, cell.scenario_hash): cell for cell, _ in course.outcomes}
-        why = {cell.identity: item.error for cell, item in course.outcomes if item.testbed_failed}
-        for row in ended.rows:
-            cell = cells.get((row["ConfigHash"], row["ScenarioHash"]))
-            if cell is not None:
-                tried = tried_of(row, why.get(cell.identity))
+        self._clock.took(course.took_s, course.job.bed.around_s)
+        for cell, outcome in course.outcomes:
+            if (row := course.rows.get((cell.config_hash, cell.scenario_hash))) is not None:
+                tried = tried_of(row, outcome.error if outcome.testbed_failed else None)
                 self._sweep.ledger.add(cell.identity, course.job.repetition, tried)
         if not any(was_measured(outcome) for _, outcome in course.outcomes):
-            self._nothing_measured(ended)
+            self._nothing_measured(course)
             return
-        self._placement.roster.used(ended.place)
-        if ended.error is not None:
-            if ended.blocked:
-                raise ended.error
-            self._progress.note(f"{ended.place}: {ended.error}")
+        self._roster.used(course.place)
+        if course.error is not None:
+            if not self._sweep.placement.several:
+                raise course.error  # the testbed's remains would be in the way of the next one
+            self._progress.note(f"{course.place}: {course.error}")
 
     def _note_end(self, course: Course, error: BaseException | None) -> None:
         """Record in the journal that a run ended; an ``error`` being raised overrides one of the journal."""
@@ -499,24 +493,20 @@ class _Blocks:
             if error is None:
                 raise
 
-    def _nothing_measured(self, ended: Ended) -> None:
+    def _nothing_measured(self, course: Course) -> None:
         """An unusable testbed counts as an attempt for each of its cells, or it would be brought up forever."""
-        job, course, error = ended.course.job, ended.course, ended.error
+        job, error = course.job, course.error
         first = course.outcomes[0][1].error if course.outcomes else None
         why = text_of(error) if error is not None else first or "nothing was measured"
         self._failed(course.plan.run_id, job, why, *job.cells)
         for cell in job.cells:
             self._sweep.ledger.add(cell.identity, job.repetition, Tried("machine", why, {}))
-        where = f" on {ended.place}" if ended.place else ""
+        where = f" on {course.place}" if course.place else ""
         directory = runs_folder(self._sweep.out)
         self._progress.note(f"{len(job.cells)} cells could not be measured{where}, see {directory}: {why}")
         try:
-            rests = self._placement.roster.lost(ended.place, job.cells[0].config_hash, why)
+            rests = self._roster.lost(course.place, job.cells[0].config_hash, why)
         except RunError as raised:
             raise raised from error
         if rests:
-            self._progress.note(f"{ended.place} could not use several testbeds in a row and gets no others: {why}")
-
-
-class _OutLostError(RunError):
-    """The rows are no longer where the sweep expects them."""
+            self._progress.note(f"{course.place} could not use several testbeds in a row and gets no others: {why}")

@@ -10,7 +10,7 @@ import secrets
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.sweep.design import Design
-from containernet_env.runs.sweep.jobs import Course, Ended, Job, Roster, Terms
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, Terms, cell_of
 from containernet_env.runs.sweep.worker import (
     CONNECT_S,
     FACTS,
@@ -52,22 +52,11 @@ _WIND_UP_S = 180.0
 
 @dataclass(slots=True)
 class _Measuring:
-    """A job at a worker: ``rows`` are those that are in OUT, by their cells.
-
-    ``is_taken_up``: it has begun, and does not wait there for another sweep's testbed.
-    """
+    """A job at a worker. ``is_taken_up``: it has begun, and does not wait there for another sweep's testbed."""
 
     course: Course
     future: Future[Returned]
-    place: str
-    began_s: float = field(default_factory=lambda: clock.monotonic())
     is_taken_up: bool = False
-    rows: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def run(self) -> str:
-        """The short id of its run."""
-        return self.course.plan.run_id
 
 
 class Workers:
@@ -77,6 +66,7 @@ class Workers:
 
     def __init__(self, scheduler: Scheduler, design: Design, note: Callable[[str], object]) -> None:
         self._scheduler = scheduler
+        self._design = design
         self._note = note
         self._noted: set[str] = set()
         self._topic = f"containernet-env-{secrets.token_hex(4)}"
@@ -85,6 +75,7 @@ class Workers:
         """Of the workers that measure for this sweep, by their names."""
         self.roster = Roster(len(design.beds), self._addresses)
         self._measuring: dict[str, _Measuring] = {}
+        """By the ids of the runs."""
         self._messages: clock.SimpleQueue[tuple[str, bytes | None]] = clock.SimpleQueue()
         self._left: set[str] = set()
         self._looked_s = 0.0
@@ -94,14 +85,14 @@ class Workers:
         self._client: Client
         self._results: ResultsFile
 
-    def check(self, design: Design, out: Path | None) -> str:
+    def check(self, out: Path | None) -> str:
         """See ``Placement``."""
         if out is not None:
-            preflight.check_out(design.largest, out)
+            preflight.check_out(self._design.largest, out)
         return "Only the workers know what their machines carry, and whether their engines and images are ready."
 
     @contextmanager
-    def held(self, design: Design) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """See ``Placement``: versions are compared before anything is measured."""
         self._scheduler.reach()
         try:
@@ -176,9 +167,7 @@ class Workers:
             "  Then the same command goes on where this one ended."
         )
 
-    def measure(
-        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Course], stop: Stop
-    ) -> Generator[Ended, None, None]:
+    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Begin, stop: Stop) -> Generator[Course, None, None]:
         """See ``Placement``."""
         self._results = ResultsFile(terms.out)
         for text in self._results.open():
@@ -204,7 +193,7 @@ class Workers:
             finally:
                 self._results.close()
 
-    def _look(self) -> Iterator[Ended]:
+    def _look(self) -> Iterator[Course]:
         """Poll periodically for new and lost workers."""
         if clock.monotonic() - self._looked_s < _LOOK_S:
             return
@@ -222,54 +211,54 @@ class Workers:
         while gone and not self._messages.empty():  # the rows that they sent before
             yield from self._hear(0.0)
         for name in gone:
-            if name in self._measuring:
-                yield self._lose(self._measuring.pop(name), "the worker was lost")
-            else:
+            measured = [one for one in self._measuring.values() if one.course.place == name]
+            for measuring in measured:
+                yield self._lose(measuring, "the worker was lost")
+            if not measured:
                 self._say(f"worker {name} is gone")
 
-    def _send(self, terms: Terms, begin: Callable[[Job], Course]) -> None:
+    def _send(self, terms: Terms, begin: Begin) -> None:
         """Give each idle worker a testbed."""
-        usable = self.roster.usable
+        usable = self.roster.usable - {one.course.place for one in self._measuring.values()}
         for place, address in self._addresses.items():
-            if place in self._measuring or place not in usable or (job := self.roster.take(place)) is None:
+            if place not in usable or (job := self.roster.take(place)) is None:
                 continue
-            course = begin(job)
+            course = begin(job, place)
             scenarios, options = job.bed.scenarios_of(job.cells), course.plan.options
             task = Task(self._topic, job.bed.config, scenarios, options, terms.tolerance, terms.command)
             future = self._client.submit(
                 run_task, task, key=task.run, workers=[address], allow_other_workers=False, pure=False, retries=0
             )
-            self._measuring[place] = _Measuring(course, future, place)
+            self._measuring[task.run] = _Measuring(course, future)
             # Called on a thread of Dask's.
             future.add_done_callback(lambda _, run=task.run: self._messages.put((run, None)))
 
-    def _hear(self, timeout_s: float) -> Iterator[Ended]:
+    def _hear(self, timeout_s: float) -> Iterator[Course]:
         """Handle one message of a worker; wait if there is none."""
         try:
             run, call = self._messages.get(timeout=timeout_s)
         except clock.Empty:
             return
-        measuring = next((one for one in self._measuring.values() if one.run == run), None)
+        measuring = self._measuring.get(run)
         if measuring is None:
             return
         if call is not None:
             self._repeat(measuring, *pickle.loads(call))
-        elif measuring.place in self._addresses and not self._is_lost:
-            del self._measuring[measuring.place]
+        elif measuring.course.place in self._addresses and not self._is_lost:
             yield self._take(measuring)
 
     def _repeat(self, measuring: _Measuring, name: str, argument: Any, row: Mapping[str, str] | None) -> None:
         """A call of the progress of a run, here; an ended cell's row first."""
         measuring.is_taken_up = True
         if row is not None:
-            self._append(measuring, row)
+            self._append(measuring.course, row)
         if name == "note":
-            self._say(argument, measuring.place)
+            self._say(argument, measuring.course.place)
         elif name:
             getattr(measuring.course, name)(argument)
 
-    def _append(self, measuring: _Measuring, row: Mapping[str, str]) -> None:
-        key = (row["RunId"], row["ConfigHash"], row["ScenarioHash"])
+    def _append(self, course: Course, row: Mapping[str, str]) -> None:
+        key = (row["RunId"], *cell_of(row))
         try:
             moved = self._results.append(row)
         except RowNotWrittenError as error:
@@ -279,7 +268,7 @@ class Workers:
                 raise
             return  # The sweep ends for the first one; what else comes is kept for `_write_rest`.
         self._unwritten.pop(key, None)
-        measuring.rows[key[1:]] = row
+        course.rows[cell_of(row)] = row
         if moved is not None:
             raise RunError(f"{self._results.path} was lost during the sweep: {moved}")
 
@@ -303,60 +292,61 @@ class Workers:
             raise problem from self._refused
         self._note(str(problem))
 
-    def _take(self, measuring: _Measuring) -> Ended:
+    def _take(self, measuring: _Measuring) -> Course:
         """The end of a task whose worker is there."""
+        course = measuring.course
         try:
             returned = measuring.future.result(timeout=_FETCH_S)
         except Exception as error:  # any error of a worker's program
-            ended = self._lose(measuring, f"the worker failed: {text_of(error)}")
+            lost = self._lose(measuring, f"the worker failed: {text_of(error)}")
             if self._client.status != "running":
                 raise self._lost_scheduler() from error
-            return ended
-        self._settle(measuring, returned)
+            return lost
+        del self._measuring[course.plan.run_id]
+        self._settle(course, returned)
         why = returned.error
         if returned.interrupted:
             # Not by this sweep: the worker ends.
-            self._left.add(measuring.place)
-            self._addresses.pop(measuring.place, None)
+            self._left.add(course.place)
+            self._addresses.pop(course.place, None)
             why = "the worker was ended"
-        if why is not None:
-            self.roster.failed(measuring.place, measuring.course.job)
-        return self._ended(measuring, why)
+        return self._end(course, why)
 
-    def _lose(self, measuring: _Measuring, why: str) -> Ended:
+    def _lose(self, measuring: _Measuring, why: str) -> Course:
         """Handle a worker that did not finish a job."""
+        course = measuring.course
+        del self._measuring[course.plan.run_id]
         measuring.future.cancel()
-        measuring.course.is_killed = True
-        self.roster.failed(measuring.place, measuring.course.job)
-        return self._ended(measuring, why)
+        course.is_killed = True
+        return self._end(course, why)
 
-    def _settle(self, measuring: _Measuring, returned: Returned) -> None:
+    def _end(self, course: Course, why: str | None) -> Course:
+        if why is None:
+            return course.end()
+        self.roster.failed(course.place, course.job)
+        return course.end(RunError(why))
+
+    def _settle(self, course: Course, returned: Returned) -> None:
         """Write all final rows to OUT, and the run directory beside it."""
-        by_cell = {(row["ConfigHash"], row["ScenarioHash"]): row for row in returned.rows}
-        amended = [(old, by_cell[cell]) for cell, old in measuring.rows.items() if by_cell.get(cell, old) != old]
+        by_cell = {cell_of(row): row for row in returned.rows}
+        amended = [(old, by_cell[cell]) for cell, old in course.rows.items() if by_cell.get(cell, old) != old]
         for cell, row in by_cell.items():
-            if cell not in measuring.rows:
-                self._append(measuring, row)
-        ended = {cell.scenario.name for cell, _ in measuring.course.outcomes}
+            if cell not in course.rows:
+                self._append(course, row)
+        ended = {cell.scenario.name for cell, _ in course.outcomes}
         for outcome in returned.outcomes:
             if outcome.scheduled.scenario.name not in ended:
-                measuring.course.scenario_ended(outcome)
+                course.scenario_ended(outcome)
         try:
             if amended:
                 self._results.amend(amended)
-                measuring.rows.update(by_cell)
+                course.rows.update(by_cell)
             if returned.directory is not None:
-                wrong = returned.directory.write(self._results.path, measuring.run)
+                wrong = returned.directory.write(self._results.path, course.plan.run_id)
                 if wrong is not None:
                     self._note(wrong)
         except OSError as error:
-            self._note(f"what {measuring.place} says of {len(returned.rows)} rows since is not kept: {error}")
-
-    @staticmethod
-    def _ended(measuring: _Measuring, why: str | None) -> Ended:
-        seconds = clock.monotonic() - measuring.began_s
-        error = None if why is None else RunError(why)
-        return Ended(measuring.course, tuple(measuring.rows.values()), error, seconds, measuring.place)
+            self._note(f"what {course.place} says of {len(returned.rows)} rows since is not kept: {error}")
 
     def _say(self, text: str, place: str = "") -> None:
         """Show a note once, whichever machine it came from first."""
@@ -370,15 +360,14 @@ class Workers:
             while not self._messages.empty():
                 for _ in self._hear(0.0):
                     pass
-            for place, measuring in list(self._measuring.items()):
-                if not measuring.is_taken_up or place not in self._addresses:
-                    self._lose(self._measuring.pop(place), "")
+            for measuring in list(self._measuring.values()):
+                if not measuring.is_taken_up or measuring.course.place not in self._addresses:
+                    self._lose(measuring, "")
             if self._measuring and not self._is_lost:
                 self._there()
-                at = [self._addresses[place] for place in self._measuring]
-                runs = [measuring.run for measuring in self._measuring.values()]
+                at = [self._addresses[measuring.course.place] for measuring in self._measuring.values()]
                 with suppress(OSError, TimeoutError, ValueError):
-                    self._client.run(request_stop, runs, workers=at, wait=False, on_error="ignore")
+                    self._client.run(request_stop, [*self._measuring], workers=at, wait=False, on_error="ignore")
                 deadline_s = clock.monotonic() + _WIND_UP_S
                 while self._measuring and clock.monotonic() < deadline_s:
                     for _ in chain(self._look(), self._hear(_LOOK_S)):
@@ -386,5 +375,5 @@ class Workers:
         except RunError as error:
             self._note(str(error))
         finally:
-            while self._measuring:
-                self._lose(self._measuring.popitem()[1], "")
+            for measuring in list(self._measuring.values()):
+                self._lose(measuring, "")
