@@ -35,10 +35,10 @@ COMMANDS = {
     "watch": "Follow a run or sweep on a page of this machine while it goes on.",
     "worker": "Measure testbeds of sweeps on this machine, for a Dask cluster.",
     "certs": "Make the certificates of a Dask cluster that measures sweeps.",
-    "check": "Check a topology file and print what it asks for.",
+    "check": "Check a topology file and print what it configures.",
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
-    "compare": "Compare two sets of results: what differs, by how much, what cannot be told.",
+    "compare": "Compare two sets of results: what differs, by how much, what is undecided.",
     "report": "Write rows as one page: figures, tables, timelines.",
     "plot": "Draw one figure from rows, for a paper.",
     "table": "Print rows as a table that others print: dbtester's, or requests/s by clients.",
@@ -186,21 +186,21 @@ def _status_of(args: list[str] | None) -> int:
             click.echo(f"For example: {PROGRAM} {EXAMPLES[name]}", err=True)
         return error.exit_code
     except ContainernetEnvError as error:
-        return _told(f"Error: {error}", error)
+        return _ended(f"Error: {error}", error)
     except (Exception, Interrupted, KeyboardInterrupt) as error:
         if (stop := stop_behind(error)) is not None or isinstance(error, click.Abort):
             import logging
 
             # At exit it ends its handlers, of which a stop may have left one half made. Nothing here writes to a log.
             atexit.unregister(logging.shutdown)
-            return _told("interrupted", stop or error)
+            return _ended("interrupted", stop or error)
         if not isinstance(error, OSError):
             raise
-        return _told(f"Error: {error}\nThe machine refused that: look at its rights, its disk and its limits.", error)
+        return _ended(f"Error: {error}\nThe machine refused that: look at its rights, its disk and its limits.", error)
     return outcome if isinstance(outcome, int) else 0
 
 
-def _told(text: str, error: BaseException) -> int:
+def _ended(text: str, error: BaseException) -> int:
     """Print how a command ended, with the notes of the error that ended it; returns the exit code."""
     for line in (text, *getattr(error, "__notes__", ())):
         click.echo(output.plain(line), err=True)

@@ -87,7 +87,7 @@ def check_output(path: Path, own: re.Pattern[bytes], inputs: Collection[Path]) -
         if not os.path.lexists(path):
             return
         if any(known.exists() and path.exists() and path.samefile(known) for known in inputs):
-            raise UsageError(f"{path} is what is read here: name another file to write")
+            raise UsageError(f"{path} is an input of this command: name another file to write")
         if not path.is_file():
             raise UsageError(f"cannot write {path}: it is no regular file")
         with path.open("rb") as file:
@@ -215,13 +215,13 @@ def render_endpoints(config: Config, console: Console) -> bool:
     console.print(f"{config.path}: {count} endpoint{several} of external {config.store.kind}", soft_wrap=True)
     for member in look.members:
         if member.problem is not None:
-            told = member.problem
+            state = member.problem
         else:
             size = None if member.data_bytes is None else f"{describe_size(member.data_bytes)} of data"
             version = None if member.version is None else f"version {member.version}"
             leads = "leads" if member.leads else None
-            told = ", ".join(filter(None, (member.member_name, version, size, leads))) or "answers"
-        console.print(Text(f"  {member.name}  {member.url}  {told}"), soft_wrap=True)
+            state = ", ".join(filter(None, (member.member_name, version, size, leads))) or "answers"
+        console.print(Text(f"  {member.name}  {member.url}  {state}"), soft_wrap=True)
     problems = [*([] if look.problem is None else [look.problem]), *([] if refusal is None else [refusal])]
     if look.size is not None and look.size != count:
         console.print(f"  the cluster has {look.size} members: {count} of them are endpoints here", soft_wrap=True)

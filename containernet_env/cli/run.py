@@ -154,10 +154,10 @@ def carried_out(
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@click.option("--anyway", is_flag=True, help="Also where something that matters differs: the new manifest says what.")
+@click.option("--anyway", is_flag=True, help="Also where something that matters differs: the new manifest records it.")
 @strict_option
 @consent_option
-@click.option("--dry-run", is_flag=True, help="Say what differs and create nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what differs and create nothing.")
 def rerun_command(run: Path, out: Path | None, anyway: bool, strict: bool, consent: bool, dry_run: bool) -> int:
     """Repeat RUN: the same topology, scenarios, repetitions, seeds and options, with its rows in OUT.
 
@@ -180,7 +180,7 @@ def rerun_command(run: Path, out: Path | None, anyway: bool, strict: bool, conse
     return carried_out(found.plan, found.out, found.tolerance, console, began, found.repeats, strict, consent)
 
 
-@click.command(short_help="Check a topology file and print what it asks for.")
+@click.command(short_help="Check a topology file and print what it configures.")
 @click.argument("config_path", metavar="CONFIG", type=CONFIG)
 @click.option(
     "--scenarios",
@@ -192,10 +192,10 @@ def rerun_command(run: Path, out: Path | None, anyway: bool, strict: bool, conse
 def check_command(config_path: Path, scenarios_path: Path | None) -> int:
     """Check the topology file CONFIG and its scenario file; print hosts, limits and expected RTTs.
 
-    CONFIG is a file, or the name of a shipped one: `containernet-env check 3node-3ms`, which also says where it lies.
-    It also says whether this machine carries the scenarios, as far as its runs have measured what requests cost here.
-    Where CONFIG names endpoints of an external cluster, it asks them who they are, and neither loads nor
-    writes anything; exit status 1 where they cannot be measured.
+    CONFIG is a file, or the name of a shipped one: `containernet-env check 3node-3ms`, which also prints its path.
+    It also reports whether this machine carries the scenarios, as far as its runs have measured the cost of requests.
+    Where CONFIG names endpoints of an external cluster, it queries them, and neither loads nor writes anything; exit
+    status 1 where they cannot be measured.
     Nothing is created and no rights are needed. Exit status 2 and every problem at once when a file is refused.
     """
     config = load_config(config_path)

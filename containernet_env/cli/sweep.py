@@ -20,6 +20,7 @@ from containernet_env.cli.arguments import (
     SCENARIOS,
     SWEEP,
     consent_option,
+    plan_options,
     refuse_options,
     strict_option,
     testbed_options,
@@ -91,10 +92,8 @@ def _short(sweep: Sweep) -> list[str]:
                     if short.scenario.name == name
                 )
                 lines.append(f"  {by_name[name].text}: {wanted}")
-    text = [
-        f"this machine carries {fit} cells, and not {len(lines)}:" if lines else f"this machine carries {fit} cells"
-    ]
-    text += lines[:_SHOWN_SHORT]
+    not_carried = f", and not {len(lines)}:" if lines else ""
+    text = [f"this machine carries {fit} cells{not_carried}", *lines[:_SHOWN_SHORT]]
     if len(lines) > _SHOWN_SHORT:
         text.append(f"  and {len(lines) - _SHOWN_SHORT} more")
     if unknown:
@@ -131,7 +130,7 @@ class SweepLines:
 
     def note(self, text: str) -> None:
         """Print a line of its own."""
-        self._print(Text(f"  note       {text}", style="yellow"))
+        self._console.print(Text(f"  note       {text}", style="yellow"), soft_wrap=True)
 
     def bed_began(self, cells: Sequence[Cell], repetition: int) -> None:
         """See ``SweepProgress``."""
@@ -157,16 +156,13 @@ class SweepLines:
         left = f"about {seconds_text(standing.left_s)} left" if standing.done < standing.all else "the last one"
         line = f"[{standing.done}/{standing.all}] {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
         style = "red" if outcome.error is not None else "yellow" if doubt_text(outcome) else ""
-        self._print(Text(line, style=style))
+        self._console.print(Text(line, style=style), soft_wrap=True)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         if self._live is not None:
             self._live.stop()
             self._live = None
-
-    def _print(self, line: Text) -> None:
-        self._console.print(line, soft_wrap=True)
 
     def _show(self, text: str) -> None:
         """The current activity, on a terminal; rows that ended stay above it."""
@@ -215,15 +211,8 @@ class JsonLines:
 
 
 def _of_cell(cell: Cell, repetition: int, standing: Standing) -> dict[str, Any]:
-    return {
-        "cell": cell.identity,
-        "scenario": cell.scenario.name,
-        "coordinates": dict(cell.coordinates),
-        "repetition": repetition,
-        "done": standing.done,
-        "all": standing.all,
-        "left_s": round(standing.left_s, 1),
-    }
+    left_s = round(standing.left_s, 1)
+    return {**cell.values, "repetition": repetition, "done": standing.done, "all": standing.all, "left_s": left_s}
 
 
 def json_line(event: str, **values: Any) -> None:
@@ -359,7 +348,7 @@ class FigureType(click.Choice[str]):
     "--other-versions", is_flag=True, help="Count rows that another version of the program or the store measured, too."
 )
 @strict_option
-@click.option("--links-cpu", type=click.IntRange(0), metavar="N", help="Keep core N for the link emulator.")
+@plan_options("links_cpu")
 @testbed_options
 @click.option(
     "--dask", metavar="ADDRESS", help="Measure on the workers of a Dask cluster: its scheduler, as 127.0.0.1:8786."
@@ -372,10 +361,6 @@ def sweep_command(
     sweep: Path,
     out: Path | None,
     settings: tuple[str, ...],
-    quick: bool,
-    scenarios: Path | None,
-    only: tuple[str, ...],
-    repeat: int | None,
     until_ci: float | None,
     ci_of: str,
     max_repeat: int,
@@ -383,8 +368,6 @@ def sweep_command(
     retry_failed: bool,
     other_versions: bool,
     strict: bool,
-    links_cpu: int | None,
-    seed: int | None,
     rtt_tolerance: Tolerance | None,
     dask: str | None,
     tls_ca_file: Path | None,
@@ -403,17 +386,7 @@ def sweep_command(
     if dask is None and (tls_ca_file or tls_cert or tls_key):
         raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go with --dask.")
     console = Console(highlight=False, markup=False, emoji=False)
-    made = design(
-        sweep,
-        settings,
-        scenarios=scenarios,
-        quick=quick,
-        only=only,
-        repeat=repeat,
-        seed=seed,
-        links_cpu=links_cpu,
-        **choices,
-    )
+    made = design(sweep, settings, **choices)
     until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
     refuse_options(made.beds[0].config, taken=("seed",))
     request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, consent)
@@ -471,5 +444,5 @@ def _counts_text(counts: Counts) -> str:
     if counts.machine:
         parts.append("the same command measures again what the machine spoiled")
     if counts.wide:
-        parts.append(f"{counts.wide} cells are not known as well as --until-ci asks")
+        parts.append(f"{counts.wide} cells are not known as well as --until-ci requests")
     return "; ".join(parts)

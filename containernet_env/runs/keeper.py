@@ -97,7 +97,7 @@ class Keeper:
         self._recorded = 0
         self._refused: RowNotWrittenError | None = None
         self._rescued: list[str] = []
-        self._record_told = False
+        self._record_failed = False
 
     def keep(self, outcome: ScenarioOutcome, row_of: Callable[[ScenarioOutcome], dict[str, str]]) -> str | None:
         """Write a row to disk, then add it to the run directory, then report it; see ``matrix.Leave``."""
@@ -129,7 +129,7 @@ class Keeper:
         except OSError as error:
             self._progress.note(
                 f"{self.results.file} could not be written anew: {reason(error)}; "
-                f"what is known of {len(changed)} of its rows since is in {self.directory.path / SCENARIOS}"
+                f"later findings about {len(changed)} of its rows are in {self.directory.path / SCENARIOS}"
             )
         self.record(self.directory.amend_scenarios, self.outcomes)
 
@@ -138,8 +138,8 @@ class Keeper:
         try:
             write(*values, **named)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more
-            if not self._record_told:
-                self._record_told = True
+            if not self._record_failed:
+                self._record_failed = True
                 why = reason(error) if isinstance(error, OSError) else text_of(error)
                 self._progress.note(f"{self.directory.path} cannot be kept as a whole: {why}; the run goes on")
 

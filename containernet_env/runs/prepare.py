@@ -40,7 +40,7 @@ def lock_for(plan: Plan) -> RunLock:
         return RunLock()
     if (held := holder()) is not None:
         raise RunError(
-            f"another run is on (process {held.pid}); two at once would measure each other.\n  Wait for it to end."
+            f"another run is on (process {held.pid}); concurrent runs would distort each other.\n  Wait for it to end."
         )
     return RunLock(assets.make() / "run.lock")
 

@@ -91,7 +91,7 @@ class Fact:
         return value
 
 
-def _told(place: str, name: str, why: str) -> Fact:
+def _noted(place: str, name: str, why: str) -> Fact:
     return Fact(place, name, why, matters=False)
 
 
@@ -121,22 +121,22 @@ FACTS = (
     Fact("machine.cgroup_version", "cgroup version", "CPU and memory limits are carried out in another way"),
     Fact("links.links", "links", "emulator and netem have their own lateness and queues"),
     Fact("links.link_emulator.realtime", "real-time priority of links", "without it, others make frames late"),
-    Fact("links.link_emulator.stamps", "stamps of frames", "who tells when a frame came, and how exactly"),
+    Fact("links.link_emulator.stamps", "stamps of frames", "which clock stamps a frame, and how exactly"),
     Fact("links.switches", "switches", "another path through the kernel"),
     Fact("links.network_commit", "original Containernet", "it makes the links, where it is chosen"),
-    Fact("config_hash", "config hash", "it says that something else was configured"),
+    Fact("config_hash", "config hash", "something else was configured"),
     Fact("tolerances", "tolerance", "other networks are called proved, or other rows valid"),
     Fact("plan", "plan", "what is carried out"),
-    _told("program.dirty", "uncommitted changes", "the hash of the sources tells what they come to"),
-    _told("program.python", "Python", "it drives the run; no request passes through it"),
-    _told("machine.engine", "Docker engine", "it starts the hosts; limits are read back"),
-    _told("machine.cgroup_driver", "cgroup driver", "where the groups lie; limits are read back"),
-    _told("machine.iproute2", "iproute2", "it sets the links up; they are read back and proved"),
-    _told("machine.congestion_control", "the machine's congestion control", "every host gets its own"),
-    _told("machine.load_average", "load average", "it is never the same twice; what a row suffered, the row says"),
-    _told("machine.memory_available_bytes", "free memory", "it is never the same twice"),
-    _told("links.network_version", "Mininet", "it names hosts and links; they are read back and proved"),
-    _told("links.docker_sdk", "Docker SDK", "it talks to the engine; limits are read back"),
+    _noted("program.dirty", "uncommitted changes", "the hash of the sources covers them"),
+    _noted("program.python", "Python", "it drives the run; no request passes through it"),
+    _noted("machine.engine", "Docker engine", "it starts the hosts; limits are read back"),
+    _noted("machine.cgroup_driver", "cgroup driver", "where the groups lie; limits are read back"),
+    _noted("machine.iproute2", "iproute2", "it sets the links up; they are read back and proved"),
+    _noted("machine.congestion_control", "the machine's congestion control", "every host gets its own"),
+    _noted("machine.load_average", "load average", "it is never the same twice; each row has its own usage"),
+    _noted("machine.memory_available_bytes", "free memory", "it is never the same twice"),
+    _noted("links.network_version", "Mininet", "it names hosts and links; they are read back and proved"),
+    _noted("links.docker_sdk", "Docker SDK", "it talks to the engine; limits are read back"),
 )
 """The compared facts, in the order of the report."""
 
@@ -188,11 +188,11 @@ def as_markdown() -> str:
     """The table for ``results/README.md``."""
     lines = ["| compared | where in manifest.json | if it differs | because |", "| --- | --- | --- | --- |"]
     for fact in FACTS:
-        lines.append(f"| {fact.name} | `{fact.place}` | {'refused' if fact.matters else 'told'} | {fact.why} |")
+        lines.append(f"| {fact.name} | `{fact.place}` | {'refused' if fact.matters else 'noted'} | {fact.why} |")
     return "\n".join(lines) + "\n"
 
 
-_EDITED = "what was measured can no longer be told from it"
+_EDITED = "it no longer describes what was measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
     wanted = out or results_file_of(place, run.path)
     if wanted is None:
         raise UsageError(
-            f"{run.path} lies beside no results file: nobody can tell where its rows are to go\n"
+            f"{run.path} lies beside no results file: where its rows go is unknown\n"
             "  Name OUT, the CSV file that rows are appended to."
         )
     preflight(plan, wanted)
@@ -256,7 +256,7 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
         lines = [f"  {item} ({item.why})" for item in refused]
         raise UsageError(
             "\n".join((f"{run.path} cannot be repeated as it was:", *lines))
-            + "\n  With --anyway it is run all the same, and its manifest says what differs."
+            + "\n  With --anyway it is run all the same, and its manifest records the differences."
         )
     return Rerun(plan, wanted, tolerance, Repeats(run_id=was.run_id, differences=found))
 
@@ -292,8 +292,8 @@ def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
     is_external = plan.config.external is not None
     tags = None if is_external else required_images(plan.store)
     now = manifest_of(same, tags, tolerance, run_id=was.run_id, began=Moment.now(), command=())
-    told = was.store.version if was.store is not None else None  # if only the members report it
-    version = told if is_external else plan.store.version
+    reported = was.store.version if was.store is not None else None  # if only the members report it
+    version = reported if is_external else plan.store.version
     return now.model_copy(
         update={
             # As it will be in the file.
@@ -315,7 +315,7 @@ def _testbed(run: ReadRun) -> Iterator[Difference]:
 def _edited(run: ReadRun, was: Manifest) -> Iterator[Difference]:
     """The files for the repetition that differ from those that the run wrote."""
     if run.checked is None:
-        why = "the run was killed, or goes on: nobody can tell whether its files were changed since"
+        why = "the run was killed, or goes on: whether its files were changed since is unknown"
         yield Difference(name=CHECKSUMS, was="written at the end", now="missing", matters=True, why=why)
     changed = {item.name: item.how for item in run.checked.changed} if run.checked is not None else {}
     wanted = {TOPOLOGY_INPUT: was.inputs.topology.sha256, SCENARIOS_INPUT: was.inputs.scenarios.sha256}

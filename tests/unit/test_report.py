@@ -711,7 +711,7 @@ def test_nothing_else_is_replaced(tmp_path: Path, words: tuple[str, ...], name: 
         other.write_bytes(content)
     before = other.read_bytes()
     done = shown(*words, out, "-o", str(other).removesuffix(".csv") if words == PLOT else other)
-    told = "is what is read here" if name == "out.csv" else f"{name} is not replaced"
+    told = "is an input of this command" if name == "out.csv" else f"{name} is not replaced"
     assert isinstance(done.exception, UsageError) and told in str(done.exception)
     assert other.read_bytes() == before and {path.name for path in tmp_path.iterdir()} == {"out.csv", name}
 

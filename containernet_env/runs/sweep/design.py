@@ -249,6 +249,11 @@ class Cell:
     estimated_s: float
 
     @property
+    def values(self) -> dict[str, Any]:
+        """What identifies it, for programs."""
+        return {"cell": self.identity, "scenario": self.scenario.name, "coordinates": dict(self.coordinates)}
+
+    @property
     def text(self) -> str:
         """One line for people."""
         values = ", ".join(f"{name}={value}" for name, value in self.coordinates)

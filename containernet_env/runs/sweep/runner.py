@@ -284,14 +284,7 @@ class Sweep:
         journal.add(
             "cell",
             *(
-                {
-                    "cell": cell.identity,
-                    "text": cell.text,
-                    "scenario": cell.scenario.name,
-                    "coordinates": dict(cell.coordinates),
-                    "config_hash": cell.config_hash,
-                    "scenario_hash": cell.scenario_hash,
-                }
+                {**cell.values, "text": cell.text, "config_hash": cell.config_hash, "scenario_hash": cell.scenario_hash}
                 for cell in self.design.cells
                 if cell.identity not in self._kept.cells
             ),
