@@ -136,8 +136,6 @@ class Machines:
         if lost_s < takes_s:
             cells = max(0, min(cells, int((lost_s - around_s) / cell_s)))
             takes_s, error, is_lost = lost_s, RunError(f"worker {place} was lost"), True
-        if error is not None:
-            self.roster.failed(place, course.job)
         self.busy_s += takes_s
         running = _Running(course, cells, error, is_lost, self.now_s)
         heapq.heappush(self._ends, (self.now_s + takes_s, next(self._numbers), running))

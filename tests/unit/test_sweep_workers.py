@@ -31,7 +31,7 @@ from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.measure import require_root
 from containernet_env.runs.sweep import worker, workers
 from containernet_env.runs.sweep.design import Bed
-from containernet_env.runs.sweep.jobs import Job, Roster
+from containernet_env.runs.sweep.jobs import Course, Job, Roster
 from containernet_env.runs.sweep.ledger import Journal
 from containernet_env.runs.sweep.runner import Counts, Until
 from containernet_env.runs.sweep.worker import scheduler_at
@@ -299,25 +299,30 @@ def test_a_machine_measures_a_whole_block_and_then_the_next_that_nobody_has() ->
     assert taken(roster, "c", there="bc") == [(1, 1)] and taken(roster, "c") == [(1, 2)]
 
 
+def end(roster: Roster, place: str, *beds: int, measured: bool = False, why: str = "why") -> list[bool]:
+    """Testbeds of these numbers end there by an error; whether the machine gets no others then."""
+    made = [SimpleNamespace(place=place, job=job, error=RunError(why)) for job in jobs(1, 1 + max(beds))]
+    return [roster.ended(cast(Course, made[number]), measured, why) for number in beds]
+
+
 def test_a_testbed_that_failed_on_a_machine_goes_to_another_one() -> None:
     roster = filled(1, beds=2)
-    first, _ = jobs(1, beds=2)
-    roster.failed("a", first)
+    end(roster, "a", 0)
     assert taken(roster, "aab") == [(1, 1), None, (1, 0)]
-    for place in ("b", "c"):
-        roster.failed(place, first)
-    roster.fill([first])
+    for place in "bc":
+        end(roster, place, 0)
+    roster.fill(jobs(1, beds=1))
     assert taken(roster, "a") == [(1, 0)]  # all have tried it
 
 
 def test_a_machine_on_which_nothing_comes_up_gets_nothing_more_while_others_measure() -> None:
     roster = filled(1, beds=100)
     roster.places = "ab"
-    assert [roster.lost("a", f"bed{number}", "why") for number in range(3)] == [False, False, True]
+    assert end(roster, "a", 0, 1, 2) == [False, False, True]
     assert roster.usable == {"b"}
     roster.places = "a"
     assert roster.usable == {"a"}, "the only machines that are left are used whatever came before"
-    roster.used("a")  # what it had begun before
+    end(roster, "a", 3, measured=True)  # what it had begun before
     roster.places = "ab"
     assert roster.usable == {"a", "b"}
 
@@ -326,15 +331,14 @@ def test_where_nothing_comes_up_anywhere_the_sweep_ends_and_not_where_most_testb
     roster = filled(1, beds=8)
     roster.places = "ab"
     for place in "ab":
-        for number in range(3):
-            roster.lost(place, f"bed{number}", "why")
+        end(roster, place, 0, 1, 2)
     assert roster.usable == {"a", "b"}
     roster = filled(1, beds=8)
     roster.places = "ab"
-    for place, number in (*(("a", number) for number in range(4)), ("b", 4), ("b", 4)):
-        roster.lost(place, f"bed{number}", "why")
+    end(roster, "a", 0, 1, 2, 3)
+    end(roster, "b", 4, 4)
     with pytest.raises(RunError, match=r"3 testbeds in a row could not be used on any machine, so .* ends: no engine"):
-        roster.lost("b", "bed4", "no engine")
+        end(roster, "b", 4, why="no engine")
 
 
 @pytest.mark.parametrize("seed", [1, 2])

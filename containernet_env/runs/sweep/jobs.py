@@ -71,12 +71,11 @@ class SweepProgress(Protocol):
 class Clock:
     """The remaining time of a sweep: estimates, corrected by the total durations of measured cells."""
 
-    def __init__(self, wanted_s: float, count: int) -> None:
+    def __init__(self) -> None:
         self.at_once = 1
         """The number of testbeds measured at the same time."""
-        self._left_s = wanted_s
-        self._all = self._left = count
-        self._estimated_s = self._took_s = self._pending_s = 0.0
+        self._all = self._left = 0
+        self._left_s = self._estimated_s = self._took_s = self._pending_s = 0.0
 
     def wants(self, count: int, estimated_s: float, again: bool = False) -> None:
         """Set the remaining measurements and their estimated time; ``again``: repeated ones do not add to the total."""
@@ -111,8 +110,7 @@ class Course(Silent):
     machine was lost, so its network was not proved after the last cell.
 
     ``on_failed`` is called for a cell that the testbed failed as soon as that is known; if it raises, `report_failures`
-    calls it again: an error of the progress never ends a run. ``noted`` are notes of the sweep so far, each of which is
-    shown once.
+    calls it again: an error of the progress never ends a run. ``noted`` are the notes of the sweep so far.
     """
 
     def __init__(
@@ -148,10 +146,10 @@ class Course(Silent):
         return self
 
     def note(self, text: str) -> None:
-        """See ``Progress``."""
+        """See ``Progress``; shown once, whichever machine it comes from first."""
         if text not in self._noted:
             self._noted.add(text)
-            self._progress.note(text)
+            self._progress.note(f"{self.place}: {text}" if self.place else text)
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         """See ``RunProgress``."""
@@ -264,22 +262,21 @@ class Roster:
         shared = sorted((block for block in self._waiting if block in taken), key=lambda b: -len(self._waiting[b]))
         return [*([] if own is None else [own]), *free, *shared]
 
-    def used(self, place: str) -> None:
-        """Record that a measurement succeeded there."""
-        self._lost.pop(place, None)
-        self._resting.discard(place)
+    def ended(self, course: Course, is_measured: bool, why: str) -> bool:
+        """Record how a testbed ended; returns whether its machine gets no others from now on.
 
-    def failed(self, place: str, job: Job) -> None:
-        """Record that a testbed was unusable there, or lost with the machine: its retry comes after the others."""
-        self._failed.setdefault(job.bed.key, set()).add(place)
-
-    def lost(self, place: str, bed: str, why: str) -> bool:
-        """Record that a testbed was unusable at a machine; returns whether that one gets no others from now on.
-
-        It gets none after several in a row, while others succeed. Raises ``RunError`` if no machine succeeds, and more
-        than half of all testbeds were unusable: one testbed that cannot be created, for lack of memory, does not
-        condemn others.
+        After an error, or lost with its machine, it is tried elsewhere, after the others. A machine that measured
+        nothing several times in a row gets no others while others succeed. Raises ``RunError`` if no machine succeeds,
+        and more than half of all testbeds were unusable: one testbed that cannot be created, for lack of memory, does
+        not condemn others.
         """
+        place, bed = course.place, course.job.bed.key
+        if course.error is not None:
+            self._failed.setdefault(bed, set()).add(place)
+        if is_measured:
+            self._lost.pop(place, None)
+            self._resting.discard(place)
+            return False
         here = self._lost.setdefault(place, [])
         here.append(bed)
         if len(here) < _BEDS_LOST or place in self._resting:

@@ -101,8 +101,6 @@ class Until:
 
     def check(self, repeat: int) -> None:
         """Raise ``UsageError`` for values out of range; ``repeat`` is the least number of repetitions."""
-        if self.figure not in FIGURES:
-            raise UsageError(f"--ci-of: got {self.figure!r}; allowed: {', '.join(FIGURES)}")
         if not 0 < self.ratio < 1:
             raise UsageError(f"--until-ci: got {self.ratio:.0%}; allowed: more than 0 %, less than 100 %")
         if self.most < LEAST:
@@ -394,13 +392,12 @@ class _Blocks:
     """Executes blocks, testbed by testbed."""
 
     def __init__(self, sweep: Sweep, journal: Journal, progress: SweepProgress, stop: Stop, terms: Terms) -> None:
-        number, seconds = sweep.left()
         self._sweep = sweep
         self._roster = sweep.placement.roster
         self._journal = journal
         self._progress = progress
         self._stop = stop
-        self._clock = Clock(seconds, number)
+        self._clock = Clock()
         self._terms = terms
         self._noted: set[str] = set()
 
@@ -467,11 +464,15 @@ class _Blocks:
             if (row := course.rows.get((cell.config_hash, cell.scenario_hash))) is not None:
                 tried = tried_of(row, outcome.error if outcome.testbed_failed else None)
                 self._sweep.ledger.add(cell.identity, course.job.repetition, tried)
-        if not any(was_measured(outcome) for _, outcome in course.outcomes):
-            self._nothing_measured(course)
-            return
-        self._roster.used(course.place)
-        if course.error is not None:
+        is_measured = any(was_measured(outcome) for _, outcome in course.outcomes)
+        reason = "" if is_measured else self._nothing_measured(course)
+        try:
+            rests = self._roster.ended(course, is_measured, reason)
+        except RunError as raised:
+            raise raised from course.error
+        if rests:
+            self._progress.note(f"{course.place} could not use several testbeds in a row and gets no others: {reason}")
+        if is_measured and course.error is not None:
             if not self._sweep.placement.several:
                 raise course.error  # the testbed's remains would be in the way of the next one
             self._progress.note(f"{course.place}: {course.error}")
@@ -486,8 +487,8 @@ class _Blocks:
             if error is None:
                 raise
 
-    def _nothing_measured(self, course: Course) -> None:
-        """An unusable testbed counts as an attempt for each of its cells, or it would be brought up forever."""
+    def _nothing_measured(self, course: Course) -> str:
+        """An unusable testbed counts as an attempt for each of its cells, or it would be brought up forever; why."""
         job, error = course.job, course.error
         first = course.outcomes[0][1].error if course.outcomes else None
         why = text_of(error) if error is not None else first or "nothing was measured"
@@ -497,9 +498,4 @@ class _Blocks:
         where = f" on {course.place}" if course.place else ""
         directory = runs_folder(self._sweep.out)
         self._progress.note(f"{len(job.cells)} cells could not be measured{where}, see {directory}: {why}")
-        try:
-            rests = self._roster.lost(course.place, job.cells[0].config_hash, why)
-        except RunError as raised:
-            raise raised from error
-        if rests:
-            self._progress.note(f"{course.place} could not use several testbeds in a row and gets no others: {why}")
+        return why

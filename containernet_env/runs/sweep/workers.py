@@ -252,9 +252,7 @@ class Workers:
         measuring.is_taken_up = True
         if row is not None:
             self._append(measuring.course, row)
-        if name == "note":
-            self._say(argument, measuring.course.place)
-        elif name:
+        if name:
             getattr(measuring.course, name)(argument)
 
     def _append(self, course: Course, row: Mapping[str, str]) -> None:
@@ -310,7 +308,7 @@ class Workers:
             self._left.add(course.place)
             self._addresses.pop(course.place, None)
             why = "the worker was ended"
-        return self._end(course, why)
+        return course.end(None if why is None else RunError(why))
 
     def _lose(self, measuring: _Measuring, why: str) -> Course:
         """Handle a worker that did not finish a job."""
@@ -318,12 +316,6 @@ class Workers:
         del self._measuring[course.plan.run_id]
         measuring.future.cancel()
         course.is_killed = True
-        return self._end(course, why)
-
-    def _end(self, course: Course, why: str | None) -> Course:
-        if why is None:
-            return course.end()
-        self.roster.failed(course.place, course.job)
         return course.end(RunError(why))
 
     def _settle(self, course: Course, returned: Returned) -> None:
@@ -348,11 +340,11 @@ class Workers:
         except OSError as error:
             self._note(f"what {course.place} says of {len(returned.rows)} rows since is not kept: {error}")
 
-    def _say(self, text: str, place: str = "") -> None:
-        """Show a note once, whichever machine it came from first."""
+    def _say(self, text: str) -> None:
+        """Show a note once."""
         if text not in self._noted:
             self._noted.add(text)
-            self._note(f"{place}: {text}" if place else text)
+            self._note(text)
 
     def _wind_up(self) -> None:
         """End the running jobs, and keep their measurements."""
