@@ -40,6 +40,8 @@ MISTAKES = [
     *(f"run 1node --dry-run --profile {value}" for value in ("cpu,heap", "''", "cpu --profile-member x")),
     *(f"run 1node --dry-run {options}" for options in ("--profile-member etcd1", "--links-cpu -1", "--links-cpu 4096")),
     *(f"run 3node-3ms out.csv --links {links}" for links in ("emulator --switches ovs", "auto --switches bridge")),
+    *("sweep put-client", "sweep DBTESTER-write.json", "run 3nod-3ms", "run 3node-3ms --scenarios failovr"),
+    *("check something", "check SHIPPED/3node-3m.json"),
     *(f"{command} LONG" for command in ("results", "show", "check", "run 3node-3ms --dry-run", "run --dry-run")),
 ]
 
@@ -47,7 +49,8 @@ MISTAKES = [
 def test_a_command_that_cannot_be_meant_is_answered(folder: Path, snapshot: SnapshotAssertion) -> None:
     told = {}
     for line in MISTAKES:
-        words = [{"FOLDER": str(folder), "LONG": LONG, "''": ""}.get(word, word) for word in line.split()]
+        known = {"FOLDER": str(folder), "LONG": LONG, "''": ""}
+        words = [known.get(word, word.replace("SHIPPED", str(SHIPPED.parent))) for word in line.split()]
         told[line] = answer(*words, folder=folder).replace(LONG, "LONG")
     assert all(text.startswith("exit status 2\n") and "[Errno" not in text for text in told.values())
     assert told == snapshot

@@ -97,25 +97,6 @@ def test_the_help_of_sweep_lists_every_preset() -> None:
     assert f"the name of a preset ({', '.join(sorted(path.stem for path in PRESETS))})" in told
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("sweep put-client", "there is no 'put-client'; did you mean put-clients?"),
-        ("sweep DBTESTER-write.json", "did you mean dbtester-writes?"),
-        ("run 3nod-3ms", "there is no '3nod-3ms'; did you mean 3node-3ms?"),
-        ("check something", "there is no file 'something'; allowed: a file, or one of 1node, 2node"),
-        ("run 3node-3ms --scenarios failovr", "did you mean failover?"),
-        (
-            f"check {ROOT}/configs/3node-3m.json",
-            f"No such file or directory; did you mean {ROOT}/configs/3node-3ms.json?",
-        ),
-    ],
-)
-def test_a_mistyped_name_is_answered_with_what_was_meant(words: str, told: str) -> None:
-    done = CliRunner().invoke(group, [*words.split(), *(["--dry-run"] if "check" not in words else [])])
-    assert done.exit_code != 0 and told in f"{done.output}{done.exception}"
-
-
 def test_names_of_presets_and_topologies_are_apart() -> None:
     assert not {path.stem for path in PRESETS} & set(CONFIG.names())
     assert set(SWEEP.names()) == {path.stem for path in PRESETS} | set(CONFIG.names())
@@ -123,14 +104,6 @@ def test_names_of_presets_and_topologies_are_apart() -> None:
     with pytest.raises(BadParameter):
         CONFIG.convert("put-clients", None, None)
     assert {"put-clients", "constant-rates"} <= set(SCENARIOS.names())
-
-
-def test_a_preset_is_shown_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shown = CliRunner().invoke(group, ["sweep", "put-clients", "--quick", "--dry-run"], standalone_mode=False)
-    assert shown.exception is None
-    assert "18 cells on 1 testbeds, 1 repetition: 18 measurements are left" in shown.output
-    assert "write-leader-20000x3000x1-8B-8B-of1" in shown.output and not [*tmp_path.iterdir()]
 
 
 def test_the_page_of_dbtester_says_where_each_row_comes_from(snapshot: SnapshotAssertion) -> None:
