@@ -66,9 +66,15 @@ def keep_costs(
 class RowsNotWrittenError(RunError):
     """The results file refused a row of a run; the message locates each row, ``rows`` are in no file at all."""
 
-    def __init__(self, message: str, rows: tuple[dict[str, str], ...]) -> None:
-        self.rows = rows
-        super().__init__(message)
+    def __init__(
+        self, results: ResultsFile, refused: RowNotWrittenError, rows: Iterable[Mapping[str, str]], *where: str
+    ) -> None:
+        self.rows = tuple(map(dict, rows))
+        lines = [refused.reason, *where, refused.remedy]
+        if self.rows:
+            lines.append(f"{len(self.rows)} rows are in no file; here they are, as the results file would have them:")
+        text = "".join("\n" + results.line(row).decode().rstrip("\n") for row in self.rows)
+        super().__init__("\n  ".join(lines) + text)
 
 
 def was_measured(outcome: ScenarioOutcome) -> bool:
@@ -195,18 +201,8 @@ class Keeper:
         count = len(self.rows)
         taken = 0 if self.results.lost else self._taken
         kept = max(taken, count - len(self.directory.missing))
-        lines = [refused.reason]
+        where = f"{count - taken} of {count} rows are not in it."
         if taken == count:
-            lines.append(f"All {count} rows are in it: at the end of the run it took them.")
-        else:
-            lines.append(f"{count - taken} of {count} rows are not in it.")
-        if kept > taken:
-            lines.append(f"{kept - taken} of them are in {self.directory.path / SCENARIOS}.")
-        lines.append(refused.remedy)
-        lost = tuple(self.rows[kept:])
-        if lost:
-            lines.append(f"{len(lost)} are in no file; here they are, as the results file would have them:")
-        text = "\n  ".join(lines)
-        for row in lost:
-            text += "\n" + self.results.line(row).decode().rstrip("\n")
-        return RowsNotWrittenError(text, lost)
+            where = f"All {count} rows are in it: at the end of the run it took them."
+        elsewhere = [f"{kept - taken} of them are in {self.directory.path / SCENARIOS}."] if kept > taken else []
+        return RowsNotWrittenError(self.results, refused, self.rows[kept:], where, *elsewhere)

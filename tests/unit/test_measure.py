@@ -423,7 +423,7 @@ def test_a_row_that_is_in_no_file_is_in_the_message(run: Run, monkeypatch: pytes
     run.beds.special[2] = fill
     refused = run.fails(RowsNotWrittenError, repeat=3)
     head, *lines = str(refused).splitlines()[3:]
-    assert head == "  2 are in no file; here they are, as the results file would have them:"
+    assert head == "  2 rows are in no file; here they are, as the results file would have them:"
     printed = list(csv.DictReader([run.out.read_text().splitlines()[0], *lines]))
     assert printed == list(refused.rows)
     assert [row["Error"] for row in printed] == ["-", f"not run: {run.out} cannot be written: File too large"]

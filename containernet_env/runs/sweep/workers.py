@@ -281,11 +281,8 @@ class Workers:
                 del self._unwritten[key]
         if self._refused is None or not self._unwritten:
             return
-        lost = tuple(map(dict, self._unwritten.values()))
-        lines = [self._refused.reason, self._refused.remedy]
-        lines.append(f"{len(lost)} rows are in no file; here they are, as the results file would have them:")
-        rows = "".join("\n" + self._results.line(row).decode().rstrip("\n") for row in lost)
-        problem, error = RowsNotWrittenError("\n  ".join(lines) + rows, lost), sys.exception()
+        problem = RowsNotWrittenError(self._results, self._refused, self._unwritten.values())
+        error = sys.exception()
         if error is None or error is self._refused:
             raise problem from self._refused
         self._note(str(problem))
