@@ -22,7 +22,7 @@ from containernet_env.cli.arguments import (
     testbed_options,
 )
 from containernet_env.cli.output import unblocked
-from containernet_env.cli.render import render_machine, render_summary, render_topology
+from containernet_env.cli.render import render_machine, render_plan, render_summary, render_topology
 from containernet_env.config.plan import PlanOptions
 from containernet_env.config.planning import build_plan
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from containernet_env.results.run_files import Repeats
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command()
 @click.argument("config", type=CONFIG)
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option("--quick", is_flag=True, help="Every kind of scenario with small totals: done within a minute.")
@@ -75,8 +75,6 @@ def run_command(
     refuse_options(plan.config)
     left_open = preflight(plan, out)
     if dry_run:
-        from containernet_env.cli.render import render_machine, render_plan, render_summary
-
         if plan.config.external is not None:
             render_external_plan(plan, console)
         else:
@@ -151,7 +149,7 @@ def carried_out(
     return 1 if is_failure(last.values(), strict) or moved or not result.network_held else 0
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option("--anyway", is_flag=True, help="Also where something that matters differs: the new manifest records it.")

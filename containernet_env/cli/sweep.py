@@ -225,7 +225,7 @@ def note_on_stderr(text: str) -> None:
     click.echo(text, err=True)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 def certs_command(folder: Path) -> None:
     """Make FOLDER with ca.pem, cert.pem and key.pem, for a year; their authority signs nothing else.
@@ -250,7 +250,7 @@ def certs_command(folder: Path) -> None:
     click.echo(f"--tls-ca-file {folder}/ca.pem --tls-cert {folder}/cert.pem --tls-key {folder}/key.pem")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("address", metavar="ADDRESS")
 @tls_options
 def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None, tls_key: Path | None) -> int:
@@ -299,7 +299,7 @@ class FigureType(click.Choice[str]):
         return super().convert(find(str(value), list(self.choices)) or value, param, ctx)
 
 
-@click.command(help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(help=_HELP)
 @click.argument("sweep", type=SWEEP)
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option(

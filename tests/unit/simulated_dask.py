@@ -10,8 +10,9 @@ import platform
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
-from contextlib import nullcontext
+from concurrent.futures import Future, InvalidStateError
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,34 +46,12 @@ class _Killed(BaseException):
     """What runs on a machine that is no more."""
 
 
-class Task:
+class Task(Future[Any]):
     """A future of Dask's, and its side at the worker."""
 
     def __init__(self, function: Callable[[Any], Any], argument: Any, key: str) -> None:
-        self.call, self.key, self.status = lambda: function(argument), key, "pending"
-        self._result: Any = None
-        self._done: list[Callable[[Any], object]] = []
-
-    def finish(self, status: str, result: Any = None) -> None:
-        if self.status == "pending":
-            self.status, self._result = status, result
-            for call in self._done:
-                call(self)
-
-    def cancel(self) -> None:
-        self.finish("cancelled")
-
-    def result(self, timeout: float) -> Any:
-        if self.status == "cancelled":
-            raise CancelledError(self.key)
-        if self.status == "error":
-            raise self._result
-        return self._result
-
-    def add_done_callback(self, call: Callable[[Any], object]) -> None:
-        self._done.append(call)
-        if self.status != "pending":
-            call(self)
+        super().__init__()
+        self.call, self.key = lambda: function(argument), key
 
 
 class Machine:
@@ -113,13 +92,15 @@ class Machine:
             if self.is_killed:
                 return
             self.running = task = self.todo.popleft()
-            if task.status == "pending":
+            if not task.done():
                 try:
-                    task.finish("finished", task.call())
+                    finish = partial(task.set_result, task.call())
                 except _Killed:
                     return
                 except Exception as error:  # noqa: BLE001 - as Dask hands them on
-                    task.finish("error", error)
+                    finish = partial(task.set_exception, error)
+                with suppress(InvalidStateError):  # it was cancelled meanwhile
+                    finish()
             self.running = None
             if self.is_leaving:
                 self.kill()
