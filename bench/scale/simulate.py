@@ -16,7 +16,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.runs.sweep.design import Cell, Design
-from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, Standing, SweepProgress, Terms
+from containernet_env.runs.sweep.jobs import Begin, Course, Job, Roster, SweepProgress, Tally, Terms
 
 _AT = "2026-11-22T00:00:00.000Z"
 _EMPTY = dict.fromkeys(COLUMNS, NOT_APPLICABLE)
@@ -49,7 +49,7 @@ class Told(SweepProgress):
         """See ``SweepProgress``."""
         self.notes.append(text)
 
-    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
         """See ``SweepProgress``."""
         self.ended += 1
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from containernet_env.model.outcome import ScenarioOutcome
     from containernet_env.network.rtt import Tolerance
     from containernet_env.runs.sweep.design import Cell
-    from containernet_env.runs.sweep.jobs import Placement, Standing
+    from containernet_env.runs.sweep.jobs import Placement, Tally
     from containernet_env.runs.sweep.runner import Counts, Sweep
 
 _SHOWN_SHORT = 20
@@ -137,11 +137,11 @@ class SweepLines:
         values = ", ".join(f"{name}={value}" for name, value in cells[0].coordinates)
         self._show(f"bringing up a testbed for {len(cells)} cells ({values or 'as in the file'})")
 
-    def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
+    def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
         """See ``SweepProgress``."""
         self._began = clock.monotonic()
-        left = f"about {seconds_text(standing.left_s)} left"
-        self._running = f"[{standing.done}/{standing.all}] {cell.text} #{repetition}, {left}"
+        left = f"about {seconds_text(tally.left_s)} left"
+        self._running = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}, {left}"
         self._show(self._running)
 
     def cell_progress(self, done: int, errors: int) -> None:
@@ -151,10 +151,10 @@ class SweepLines:
             failed = f", {errors:,} failed" if errors else ""
             self._show(f"{self._running}: {done:,} answers in {seconds_text(now - self._began)}{failed}")
 
-    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
         """See ``SweepProgress``."""
-        left = f"about {seconds_text(standing.left_s)} left" if standing.done < standing.all else "the last one"
-        line = f"[{standing.done}/{standing.all}] {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
+        left = f"about {seconds_text(tally.left_s)} left" if tally.done < tally.all else "the last one"
+        line = f"[{tally.done}/{tally.all}] {cell.text} #{repetition}  {figures_text(outcome)}  ({left})"
         style = "red" if outcome.error is not None else "yellow" if doubt_text(outcome) else ""
         self._console.print(Text(line, style=style), soft_wrap=True)
 
@@ -186,18 +186,18 @@ class JsonLines:
         """See ``SweepProgress``."""
         json_line("testbed_began", cells=[cell.identity for cell in cells], repetition=repetition)
 
-    def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
+    def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
         """See ``SweepProgress``."""
-        json_line("cell_began", **_of_cell(cell, repetition, standing))
+        json_line("cell_began", **_of_cell(cell, repetition, tally))
 
     def cell_progress(self, done: int, errors: int) -> None:
         """See ``SweepProgress``."""
 
-    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
         """See ``SweepProgress``."""
         json_line(
             "cell_ended",
-            **_of_cell(cell, repetition, standing),
+            **_of_cell(cell, repetition, tally),
             requests_per_s=outcome.requests_per_s,
             p50_s=outcome.percentile_s("50"),
             p99_s=outcome.percentile_s("99"),
@@ -210,9 +210,9 @@ class JsonLines:
         """Nothing is shown that has to be taken away."""
 
 
-def _of_cell(cell: Cell, repetition: int, standing: Standing) -> dict[str, Any]:
-    left_s = round(standing.left_s, 1)
-    return {**cell.values, "repetition": repetition, "done": standing.done, "all": standing.all, "left_s": left_s}
+def _of_cell(cell: Cell, repetition: int, tally: Tally) -> dict[str, Any]:
+    left_s = round(tally.left_s, 1)
+    return {**cell.values, "repetition": repetition, "done": tally.done, "all": tally.all, "left_s": left_s}
 
 
 def json_line(event: str, **values: Any) -> None:

@@ -18,7 +18,7 @@ from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.runs.load import Answer
 from containernet_env.runs.sweep import runner
 from containernet_env.runs.sweep.design import design
-from containernet_env.runs.sweep.jobs import Standing, SweepProgress
+from containernet_env.runs.sweep.jobs import SweepProgress, Tally
 from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 from tests.simulated_time import World
@@ -40,18 +40,18 @@ class Notes(SweepProgress):
         self.notes: list[str] = []
         self.began: list[tuple[str, int]] = []
         self.ended: list[tuple[str, int]] = []
-        self.standings: list[Standing] = []
+        self.tallies: list[Tally] = []
         self.on_ended = on_ended
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def cell_began(self, cell: Any, repetition: int, standing: Standing) -> None:
+    def cell_began(self, cell: Any, repetition: int, tally: Tally) -> None:
         self.began.append((cell.identity, repetition))
 
-    def cell_ended(self, cell: Any, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
+    def cell_ended(self, cell: Any, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
         self.ended.append((cell.identity, repetition))
-        self.standings.append(standing)
+        self.tallies.append(tally)
         self.on_ended()
 
 

@@ -37,7 +37,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Tally:
     """A sweep's progress: settled measurements, and their total; ``left_s`` is derived from the durations so far."""
 
     done: int
@@ -55,7 +55,7 @@ class SweepProgress(Protocol):
         """A testbed is brought up for these cells, which are measured in this order."""
         return
 
-    def cell_began(self, cell: Cell, repetition: int, standing: Standing) -> None:
+    def cell_began(self, cell: Cell, repetition: int, tally: Tally) -> None:
         """A cell's load begins."""
         return
 
@@ -63,7 +63,7 @@ class SweepProgress(Protocol):
         """Number of answers of the running cell."""
         return
 
-    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
+    def cell_ended(self, cell: Cell, repetition: int, outcome: ScenarioOutcome, tally: Tally) -> None:
         """Its row is on disk."""
         return
 
@@ -96,10 +96,10 @@ class Clock:
         self._pending_s = 0.0
 
     @property
-    def standing(self) -> Standing:
+    def tally(self) -> Tally:
         """The current progress."""
         ratio = self._took_s / self._estimated_s if self._estimated_s > 0 else 1.0
-        return Standing(self._all - self._left, self._all, self._left_s * ratio / self.at_once)
+        return Tally(self._all - self._left, self._all, self._left_s * ratio / self.at_once)
 
 
 class Course(Silent):
@@ -154,7 +154,7 @@ class Course(Silent):
     def scenario_started(self, planned: PlannedScenario) -> None:
         """See ``RunProgress``."""
         cell = self._cells[planned.scheduled.scenario.name]
-        self._progress.cell_began(cell, self.job.repetition, self._clock.standing)
+        self._progress.cell_began(cell, self.job.repetition, self._clock.tally)
 
     def scenario_progress(self, done: int, errors: int) -> None:
         """See ``RunProgress``."""
@@ -170,7 +170,7 @@ class Course(Silent):
             self._failures.append((outcome.error or "", cell))
             self.report_failures()
         self._clock.ended(cell)
-        self._progress.cell_ended(cell, self.job.repetition, outcome, self._clock.standing)
+        self._progress.cell_ended(cell, self.job.repetition, outcome, self._clock.tally)
 
     def report_failures(self) -> None:
         """Report failures of the testbed (not of the store), which no row contains, unless already reported."""

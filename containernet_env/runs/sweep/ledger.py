@@ -191,11 +191,8 @@ class Ledger:
         ``strangers`` are the runs that another version measured, and their differences; their rows are counted with
         ``others`` only.
         """
-        mine: dict[str, set[tuple[str, int]]] = {}
-        began: dict[str, int] = {}
-        for number, (run, repetition, cells) in enumerate(kept.runs):
-            began.setdefault(run, number)
-            mine.setdefault(run, set()).update((cell, repetition) for cell in cells)
+        began = {run: number for number, (run, _, _) in enumerate(kept.runs)}
+        mine = {run: {(cell, repetition) for cell in cells} for run, repetition, cells in kept.runs}
         rowless = dict(kept.failures)
         found: list[tuple[int, str, int, Tried]] = []
         for row in rows:
