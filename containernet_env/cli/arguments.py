@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from containernet_env.base import assets
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import ContainernetEnvError, UsageError
 from containernet_env.config.plan import OPTIONS, PlanOptions
 from containernet_env.model.backends import ProfileKind
 from containernet_env.network.rtt import Tolerance
@@ -79,8 +79,6 @@ def check_output(path: Path, own: re.Pattern[bytes], inputs: Collection[Path]) -
     An existing file is only replaced if its first 4 kB match ``own``, the command's own output, or it is empty. Raises
     ``UsageError``, also if it is one of the ``inputs``.
     """
-    from containernet_env.base.errors import UsageError
-
     try:
         if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise UsageError(f"cannot write {path}: its folder takes no file\n  Name another file to write.")
@@ -103,8 +101,6 @@ def write_output(path: Path, content: bytes) -> int:
 
     Raises ``UsageError`` if it cannot be written.
     """
-    from containernet_env.base.errors import UsageError
-
     partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         try:
@@ -126,8 +122,6 @@ SWEEP = ShippedFile("configs", "configs/endpoints", "configs/sweeps")
 
 def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Types and names of the scenarios that the command line so far takes, for --only; nothing where it is wrong."""
-    from containernet_env.base.errors import ContainernetEnvError
-
     try:
         scenarios = _scenarios_of(ctx).scenarios
     except (ContainernetEnvError, click.UsageError):
@@ -153,7 +147,6 @@ def _scenarios_of(ctx: click.Context) -> ScenarioSet:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-CONSENT = "--yes-load-this-cluster"
 _REFUSED = {
     "rtt_tolerance": "its network is measured and no RTT is expected",
     "strict": "its rows are never certainly valid",
@@ -161,11 +154,15 @@ _REFUSED = {
     "dask": "the cluster is measured from this machine",
 }
 
-
-def consent_option(command: _Command) -> _Command:
-    """Add --yes-load-this-cluster."""
-    text = "Where CONFIG names the endpoints of an external cluster: it may be loaded, and written to."
-    return click.option(CONSENT, "consent", is_flag=True, help=text)(command)
+consent_option = click.option(
+    "--yes-load-this-cluster",
+    "consent",
+    is_flag=True,
+    help="Where CONFIG names the endpoints of an external cluster: it may be loaded, and written to.",
+)
+strict_option = click.option(
+    "--strict", is_flag=True, help="Exit status 1 also where a scenario's figures are not certainly valid."
+)
 
 
 def refuse_options(config: Config, taken: Collection[str] = ()) -> None:
@@ -234,36 +231,27 @@ def render_endpoints(config: Config, console: Console) -> bool:
     return not look.problems and refusal is None
 
 
-class ToleranceType(click.ParamType[Tolerance]):
-    """How far an RTT may be off: a duration, a percentage, or both with a comma ("1ms,15%": the larger counts)."""
+class Parsed(click.ParamType[Any]):
+    """A value that ``parse`` makes of a text, or refuses by ``ValueError`` or ``UsageError``."""
 
-    name = "tolerance"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Tolerance:
-        """A Tolerance."""
-        if isinstance(value, Tolerance):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; a default stays as it is."""
         try:
-            return Tolerance.parse(str(value))
-        except UsageError as error:
+            return self._parse(value) if isinstance(value, str) else value
+        except (ValueError, UsageError) as error:
             self.fail(str(error), param, ctx)
 
 
-class KindsType(click.ParamType[tuple[str, ...]]):
-    """Kinds of profiles with commas between."""
-
-    name = "kinds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The kinds, each once."""
-        if isinstance(value, tuple):
-            return value
-        kinds = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
-        known = get_args(ProfileKind)
-        for kind in kinds:
-            if kind not in known:
-                self.fail(f"got {kind!r}, allowed: {', '.join(known)}, with commas between", param, ctx)
-        return kinds
+def _kinds_of(text: str) -> tuple[str, ...]:
+    """Kinds of profiles with commas between, each once."""
+    kinds, known = tuple(dict.fromkeys(part.strip() for part in text.split(","))), get_args(ProfileKind)
+    if wrong := [kind for kind in kinds if kind not in known]:
+        raise ValueError(f"got {wrong[0]!r}, allowed: {', '.join(known)}, with commas between")
+    return kinds
 
 
 def plan_options(*names: str) -> Callable[[_Command], _Command]:
@@ -288,7 +276,7 @@ def _form(name: str) -> dict[str, Any]:
     default = None if name == "seed" else PlanOptions.__dataclass_fields__[name].default
     form |= {"default": default, "show_default": bool(default)}
     if name == "profile":
-        return form | {"type": KindsType()}
+        return form | {"type": Parsed("kinds", _kinds_of)}
     if get_origin(kind) is Literal:
         return form | {"type": click.Choice(get_args(kind))}
     if int in (kind, *get_args(kind)):
@@ -300,7 +288,7 @@ def testbed_options(command: _Command) -> _Command:
     """Add --engine, --links, --switches, --seed, --rtt-tolerance and --congestion-control."""
     tolerance = click.option(
         "--rtt-tolerance",
-        type=ToleranceType(),
+        type=Parsed("tolerance", Tolerance.parse),
         default=None,
         metavar="SPEC",
         help="How far a round trip may be off: '1ms', '15%', or '1ms,15%' (the larger counts). Default: by the "
@@ -311,12 +299,6 @@ def testbed_options(command: _Command) -> _Command:
 
 
 testbed_options.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name begins with
-
-
-def strict_option(command: _Command) -> _Command:
-    """Add --strict."""
-    text = "Exit status 1 also where the figures of a row are not certainly valid."
-    return click.option("--strict", is_flag=True, help=text)(command)
 
 
 def tls_options(command: _Command) -> _Command:

@@ -19,6 +19,7 @@ from containernet_env.cli.arguments import (
     PRESETS,
     SCENARIOS,
     SWEEP,
+    Parsed,
     consent_option,
     plan_options,
     refuse_options,
@@ -268,19 +269,12 @@ def worker_command(address: str, tls_ca_file: Path | None, tls_cert: Path | None
         return 128 + serve(scheduler_at(address, tls_ca_file, tls_cert, tls_key), note_on_stderr)
 
 
-class PercentType(click.ParamType[float]):
+def _ratio_of(text: str) -> float:
     """A percentage such as 5%."""
-
-    name = "percentage"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """A ratio."""
-        if isinstance(value, float):
-            return value
-        try:
-            return float(str(value).strip().removesuffix("%")) / 100
-        except ValueError:
-            self.fail(f"got {value!r}, allowed: a percentage such as 5%", param, ctx)
+    try:
+        return float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise ValueError(f"got {text!r}, allowed: a percentage such as 5%") from None
 
 
 _HELP = f"""Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
@@ -318,7 +312,7 @@ class FigureType(click.Choice[str]):
 )
 @click.option(
     "--until-ci",
-    type=PercentType(),
+    type=Parsed("percentage", _ratio_of),
     metavar="P%",
     help="Repeat each cell, from 6 times on, until the 95 % interval of its median reaches P % to either side.",
 )
