@@ -6,9 +6,8 @@ import json
 import reprlib
 import textwrap
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -48,40 +47,23 @@ from containernet_env.setup.images import required_images
 _SHOWN_CHARACTERS = 100
 # Shown for one fact that has many parts, such as the plan of another version: more of them add no information.
 _SHOWN_PARTS = 20
-# Memory reserved by the kernel differs from boot to boot; the machine is the same.
-_MEMORY_RATIO = 0.01
 # Of the plan: its run, the origin of its files, and values derived from others that are compared themselves.
 _NOT_COMPARED = frozenset({"run_id", "config", "scenario_file", "estimated_s", "notes"})
-
-
-def _nearly(was: Any, now: Any) -> bool:
-    known = isinstance(was, int) and isinstance(now, int)
-    return abs(was - now) <= _MEMORY_RATIO * was if known else bool(was == now)
-
-
-def _text(value: object) -> str:
-    # reprlib bounds the depth: an edited file may hold anything.
-    text = value if isinstance(value, str) else reprlib.repr(value)
-    return "not known" if value is None else textwrap.shorten(text, _SHOWN_CHARACTERS)
-
-
-def _bytes(value: object) -> str:
-    return describe_size(value) if isinstance(value, int) else _text(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A fact of a manifest, at ``place`` in it, that may differ when a run is repeated.
 
-    If it is an object, each of its parts is compared by itself. An unknown fact of a run counts as different.
+    If it is an object, each of its parts is compared by itself. An unknown fact of a run counts as different; numbers
+    that differ by at most ``nearly``, a ratio, do not.
     """
 
     place: str
     name: str
     why: str
     matters: bool = True
-    same: Callable[[Any, Any], bool] = eq
-    text: Callable[[object], str] = _text
+    nearly: float = 0.0
 
     def of(self, manifest: Manifest) -> object:
         """The value; ``None`` if the manifest does not have it."""
@@ -89,6 +71,21 @@ class Fact:
         for step in self.place.split("."):
             value = value.get(step) if isinstance(value, dict) else getattr(value, step, None)
         return value
+
+    def is_same(self, was: Any, now: Any) -> bool:
+        """Whether two values of it count as equal."""
+        if self.nearly and isinstance(was, int) and isinstance(now, int):
+            return abs(was - now) <= self.nearly * was
+        return bool(was == now)
+
+    def text(self, value: object) -> str:
+        """A value for people."""
+        if value is None:
+            return "not known"
+        if isinstance(value, int) and self.place.endswith("_bytes"):
+            return describe_size(value)
+        # reprlib bounds the depth: an edited file may hold anything.
+        return textwrap.shorten(value if isinstance(value, str) else reprlib.repr(value), _SHOWN_CHARACTERS)
 
 
 def _noted(place: str, name: str, why: str) -> Fact:
@@ -104,13 +101,8 @@ FACTS = (
     Fact("store.version", "version of the store", "it is what is measured"),
     Fact("machine.cpu_model", "CPU model", "every figure depends on its speed"),
     Fact("machine.cores", "cores", "members, client and links share them"),
-    Fact(
-        "machine.memory_bytes",
-        "memory",
-        "page cache and reclaim; 1 % more or less is the same machine",
-        same=_nearly,
-        text=_bytes,
-    ),
+    # Memory reserved by the kernel differs from boot to boot.
+    Fact("machine.memory_bytes", "memory", "page cache and reclaim; 1 % more or less is the same machine", nearly=0.01),
     Fact("machine.architecture", "architecture", "other programs"),
     Fact("machine.virtualisation", "virtualisation", "what a hypervisor adds to timers, faults and interrupts"),
     Fact("machine.kernel", "kernel", "TCP, scheduling and disks are its own"),
@@ -148,11 +140,8 @@ def differences(was: Manifest, now: Manifest) -> list[Difference]:
 
 def _compared(fact: Fact, was: object, now: object) -> Iterator[Difference]:
     parts_was, parts_now = _parts(fact, was), _parts(fact, now)
-    differing = [
-        name
-        for name in dict.fromkeys((*parts_was, *parts_now))
-        if not fact.same(parts_was.get(name), parts_now.get(name))
-    ]
+    names = dict.fromkeys((*parts_was, *parts_now))
+    differing = [name for name in names if not fact.is_same(parts_was.get(name), parts_now.get(name))]
     for name in differing[:_SHOWN_PARTS]:
         texts = [fact.text(parts.get(name)) for parts in (parts_was, parts_now)]
         yield Difference(name=name, was=texts[0], now=texts[1], matters=fact.matters, why=fact.why)
