@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,12 +16,12 @@ from typing import Any
 from bench.links import flows, theory
 from bench.links.durations import Durations
 from bench.links.frames import FrameSender
-from bench.links.paths import BenchPath, Kind, open_path
+from bench.links.paths import BenchPath, Host, Kind, open_path
 from bench.links.summary import datagram_rate_bps, summarize_rtt
 from containernet_env.base.errors import RunError
 from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
 from containernet_env.model.topology import PROBE_FRAME_BYTES
-from containernet_env.network import rtt
+from containernet_env.network.emulator import default_binary
 
 DELAYS_NS = (100_000, 1_000_000, 3_000_000, 10_000_000, 50_000_000, 100_000_000)
 LOADED_DELAYS_NS = (100_000, 3_000_000, 50_000_000)
@@ -39,6 +41,7 @@ LOAD_PPS = 5_000
 _UDP_WARMUP_S = 0.5
 _DRAIN_S = 0.3
 _SETUP_S = 0.8
+_ECHO_INTERVAL_MS, _ECHO_TIMEOUT_MS = 10, 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
     """
     plan = []
     all_kinds, kinds = kinds, [kind for kind in kinds if kind != "htb"]
-    echo_s = rtt.INTERVAL_MS / 1000
+    echo_s = _ECHO_INTERVAL_MS / 1000
     loaded_delays = (LINK_DELAY_NS,) if durations.is_quick else LOADED_DELAYS_NS
     both_ways = () if durations.is_quick else (BOTH_WAYS_RATE_BPS,)
     for delays, loaded, probes in (
@@ -120,22 +123,47 @@ def run(point: Point, durations: Durations, directory: Path, binary: Path | None
     return {**asdict(point), **do[point.table](point, durations, directory, binary)}
 
 
+def _echoes(hosts: Sequence[Host], probes: int, binary: Path | None) -> dict[str, Any]:
+    """Echo requests between two hosts by `link-emulator rtt`: how many were ``sent`` and ``lost``, ``samples_ns``."""
+    request = {
+        "hosts": [{"name": host.name, "pid": host.pid, "ip": host.address} for host in hosts],
+        "probes": probes,
+        "answers": 5,
+        "warmup": 3,
+        "interval_ms": _ECHO_INTERVAL_MS,
+        "payload_bytes": 56,
+        "timeout_ms": _ECHO_TIMEOUT_MS,
+    }
+    limit_s = 10 + (3 * _ECHO_TIMEOUT_MS + probes * _ECHO_INTERVAL_MS) / 1000
+    done = subprocess.run(
+        [binary or default_binary(), "rtt"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RunError(f"the RTT measurement failed: {done.stderr.strip()}")
+    pair: dict[str, Any] = json.loads(done.stdout)["pairs"][0]
+    return {**pair, "samples_ns": pair["samples_ns"] or []}
+
+
 def _accuracy(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
     asked = theory.rtt_ns(point.delay_ns)
     probes = durations.loaded_probes if point.loaded else durations.probes
     with open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path:
-        hosts = [rtt.ProbeHost(host.name, host.pid, host.address) for host in path.hosts]
         with _load(path, point.loaded):
-            pair = rtt.measure(hosts, binary=binary, probes=probes)[0]
+            pair = _echoes(path.hosts, probes, binary)
         facts = path.facts()
-    summary = summarize_rtt(asked, pair.samples_ns)
+    summary = summarize_rtt(asked, pair["samples_ns"])
     if summary is None:
-        raise RunError(f"none of {pair.sent} echoes was answered")
+        raise RunError(f"none of {pair['sent']} echoes was answered")
     return {
         **asdict(summary),
-        "sent": pair.sent,
-        "lost": pair.lost,
-        "samples_ns": list(pair.samples_ns),
+        "sent": pair["sent"],
+        "lost": pair["lost"],
+        "samples_ns": pair["samples_ns"],
         "facts": facts,
     }
 
@@ -215,26 +243,25 @@ def _beside(point: Point, durations: Durations, directory: Path, binary: Path | 
     sent_ns = sum(way.delay_ns + way.serialization_ns(PROBE_FRAME_BYTES) for way in ways)
     asked = 2 * sent_ns  # to the switch and from it, there and back
     with open_path(point.kind, spec, directory, binary) as path:
-        hosts = [rtt.ProbeHost(host.name, host.pid, host.address) for host in path.hosts]
         flow = flows.TcpFlow(*path.hosts)
         try:
             flow.start()
             time.sleep(durations.tcp_warmup_s)
             begin = flow.mark()
-            pair = rtt.measure(hosts, binary=binary, probes=durations.loaded_probes)[0]
+            pair = _echoes(path.hosts, durations.loaded_probes, binary)
             result = flow.result(begin, flow.mark())
         finally:
             flow.close()
-    summary = summarize_rtt(asked, pair.samples_ns)
+    summary = summarize_rtt(asked, pair["samples_ns"])
     if summary is None:
-        raise RunError(f"none of {pair.sent} echoes was answered")
+        raise RunError(f"none of {pair['sent']} echoes was answered")
     assert point.rate_bps is not None
     return {
         **asdict(summary),
-        "mean_ns": round(statistics.fmean(pair.samples_ns)),
-        "sent": pair.sent,
-        "lost": pair.lost,
-        "samples_ns": list(pair.samples_ns),
+        "mean_ns": round(statistics.fmean(pair["samples_ns"])),
+        "sent": pair["sent"],
+        "lost": pair["lost"],
+        "samples_ns": pair["samples_ns"],
         "theory_bps": theory.tcp_goodput_bps(point.rate_bps),
         "goodput_bps": result.goodput_bps,
     }

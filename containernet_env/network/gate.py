@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import RunError
@@ -36,14 +35,10 @@ class Gate:
     topology: Topology
     spoiled: str | None = None
 
-    def with_proof(self, proof: NetworkProof) -> Gate:
-        """The same samples with another proof."""
-        return replace(self, proof=proof)
-
     def delays_ns(self, a: str, b: str) -> list[int]:
         """The one-way delays of the path from ``a`` to ``b``, of frames that arrived."""
         stream = self.plan.delays.get((a, b))
-        return [] if stream is None else [delay for delay in self.times[stream].delay_ns if delay >= 0]
+        return [] if stream is None else self.times[stream].delays_ns
 
     def rtt_ns(self, a: str, b: str) -> int | None:
         """The sum of the medians there and back; ``None`` if one is unknown."""
@@ -105,7 +100,6 @@ def measure_gate(
     moment: Moment = "before",
     tolerance: Tolerance | None = None,
     hosts: Iterable[str] | None = None,
-    binary: Path | str | None = None,
     broken: Broken = never_broken,
 ) -> Gate:
     """Measure the network between ``hosts`` (default: all), whose first processes are ``pids``.
@@ -125,7 +119,7 @@ def measure_gate(
         "bypass_qdisc": emulated,
     }
     limit_s = _SPARE_S + (plan.warmup_ns + plan.duration_ns) / 1e9
-    answer = probe("probe", request, limit_s, broken, binary)
+    answer = probe(request, limit_s, broken)
     times = times_from_json(answer)
     gone = (
         Check(host.name, "delay", "unproved", "-", why="the host has ended")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
@@ -36,7 +36,8 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: in
     """The paths that fill a direction: one whose rest is faster, else as few as are faster together.
 
     ``overload``: what comes before the direction has to be faster; what comes after it, no slower. ``frame_bytes``: of
-    the frames, for what a frame takes besides decides which link is faster.
+    the frames, for what a frame takes besides decides which link is faster. A direction without a limit is filled by
+    the paths that carry most together, as few as carry enough.
     """
     rate = hop.spec.rate_bps
     best = [
@@ -50,41 +51,43 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: in
     best.sort(key=lambda item: (-item[0], -item[1]))
     least, _, pair = best[0]
     other = None if least == math.inf else max(1, round(least))
-    wanted = _FASTER_TOGETHER if overload else _FASTER
-    if other is None or (rate is not None and least >= rate * wanted):
-        return Feed(hop, (pair,), True, other)
-    if rate is None:
-        return _widest(plan, hop, [(bps, candidate) for bps, _, candidate in best])
-    for same in (0, 1):  # from one host to several, then from several to one
-        for _, _, (sender, receiver) in best:
-            end = (sender, receiver)[same]
-            together: list[tuple[str, str]] = []
-            for bps, _, candidate in best:
-                if candidate[same] == end and not _share_rest(plan, hop, together, candidate):
-                    together.append(candidate)
-                    if len(together) > 1 and bps * len(together) >= rate * _FASTER_TOGETHER:
-                        return Feed(hop, tuple(together), True)
-    return Feed(hop, (pair,), False, other)
+    alone = Feed(
+        hop,
+        (pair,),
+        rate is None or other is None or least >= rate * (_FASTER_TOGETHER if overload else _FASTER),
+        other,
+    )
+    if other is None or (rate is not None and alone.faster):
+        return alone
+    widest, carried = alone, 0.0
+    for together, bps in _groups(plan, hop, [(bps, candidate) for bps, _, candidate in best]):
+        if rate is not None:
+            if len(together) > 1 and bps * len(together) >= rate * _FASTER_TOGETHER:
+                return Feed(hop, together, True)
+            continue
+        if (widest.other_bps or 0) >= UNLIMITED_BPS:
+            break
+        carried = bps if len(together) == 1 else carried + bps
+        # They send for the same time: one that is much slower than the others would send few frames.
+        if carried > (widest.other_bps or 0) and bps * len(together) * 2 >= carried:
+            widest = Feed(hop, together, True, round(carried))
+    return widest
 
 
-def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str]]]) -> Feed:
-    """The paths that carry most together over a direction without a limit; as few as carry enough."""
-    widest = Feed(hop, (best[0][1],), True, max(1, round(best[0][0])))
+def _groups(
+    plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str]]]
+) -> Iterator[tuple[tuple[tuple[str, str], ...], float]]:
+    """Paths over a direction that share no other one, one more each time, and the rate of the rest of that one.
+
+    From one host to several, then from several to one; ``best``: all paths over it, the fastest first.
+    """
     for same in (0, 1):
         for _, pair in best:
             together: list[tuple[str, str]] = []
-            carried = 0.0
             for bps, candidate in best:
-                if (widest.other_bps or 0) >= UNLIMITED_BPS:
-                    return widest
-                # They send for the same time: one that is much slower than the others would send few frames.
-                enough = not together or bps * len(together) * 2 >= carried
-                if enough and candidate[same] == pair[same] and not _share_rest(plan, hop, together, candidate):
+                if candidate[same] == pair[same] and not _share_rest(plan, hop, together, candidate):
                     together.append(candidate)
-                    carried += bps
-                    if carried > (widest.other_bps or 0):
-                        widest = Feed(hop, tuple(together), True, round(carried))
-    return widest
+                    yield tuple(together), bps
 
 
 def _rest_bps(path: Sequence[Hop], hop: Hop, rate: int | None, frame_bytes: int, *, overload: bool = False) -> float:
@@ -145,6 +148,8 @@ _QUEUE_SEND_NS = 4 * US
 """So long a frame takes that fills a queue, at least. Sent as fast as it goes (2.2 us), an emulator on two cores fell
 behind reading them by more than the delay of the link, and where the kernel does not stamp them, more then fit."""
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
+_BURST_FRAMES = 100
+"""How many frames of one path may come together where a direction that overflows is filled over several."""
 _MARGIN_NS = 2 * MS
 _WARMUP_NS, _WARMUP_FRAMES, _WARMUP_INTERVAL_NS = 2 * S, 20, 5 * MS
 """How long a path that loses no frame takes to forward them, how many a path may lose one after the other, and how
@@ -215,6 +220,10 @@ class GatePlan:
             for hop in hops:
                 self._over.setdefault(hop.name, []).append(pair)
 
+    def path_of(self, stream: int) -> tuple[Hop, ...]:
+        """The path of a stream."""
+        return self.paths[self.streams[stream].sender, self.streams[stream].receiver]
+
     def over(self, hop: Hop) -> Sequence[tuple[str, str]]:
         """The paths that a direction is part of."""
         return self._over.get(hop.name, ())
@@ -238,7 +247,7 @@ def plan_gate(
     plan.warmup_interval_ns = max(_WARMUP_INTERVAL_NS, 2 * slowest_ns)
     plan.warmup_ns = _WARMUP_NS + _WARMUP_FRAMES * plan.warmup_interval_ns + 2 * longest_ns
     at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
-    if any(loss_ratio(hop.spec) for hop in hops) or sum(stream.count for stream in plan.streams) < _DELAY_FRAMES * len(
+    if any(loss_ratio(hop) for hop in hops) or sum(stream.count for stream in plan.streams) < _DELAY_FRAMES * len(
         names
     ):
         at_ns = _plan_losses(plan, at_ns) + longest_ns + _MARGIN_NS
@@ -249,9 +258,44 @@ def plan_gate(
     return plan
 
 
+def delay_ns(path: Iterable[Hop]) -> int:
+    """The sum of the delays of directions."""
+    return sum(hop.spec.delay_ns for hop in path)
+
+
+def path_ns(path: Sequence[Hop], frame_bytes: int = PROBE_FRAME_BYTES) -> int:
+    """How long a frame takes that meets no other, without jitter."""
+    return delay_ns(path) + sum(hop.spec.serialization_ns(frame_bytes) for hop in path)
+
+
 def longest_path_ns(path: Sequence[Hop]) -> int:
-    """The longest that a full frame may take where it meets no other."""
-    return sum(hop.spec.delay_ns + hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in path) + jitter_reach_ns(path)
+    """The longest that a frame for delays may take where it meets no other."""
+    return path_ns(path) + jitter_reach_ns(path)
+
+
+def jitter_reach_ns(path: Iterable[Hop]) -> int:
+    """The largest change of a path's delay by jitter, either way."""
+    return sum(hop.spec.jitter.reach_ns for hop in path if hop.spec.jitter is not None)
+
+
+def variance_ns2(*hops: Hop) -> float:
+    """The variance of the delay over these directions, as configured."""
+    return sum(hop.spec.jitter.deviation_ns**2 for hop in hops if hop.spec.jitter is not None)
+
+
+def loss_ratio(hop: Hop) -> float:
+    """The configured share of frames that a direction loses."""
+    return hop.spec.loss.mean_ratio if hop.spec.loss is not None else 0.0
+
+
+def lost_ratio(path: Iterable[Hop]) -> float:
+    """The share of the frames that a path loses."""
+    return 1 - math.prod(1 - loss_ratio(hop) for hop in path)
+
+
+def before(path: Sequence[Hop], name: str) -> Sequence[Hop]:
+    """The directions that a frame takes before that of a name."""
+    return path[: next(index for index, hop in enumerate(path) if hop.name == name)]
 
 
 def capacity_frames(spec: DirectionSpec, frame_bytes: int) -> int | None:
@@ -265,21 +309,6 @@ def capacity_frames(spec: DirectionSpec, frame_bytes: int) -> int | None:
     if spec.queue_bytes is not None:
         limits.append(spec.queue_bytes // frame_bytes)
     return min(limits) if limits else None
-
-
-def loss_ratio(spec: DirectionSpec) -> float:
-    """The configured share of frames that a direction loses."""
-    return spec.loss.mean_ratio if spec.loss is not None else 0.0
-
-
-def lost_ratio(path: Iterable[Hop]) -> float:
-    """The configured share of frames that a path loses."""
-    return 1 - math.prod(1 - loss_ratio(hop.spec) for hop in path)
-
-
-def jitter_reach_ns(path: Iterable[Hop]) -> int:
-    """The largest change of a path's delay by jitter, either way."""
-    return sum(hop.spec.jitter.reach_ns for hop in path if hop.spec.jitter is not None)
 
 
 def _plan_delays(plan: GatePlan, at_ns: int) -> int:
@@ -431,18 +460,13 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
 
 def _loses_all(plan: GatePlan, feed: Feed) -> bool:
     """Whether a path that fills a direction lets no frame through."""
-    return any(loss_ratio(hop.spec) >= 1 for pair in feed.pairs for hop in plan.paths[pair])
+    return any(loss_ratio(hop) >= 1 for pair in feed.pairs for hop in plan.paths[pair])
 
 
 def _offsets_ns(plan: GatePlan, feed: Feed) -> list[int]:
     """When each path has to begin so that frames reach the direction together."""
-    delays = [sum(hop.spec.delay_ns for hop in before(plan.paths[pair], feed.hop.name)) for pair in feed.pairs]
-    return [max(delays) - delay_ns for delay_ns in delays]
-
-
-def before(path: Sequence[Hop], name: str) -> Sequence[Hop]:
-    """The directions that a frame takes before that of a name."""
-    return path[: next(index for index, hop in enumerate(path) if hop.name == name)]
+    delays = [delay_ns(before(plan.paths[pair], feed.hop.name)) for pair in feed.pairs]
+    return [max(delays) - own_ns for own_ns in delays]
 
 
 def _rounds(plan: GatePlan, tasks: Sequence[_Task]) -> list[list[_Task]]:
@@ -488,7 +512,7 @@ def _starts_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int) ->
                 for hop in path:
                     if hop.spec.rate_bps is not None:
                         ahead = before(path, hop.name)
-                        after_ns = stream.start_ns + sum(other.spec.delay_ns for other in ahead)
+                        after_ns = stream.start_ns + delay_ns(ahead)
                         at_ns = max(at_ns, through.get(hop.name, 0) - after_ns + jitter_reach_ns(ahead))
                         reached.append((hop.name, after_ns + task.length_ns + _MARGIN_NS // 4))
         starts.append(at_ns)
@@ -571,6 +595,8 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
                 return f"{hop.name} lets no frame wait"
             if limit < 2 * jitter_reach_ns(path[:index]) / frame_ns:
                 return f"jitter brings more frames together than {hop.name} lets wait"
+            if limit < _BURST_FRAMES and len(feed.pairs) > 1 and hop not in before(path, feed.hop.name):
+                return f"frames that several paths take in turn come in bursts, and {hop.name} lets few wait"
     ahead = [hop for pair in feed.pairs for hop in before(plan.paths[pair], feed.hop.name)]
     # A limited direction before it paces the frames, so that they wait in no other queue.
     interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from containernet_env.base import clock
@@ -127,7 +128,7 @@ class NetworkProver:
             self._on_proof(_proof(moment, [str(error) if moment == "after" else self._why(error)]))
             raise
         if busy is not None:
-            gate = gate.with_proof(gate.proof.doubted(busy))
+            gate = replace(gate, proof=gate.proof.doubted(busy))
         wrong, unproved = ([check.line for check in gate.proof.of(verdict)] for verdict in ("wrong", "unproved"))
         self._on_proof(_proof(moment, wrong, unproved, gate.to_json()))
         return gate

@@ -28,7 +28,6 @@ def _output(*argv: str) -> str:
 # an etcd of other users may run on this machine.
 _OURS = (
     "link-emulator serve",
-    "link-emulator rtt",
     "link-emulator probe",
     "wait-at-gate",
     "containernet-env run",

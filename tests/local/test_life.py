@@ -19,7 +19,6 @@ from containernet_env.hosts import nsexec
 from containernet_env.network import emulator as process
 from containernet_env.network import rtt as prober_module
 from containernet_env.network.emulator import LinkEmulator
-from containernet_env.network.rtt import MeasuredPair, ProbeHost, measure
 from containernet_env.setup.commands import CommandError, Commands
 from tests.deadline import HANG_S
 
@@ -38,10 +37,9 @@ def program(path: Path, script: str) -> Path:
 IMPORTS = """
 import sys, threading
 from pathlib import Path
-from containernet_env.network.rtt import ProbeHost, measure
+from containernet_env.network.rtt import probe
 from containernet_env.setup.commands import Commands, Ending
 """
-PROBE = "measure([ProbeHost('a', 1, '10.0.0.1'), ProbeHost('b', 1, '10.0.0.2')]"
 
 
 @pytest.fixture
@@ -64,8 +62,8 @@ def kill_driver_of(call: str, fifo: Path) -> None:
 
 def test_the_prober_ends_with_a_killed_driver(fifo: Path, tmp_path: Path) -> None:
     # Watches the descriptor as the real one does (link_emulator/main_test.go), which is its third word.
-    script = f'echo $$ >{fifo}\n[ "$1 $2" = "rtt --life-fd" ] && eval "read -r _ <&$3"'
-    kill_driver_of(f"{PROBE}, binary=Path({str(program(tmp_path / 'prober', script))!r}))", fifo)
+    script = f'echo $$ >{fifo}\n[ "$1 $2" = "probe --life-fd" ] && eval "read -r _ <&$3"'
+    kill_driver_of(f"probe({{}}, 60, binary={str(program(tmp_path / 'prober', script))!r})", fifo)
 
 
 SLEEPS = "echo $$ >{fifo}; sleep 600"
@@ -138,18 +136,14 @@ def test_a_driver_that_ends_while_a_program_is_started_leaves_it_ended() -> None
 # --- the prober and the link emulator, which hang, crash or take their time -------------------------------------------
 
 
-def probed(binary: Path, **more: Any) -> MeasuredPair:
-    hosts = [ProbeHost("a", 1, "10.0.0.1"), ProbeHost("b", 1, "10.0.0.2")]
-    return measure(hosts, binary=binary, **more)[0]
-
-
 def test_the_prober_gets_its_request_and_is_waited_for_over_several_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prober_module, "_LOOK_S", 0.01)
-    answer = '{"pairs":[{"a":"a","b":"b","sent":1,"lost":0,"samples_ns":[1,9,5]}]}'
-    script = f"sleep 0.1\ngrep -q '\"ip\": \"10.0.0.2\"' && echo '{answer}'"
-    assert probed(program(tmp_path / "prober", script)).median_ns == 5
+    script = """sleep 0.1\ngrep -q '"ip": "10.0.0.2"' && echo '{"streams": [5]}'"""
+    assert prober_module.probe({"ip": "10.0.0.2"}, HANG_S, binary=program(tmp_path / "prober", script)) == {
+        "streams": [5]
+    }
 
 
 def news() -> Iterator[str | None]:
@@ -163,14 +157,14 @@ def news() -> Iterator[str | None]:
         pytest.param(
             "cat >&2 <<.\npanic: no room\n\ngoroutine 1 [running]:\nmain.main()\n.\nexit 2",
             {},
-            r"^the RTT measurement failed: exit status 2: panic: no room$",
+            r"^the network's measurement failed: exit status 2: panic: no room$",
             id="a crash",
         ),
     ],
 )
 def test_a_prober_without_an_answer_is_reported(script: str, more: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=message):
-        probed(program(tmp_path / "prober", script), **more)
+        prober_module.probe({}, HANG_S, binary=program(tmp_path / "prober", script), **more)
 
 
 def test_a_prober_ends_where_its_run_is_interrupted(tmp_path: Path) -> None:
@@ -180,7 +174,7 @@ def test_a_prober_ends_where_its_run_is_interrupted(tmp_path: Path) -> None:
         raise Interrupted(signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        prober_module.probe("probe", {}, 60.0, interrupt, program(tmp_path / "prober", "exec sleep 6000"))
+        prober_module.probe({}, HANG_S, interrupt, program(tmp_path / "prober", "exec sleep 6000"))
 
 
 def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

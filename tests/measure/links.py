@@ -96,7 +96,7 @@ def _beside_a_flow(pids: tuple[int, int]) -> float:
         reading = other.submit(read)
         try:
             time.sleep(1)
-            return statistics.median(echoes(pids).samples_ns) / MS
+            return statistics.median(echoes(pids[0], ADDRESSES[1])) / MS
         finally:
             stop.set()
             reading.result()

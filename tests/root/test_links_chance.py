@@ -16,7 +16,7 @@ from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, Indep
 from containernet_env.network.chance import CountTest
 from containernet_env.network.kernel import DELAY_TOLERANCE_NS
 from containernet_env.network.link import ShapedLink, check_held
-from tests.deadline import HANG_S, eventually
+from tests.deadline import eventually
 from tests.root.network import (
     ADDRESSES,
     INTERFACES,
@@ -124,7 +124,7 @@ def test_jitter_is_read_back_and_makes_no_frame_too_early(make: Maker, distribut
     spec = LinkSpec(direction, direction)
     with make(spec) as (link, pids):
         check_held("test", spec, link.read_back(), DELAY_TOLERANCE_NS)
-        samples = echoes(pids, round(HANG_S * 1000)).samples_ns
+        samples = echoes(pids[0], ADDRESSES[1])
     # The chance that 25 round trips of this spread stay within 1 ms of each other is nil.
     assert max(samples) - min(samples) > MS
     assert all(sample >= 20 * MS - 2 * jitter.reach_ns - DELAY_TOLERANCE_NS for sample in samples), samples
@@ -159,15 +159,3 @@ def test_a_change_of_the_rate_is_made_in_place() -> None:
         eventually(lambda: answers(*pids, ADDRESSES[1]), "an answer")
         link.apply(LinkSpec(DirectionSpec(0, 50_000_000, None, 30_000), DirectionSpec()))
         assert link.read_back().a_to_b.queue_bytes == 30_000
-
-
-@needs_emulator
-@pytest.mark.parametrize(("loss", "proved"), [(IndependentLoss(0.7), True), (IndependentLoss(1), False)], ids=str)
-def test_a_path_that_loses_most_probes_sends_more_of_them(loss: Loss, proved: bool) -> None:
-    direction = DirectionSpec(MS, loss=loss)
-    with emulated(LinkSpec(direction, direction)) as (_, pids):
-        know_each_other(pids)
-        pair = echoes(pids, 1000)
-    assert all(sample >= 2 * MS for sample in pair.samples_ns), pair
-    assert bool(pair.samples_ns) is proved
-    assert not proved or len(pair.samples_ns) >= 2, pair

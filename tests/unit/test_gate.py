@@ -538,7 +538,7 @@ def test_what_spoils_a_gate_is_no_fault_of_a_link(
 ) -> None:
     """Frames pass by the hosts' own queues where the emulator carries the links."""
 
-    def probe(command: str, request: Any, *rest: Any) -> dict[str, Any]:
+    def probe(request: Any, *rest: Any) -> dict[str, Any]:
         assert request["bypass_qdisc"] is (links == "emulator")
         fine = {"warm": True, "ring_lost": 0, "refused": 0}
         hosts = [{"name": of["name"], **fine, **(host if of["name"] == "h2" else {})} for of in request["hosts"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -53,14 +53,13 @@ class Gates:
         return {"links": {}, "lateness": {"count": 9, "p99_ns": 5, "max_ns": self.paused_ns}}
 
 
-class FakeGate(SimpleNamespace):
+@dataclass
+class FakeGate:
     """What ``measure_gate`` gives."""
 
-    def __init__(self, proof: NetworkProof, spoiled: str | None, **more: Any) -> None:
-        super().__init__(proof=proof, spoiled=spoiled, **more)
-
-    def with_proof(self, proof: NetworkProof) -> Any:
-        return FakeGate(proof, self.spoiled)
+    proof: NetworkProof
+    spoiled: str | None
+    of: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {"checks": [check.to_json() for check in self.proof.checks], "pairs": [], "paths": []}

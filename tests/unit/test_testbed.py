@@ -307,7 +307,7 @@ def test_what_the_system_refuses_is_told_with_its_own_remedy(monkeypatch: pytest
         netns.call_in(os.getpid(), lambda: None)
     monkeypatch.setattr(prober_module.subprocess, "Popen", raising(OSError(errno.EMFILE, "Too many open files")))
     with pytest.raises(OSError, match="Too many open files"):
-        prober_module.probe("rtt", {}, 1.0, binary=Path("prober"))
+        prober_module.probe({}, 1.0, binary=Path("prober"))
 
 
 def test_an_end_whose_moment_is_not_known_is_judged_by_the_engines_flag(monkeypatch: pytest.MonkeyPatch) -> None:
