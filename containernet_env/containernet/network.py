@@ -43,7 +43,7 @@ from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.netns import ProcessGoneError, ip_batch
 from containernet_env.model.backends import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec, draw_seed
-from containernet_env.network.factory import LinkFactory, Place, choose, choose_switches, describe
+from containernet_env.network.factory import DESCRIPTIONS, LinkFactory, Place, choose, choose_switches
 from containernet_env.network.interface import Interface, enter_neighbours, parse_address, too_many_neighbours
 from containernet_env.network.link import EventHandler
 
@@ -555,7 +555,7 @@ class BuiltinNetwork(Containernet, TestbedNetwork):
 
     @property
     def link_backend(self) -> str:
-        return describe(self.switches_kind)
+        return DESCRIPTIONS[self.switches_kind]
 
     def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> Docker:
         return self.addDocker(

@@ -25,7 +25,7 @@ from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, Indep
 from containernet_env.model.usage import emulator_counters, link_counters
 from containernet_env.network.interface import Interface, Port
 from containernet_env.network.kernel import Uplink
-from containernet_env.network.link import EventHandler, Fabric, ShapedLink, check_held, counters_of
+from containernet_env.network.link import SIDES, EventHandler, Fabric, ShapedLink, check_held, counters_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -241,12 +241,13 @@ class LinkEmulator:
             binary = self._binary or default_binary()
             if not os.access(binary, os.X_OK):
                 raise MissingRequirementError(f"the link emulator is missing: {binary}", assets.set_up_hint())
+            core = () if self._core is None else ("--core", str(self._core))
             ours, theirs = socket.socketpair()
             try:
                 # A session of its own: the terminal's Ctrl-C is for the driver. Its life hangs on the socket and
                 # not on a parent's death signal, which the kernel sends when the THREAD that forked ends.
                 self._process = subprocess.Popen(
-                    [str(binary), "serve", "--control-fd", str(theirs.fileno()), *self._core_arguments()],
+                    [str(binary), "serve", "--control-fd", str(theirs.fileno()), *core],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -270,9 +271,6 @@ class LinkEmulator:
             raise RunError(reason) from error
         if self._core is not None and self.hello.get("core") != self._core:
             raise RunError(f"the link emulator keeps to core {self.hello.get('core')}, not {self._core}")
-
-    def _core_arguments(self) -> tuple[str, ...]:
-        return () if self._core is None else ("--core", str(self._core))
 
     def request(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> Answer:
         """Send one request, return the answer; see ``ControlClient.request``."""
@@ -356,23 +354,18 @@ def direction_to_json(direction: DirectionSpec, seed: int = 0) -> dict[str, Any]
 
 def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
     """The direction that the emulator holds, without its counters."""
-    jitter, loss = value.get("jitter"), value.get("loss")
+    jitter, loss = value.get("jitter"), dict(value.get("loss") or {})
+    kinds: dict[str, type[Loss]] = {"independent": IndependentLoss, "gilbert_elliott": GilbertElliottLoss}
     return DirectionSpec(
         int(value["delay_ns"]),
         value.get("rate_bps"),
         value.get("queue_frames"),
         value.get("queue_bytes"),
         None if jitter is None else Jitter(**jitter),
-        None if loss is None else _loss_from_json(loss),
+        kinds[loss.pop("model")](**loss) if loss else None,
         value.get("seed"),
         overhead_bytes=value["overhead_bytes"],
     )
-
-
-def _loss_from_json(value: Mapping[str, Any]) -> Loss:
-    values = {key: item for key, item in value.items() if key != "model"}
-    kinds: dict[str, type[Loss]] = {"independent": IndependentLoss, "gilbert_elliott": GilbertElliottLoss}
-    return kinds[value["model"]](**values)
 
 
 def changed_fields(held: DirectionSpec, wanted: DirectionSpec, seed: int = 0, restart: bool = False) -> dict[str, Any]:
@@ -406,8 +399,7 @@ class EmulatedLink(ShapedLink):
 
     def _no_uplinks(self) -> dict[str, Uplink]:
         """An uplink, which holds nothing back yet, for each direction on which a host sends."""
-        ends = zip(("a_to_b", "b_to_a"), self.ends, strict=True)
-        return {side: Uplink(end) for side, end in ends if isinstance(end, Interface)}
+        return {side: Uplink(end) for side, end in zip(SIDES, self.ends, strict=True) if isinstance(end, Interface)}
 
     def make(self) -> None:
         """See ``ShapedLink``: the TAPs stay down until they are brought up."""
@@ -435,14 +427,9 @@ class EmulatedLink(ShapedLink):
         if held is not None:
             answer = self._set(held, spec, changes)
         else:
-            answer = self._create(
-                "link",
-                name=self.name,
-                a=_end_to_json(self.ends[0]),
-                b=_end_to_json(self.ends[1]),
-                a_to_b=direction_to_json(spec.a_to_b, self._seed),
-                b_to_a=direction_to_json(spec.b_to_a, self._seed),
-            )
+            a, b = ({"port": port_name(e)} if isinstance(e, Interface) else {"switch": e.switch} for e in self.ends)
+            sides = {side: direction_to_json(getattr(spec, side), self._seed) for side in SIDES}
+            answer = self._create("link", name=self.name, a=a, b=b, **sides)
             self.made = True
         try:
             self._hold_at_hosts(spec)
@@ -451,17 +438,22 @@ class EmulatedLink(ShapedLink):
                 self._set(spec, held, {})
                 self._hold_at_hosts(held)
             raise
-        effective = LinkSpec(self._effective("a_to_b", spec.a_to_b), self._effective("b_to_a", spec.b_to_a))
-        check_held(self.name, effective, self.read_back())
+        # An uplink has no effect where no host sends, or without a rate.
+        directions = {side: getattr(spec, side) for side in SIDES}
+        effective = (
+            of if side in self._uplinks and of.rate_bps is not None else replace(of, uplink=None)
+            for side, of in directions.items()
+        )
+        check_held(self.name, LinkSpec(*effective), self.read_back())
         self.spec = spec
         return answer.at_ns
 
     def _set(self, held: LinkSpec, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> Answer:
-        a_to_b, b_to_a = (
-            changed_fields(getattr(held, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {}))
-            for side in ("a_to_b", "b_to_a")
-        )
-        return self._emulator.request("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
+        sides = {
+            side: changed_fields(getattr(held, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {}))
+            for side in SIDES
+        }
+        return self._emulator.request("set_link", name=self.name, **sides)
 
     def _hold_at_hosts(self, spec: LinkSpec) -> None:
         for side, uplink in self._uplinks.items():
@@ -471,12 +463,7 @@ class EmulatedLink(ShapedLink):
     def read_back(self) -> LinkSpec:
         """See ``ShapedLink``."""
         held = self._emulator.request("read_link", name=self.name).result
-        return LinkSpec(*(self._held(side, direction_from_json(held[side])) for side in ("a_to_b", "b_to_a")))
-
-    def _effective(self, side: str, direction: DirectionSpec) -> DirectionSpec:
-        """The direction, without ``uplink`` if that has no effect: no host sends, or there is no rate."""
-        effective = side in self._uplinks and direction.rate_bps is not None
-        return direction if effective else replace(direction, uplink=None)
+        return LinkSpec(*(self._held(side, direction_from_json(held[side])) for side in SIDES))
 
     def _held(self, side: str, direction: DirectionSpec) -> DirectionSpec:
         uplink = self._uplinks.get(side)
@@ -535,10 +522,6 @@ class EmulatedLink(ShapedLink):
 def port_name(end: Interface) -> str:
     """What the emulator calls the port of a TAP."""
     return end.alias or end.name
-
-
-def _end_to_json(end: Port) -> dict[str, str]:
-    return {"port": port_name(end)} if isinstance(end, Interface) else {"switch": end.switch}
 
 
 class EmulatorFabric(Fabric):

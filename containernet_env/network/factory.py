@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -29,13 +29,14 @@ from containernet_env.network.interface import (
 )
 from containernet_env.network.kernel import KernelFabric, VethLink
 from containernet_env.network.link import EventHandler, Fabric, ShapedLink
-from containernet_env.network.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch
+from containernet_env.network.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch, ovs_problem
 
-_DESCRIPTIONS = {
+DESCRIPTIONS: Mapping[SwitchKind, str] = {
     "emulator": "emulator",
     "ovs": "netem on Open vSwitch",
     "bridge": "netem on a Linux bridge",
 }
+"""The kinds of links and switches, as text."""
 
 
 @lru_cache(maxsize=1)
@@ -88,17 +89,6 @@ def choose_switches(choice: str, links: LinksKind) -> SwitchKind:
             f"Open vSwitch cannot be used: {reason}", "Provide it, or use --switches bridge, or auto."
         )
     return "bridge" if reason is not None else "ovs"
-
-
-@lru_cache(maxsize=1)
-def ovs_problem() -> str | None:
-    """See ``switches.problem``; determined once."""
-    return switches.problem()
-
-
-def describe(kind: SwitchKind) -> str:
-    """The kind of links and switches, as text."""
-    return _DESCRIPTIONS[kind]
 
 
 def remove_bridges(bridges: Iterable[switches.OurBridge] | None = None) -> tuple[str, ...]:
@@ -181,11 +171,6 @@ class LinkFactory:
             raise UsageError(f"run id {self._run_id!r} is too long: interface names have {NAME_MAX} characters")
         return name
 
-    def _switch_namespace(self) -> int:
-        if self._namespace is None:
-            self._namespace = ThrowawayNamespace()
-        return self._namespace.pid
-
     def make_switch(self, name: str) -> LearningSwitch:
         """A switch of the network's kind."""
         if self._kind == "emulator":
@@ -195,27 +180,24 @@ class LinkFactory:
             bridge = OvsSwitch(name, self._name("b"))
             self._bridges.append(bridge)
             return bridge
-        return BridgeSwitch(name, self._switch_namespace(), self._name("b"))
+        if self._namespace is None:
+            self._namespace = ThrowawayNamespace()
+        return BridgeSwitch(name, self._namespace.pid, self._name("b"))
 
     def _mac(self, place: Place, other: Port | None) -> str:
         ends = [end for link, _ in self._links.values() if link.made for end in link.ends]
         taken = {end.mac.lower() for end in (*ends, other) if isinstance(end, Interface) and end.mac is not None}
-        attempt = 0
-        mac = place.mac or derive_mac(place.node, place.port)
-        while place.mac is None and mac in taken:
-            attempt += 1
-            mac = derive_mac(place.node, place.port, attempt)
-        if mac.lower() in taken:
-            raise UsageError(f"{place.node}: the Ethernet address {mac} is in use already")
-        return mac
+        if place.mac is None:
+            derived = (derive_mac(place.node, place.port, attempt) for attempt in itertools.count())
+            return next(mac for mac in derived if mac not in taken)
+        if place.mac.lower() in taken:
+            raise UsageError(f"{place.node}: the Ethernet address {place.mac} is in use already")
+        return place.mac
 
     def _link_name(self, one: str, two: str) -> str:
-        base = name = f"{one}-{two}"
-        number = 1
-        while name in self._links and self._links[name][0].made:
-            number += 1
-            name = f"{base}-{number}"
-        return name
+        taken = {name for name, (link, _) in self._links.items() if link.made}
+        names = (f"{one}-{two}{f'-{number}' if number > 1 else ''}" for number in itertools.count(1))
+        return next(name for name in names if name not in taken)
 
     def make_link(self, one: Place, two: Place, spec: LinkSpec) -> ShapedLink:
         """Make a link between two places, its interfaces up and with their addresses; nothing is left of one that

@@ -27,27 +27,25 @@ from containernet_env.model.link import (
 )
 from containernet_env.model.usage import since, veth_counters
 from containernet_env.network.interface import Interface, delete_interface
-from containernet_env.network.link import Fabric, ShapedLink, check_held, counters_of
+from containernet_env.network.link import SIDES, Fabric, ShapedLink, check_held, counters_of
 
 _NEVER_SET = frozenset({"loss-state", "duplicate", "corrupt", "reorder", "rate", "slot"})
 
 
-def options(direction: DirectionSpec) -> list[str]:
-    """netem's options for ``tc``, without its limit."""
-    words: list[str] = []
-    jitter, loss = direction.jitter, direction.loss
+def options(direction: DirectionSpec) -> str:
+    """netem's options for ``tc``, each after a space, without its limit."""
+    jitter, loss, text = direction.jitter, direction.loss, ""
     if direction.delay_ns:
-        words += ["delay", f"{direction.delay_ns / 1000:.3f}us"]
+        text += f" delay {direction.delay_ns / 1000:.3f}us"
     if jitter is not None:
-        words.append(f"{jitter.ns / 1000:.3f}us")
         # Without a table the kernel draws uniformly; tc's table is cut at four standard deviations, as specified.
-        words += ["distribution", "normal"] if jitter.distribution == "normal" else []
+        text += f" {jitter.ns / 1000:.3f}us{' distribution normal' if jitter.distribution == 'normal' else ''}"
     if isinstance(loss, GilbertElliottLoss):
         ratios = (loss.good_to_bad_ratio, loss.bad_to_good_ratio, loss.bad_loss_ratio, loss.good_loss_ratio)
-        words += ["loss", "gemodel", *(_percent(ratio) for ratio in ratios)]
+        text += f" loss gemodel {' '.join(map(_percent, ratios))}"
     elif loss is not None and loss.ratio > 0:
-        words += ["loss", "random", _percent(loss.ratio)]
-    return words
+        text += f" loss random {_percent(loss.ratio)}"
+    return text
 
 
 def _percent(ratio: float) -> str:
@@ -78,7 +76,7 @@ def netem_held(options: Mapping[str, Any], configured: Jitter | None) -> tuple[i
     return round(float(delay["delay"]) * 1e9), jitter, loss
 
 
-def in_place(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list[list[str]] | None:
+def in_place(old: Sequence[str], new: Sequence[str]) -> list[str] | None:
     """The commands that turn the result of ``old`` (commands of ``tc ... add``) into that of ``new``.
 
     A bandwidth that both have stays in force. Frames that wait or travel are lost only if netem replaces a plain queue
@@ -86,33 +84,27 @@ def in_place(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list
     """
     if not old or not new or _shape(old[0]) != _shape(new[0]):
         return None
-    commands: list[list[str]] = []
+    commands: list[str] = []
     for before, after in zip_longest(old, new):
         if after is None:
             break  # went with what was below it
-        if before is None or (commands and "replace" in commands[-1]):
-            commands.append(list(after))  # what was here went with what was below it
-        elif list(before) != list(after):
+        if before is None or any(" replace " in command for command in commands):
+            commands.append(after)  # what was here went with what was below it
+        elif before != after:
             verb = "change" if _shape(before) == _shape(after) else "replace"
-            commands.append([verb if word == "add" else word for word in after])
+            commands.append(after.replace(" add ", f" {verb} ", 1))
     return commands
 
 
-def _shape(command: Sequence[str]) -> tuple[object, ...]:
+def _shape(command: str) -> list[str]:
     """The parts of a command that cannot be changed later: place, kind, and netem's table, which stays once loaded."""
-    return (*[word for word in command if word in ("qdisc", "class", *_KINDS)], "distribution" in command)
-
-
-_KINDS = ("htb", "netem", "pfifo", "bfifo")
+    return re.findall(r"\b(?:qdisc|class|htb|netem|pfifo|bfifo|distribution)\b", command)
 
 
 # Only the delay and its sender bound what netem holds: one million full frames are 1.5 GB.
 NETEM_LIMIT_FRAMES = 1_000_000
 _NOTHING = DirectionSpec()
-_ROOT, _CLASS = "1:", "1:1"
-# A qdisc of another kind needs another handle to take the place of one.
-_NETEM = "10:"
-_FIFOS = {_CLASS: {"pfifo": "20:", "bfifo": "30:"}, f"{_NETEM}1": {"pfifo": "21:", "bfifo": "31:"}}
+_ROOT, _CLASS, _NETEM = "1:", "1:1", "10:"
 # tc 6.1 cuts a delay to whole microseconds, holds it in ticks of 64 ns (PSCHED_SHIFT in linux/pkt_sched.h) and prints
 # that cut to whole microseconds again, with six digits: 1.5 ms is held as 1.499968 ms and printed as 0.001499.
 DELAY_TOLERANCE_NS = 2_100
@@ -137,44 +129,36 @@ def burst_bytes(rate_bps: int) -> int:
     return max(_MTU_BURST_BYTES, round(rate_bps / 8 * _BURST_S))
 
 
-def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
-    """Arguments of ``tc``, in order, that shape what ``interface`` sends as ``direction``, from no qdisc.
+def tc_commands(interface: str, direction: DirectionSpec) -> list[str]:
+    """Commands of ``tc``, in order, that shape what ``interface`` sends as ``direction``, from no qdisc.
 
     Raises ``UsageError`` for a direction that HTB and netem cannot carry out.
     """
     if (refusal := backends.netem_refusal(direction)) is not None:
         raise UsageError(f"{interface}: HTB and netem do not support {refusal}; the link emulator can")
-    commands = []
-    parent, place = "root", ["root"]
-    if direction.rate_bps is not None:
-        rate = f"{direction.rate_bps}bit"
-        burst = str(burst_bytes(direction.rate_bps))
-        quantum = min(max(direction.rate_bps // 8 // 10, _QUANTUM_MIN_BYTES), _QUANTUM_MAX_BYTES)
-        overhead = ["overhead", str(direction.overhead_bytes)] if direction.overhead_bytes else []
-        commands.append(["qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb", "default", "1"])
-        commands.append(
-            [
-                *["class", "add", "dev", interface, "parent", _ROOT, "classid", _CLASS, "htb"],
-                *["rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(quantum), *overhead],
-            ]
-        )
-        parent, place = _CLASS, ["parent", _CLASS]
+    commands, place, rate = [], "root", direction.rate_bps
+    if rate is not None:
+        burst = burst_bytes(rate)
+        quantum = min(max(rate // 8 // 10, _QUANTUM_MIN_BYTES), _QUANTUM_MAX_BYTES)
+        overhead = f" overhead {direction.overhead_bytes}" if direction.overhead_bytes else ""
+        commands += [
+            f"qdisc add dev {interface} root handle {_ROOT} htb default 1",
+            f"class add dev {interface} parent {_ROOT} classid {_CLASS} htb rate {rate}bit ceil {rate}bit "
+            f"burst {burst} cburst {burst} quantum {quantum}{overhead}",
+        ]
+        place = f"parent {_CLASS}"
+    digit = 0
     if backends.needed(direction):
         commands.append(
-            [
-                *["qdisc", "add", "dev", interface, *place, "handle", _NETEM, "netem"],
-                *["limit", str(NETEM_LIMIT_FRAMES), *options(direction)],
-            ]
+            f"qdisc add dev {interface} {place} handle {_NETEM} netem limit {NETEM_LIMIT_FRAMES}{options(direction)}"
         )
-        parent = f"{_NETEM}1"
-    if direction.rate_bps is not None:
-        limit, kind = (queue_frames(direction), "pfifo")
+        place, digit = f"parent {_NETEM}1", 1
+    if rate is not None:
+        # Another handle for each kind and place: only so does one take the place of another.
+        queue = f"2{digit}: pfifo limit {queue_frames(direction)}"
         if direction.queue_bytes is not None:
-            limit, kind = direction.queue_bytes, "bfifo"
-        handle = _FIFOS[parent][kind]
-        commands.append(
-            ["qdisc", "add", "dev", interface, "parent", parent, "handle", handle, kind, "limit", str(limit)]
-        )
+            queue = f"3{digit}: bfifo limit {direction.queue_bytes}"
+        commands.append(f"qdisc add dev {interface} {place} handle {queue}")
     return commands
 
 
@@ -196,8 +180,11 @@ def direction_from_tc(
     for qdisc in qdiscs:
         kind, options = qdisc.get("kind"), qdisc.get("options", {})
         if kind == "htb":
-            rate_bps, overhead_bytes = _class_rate(classes, class_id)
-            held = replace(held, rate_bps=rate_bps, overhead_bytes=overhead_bytes)
+            found = _HTB_CLASS.findall(classes)
+            if len(found) != 1 or found[0][0] != class_id or found[0][1:3] != found[0][4:6]:
+                raise RunError(f"the HTB class {class_id} is not as it was made: {classes.strip()!r}")
+            _, rate, unit, overhead, *_ = found[0]
+            held = replace(held, rate_bps=int(rate) * _RATE_UNITS[unit], overhead_bytes=int(overhead or 0))
         elif kind == "netem":
             delay_ns, jitter, loss = netem_held(options, configured.jitter)
             if int(options["limit"]) != netem_limit:
@@ -224,17 +211,12 @@ def delay_tolerance_ns(delay_ns: int) -> int:
     return max(DELAY_TOLERANCE_NS, round(delay_ns * DELAY_TOLERANCE_RATIO))
 
 
-def _class_rate(classes: str, class_id: str) -> tuple[int, int]:
-    """Rate and overhead (bytes) of the only class."""
-    found = _HTB_CLASS.findall(classes)
-    if len(found) != 1 or found[0][0] != class_id or found[0][1:3] != found[0][4:6]:
-        raise RunError(f"the HTB class {class_id} is not as it was made: {classes.strip()!r}")
-    _, rate, unit, overhead, *_ = found[0]
-    return int(rate) * _RATE_UNITS[unit], int(overhead or 0)
-
-
 def _tc(end: Interface, *words: str) -> str:
     return netns.run(end.pid, ["tc", *words]).stdout
+
+
+def _batch(end: Interface, lines: Sequence[str]) -> None:
+    netns.run(end.pid, ["tc", "-batch", "-"], input="".join(f"{line}\n" for line in lines))
 
 
 def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpec | None = None) -> None:
@@ -246,8 +228,7 @@ def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpe
             clear_direction(end)
         changes = commands
     if changes:
-        batch = "".join(f"{' '.join(command)}\n" for command in changes)
-        netns.run(end.pid, ["tc", "-batch", "-"], input=batch)
+        _batch(end, changes)
 
 
 def clear_direction(end: Interface) -> None:
@@ -259,11 +240,6 @@ def clear_direction(end: Interface) -> None:
 def read_direction(end: Interface, configured: DirectionSpec = _NOTHING, **made: Any) -> DirectionSpec:
     """The shape of what ``end`` sends, as the kernel holds it; ``configured``, ``made``: see ``direction_from_tc``."""
     return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.name), configured, **made)
-
-
-def qdisc_counters(end: Interface) -> Mapping[str, Any]:
-    """Counters of the root qdisc of ``end``, as ``tc -s -j qdisc show`` prints them."""
-    return next(qdisc for qdisc in _qdiscs(end, "-s") if qdisc.get("root"))
 
 
 def _qdiscs(end: Interface, *options: str) -> list[dict[str, Any]]:
@@ -319,9 +295,8 @@ class VethLink(ShapedLink):
         return at_ns
 
     def _apply(self, spec: LinkSpec, held: LinkSpec | None) -> None:
-        one, two = self._interfaces
-        apply_direction(one, spec.a_to_b, held.a_to_b if held is not None else None)
-        apply_direction(two, spec.b_to_a, held.b_to_a if held is not None else None)
+        for side, end in zip(SIDES, self._interfaces, strict=True):
+            apply_direction(end, getattr(spec, side), None if held is None else getattr(held, side))
 
     def check(self) -> None:
         """Raise ``RunError`` unless the kernel holds the spec that was last applied."""
@@ -336,14 +311,13 @@ class VethLink(ShapedLink):
     def reset_counters(self) -> None:
         """Let ``statistics`` count from now on."""
         self._counted_from = {}
-        now = self.statistics()
-        self._counted_from = {side: now[side] for side in ("a_to_b", "b_to_a")}
+        self._counted_from = self.statistics()
 
     def statistics(self) -> dict[str, Any]:
         """See ``ShapedLink``."""
         counters: dict[str, Any] = {}
         up = True
-        for side, end in zip(("a_to_b", "b_to_a"), self._interfaces, strict=True):
+        for side, end in zip(SIDES, self._interfaces, strict=True):
             output = netns.run(end.pid, ["ip", "-s", "-j", "link", "show", "dev", end.name]).stdout
             shown = next(entry for entry in json.loads(output) if entry)
             up = up and "LOWER_UP" in shown["flags"]
@@ -369,7 +343,6 @@ class VethLink(ShapedLink):
                 continue  # gone with its namespace
 
 
-_NOT_AT_HOST = DirectionSpec()
 _AT_ONCE_S = 0.0001
 _MOST_AT_ONCE = 43
 """Full segments in the 64 KiB that TCP hands over at most."""
@@ -385,14 +358,14 @@ def held_at_host(direction: DirectionSpec) -> DirectionSpec:
     without their overhead. Smaller frames then wait behind the host for the rest, where each has its overhead.
     """
     if direction.rate_bps is None or direction.uplink == "network":
-        return _NOT_AT_HOST
+        return _NOTHING
     at_host = DirectionSpec(rate_bps=direction.rate_bps, overhead_bytes=direction.overhead_bytes)
     if direction.overhead_bytes and segments_at_once(at_host) > 1:
         on_the_link = FULL_FRAME_BYTES + direction.overhead_bytes
         at_host = DirectionSpec(rate_bps=direction.rate_bps * FULL_FRAME_BYTES // on_the_link)
     if direction.queue_bytes is None:
         return replace(at_host, queue_frames=queue_frames(direction))
-    return _NOT_AT_HOST if direction.queue_frames is not None else replace(at_host, queue_bytes=direction.queue_bytes)
+    return _NOTHING if direction.queue_frames is not None else replace(at_host, queue_bytes=direction.queue_bytes)
 
 
 def segments_at_once(direction: DirectionSpec) -> int:
@@ -414,13 +387,13 @@ class Uplink:
 
     def __init__(self, end: Interface) -> None:
         self.end = end
-        self._held: DirectionSpec | None = _NOT_AT_HOST
+        self._held: DirectionSpec | None = _NOTHING
         self._counted_from = 0
 
     def apply(self, direction: DirectionSpec) -> None:
         """Hold frames back as ``direction`` says from now on; waiting frames stay. ``holds`` checks it."""
         wanted, held = held_at_host(direction), self._held
-        if wanted == _NOT_AT_HOST != held:
+        if wanted == _NOTHING != held:
             wanted = _RELEASED
         if wanted == held:
             return
@@ -444,7 +417,7 @@ class Uplink:
     def holds(self) -> bool:
         """Whether frames wait here, read from the kernel. Raises ``RunError`` if it holds something else."""
         held = read_direction(self.end)
-        configured = LinkSpec(self._held or _NOT_AT_HOST)
+        configured = LinkSpec(self._held or _NOTHING)
         check_held(f"at {self.end.alias or self.end.name}", configured, LinkSpec(held), 0, RATE_TOLERANCE_RATIO)
         return held.rate_bps not in (None, RATE_MAX_BPS)
 
@@ -453,10 +426,10 @@ class Uplink:
 
         ``None`` if they cannot be read because the host has ended.
         """
-        if self._held == _NOT_AT_HOST:
+        if self._held == _NOTHING:
             return {"dropped": 0, "waiting": 0}
         try:
-            counted = qdisc_counters(self.end)
+            counted = next(qdisc for qdisc in _qdiscs(self.end, "-s") if qdisc.get("root"))
         except RunError:
             return None
         dropped = counted["drops"] - self._counted_from
@@ -526,7 +499,3 @@ class KernelFabric(Fabric):
                 gone = ("Cannot find device", "Cannot find specified qdisc", "Invalid handle", "No such file")
                 if not any(words in str(error) for words in gone):
                     raise
-
-
-def _batch(end: Interface, lines: Sequence[str]) -> None:
-    netns.run(end.pid, ["tc", "-batch", "-"], input="".join(f"{line}\n" for line in lines))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
-from containernet_env.model.link import IndependentLoss, Jitter, LinkSpec, Loss
+from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec, Loss
 from containernet_env.network.interface import Interface, Port
 
+SIDES = ("a_to_b", "b_to_a")
+"""The directions of a link: what its first end sends, and what its second end does."""
 EventHandler = Callable[[str, str], None]
 """Called with the kind of an event ("port_down", "emulator_died") and one line of text, from any thread."""
 
@@ -25,24 +27,21 @@ def check_held(
     The tolerances are for systems that report values less exactly than they hold them. That of delays applies to
     jitters too. A value that was left open (``None`` for a limit, a seed or the like) may be anything.
     """
-    for direction, wanted, got in (
-        ("a to b", configured.a_to_b, held.a_to_b),
-        ("b to a", configured.b_to_a, held.b_to_a),
-    ):
-        off = abs(wanted.delay_ns - got.delay_ns) > delay_tolerance_ns
-        # Without a rate a frame takes no time.
-        off |= wanted.rate_bps is not None and wanted.overhead_bytes != got.overhead_bytes
-        for field in ("queue_frames", "queue_bytes", "seed", "uplink"):
-            value = getattr(wanted, field)
-            off |= value is not None and value != getattr(got, field)
+    for side in SIDES:
+        wanted: DirectionSpec = getattr(configured, side)
+        got: DirectionSpec = getattr(held, side)
+        near = abs(wanted.delay_ns - got.delay_ns) <= delay_tolerance_ns
         if wanted.rate_bps is None or got.rate_bps is None:
-            off |= wanted.rate_bps != got.rate_bps
+            near &= wanted.rate_bps == got.rate_bps
         else:
-            off |= abs(wanted.rate_bps - got.rate_bps) > wanted.rate_bps * rate_tolerance_ratio
-        off |= not _same_jitter(wanted.jitter, got.jitter, delay_tolerance_ns)
-        off |= not _same_loss(wanted.loss, got.loss)
-        if off:
-            raise RunError(f"link {name}, {direction}: configured {wanted}, the system holds {got}")
+            near &= abs(wanted.rate_bps - got.rate_bps) <= wanted.rate_bps * rate_tolerance_ratio
+        # Without a rate a frame takes no time.
+        near &= wanted.rate_bps is None or wanted.overhead_bytes == got.overhead_bytes
+        for field in ("queue_frames", "queue_bytes", "seed", "uplink"):
+            near &= getattr(wanted, field) in (None, getattr(got, field))
+        near &= _same_jitter(wanted.jitter, got.jitter, delay_tolerance_ns) and _same_loss(wanted.loss, got.loss)
+        if not near:
+            raise RunError(f"link {name}, {side.replace('_', ' ')}: configured {wanted}, the system holds {got}")
 
 
 def _same_jitter(wanted: Jitter | None, got: Jitter | None, tolerance_ns: int) -> bool:
@@ -60,13 +59,12 @@ def _same_loss(wanted: Loss | None, got: Loss | None) -> bool:
         return True
     if wanted is None or got is None or wanted.model != got.model:
         return wanted is got
-    values = zip(asdict(wanted).values(), asdict(got).values(), strict=True)
-    return all(one == other or _same_ratio(one, other) for one, other in values)
-
-
-def _same_ratio(one: object, other: object) -> bool:
     # tc prints six digits of a share that the kernel holds in 32 bits.
-    return isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-9)
+    pairs = zip(astuple(wanted), astuple(got), strict=True)
+    return all(
+        math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-9) if isinstance(one, float) else one == other
+        for one, other in pairs
+    )
 
 
 class ShapedLink(ABC):

@@ -9,6 +9,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from containernet_env.base import programs
 from containernet_env.base.errors import RunError
@@ -57,8 +58,9 @@ def vsctl(*words: str) -> str:
     return done.stdout
 
 
-def problem() -> str | None:
-    """Why Open vSwitch cannot be used here, with what to do about it; ``None`` where it can.
+@lru_cache(maxsize=1)
+def ovs_problem() -> str | None:
+    """Why Open vSwitch cannot be used here, with what to do about it; ``None`` where it can. Determined once.
 
     A bridge of the kernel's datapath is made for a moment, as the proof.
     """

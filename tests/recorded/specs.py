@@ -60,7 +60,7 @@ def record() -> dict[str, dict[str, Any]]:
             link.apply(LinkSpec(spec, DirectionSpec()))
             qdiscs = netns.run(one.pid, ["tc", "-j", "qdisc", "show", "dev", "rec0"]).stdout
             classes = netns.run(one.pid, ["tc", "class", "show", "dev", "rec0"]).stdout
-            commands = [" ".join(words) for words in kernel.tc_commands("rec0", spec)]
+            commands = kernel.tc_commands("rec0", spec)
             shown = json.loads(qdiscs or "[]")
             for qdisc in shown:
                 qdisc.pop("refcnt", None)  # follows the number of processors

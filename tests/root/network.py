@@ -19,10 +19,11 @@ from containernet_env.hosts import netns
 from containernet_env.hosts.netns import ThrowawayNamespace
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.emulator import EmulatedLink, LinkEmulator, default_binary
-from containernet_env.network.factory import kernel_has_netem, ovs_problem
+from containernet_env.network.factory import kernel_has_netem
 from containernet_env.network.interface import Interface
 from containernet_env.network.kernel import VethLink
 from containernet_env.network.measure import round_trip_ns
+from containernet_env.network.switches import ovs_problem
 from tests.deadline import HANG_S, eventually
 
 ADDRESSES = ("10.9.0.1", "10.9.0.2")
