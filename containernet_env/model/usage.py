@@ -146,10 +146,12 @@ def larger(one: Consumption | None, other: Consumption) -> Consumption:
     return Consumption(**{name: max((v for v in pair if v is not None), default=None) for name, pair in both.items()})
 
 
-_COUNTERS = ("frames", "bytes")
 LATE_NS = 1_000_000
 """The limit for the 99th percentile of lateness, also under a load that fills the machine."""
-_PORT_COUNTERS = ("received_frames", "received_bytes", "sent_frames", "sent_bytes")
+# The last two are the kernel's: frames that the emulator took too late, frames that the host's stack did not take.
+_PORT_COUNTERS = (
+    "received_frames", "received_bytes", "sent_frames", "sent_bytes", "drops", "tap_drops", "tap_drops_error",
+)  # fmt: skip
 # Drops in a direction that are not configured, and that no rule for frames of that kind explains.
 _OWN_DROPS = {
     "buffers": "the emulator had no memory left",
@@ -162,25 +164,21 @@ _TAP_DROPS = {
 }
 
 
-def direction_counters(held: Mapping[str, Any]) -> dict[str, Any]:
-    """One direction of the link emulator's answer, without its parameters."""
-    return {
-        "frames": held["frames"],
-        "bytes": held["bytes"],
-        "drops": dict(held["drops"]),
-        "offered": held["offered"],
-        "in_flight": held["in_flight"],
-        "unmatched": held["unmatched"],
-        "queue_high_water_frames": held["queue_high_water"],
-        "queue_high_water_bytes": held["queue_high_water_bytes"],
-        "wire_delay": held["wire_delay"],
-        "lateness": held.get("lateness"),
-    }
+SIDES = ("a_to_b", "b_to_a")
+"""The directions of a link: what its first end sends, and what its second end does."""
+_DIRECTION_COUNTERS = (
+    "frames", "bytes", "drops", "offered", "in_flight", "unmatched", "queue_high_water_frames",
+    "queue_high_water_bytes", "wire_delay", "lateness",
+)  # fmt: skip
 
 
 def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Both directions of a link of the emulator's answer, and whether it is ``up``."""
-    return {"up": held["up"], **{side: direction_counters(held[side]) for side in ("a_to_b", "b_to_a")}}
+    """Both directions of a link of the emulator's answer, without their parameters, and whether it is ``up``."""
+    counters: dict[str, Any] = {"up": held["up"]}
+    for side in SIDES:
+        found = {**held[side], "queue_high_water_frames": held[side]["queue_high_water"]}
+        counters[side] = {name: found.get(name) for name in _DIRECTION_COUNTERS}
+    return counters
 
 
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
@@ -189,26 +187,13 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
     Every frame that a port received from its host is counted in its link's ``offered`` or in the port's ``drops``;
     frames that a switch counts as ``invalid_source`` or ``filtered`` are discarded.
     """
-    ports = {
-        name: {
-            **{counter: port[counter] for counter in _PORT_COUNTERS},
-            "drops": dict(port["drops"]),
-            # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
-            "tap_drops": port["tap_drops"],
-            "tap_drops_error": port["tap_drops_error"],
-        }
-        for name, port in stats["ports"].items()
-    }
     return {
         "at_ns": at_ns,
         "links": {name: link_counters(held) for name, held in stats["links"].items()},
-        "ports": ports,
-        "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
-        "stamps": stats["stamps"],
-        "unmatched": stats["unmatched"],
+        "ports": {name: {key: port[key] for key in _PORT_COUNTERS} for name, port in stats["ports"].items()},
         "lateness": {key: value for key, value in stats["lateness"].items() if key != "buckets"},
         "latencies": stats.get("latencies"),
-        "partition": stats["partition"],
+        **{key: stats[key] for key in ("switches", "stamps", "unmatched", "partition")},
     }
 
 
@@ -219,17 +204,10 @@ def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) 
     """
     sent = link["stats64"]["tx"]
     dropped = sum(int(qdisc.get("drops", 0)) for qdisc in qdiscs if qdisc.get("root"))
-    return {
+    return dict.fromkeys(_DIRECTION_COUNTERS) | {
         "frames": int(sent["packets"]),
         "bytes": int(sent["bytes"]),
         "drops": {"queue_or_loss": dropped, "device": int(sent["dropped"])},
-        "offered": None,
-        "in_flight": None,
-        "unmatched": None,
-        "queue_high_water_frames": None,
-        "queue_high_water_bytes": None,
-        "wire_delay": None,
-        "lateness": None,
     }
 
 
@@ -238,15 +216,15 @@ def since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
     A counter that went back was reset in between (its qdisc was replaced): it counts from there.
     """
+
+    def less(now: int, before: int) -> int:
+        return now - before if now >= before else now
+
     return {
         **now,
-        **{key: _less(now[key], before[key]) for key in _COUNTERS},
-        "drops": {cause: _less(count, before["drops"].get(cause, 0)) for cause, count in now["drops"].items()},
+        **{key: less(now[key], before[key]) for key in ("frames", "bytes")},
+        "drops": {cause: less(count, before["drops"].get(cause, 0)) for cause, count in now["drops"].items()},
     }
-
-
-def _less(now: int, before: int) -> int:
-    return now - before if now >= before else now
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +254,7 @@ class LinkStatistics:
     @property
     def early_max_ns(self) -> int:
         """The most by which any frame reached its host before its time; 0 if none did, or if that is unknown."""
-        sides = [link[side] for link in self.values.get("links", {}).values() for side in ("a_to_b", "b_to_a")]
+        sides = [link[side] for link in self.values.get("links", {}).values() for side in SIDES]
         return max((int((side.get("lateness") or {}).get("early_max_ns") or 0) for side in sides), default=0)
 
     @property
@@ -298,7 +276,7 @@ class LinkStatistics:
         for name, rates in rates_bps.items():
             if name in self.values.get("links", {}) and name in before.values.get("links", {}):
                 seconds = max(1, self.values["at_ns"] - before.values["at_ns"]) / 1e9
-                for side, rate in zip(("a_to_b", "b_to_a"), rates, strict=True):
+                for side, rate in zip(SIDES, rates, strict=True):
                     carried = self.values["links"][name][side]["bytes"] - before.values["links"][name][side]["bytes"]
                     busiest = max(busiest, (carried * 8 / seconds / rate, name))
         return busiest

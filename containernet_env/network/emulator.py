@@ -22,10 +22,10 @@ from containernet_env.base.errors import ContainernetEnvError, MissingRequiremen
 from containernet_env.base.programs import ending, last_words
 from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec, Loss
-from containernet_env.model.usage import emulator_counters, link_counters
+from containernet_env.model.usage import SIDES, emulator_counters, link_counters
 from containernet_env.network.interface import Interface, Port
 from containernet_env.network.kernel import Uplink
-from containernet_env.network.link import SIDES, EventHandler, Fabric, ShapedLink, check_held, counters_of
+from containernet_env.network.link import EventHandler, Fabric, ShapedLink, check_held, counters_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -449,7 +449,7 @@ class EmulatedLink(ShapedLink):
         return answer.at_ns
 
     def _set(self, held: LinkSpec, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> Answer:
-        sides = {
+        sides: dict[str, Any] = {
             side: changed_fields(getattr(held, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {}))
             for side in SIDES
         }

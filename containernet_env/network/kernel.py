@@ -25,9 +25,9 @@ from containernet_env.model.link import (
     Loss,
     queue_frames,
 )
-from containernet_env.model.usage import since, veth_counters
+from containernet_env.model.usage import SIDES, since, veth_counters
 from containernet_env.network.interface import Interface, delete_interface
-from containernet_env.network.link import SIDES, Fabric, ShapedLink, check_held, counters_of
+from containernet_env.network.link import Fabric, ShapedLink, check_held, counters_of
 
 _NEVER_SET = frozenset({"loss-state", "duplicate", "corrupt", "reorder", "rate", "slot"})
 

@@ -11,10 +11,9 @@ from typing import Any
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec, Loss
+from containernet_env.model.usage import SIDES
 from containernet_env.network.interface import Interface, Port
 
-SIDES = ("a_to_b", "b_to_a")
-"""The directions of a link: what its first end sends, and what its second end does."""
 EventHandler = Callable[[str, str], None]
 """Called with the kind of an event ("port_down", "emulator_died") and one line of text, from any thread."""
 
