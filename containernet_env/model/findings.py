@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 from containernet_env.base.programs import is_by_own_limit
@@ -19,30 +20,30 @@ Effect = Literal["told", "unknown", "invalid"]
 
 Kind = str
 """A key of ``RULES``."""
-PAUSE_NS = 100_000_000
-"""A longer pause of the link emulator or of the load generator is reported. It is etcd's default heartbeat, so that
-members notice it. The largest lateness of 219 scenarios of all kinds on two busy cores was 36 ms."""
-
+# Why each limit is what it is, is in ``RULES`` below.
+PAUSE_NS = 100_000_000  # etcd's default heartbeat, so that members notice it; the same scenarios had up to 36 ms
 PAUSED_SHARE = 0.05
-"""A generator that was paused for a larger share of the time has sent that much less, however short each pause was."""
-
 LATE_SHARE = 1 / 2000
-"""The share of requests that the generator itself may start late: half of those above the 99.9th percentile."""
-LATE_PART, LATE_LEAST_NS = 40, 300_000
-"""Frames may be late by this part of a median latency: four links then add a tenth to one request of 25. The threshold
-is at least 0.3 ms: 18 scenarios on two busy cores had up to 0.12 ms."""
-LATE_MEDIAN_PART, LATE_MEDIAN_LEAST_NS = 4, 50_000
-"""Every second frame may be late by a quarter of that: four links then add a fortieth to every request. The threshold
-is at least 50 us: the same scenarios had up to 13 us."""
+LATE_PART, LATE_LEAST_NS = 40, 300_000  # four links then add a tenth to one request of 25; measured: up to 0.12 ms
+LATE_MEDIAN_PART, LATE_MEDIAN_LEAST_NS = 4, 50_000  # four links then add a fortieth to every request; up to 13 us
 SILENCE_MAX_S = 2.0
 """A living member whose machine schedules it is never silent for longer, however long its election timeout is."""
 SILENCE_THROTTLED_SHARE = 0.1
-"""The share of a scenario for which a member's CPU limit has stopped it, where that is to explain a silence in it."""
 BELOW_PART, BELOW_LEAST_S = 10, 0.0003
 """A median may be below its floor by this part of it, and by 0.3 ms: disks are not the same from one second to the
 next, and where links vary, so does the median of few requests."""
 ANSWERS = 20
-"""With fewer answers the 95th percentile is the slowest request."""
+THROTTLED_SHARE = 0.01
+SATURATED_CORES = 0.9
+"""A thread that takes more of a core, or is busy for a larger share of the time, has no time left in which it could
+wait for something else."""
+WAITED_SHARE = 0.05
+STOLEN_SHARE, STOLEN_STEP_NS = 0.01, 10_000_000
+"""The kernel reports stolen time in steps of this length: an excess of less than one step may be rounding."""
+OTHERS_SHARE = 0.10
+SLOW_SYNC_S = 0.016
+MEMBER_WAITED = 0.5
+FULL_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,14 @@ class Finding:
     def values(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)
+
+
+def _above(
+    kind: Kind, value: float, limit: float, text: str, subject: str | None = None, effect: Effect = "invalid"
+) -> Iterator[Finding]:
+    """The finding that a value is above its limit, if it is."""
+    if value > limit:
+        yield Finding(kind, effect, text, round(value, 4), limit, subject)
 
 
 def network_finding(proof: NetworkProof | None) -> Finding | None:
@@ -146,15 +155,15 @@ def network_findings(
     """
     if network is None:
         return
-    yield from _lateness_findings(network, _late_limit_ns(latency_s))
+    yield from _lateness_findings(network, latency_s)
     if network.unmatched:
         text = f"{network.unmatched:,} frames had no stamp of their arrival: they were later than their lateness says"
         if network.stamps != "kernel":
             text = "arrival times are those of the read: this kernel stamps no frames"
         yield Finding("frames_unmatched", "unknown", text, network.unmatched, 0)
-    if (late_ns := network.lateness_max_ns or 0) > PAUSE_NS:
-        text = f"the link emulator stood still: a frame reached its host {late_ns / 1e9:.1f} s after its time"
-        yield Finding("links_paused", "invalid", text, late_ns, PAUSE_NS)
+    late_ns = network.lateness_max_ns or 0
+    text = f"the link emulator stood still: a frame reached its host {late_ns / 1e9:.1f} s after its time"
+    yield from _above("links_paused", late_ns, PAUSE_NS, text)
     for subject, frames, text in network.own_losses():
         # Ports and links of a member are called by it: etcd1-eth0, etcd1-s1.
         explained = subject.rpartition("-")[0] in killed
@@ -173,23 +182,19 @@ def event_findings(done: Disruptions | None) -> Iterator[Finding]:
         yield Finding("event_missed", "invalid", f"{which} {what}: {item.text}")
 
 
-def _late_limit_ns(latency_s: float | None) -> int:
-    return LATE_NS if latency_s is None else max(LATE_LEAST_NS, min(LATE_NS, round(latency_s * 1e9 / LATE_PART)))
-
-
-def _lateness_findings(network: LinkStatistics, limit_ns: int) -> Iterator[Finding]:
-    late_ns = network.lateness_p99_ns or 0
-    if late_ns > limit_ns:
-        text = f"the latest 1 % of the frames reached their hosts {late_ns / 1e6:.2f} ms after their time, or later"
-        yield Finding("link_lateness", "invalid", text, late_ns, limit_ns)
-    else:
-        median_ns, most_ns = network.lateness_p50_ns or 0, max(LATE_MEDIAN_LEAST_NS, limit_ns // LATE_MEDIAN_PART)
-        if median_ns > most_ns:
-            text = f"every second frame reached its host {median_ns / 1e6:.2f} ms after its time, or later"
-            yield Finding("link_lateness", "invalid", text, median_ns, most_ns)
-    if network.early_max_ns > limit_ns:
-        text = f"a frame reached its host {network.early_max_ns / 1e6:.2f} ms before its time"
-        yield Finding("link_early", "invalid", text, network.early_max_ns, limit_ns)
+def _lateness_findings(network: LinkStatistics, latency_s: float | None) -> Iterator[Finding]:
+    limit_ns = LATE_NS
+    if latency_s is not None:
+        limit_ns = max(LATE_LEAST_NS, min(LATE_NS, round(latency_s * 1e9 / LATE_PART)))
+    late_ns, median_ns = network.lateness_p99_ns or 0, network.lateness_p50_ns or 0
+    text = f"the latest 1 % of the frames reached their hosts {late_ns / 1e6:.2f} ms after their time, or later"
+    yield from _above("link_lateness", late_ns, limit_ns, text)
+    if late_ns <= limit_ns:
+        most_ns = max(LATE_MEDIAN_LEAST_NS, limit_ns // LATE_MEDIAN_PART)
+        text = f"every second frame reached its host {median_ns / 1e6:.2f} ms after its time, or later"
+        yield from _above("link_lateness", median_ns, most_ns, text)
+    text = f"a frame reached its host {network.early_max_ns / 1e6:.2f} ms before its time"
+    yield from _above("link_early", network.early_max_ns, limit_ns, text)
 
 
 def member_findings(
@@ -255,30 +260,6 @@ def leader_findings(
     yield Finding("leader_changed", effect, text, (after.term or 0) - (before.term or 0), 0, after.leader)
 
 
-THROTTLED_SHARE = 0.01
-"""A host that its own limit stops for a larger share of the time: from there on it is in the 99th percentile."""
-SATURATED_CORES = 0.9
-"""A thread that takes more of a core, or is busy for a larger share of the time, has no time left in which it could
-wait for something else."""
-WAITED_SHARE = 0.05
-"""A generator that waits for a core for a larger share of the time adds that share to every latency."""
-STOLEN_SHARE = 0.01
-"""The limit of CPU time stolen by a hypervisor from the machine's cores: above it the stolen time shows in the 99th
-percentile."""
-STOLEN_STEP_NS = 10_000_000
-"""The kernel reports stolen time in steps of this length: an excess of less than one step may be rounding."""
-OTHERS_SHARE = 0.10
-"""The limit of user time of other programs on the machine's cores: the engine's own programs take a few percent."""
-SLOW_SYNC_S = 0.016
-"""The limit of the 99th percentile of log writes: a longer bucket is reported. etcd recommends less than 10 ms; buckets
-end at 8 and at 16 ms."""
-MEMBER_WAITED = 0.5
-"""The limit of a member's threads that wait for a core, on average: 15 scenarios that fit two cores had up to 0.23, the
-ones that did not fit 0.68 and more."""
-FULL_SHARE = 0.95
-"""Above this utilization of the machine's cores there was CPU contention."""
-
-
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """The machine's cores, and the cores that everything configured may use.
@@ -308,14 +289,11 @@ def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Cap
     for name, member in usage.used.members.items():
         yield from _throttled(name, member, usage.window_ns, "member_throttled", "told")
     yield from _waited(usage)
-    if usage.used.client is not None:
-        yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
-    if usage.used.links is not None:
-        yield from _throttled("the link emulator", usage.used.links, usage.window_ns, "links_throttled", "invalid")
-    links = usage.links_cores
-    if links is not None and links > SATURATED_CORES:
-        text = f"the link emulator took {links:.2f} of the one core that it can take"
-        yield Finding("links_saturated", "invalid", text, round(links, 3), SATURATED_CORES)
+    yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
+    yield from _throttled("the link emulator", usage.used.links, usage.window_ns, "links_throttled", "invalid")
+    links = usage.links_cores or 0.0
+    text = f"the link emulator took {links:.2f} of the one core that it can take"
+    yield from _above("links_saturated", links, SATURATED_CORES, text)
     stolen = (usage.steal_cores or 0.0) / capacity.cores
     if stolen > STOLEN_SHARE + STOLEN_STEP_NS / (usage.window_ns * capacity.cores):
         text = f"a hypervisor took {stolen:.1%} of this machine's time"
@@ -338,15 +316,13 @@ def _generator_findings(load: LoadResult) -> Iterator[Finding]:
     if load.total_s <= 0:
         return
     busy = max(load.cpu_s / load.total_s, load.busy_ratio or 0.0)
-    if busy > SATURATED_CORES:
-        text = f"the load generator was busy all the time ({busy:.2f}): it was not the store that set the rate"
-        yield Finding("generator_saturated", "invalid", text, round(busy, 3), SATURATED_CORES)
+    text = f"the load generator was busy all the time ({busy:.2f}): it was not the store that set the rate"
+    yield from _above("generator_saturated", busy, SATURATED_CORES, text)
     waited = _waited_share(load)
-    if waited > WAITED_SHARE:
-        text = f"the load generator waited for a core for {waited:.0%} of the time"
-        if load.schedule is not None:
-            text = f"waits of the load generator for a core are {waited:.0%} of the median latency"
-        yield Finding("generator_waited", "invalid", text, round(waited, 4), WAITED_SHARE)
+    text = f"the load generator waited for a core for {waited:.0%} of the time"
+    if load.schedule is not None:
+        text = f"waits of the load generator for a core are {waited:.0%} of the median latency"
+    yield from _above("generator_waited", waited, WAITED_SHARE, text)
 
 
 def _waited_share(load: LoadResult) -> float:
@@ -362,16 +338,11 @@ def _waited_share(load: LoadResult) -> float:
     return min(share, 2 * load.mean_run_delay_s / load.median_s)
 
 
-def _throttled_share(used: Consumption, window_ns: int) -> float:
-    """For which share of the time a host's own CPU limit stopped it; 0 where that is too little to matter."""
-    share = (used.throttled_ns or 0) / window_ns
-    return share if share > THROTTLED_SHARE else 0.0
-
-
-def _throttled(name: str, used: Consumption, window_ns: int, kind: Kind, effect: Effect) -> Iterator[Finding]:
-    if share := _throttled_share(used, window_ns):
-        text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
-        yield Finding(kind, effect, text, round(share, 4), THROTTLED_SHARE, name)
+def _throttled(name: str, used: Consumption | None, window_ns: int, kind: Kind, effect: Effect) -> Iterator[Finding]:
+    """For which share of the time a host's own CPU limit stopped it."""
+    share = ((used.throttled_ns if used is not None else None) or 0) / window_ns
+    text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
+    yield from _above(kind, share, THROTTLED_SHARE, text, name, effect)
 
 
 def _waited(usage: Usage) -> Iterator[Finding]:
@@ -383,7 +354,7 @@ def _waited(usage: Usage) -> Iterator[Finding]:
         name: threads
         for name, member in usage.used.members.items()
         if (threads := (member.run_delay_ns or 0) / usage.window_ns) > MEMBER_WAITED
-        and not _throttled_share(member, usage.window_ns)
+        and (member.throttled_ns or 0) / usage.window_ns <= THROTTLED_SHARE
     }
     if waited:
         most = max(waited.values())
@@ -403,21 +374,18 @@ def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:
     if machine.user_ns is not None and None not in known:
         # The kernel's own threads and interrupts, which work for the run too, have no user time.
         others = (machine.user_ns - sum(user_ns for user_ns in known if user_ns is not None)) / time_ns
-        if others > OTHERS_SHARE:
-            text = f"programs that are not of this run took {others:.0%} of this machine's cores (user time)"
-            yield Finding("machine_shared", "invalid", text, round(others, 4), OTHERS_SHARE)
+        text = f"programs that are not of this run took {others:.0%} of this machine's cores (user time)"
+        yield from _above("machine_shared", others, OTHERS_SHARE, text)
     used_ns, shared = machine.cpu_ns, capacity.cores
     if capacity.links_core and usage.used.links is not None and usage.used.links.cpu_ns is not None:
         used_ns, shared = used_ns - usage.used.links.cpu_ns, shared - 1
     busy = used_ns / (usage.window_ns * shared)
-    if busy > FULL_SHARE:
-        ours_ns = sum(used.cpu_ns or 0 for used in ours if used is not None)
-        explained = capacity.suffices and machine.cpu_ns - ours_ns <= OTHERS_SHARE * time_ns
-        effect: Effect = "told" if explained else "invalid"
-        cores = f"this machine's {shared} cores" if shared > 1 else "the one core beside the link emulator's"
-        text = f"{cores} {'were' if shared > 1 else 'was'} busy for {busy:.0%} of the time"
-        text += "" if explained else ": hosts had less CPU time than they are configured to have"
-        yield Finding("machine_full", effect, text, round(busy, 4), FULL_SHARE)
+    ours_ns = sum(used.cpu_ns or 0 for used in ours if used is not None)
+    explained = capacity.suffices and machine.cpu_ns - ours_ns <= OTHERS_SHARE * time_ns
+    cores = f"this machine's {shared} cores were" if shared > 1 else "the one core beside the link emulator's was"
+    text = f"{cores} busy for {busy:.0%} of the time"
+    text += "" if explained else ": hosts had less CPU time than they are configured to have"
+    yield from _above("machine_full", busy, FULL_SHARE, text, effect="told" if explained else "invalid")
 
 
 Valid = Literal["yes", "no", "unknown"]
@@ -449,6 +417,9 @@ _LOAD = (*_LOWER, "more cores")
 _LIMITS = (*_LOAD, "lower CPU limits of members")
 _ALONE = ("a machine that does nothing else",)
 
+_machine = partial(Rule, of_machine=True)
+"""A rule about the measuring machine."""
+
 RULES: Mapping[Kind, Rule] = {
     "fell_behind": Rule(
         ("told",),
@@ -456,25 +427,23 @@ RULES: Mapping[Kind, Rule] = {
         "0",
         "response times count from the intended start",
     ),
-    "generator_late": Rule(
+    "generator_late": _machine(
         ("told", "invalid"),
         "requests that the generator itself started more than 10 ms late",
         "1 of 2,000 for invalid, 0 for told",
         "half of what is above the 99.9th percentile is then the generator's",
         words="the load generator started requests late",
         helps=_LOAD,
-        of_machine=True,
     ),
-    "generator_paused": Rule(
+    "generator_paused": _machine(
         ("invalid",),
         "ns in which the generator did not run although it had work: the longest pause, or all above 10 ms",
         "100 ms, or 5 % of the time together",
         "all clients wait; three times the longest pause in 219 scenarios on two busy cores",
         words="the load generator was paused",
         helps=_ALONE,
-        of_machine=True,
     ),
-    "link_lateness": Rule(
+    "link_lateness": _machine(
         ("invalid",),
         "ns, how late frames reached their hosts: 99th percentile and median",
         "a 40th of the floor (else of the median latency), at least 0.3 ms, at most 1 ms; of the median a quarter, at "
@@ -482,61 +451,54 @@ RULES: Mapping[Kind, Rule] = {
         "a request crosses four links at least; 18 scenarios on two busy cores had less than half of 0.3 ms and 50 us",
         words="the link emulator delivered frames late",
         helps=_LOAD,
-        of_machine=True,
     ),
-    "link_early": Rule(
+    "link_early": _machine(
         ("invalid",),
         "ns, the most by which a frame reached its host before its time",
         "as for lateness",
         "a link that is faster than configured",
         words="the link emulator delivered frames early",
         helps=_ALONE,
-        of_machine=True,
     ),
-    "links_paused": Rule(
+    "links_paused": _machine(
         ("invalid",),
         "ns, the largest lateness",
         "100 ms",
         "the link emulator was paused, which no percentile shows",
         words="the link emulator was paused",
         helps=_ALONE,
-        of_machine=True,
     ),
-    "frames_unmatched": Rule(
+    "frames_unmatched": _machine(
         ("unknown",),
         "frames that had no stamp of their arrival",
         "0",
         "their lateness lacks the time before they were read",
         words="frames have no stamp of their arrival",
         helps=_LOAD,
-        of_machine=True,
     ),
-    "frames_lost": Rule(
+    "frames_lost": _machine(
         ("told", "invalid"),
         "frames that the emulator or a host's network stack lost",
         "0",
         "TCP waits 200 ms for some; told where a configured event killed the member",
         words="frames were lost by no configured loss or queue",
         helps=_LOAD,
-        of_machine=True,
     ),
-    "counters": Rule(
+    "counters": _machine(
         ("unknown",),
         "-",
         "-",
         "what the links did meanwhile is not known",
         words="the counters of the links could not be read",
         helps=_ALONE,
-        of_machine=True,
     ),
-    "usage": Rule(
+    "usage": _machine(
         ("unknown",),
         "-",
         "-",
         "whether hosts, links and load had their cores is not known",
         words="what used the CPU could not be read",
         helps=_ALONE,
-        of_machine=True,
     ),
     "member_throttled": Rule(
         ("told",),
@@ -544,14 +506,13 @@ RULES: Mapping[Kind, Rule] = {
         "1 %",
         "that is what was configured",
     ),
-    "member_waited": Rule(
+    "member_waited": _machine(
         ("invalid",),
         "threads of a member that waited for a core, on average; not of one that its own CPU limit stopped",
         "0.5",
         "its host had less CPU time than configured; two cores carried scenarios with up to 0.23, not 0.68 and more",
         words="a member waited for a core",
         helps=_LIMITS,
-        of_machine=True,
     ),
     "slow_disk": Rule(
         ("told",),
@@ -567,68 +528,61 @@ RULES: Mapping[Kind, Rule] = {
         words="the CPU limit of the client stopped it",
         helps=("a higher limit", *_LOWER),
     ),
-    "generator_saturated": Rule(
+    "generator_saturated": _machine(
         ("invalid",),
         "share of the time in which the generator did not wait for members, or its CPU time in cores, the larger",
         "0.9",
         "one thread carries all requests: it then sets the rate",
         words="the load generator used all of its one core",
         helps=_LOWER,
-        of_machine=True,
     ),
-    "generator_waited": Rule(
+    "generator_waited": _machine(
         ("invalid",),
         "time for which the generator waited for a core; of an open loop two mean waits over the median, if less",
         "5 %",
         "every latency has about that share of it",
         words="the load generator waited for a core",
         helps=_LOAD,
-        of_machine=True,
     ),
-    "links_saturated": Rule(
+    "links_saturated": _machine(
         ("invalid",),
         "CPU time of the link emulator over the time, in cores",
         "0.9",
         "one thread carries all frames",
         words="the link emulator used all of its one core",
         helps=_LOWER,
-        of_machine=True,
     ),
-    "links_throttled": Rule(
+    "links_throttled": _machine(
         ("invalid",),
         "share of the time for which a CPU limit stopped the link emulator",
         "1 %",
         "frames wait for it meanwhile",
         words="a CPU limit stopped the link emulator",
         helps=("a higher CPU limit of the session that runs it",),
-        of_machine=True,
     ),
-    "machine_stolen": Rule(
+    "machine_stolen": _machine(
         ("invalid",),
         "share of the machine's time that a hypervisor took",
         "1 %, and the 10 ms of the kernel's clock",
         "the 99th percentile then includes it",
         words="a hypervisor took CPU time",
         helps=_ALONE,
-        of_machine=True,
     ),
-    "machine_shared": Rule(
+    "machine_shared": _machine(
         ("invalid",),
         "share of the machine's cores that programs took which are not of this run, as user time",
         "10 %",
         "the engine takes a few percent; more is other work",
         words="other programs took CPU time",
         helps=_ALONE,
-        of_machine=True,
     ),
-    "machine_full": Rule(
+    "machine_full": _machine(
         ("told", "invalid"),
         "share of the time for which the machine's cores were busy, without one that is kept for the link emulator",
         "95 %",
         "told where all limits together fit into the machine and other programs took at most a tenth of it",
         words="all cores were busy",
         helps=_LIMITS,
-        of_machine=True,
     ),
     "member_died": Rule(
         ("told", "invalid"),
@@ -651,23 +605,21 @@ RULES: Mapping[Kind, Rule] = {
         "told where its memory limit or configured events (events.md) explain it, unknown where the first leader is",
         words="the leader changed, or may have",
     ),
-    "network_off": Rule(
+    "network_off": _machine(
         ("invalid",),
         "the proof after the last scenario",
         "wrong",
         "no scenario since the previous proof is known to be right",
         words="after the load the network was not the configured one",
         helps=_ALONE,
-        of_machine=True,
     ),
-    "network_unknown": Rule(
+    "network_unknown": _machine(
         ("unknown",),
         "the proof after the last scenario",
         "none, or inconclusive",
         "whether the network was still as configured is not known",
         words="after the load the network could not be proved",
         helps=_ALONE,
-        of_machine=True,
     ),
     "few_answers": Rule(
         ("unknown",),
