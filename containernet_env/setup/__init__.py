@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from containernet_env.base import assets
 from containernet_env.base.assets import GoModule
@@ -18,7 +19,7 @@ from containernet_env.stores.store import Store
 
 def is_ready() -> bool:
     """Whether a run can start: packages, engine, and programs and images made from the present sources."""
-    return not missing.look()
+    return not missing.detect()
 
 
 def ready_images(store: Store = DEFAULT, report: SetupReport | None = None, stop: Stop | None = None) -> Images:
@@ -27,10 +28,10 @@ def ready_images(store: Store = DEFAULT, report: SetupReport | None = None, stop
     With a ``report``, images of a store other than the default one are made first, as by `set_up`.
     Raises ``MissingRequirementError`` naming the missing parts.
     """
-    found = missing.look(store)
+    found = missing.detect(store)
     if found and report is not None and is_ready():
         set_up(report, store, stop)
-        found = missing.look(store)
+        found = missing.detect(store)
     if found or found.required is None:
         raise MissingRequirementError(f"the set-up is not complete; missing: {found}", assets.set_up_hint())
     return found.required
@@ -42,7 +43,7 @@ def set_up(report: SetupReport, store: Store = DEFAULT, stop: Stop | None = None
     A signal ends it in the main thread, ``stop`` in any. Raises ``MissingRequirementError`` with a remedy, and
     ``Interrupted`` if ``stop`` is set. The next set-up finishes an interrupted one.
     """
-    if not missing.look(store):
+    if not missing.detect(store):
         return False
     if os.geteuid() != 0:
         raise MissingRequirementError(
@@ -51,45 +52,38 @@ def set_up(report: SetupReport, store: Store = DEFAULT, stop: Stop | None = None
         )
     stop = stop or Stop()
     with only_one(report.note, stop=stop):
+        steps = Steps(report, assets.logs(), stop)
         # Checked again: another set-up may have completed it while this one waited.
-        found = missing.look(store)
+        found = missing.detect(store)
         if found.engine and "docker.io" not in found.packages:
             # Started first: the list of images needs a running engine.
-            _start_engine(report, stop)
-            found = missing.look(store)
+            steps.run(partial(_start_engine, steps))
+            found = missing.detect(store)
         if not found:
             return True
         if needs := found.disk_needs():
             with report.stage("disk") as stage:
                 stage.done(missing.require(needs))
-        _Work(found, report, stop).run()
+        _Work(found, steps).run()
     return True
 
 
-def _start_engine(report: SetupReport, stop: Stop) -> None:
-    steps = Steps(report, assets.logs(), stop)
-
-    def start() -> None:
-        with steps.step("engine") as step:
-            step.done(dockerd.ensure_running(step.note))
-
-    steps.run(start)
+def _start_engine(steps: Steps) -> None:
+    with steps.step("engine") as step:
+        step.done(dockerd.ensure_running(step.note))
 
 
 class _Work:
     """One set-up in progress."""
 
-    def __init__(self, found: Missing, report: SetupReport, stop: Stop) -> None:
-        self._missing = found
-        self._report = report
-        self._stop = stop
-        self._steps = Steps(report, assets.logs(), stop)
+    def __init__(self, found: Missing, steps: Steps) -> None:
+        self._missing, self._steps = found, steps
 
     def run(self) -> None:
         if self._missing.packages:
             self._steps.run(self._packages)
         if self._missing.engine:
-            _start_engine(self._report, self._stop)
+            self._steps.run(partial(_start_engine, self._steps))
         else:
             dockerd.ensure_running()
         # In parallel: the base image waits for network and dpkg, compilers need CPU time.
@@ -152,7 +146,6 @@ class _Work:
                 images.build(recipe, self._steps.commands.stopping, step.log)
                 step.done(recipe.tag)
         keep = {images.base_tag(), *(tag for recipe in recipes for tag in (recipe.tag, recipe.base))}
-        removed = images.remove_older(keep)
-        if removed:
+        if removed := images.remove_older(keep):
             with self._steps.step("older") as step:
                 step.done(f"removed {', '.join(removed)}")

@@ -58,18 +58,13 @@ def find() -> Go | None:
 
 
 def first_usable(candidates: Iterator[str], version_of: Callable[[str], str | None]) -> Go | None:
-    """The first candidate whose version is new enough, with that version; None if there is none."""
+    """The first candidate whose version ("go1.26.8", "go1.27rc1") is new enough; None if there is none."""
     for path in candidates:
         version = version_of(path)
-        if version is not None and is_new_enough(version):
+        found = re.match(r"go(\d+)\.(\d+)", version or "")
+        if version is not None and found is not None and (int(found[1]), int(found[2])) >= MINIMUM:
             return Go(path, version)
     return None
-
-
-def is_new_enough(version: str) -> bool:
-    """Whether "go1.26.8", "go1.27rc1" and the like are at least ``MINIMUM``; False for anything else."""
-    found = re.match(r"go(\d+)\.(\d+)", version)
-    return found is not None and (int(found.group(1)), int(found.group(2))) >= MINIMUM
 
 
 def _candidates() -> Iterator[str]:
@@ -179,75 +174,42 @@ def build(module: GoModule, toolchain: Go, commands: Commands, log: Path) -> Pat
     home = assets.make() / "bin"
     home.mkdir(mode=0o755, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=home))
+    given = environment()
+    if module.unsummed:  # private modules are not looked up in the checksum database
+        given["GONOSUMDB"] = ",".join(filter(None, (given.get("GONOSUMDB"), module.unsummed)))
+
+    def go(name: str, timeout_s: float, cwd: Path, *words: str, mode: str = "readonly") -> None:
+        env = {**given, "GOFLAGS": given["GOFLAGS"].replace("-mod=readonly", f"-mod={mode}")}
+        try:
+            commands.run([toolchain.path, *words], log, timeout_s=timeout_s, cwd=cwd, env=env, ending=_ENDING)
+        except CommandError as error:
+            raise _not_built(name, error) from error
+
     try:
-        folder = module.folder if module.version is None else _resolve(module, partial, toolchain, commands, log)
-        built = {}
-        for name in module.packages:
-            _compile(module, folder, name, partial, source, toolchain, commands, log)
-            built[name] = Program.of(partial / name)
+        sources_at = module.folder
+        if module.version is not None:
+            # The requirements are those of this version, not of the pinned one: with a go.mod and a go.sum of its own,
+            # which stay beside the programs. Go verifies all downloads with its checksum database, as configured.
+            sources_at = partial / "module"
+            sources_at.mkdir(mode=0o755)
+            own = (module.folder / "go.mod").read_text(encoding="utf-8").splitlines()
+            kept = [line for line in own if line.startswith(("module ", "go "))]
+            (sources_at / "go.mod").write_text("\n".join([*kept, ""]), encoding="utf-8")
+            wanted = [f"{package}@v{module.version}" for package in module.packages.values()]
+            go(module.label, _FETCH_TIMEOUT_S, sources_at, "get", "-tool", *wanted, mode="mod")
+        linker = assets.LINKER_FLAGS + (f" -X main.sourceHash={source}" if module.ours else "")
+        for name, package in module.packages.items():
+            words = ("-trimpath", "-ldflags", linker, "-o", str(partial / name), package)
+            go(name, _BUILD_TIMEOUT_S, sources_at, "build", *words)
+            # Regardless of the umask: users run programs that root has built.
+            (partial / name).chmod(0o755)
+        built = {name: Program.of(partial / name) for name in module.packages}
         Stamp(module.label, source, toolchain.version, built).write(partial)
         partial.chmod(0o755)
         return _land(partial, home / programs.folder_name(source), module, toolchain.version)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         remove_older(home, module.label)
-
-
-def _resolve(module: GoModule, folder: Path, toolchain: Go, commands: Commands, log: Path) -> Path:
-    """A folder in ``folder`` with go.mod and go.sum for the configured version of a module.
-
-    The requirements are those of this version, not of the pinned one. Go verifies all downloads with its checksum
-    database, as configured. Both files stay beside the built programs.
-    """
-    home = folder / "module"
-    home.mkdir(mode=0o755)
-    own = (module.folder / "go.mod").read_text(encoding="utf-8")
-    kept = [line for line in own.splitlines() if line.startswith(("module ", "go "))]
-    (home / "go.mod").write_text("\n".join([*kept, ""]), encoding="utf-8")
-    wanted = [f"{package}@v{module.version}" for package in module.packages.values()]
-    environment = _environment(module)
-    environment["GOFLAGS"] = environment["GOFLAGS"].replace("-mod=readonly", "-mod=mod")
-    try:
-        commands.run(
-            [toolchain.path, "get", "-tool", *wanted],
-            log,
-            timeout_s=_FETCH_TIMEOUT_S,
-            cwd=home,
-            env=environment,
-            ending=_ENDING,
-        )
-    except CommandError as error:
-        raise _not_built(module.label, error) from error
-    return home
-
-
-def _environment(module: GoModule) -> dict[str, str]:
-    """The environment of a build; private modules are not looked up in the checksum database."""
-    given = environment()
-    if module.unsummed:
-        unsummed = filter(None, (given.get("GONOSUMDB"), module.unsummed))
-        given["GONOSUMDB"] = ",".join(unsummed)
-    return given
-
-
-def _compile(
-    module: GoModule,
-    sources_at: Path,
-    name: str,
-    folder: Path,
-    source: str,
-    toolchain: Go,
-    commands: Commands,
-    log: Path,
-) -> None:
-    linker = assets.LINKER_FLAGS + (f" -X main.sourceHash={source}" if module.ours else "")
-    argv = [toolchain.path, "build", "-trimpath", "-ldflags", linker, "-o", str(folder / name), module.packages[name]]
-    try:
-        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=sources_at, env=_environment(module), ending=_ENDING)
-    except CommandError as error:
-        raise _not_built(name, error) from error
-    # Regardless of the umask: users run programs that root has built.
-    (folder / name).chmod(0o755)
 
 
 def _land(partial: Path, wanted: Path, module: GoModule, go_version: str) -> Path:

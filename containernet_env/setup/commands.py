@@ -15,8 +15,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -92,7 +92,7 @@ class Commands:
         if self.stopping.is_set():
             raise Stopped
         if process.returncode != 0:
-            raise CommandError(argv, _how_it_ended(process.returncode), log, tail(log, begin))
+            raise CommandError(argv, f"ended: {programs.how_ended(process.returncode)}", log, tail(log, begin))
 
     def _start(
         self,
@@ -156,34 +156,22 @@ def _end(process: subprocess.Popen[bytes], ending: Ending, signalled: bool = Fal
         process.wait()
     if not ending.leader_only:
         # Background processes of a shell ignore SIGINT and outlive their leader.
-        _signal_group(process.pid, signal.SIGKILL)
+        _signal(process, signal.SIGKILL, leader_only=False)
 
 
 def _signal(process: subprocess.Popen[bytes], signum: signal.Signals, leader_only: bool) -> None:
+    """Signal it, or every process of its group, which has its leader's id (``start_new_session``)."""
     if leader_only:
         process.send_signal(signum)
-    else:
-        _signal_group(process.pid, signum)
-
-
-def _signal_group(group: int, signum: signal.Signals) -> None:
-    """Signal every process of a group that ``start_new_session`` made: it has its leader's id."""
-    try:
-        os.killpg(group, signum)
-    except ProcessLookupError:
         return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signum)
 
 
 def tail(log: Path, begin: int = 0, lines: int = _TAIL_LINES) -> list[str]:
     """The last ``lines`` non-empty lines of ``log`` after byte ``begin``."""
     text = log.read_bytes()[begin:].decode(errors="replace")
     return [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
-
-
-def _how_it_ended(returncode: int) -> str:
-    if returncode < 0:
-        return f"was ended by {signal.Signals(-returncode).name}"
-    return f"ended with exit status {returncode}"
 
 
 _POLL_S = 0.1
@@ -237,27 +225,19 @@ class Steps:
         with ThreadPoolExecutor(len(jobs)) as pool:
             futures = [pool.submit(job) for job in jobs]
             try:
-                while not _settled(futures):
+                failed, left = False, True
+                while left and not failed:
                     self._stop.check()
-                if any(future.done() and future.exception() is not None for future in futures):
-                    self.commands.stop()
+                    done, running = wait(futures, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
+                    left, failed = bool(running), any(future.exception() is not None for future in done)
             except BaseException:
                 self.commands.stop()
                 raise
-        _raise_first(futures)
-
-
-def _settled(futures: Sequence[Future[None]]) -> bool:
-    """Wait briefly; whether all have ended, or one has failed."""
-    done, left = wait(futures, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
-    return not left or any(future.exception() is not None for future in done)
-
-
-def _raise_first(futures: Sequence[Future[None]]) -> None:
-    """Raise the first error that is not ``Stopped``, if any, else ``Stopped``."""
-    errors = [error for future in futures if (error := future.exception()) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
-        raise error
+            if failed:
+                self.commands.stop()
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
+            raise error
 
 
 LOCK = Path("/run/containernet-env-setup.lock")

@@ -163,22 +163,12 @@ def registry_problem() -> str | None:
 
 
 def _from_official(tag: str, commands: Commands, more: Sequence[str]) -> str:
-    client = patient_client()
-    try:
+    with closing(patient_client()) as client:
         if not client.api.images(name=OFFICIAL):
             _pull(client, commands)
         # The host's network: the only one of an engine without a bridge.
-        build_image(
-            client,
-            tag,
-            context({"Dockerfile": dockerfile(more).encode()}, {}),
-            labels=base_labels(OFFICIAL, more),
-            network="host",
-            base=OFFICIAL,
-            stopping=commands.stopping,
-        )
-    finally:
-        client.close()
+        texts, labels = {"Dockerfile": dockerfile(more).encode()}, base_labels(OFFICIAL, more)
+        build_image(client, tag, context(texts, {}), labels, "host", OFFICIAL, commands.stopping)
     return f"from {OFFICIAL}"
 
 
@@ -301,25 +291,21 @@ def base_labels(origin: str, more: Sequence[str] = ()) -> dict[str, str]:
 def _import(archive: Path, tag: str, labels: Mapping[str, str]) -> None:
     repository, _, name = tag.partition(":")
     changes = [f"LABEL {json.dumps(key)}={json.dumps(value)}" for key, value in labels.items()]
-    client = patient_client()
     try:
-        answer: Any = client.api.import_image_from_file(
-            str(archive),
-            repository=repository,
-            tag=name,
-            changes=[*changes, f"ENV {_DEFAULT_PATH}", 'CMD ["/bin/sh"]'],
-        )
+        with closing(patient_client()) as client:
+            answer: Any = client.api.import_image_from_file(
+                str(archive),
+                repository=repository,
+                tag=name,
+                changes=[*changes, f"ENV {_DEFAULT_PATH}", 'CMD ["/bin/sh"]'],
+            )
+        if '"error"' in str(answer):
+            raise APIError(str(answer))
     except APIError as error:
         raise MissingRequirementError(
             f"the engine refused the base image: {error.explanation or error}",
             "Look at the engine's log and its free disk, then run again.",
         ) from error
-    finally:
-        client.close()
-    if '"error"' in str(answer):
-        raise MissingRequirementError(
-            f"the engine refused the base image: {answer}", "Look at the engine's log and its free disk."
-        )
 
 
 # The clone or installation whose set-up made an image: several on a machine do not remove each other's images.
@@ -369,7 +355,6 @@ def build_image(
     client: docker.DockerClient,
     tag: str,
     build_context: IO[bytes],
-    *,
     labels: Mapping[str, str],
     network: str,
     base: str,
@@ -524,27 +509,16 @@ def build(wanted: Recipe, stopping: clock.Event, log: Path) -> None:
     Raises ``MissingRequirementError`` with the builder's last lines.
     """
     labels = image_labels(wanted.source)
-    client = patient_client()
     try:
-        users = {} if wanted.binary is None else {USER_PROGRAM: wanted.binary.content()}
-        build_context = context(users, wanted.files)
-        build_image(
-            client,
-            wanted.tag,
-            build_context,
-            labels=labels,
-            network=_NETWORK,
-            base=wanted.base,
-            stopping=stopping,
-        )
+        with closing(patient_client()) as client:
+            users = {} if wanted.binary is None else {USER_PROGRAM: wanted.binary.content()}
+            build_image(client, wanted.tag, context(users, wanted.files), labels, _NETWORK, wanted.base, stopping)
     except (BuildError, *engine.UNREACHABLE) as error:
         log.write_text(f"{error}\n", encoding="utf-8")
         raise MissingRequirementError(
             f"the image {wanted.tag} was not built: {error}",
             f"Look at the engine's log and its free disk, then run again. Details: {log}",
         ) from error
-    finally:
-        client.close()
 
 
 def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +12,6 @@ from containernet_env.base.assets import GoModule
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 from containernet_env.setup import builds, images, packages
-from containernet_env.setup import images as base_image
-from containernet_env.setup import images as downloads
 from containernet_env.setup.images import Images
 from containernet_env.stores.kinds import DEFAULT
 from containernet_env.stores.store import Download, Store
@@ -44,7 +42,9 @@ def require(needs: Iterable[Need]) -> str:
     """
     sums: dict[int, tuple[Path, int]] = {}
     for need in needs:
-        place = existing(need.path)
+        place = need.path
+        while not place.exists():
+            place = place.parent
         device = place.stat().st_dev
         path, size = sums.get(device, (place, 0))
         sums[device] = (path, size + need.size)
@@ -61,13 +61,6 @@ def require(needs: Iterable[Need]) -> str:
             "Make room there, then run again: completed steps are kept.",
         )
     return f"needs {', '.join(parts)}"
-
-
-def existing(path: Path) -> Path:
-    """``path``, or the nearest directory above it that exists."""
-    while not path.exists():
-        path = path.parent
-    return path
 
 
 def mount_point(path: Path) -> Path:
@@ -90,11 +83,6 @@ def gigabytes(size: int) -> str:
         return f"{size / 1e6:.0f} MB"
     value = size / 1e9
     return f"{value:.1f} GB" if value < 9.95 else f"{value:.0f} GB"
-
-
-def packages_size(names: Iterable[str], sizes: Mapping[str, int] = PACKAGES) -> int:
-    """Bytes that installing the packages ``names`` takes."""
-    return sum(sizes.get(name, OTHER_PACKAGE) for name in names)
 
 
 # The engine's default folder of images; used for free space while no engine runs.
@@ -128,57 +116,46 @@ class Missing:
 
     def disk_needs(self) -> list[Need]:
         """Bytes that will be written, by folder."""
-        needs = [Need(Path("/usr"), packages_size(self.packages))] if self.packages else []
+        own = self.store.image
+        needs = []
+        if self.packages:
+            needs.append(Need(Path("/usr"), sum(PACKAGES.get(name, OTHER_PACKAGE) for name in self.packages)))
         if self.modules:
             caches = sum(module.disk_bytes for module in self.modules)
             needs.append(Need(Path(builds.home()), caches))
             if builds.find() is None:
                 needs.append(Need(assets.own(), GO_TOOLCHAIN))
         if self.images:
-            needs.append(Need(engine_data(), sum(map(self._image_size, self.images)) + self._program_size()))
+            known = {**IMAGES, DEFAULT.image.name: DEFAULT.image.disk_bytes}
+            size = sum(known.get(name, own.disk_bytes) for name in self.images)
+            if own.binary is not None and {own.name, own.label} & set(self.images):
+                size += len(own.binary.content())  # raises MissingRequirementError
+            needs.append(Need(engine_data(), size))
         if any(name.startswith("base") for name in self.images):
-            needs.append(Need(base_image.WORK, BASE_WORK))
+            needs.append(Need(images.WORK, BASE_WORK))
         return needs
 
-    def _image_size(self, name: str) -> int:
-        """Bytes that an image takes in the engine, without a program of the user's."""
-        if name in IMAGES:
-            return IMAGES[name]
-        return (DEFAULT if name == DEFAULT.image.name else self.store).image.disk_bytes
 
-    def _program_size(self) -> int:
-        """Bytes of the user's program in the images that are missing. Raises ``MissingRequirementError``."""
-        own = self.store.image
-        if own.binary is None or not {own.name, own.label} & set(self.images):
-            return 0
-        return len(own.binary.content())
-
-
-def look(store: Store = DEFAULT) -> Missing:
+def detect(store: Store = DEFAULT) -> Missing:
     """The missing parts for runs of a store, and of the default one. Starts and changes nothing."""
     version = builds.go_version()
     modules = assets.modules()
     if (own := store.image.module) is not None and own not in modules:
         modules = (own, *modules)
-    if version is None:
-        stale = modules
-    else:
-        stale = tuple(module for module in modules if programs.find(module, version) is None)
     running = engine.is_reachable()
     present = images.present() if running else set()
-    required = None
-    absent: list[str] = []
-    bases: dict[str, str] = {}
     if version is None:
+        stale, required = modules, None
         absent = list(dict.fromkeys((store.image.name, "etcd", "benchmark")))
-        bases[images.base_tag()] = "base"
+        bases = {images.base_tag(): "base"}
     else:
-        lacking = [recipe for recipe in images.recipes(version, store) if recipe.tag not in present]
+        stale = tuple(module for module in modules if programs.find(module, version) is None)
         required = images.required_images(store)
+        lacking = [recipe for recipe in images.recipes(version, store) if recipe.tag not in present]
         absent = [recipe.name for recipe in lacking]
         bases = {recipe.base: f"base of {recipe.name}" if recipe.packages else "base" for recipe in lacking}
     absent = [name for tag, name in bases.items() if tag not in present] + absent
-    fetched = [file for file in store.image.files if absent and downloads.find(file) is None]
+    fetched = [file for file in store.image.files if absent and images.find(file) is None]
     return Missing(tuple(packages.missing()), not running, stale, tuple(absent), required, store, tuple(fetched))
 
 

@@ -73,63 +73,53 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
             "Use Debian 12 or Ubuntu, or install by hand: mnexec (Mininet), ip and tc (iproute2), "
             "mmdebstrap, and a Docker engine; then run again.",
         )
-    manager = _PackageManager(commands, log, note)
+    run, reason = _patiently(commands, log, note), ""
     try:
         # An interrupted installation makes apt-get refuse everything else.
-        manager.run(["dpkg", "--configure", "-a"], _INSTALL_TIMEOUT_S)
-        update_problem = _update(manager)
-        manager.run([*_APT, "install", *packages], _INSTALL_TIMEOUT_S)
+        run(["dpkg", "--configure", "-a"], _INSTALL_TIMEOUT_S)
+        try:
+            run([*_APT, "update"], _UPDATE_TIMEOUT_S)
+        except CommandError as error:  # of a broken source, perhaps: the installation fails if it matters
+            reason = f" ({error})"
+        run([*_APT, "install", *packages], _INSTALL_TIMEOUT_S)
     except CommandError as error:
         raise _not_installed(packages, error, log) from error
     still = [
         program for program, package in PROGRAMS.items() if package in packages and programs.which(program) is None
     ]
     if still:
-        reason = f" ({update_problem})" if update_problem else ""
         raise MissingRequirementError(
             f"{', '.join(packages)} were installed, but {', '.join(still)} is still missing{reason}",
             f"See {log}.",
         )
 
 
-def _update(manager: _PackageManager) -> CommandError | None:
-    """Refresh the lists. A broken source is ignored here; the installation fails if it matters."""
-    try:
-        manager.run([*_APT, "update"], _UPDATE_TIMEOUT_S)
-    except CommandError as error:
-        return error
-    return None
-
-
-class _PackageManager:
+def _patiently(
+    commands: Commands, log: Path, note: Callable[[str], None], deadline_s: float = LOCK_DEADLINE_S
+) -> Callable[[Sequence[str], float], None]:
     """Runs apt-get and dpkg, retrying with a ``note`` while another package manager holds their lock.
 
-    apt's own DPkg::Lock::Timeout waits without any message outside the log, and not for the lists' lock.
+    It raises ``CommandError``, also if the lock was held for ``deadline_s``, or ``Stopped``. apt's own
+    DPkg::Lock::Timeout waits without any message outside the log, and not for the lists' lock.
     """
+    reported: set[str] = set()
 
-    def __init__(self, commands: Commands, log: Path, note: Callable[[str], None]) -> None:
-        self._commands = commands
-        self._log = log
-        self._note = note
-        self._env = environment()
-        self._reported: str | None = None
-
-    def run(self, argv: Sequence[str], timeout_s: float, deadline_s: float = LOCK_DEADLINE_S) -> None:
-        """Run ``argv``. Raises ``CommandError``, also if the lock was held for ``deadline_s``, or ``Stopped``."""
+    def run(argv: Sequence[str], timeout_s: float) -> None:
         deadline = clock.monotonic() + deadline_s
         while True:
             try:
-                self._commands.run(argv, self._log, timeout_s=timeout_s, env=self._env, ending=_GENTLE)
-                return
+                return commands.run(argv, log, timeout_s=timeout_s, env=environment(), ending=_GENTLE)
             except CommandError as error:
                 locked = _LOCKED.search("\n".join(error.tail))
                 if locked is None or clock.monotonic() > deadline:
                     raise
-            if self._reported != locked[0]:
-                self._reported = locked[0]
-                self._note(f"waiting for another package manager: {locked[0]}")
-            if self._commands.stopping.wait(_LOCK_POLL_S):
+            if locked[0] not in reported:
+                reported.add(locked[0])
+                note(f"waiting for another package manager: {locked[0]}")
+            if commands.stopping.wait(_LOCK_POLL_S):
                 raise Stopped
+
+    return run
 
 
 def environment() -> dict[str, str]:
@@ -170,7 +160,8 @@ def require(module: str, note: Callable[[str], object]) -> None:
     module is still missing.
     """
     extra = next(name for name, modules in EXTRAS.items() if module in modules)
-    clone = assets.CLONE if _is_own_environment() else None
+    own = assets.CLONE is not None and Path(sys.prefix).resolve() == (assets.CLONE / ".venv").resolve()
+    clone = assets.CLONE if own else None
     if not _is_missing(module, clone):
         return
     why = f"this needs {module}, which is not installed"
@@ -193,7 +184,9 @@ def require(module: str, note: Callable[[str], object]) -> None:
 
 def _make_sure(module: str, extra: str, clone: Path, why: str, note: Callable[[str], object]) -> None:
     """Install the extra, unless another process does so meanwhile."""
-    argv = _pip(clone, extra)
+    # The extra and nothing else: the running program stays unchanged.
+    argv = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    argv += ["--constraint", str(clone / "constraints.txt"), *_requirements(clone, extra)]
     if not os.access(sysconfig.get_path("purelib"), os.W_OK):
         raise MissingRequirementError(f"{why}; this user cannot write to {sys.prefix}", f"As root: {shlex.join(argv)}")
     assets.logs().mkdir(parents=True, exist_ok=True)
@@ -203,10 +196,6 @@ def _make_sure(module: str, extra: str, clone: Path, why: str, note: Callable[[s
             note(f"installing {', '.join(EXTRAS[extra])} into {sys.prefix}, once")
             _install(argv)
     importlib.invalidate_caches()
-
-
-def _is_own_environment() -> bool:
-    return assets.CLONE is not None and Path(sys.prefix).resolve() == (assets.CLONE / ".venv").resolve()
 
 
 def _is_missing(module: str, clone: Path | None) -> bool:
@@ -244,12 +233,6 @@ def _allows(clone: Path, extra: str, module: str, version: str) -> bool:
         return False
     found, least, below = (tuple(map(int, number.split("."))) for number in numbers)
     return least <= found < below
-
-
-def _pip(clone: Path, extra: str) -> list[str]:
-    """The command that installs the extra and nothing else: the running program stays unchanged."""
-    pip = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    return [*pip, "--constraint", str(clone / "constraints.txt"), *_requirements(clone, extra)]
 
 
 def _install(argv: list[str]) -> None:

@@ -63,7 +63,7 @@ class Cluster:
 def set_up(kind: str) -> Any:
     """The store, where it is there."""
     store = KINDS[kind].default()
-    if lacking := missing.look(store):
+    if lacking := missing.detect(store):
         pytest.skip(f"{kind} is not set up here: {lacking}")
     return store
 

@@ -83,7 +83,7 @@ def test_clean_up_removes_only_older_images_under_our_names() -> None:
 
 
 def test_a_complete_set_up_is_one_line() -> None:
-    assert setup.is_ready(), str(missing.look())
+    assert setup.is_ready(), str(missing.detect())
     done = subprocess.run([assets.ROOT / "build.sh"], capture_output=True, text=True, timeout=60, check=False, cwd="/")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Set-up: nothing to do (")

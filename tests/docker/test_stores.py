@@ -68,7 +68,7 @@ def assert_above(outcome: ScenarioOutcome, least_ms: float) -> None:
 @pytest.mark.parametrize("kind", ["consul", "zookeeper"])
 def test_requests_wait_for_what_the_protocol_waits_for_and_histories_agree(tmp_path: Path, kind: str) -> None:
     store = KINDS[kind].default()
-    if lacking := missing.look(store):
+    if lacking := missing.detect(store):
         pytest.skip(f"{kind} is not set up here: {lacking}")
     tiny = TINY_SCENARIOS["scenarios"] if kind == "zookeeper" else []
     result = measured(tmp_path, topology(tmp_path / "c.json", store={"store": kind}), *tiny, KEPT)

@@ -130,7 +130,7 @@ def test_no_socket_is_no_engine(place: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:{port}", "unix://{bound}"])
-@pytest.mark.parametrize("ask", [engine.is_reachable, engine.client, engine.list_ours, missing.look])
+@pytest.mark.parametrize("ask", [engine.is_reachable, engine.client, engine.list_ours, missing.detect])
 def test_an_address_that_leads_nowhere_is_named_and_nothing_else_is_missing(
     address: str, ask: Callable[[], object], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

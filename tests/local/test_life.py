@@ -91,7 +91,7 @@ def test_a_program_of_the_set_up_ends_with_a_killed_set_up(
     assert done.exists() == (script is TAKES_ITS_TIME), "it is given its time"
 
 
-@pytest.mark.parametrize(("script", "said"), [("exit 3", "exit status 3"), ("kill -TERM $$", "ended by SIGTERM")])
+@pytest.mark.parametrize(("script", "said"), [("exit 3", "exit status 3"), ("kill -TERM $$", "killed by SIGTERM")])
 def test_a_guarded_program_has_its_own_end(script: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=said):
         Commands().run(["sh", "-c", script], tmp_path / "log", timeout_s=60)

@@ -177,7 +177,7 @@ def test_a_stop_token_ends_the_build_of_a_store_and_nothing_of_it_counts(
     zookeeper = KINDS["zookeeper"].default()
     lacks = Missing(modules=(module,), required=IMAGES, store=zookeeper)
     ready = Missing(required=IMAGES)
-    monkeypatch.setattr(missing, "look", lambda store=DEFAULT: lacks if store == zookeeper else ready)
+    monkeypatch.setattr(missing, "detect", lambda store=DEFAULT: lacks if store == zookeeper else ready)
     monkeypatch.setattr(missing.Missing, "disk_needs", lambda self: [])
     monkeypatch.setattr(assets, "MACHINE", own)
     monkeypatch.setattr(assets, "own", lambda: own)

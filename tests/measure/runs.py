@@ -117,7 +117,7 @@ def look_whether_anything_is_missing() -> float:
     seconds = []
     for _ in range(5):
         began = time.monotonic()
-        missing.look()
+        missing.detect()
         seconds.append(time.monotonic() - began)
     return statistics.median(seconds)
 

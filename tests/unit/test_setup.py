@@ -77,7 +77,7 @@ def failing(word: str, line: str) -> FakeCommands:
 
 
 def lacking(monkeypatch: pytest.MonkeyPatch, found: Missing) -> None:
-    monkeypatch.setattr(missing, "look", lambda *of: found)
+    monkeypatch.setattr(missing, "detect", lambda *of: found)
 
 
 def test_nothing_missing_is_one_line_or_the_command_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_another_store_is_set_up_when_a_run_of_it_begins(monkeypatch: pytest.Mon
     def look(store: Store = DEFAULT) -> Missing:
         return lacks if store == ZOOKEEPER and not there else Missing(required=IMAGES)
 
-    monkeypatch.setattr(missing, "look", look)
+    monkeypatch.setattr(missing, "detect", look)
     monkeypatch.setattr(setup, "set_up", lambda report, store, stop: there.append(store))
     assert setup.is_ready() and setup.ready_images(DEFAULT, Silent()) == IMAGES and there == []
     with pytest.raises(MissingRequirementError, match="the zookeeper image"):
@@ -334,7 +334,7 @@ def test_waiting_for_a_package_manager_ends_by_a_deadline_or_when_the_work_is_st
 
 def test_the_first_go_that_is_new_enough_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     new, old = ("go1.26.0", "go1.26", "go1.27rc1", "go2.0"), ("go1.25.9", "go1.3", "devel", "")
-    assert [version for version in (*new, *old) if builds.is_new_enough(version)] == [*new]
+    assert [version for version in (*new, *old) if builds.first_usable(iter([version]), str)] == [*new]
     versions = {"/old/go": "go1.19.8", "/broken/go": None, "/new/go": "go1.26.8", "/newer/go": "go1.27.0"}
     assert builds.first_usable(iter(versions), versions.get) == builds.Go("/new/go", "go1.26.8")
     assert builds.first_usable(iter(["/old/go"]), versions.get) is None

@@ -25,8 +25,6 @@ from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import STAMP
 from containernet_env.base.work import side_by_side
 from containernet_env.setup import builds, images
-from containernet_env.setup import images as base_image
-from containernet_env.setup import images as image_build
 from containernet_env.setup.builds import Go
 from containernet_env.setup.commands import CommandError, Commands
 from containernet_env.stores.store import ImageParts
@@ -353,7 +351,7 @@ def test_build_failure_names_the_image_and_the_reason(
 ) -> None:
     events = [{"stream": "Step 1/3"}, {"error": "no space left on device"}]
     client = SimpleNamespace(api=SimpleNamespace(build=lambda **_: events), close=lambda: None)
-    monkeypatch.setattr(image_build, "patient_client", lambda: client)
+    monkeypatch.setattr(images, "patient_client", lambda: client)
     recipe = images.Recipe("etcd", "a" * 64, {"Dockerfile": module.folder / "Dockerfile"})
     with pytest.raises(MissingRequirementError, match=r"etcd:a{12} was not built(.|\n)*no space left"):
         images.build(recipe, threading.Event(), tmp_path / "log")
@@ -361,7 +359,7 @@ def test_build_failure_names_the_image_and_the_reason(
 
 def test_context_is_the_same_for_the_same_contents(tmp_path: Path) -> None:
     (tmp_path / "program").write_bytes(b"\x7fELF")
-    contexts = [image_build.context({"Dockerfile": b"FROM x"}, {"program": tmp_path / "program"}) for _ in "12"]
+    contexts = [images.context({"Dockerfile": b"FROM x"}, {"program": tmp_path / "program"}) for _ in "12"]
     first, second = (context.read() for context in contexts)
     assert first == second
     contexts[0].seek(0)
@@ -387,33 +385,33 @@ http://mirror.example/debian/ bookworm main Debian
 
 def test_base_is_made_from_the_machines_own_sources_of_its_distribution() -> None:
     """Without the suite's own source the default is taken."""
-    lines = base_image.source_lines("debian", "bookworm", LISTED)
+    lines = images.source_lines("debian", "bookworm", LISTED)
     assert [line.rpartition("] ")[2].removeprefix("deb ") for line in lines] == [
         "http://mirror.example/debian/ bookworm main",
         "http://mirror.example/debian/ bookworm-updates main",
         "http://mirror.example/debian-security/ bookworm-security main",
     ]
-    assert base_image.source_lines("debian", "bookworm", LISTED.replace(" bookworm main", " sid main")) == []
-    assert base_image.source_lines("ubuntu", "noble", "") == []
+    assert images.source_lines("debian", "bookworm", LISTED.replace(" bookworm main", " sid main")) == []
+    assert images.source_lines("ubuntu", "noble", "") == []
 
 
 def test_base_falls_back_to_packages_and_tells_where_both_ways_fail(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(base_image, "registry_problem", lambda: "no such host")
-    monkeypatch.setattr(base_image, "WORK", tmp_path)
-    monkeypatch.setattr(base_image.programs, "which", lambda program: f"/usr/bin/{program}")
-    monkeypatch.setattr(base_image, "apt_sources", lambda: ("debian", "bookworm", []))
+    monkeypatch.setattr(images, "registry_problem", lambda: "no such host")
+    monkeypatch.setattr(images, "WORK", tmp_path)
+    monkeypatch.setattr(images.programs, "which", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr(images, "apt_sources", lambda: ("debian", "bookworm", []))
     log = tmp_path / "log"
     offline = FakeCommands(lambda argv, number: ["E: apt-get update failed"])
     with pytest.raises(MissingRequirementError, match=r"base image was not made(.|\n)*docker load"):
-        base_image.make("containernet-env/base:x", offline, log, lambda text: None)
+        images.make("containernet-env/base:x", offline, log, lambda text: None)
     assert "no such host" in log.read_text() and [*tmp_path.iterdir()] == [log]
 
 
 def test_leftovers_of_a_killed_set_up_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(base_image, "WORK", tmp_path)
+    monkeypatch.setattr(images, "WORK", tmp_path)
     (tmp_path / "containernet-env-base.abc" / "root").mkdir(parents=True)
     (tmp_path / "other").mkdir()
-    base_image.remove_leftovers()
+    images.remove_leftovers()
     assert [path.name for path in tmp_path.iterdir()] == ["other"]

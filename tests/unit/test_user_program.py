@@ -121,7 +121,7 @@ def test_an_image_has_the_program_and_is_called_by_it(
 
     found: dict[str, bytes] = {}
 
-    def build(client: Any, tag: str, build_context: Any, **more: Any) -> None:
+    def build(client: Any, tag: str, build_context: Any, *more: Any) -> None:
         with build_context, tarfile.open(fileobj=build_context) as archive:
             found.update({entry.name: cast(Any, archive.extractfile(entry)).read() for entry in archive})
 

@@ -9,6 +9,6 @@ if __name__ == "__main__":
     print(dockerd.ensure_running(print))
     info = engine.client().info()
     print({key: info.get(key) for key in ("ServerVersion", "Driver", "CgroupDriver", "CgroupVersion")})
-    found = missing.look()
+    found = missing.detect()
     print(f"missing: {found}")
     raise SystemExit(bool(found))
