@@ -8,23 +8,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.model.link import DirectionSpec, GilbertElliottLoss, IndependentLoss, Jitter, LinkSpec
-from containernet_env.network.emulator import (
-    Answer,
-    ControlClient,
-    EmulatedLink,
-    changed_fields,
-    direction_from_json,
-    direction_to_json,
-)
-from containernet_env.network.interface import Interface, SwitchPort
+from containernet_env.network.emulator import Answer, ControlClient
 
 SOON_S = 0.05
 """The deadline of calls that cannot be answered or sent."""
@@ -73,24 +62,14 @@ def emulator() -> Iterator[Emulator]:
 
 
 def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
-    answers = [emulator.send_request("read_link", name=name) for name in ("one", "two")]
-    requests = {request["name"]: request["id"] for request in (emulator.next_request(), emulator.next_request())}
+    answers = [emulator.send_request("read_link", name=name) for name in ("one", "two", "three")]
+    requests = {request["name"]: request["id"] for request in (emulator.next_request() for _ in answers)}
     emulator.send(id=requests["two"], ok=True, at_ns=1, result={"is": 2})
-    emulator.send(id=requests["one"], ok=True, at_ns=2, result={"is": 1})
-    assert [answer.result(60).result for answer in answers] == [{"is": 1}, {"is": 2}]
-
-
-def test_an_answer_says_when_it_took_effect(emulator: Emulator) -> None:
-    answer = emulator.callers.submit(emulator.client.request, "heal")
-    emulator.answer(at_ns=12345, result={})
-    assert (answer.result(60).at_ns, answer.result().result) == (12345, {})
-
-
-def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator: Emulator) -> None:
-    answer = emulator.send_request("add_link")
-    emulator.answer(ok=False, error="a.port: no such port")
-    with pytest.raises(RunError, match=r"^link emulator: add_link: a\.port: no such port$"):
-        answer.result(60)
+    emulator.send(id=requests["three"], ok=False, error="a.port: no such port")
+    emulator.send(id=requests["one"], ok=True, at_ns=12345, result={"is": 1})
+    assert [answer.result(60) for answer in answers[:2]] == [Answer({"is": 1}, 12345), Answer({"is": 2}, 1)]
+    with pytest.raises(RunError, match=r"^link emulator: read_link: a\.port: no such port$"):
+        answers[2].result(60)
 
 
 def test_no_answer_in_time_is_an_error_and_a_late_one_is_dropped(emulator: Emulator) -> None:
@@ -192,74 +171,3 @@ def test_an_answer_that_is_none_ends_the_connection_for_all_who_wait(emulator: E
     with pytest.raises(RunError, match="its answer cannot be read"):
         answer.result(60)
     assert emulator.lost.wait(60)
-
-
-def test_directions_cross_the_protocol_unchanged() -> None:
-    normal = Jitter("normal", 500_000)
-    for direction in (
-        DirectionSpec(seed=0),
-        DirectionSpec(3_000_000, 10**9, 77, seed=1, overhead_bytes=24),
-        DirectionSpec(3_000_000, None, None, 150_000, normal, GilbertElliottLoss(0.01, 0.25), 7),
-        DirectionSpec(3_000_000, jitter=Jitter("uniform", 10**6, reorder=True), loss=IndependentLoss(0.001), seed=2),
-    ):
-        sent = json.loads(json.dumps(direction_to_json(direction)))
-        assert direction_from_json({**sent, "frames": 12, "drops": {}}) == direction
-
-
-def test_what_is_sent_has_the_protocols_own_names() -> None:
-    jitter, loss = Jitter("normal", 500_000, correlation_ns=9_000_000), GilbertElliottLoss(0.01, 0.25)
-    bursts = {"good_to_bad_ratio": 0.01, "bad_to_good_ratio": 0.25, "good_loss_ratio": 0.0, "bad_loss_ratio": 1.0}
-    assert direction_to_json(DirectionSpec(3_000_000, jitter=jitter, loss=loss, seed=7, overhead_bytes=24)) == {
-        "delay_ns": 3_000_000,
-        "rate_bps": None,
-        "queue_frames": None,
-        "queue_bytes": None,
-        "overhead_bytes": 24,
-        "jitter": {"distribution": "normal", "ns": 500_000, "reorder": False, "correlation_ns": 9_000_000},
-        "loss": {"model": "gilbert_elliott", **bursts},
-        "seed": 7,
-    }
-    assert direction_to_json(DirectionSpec(loss=IndependentLoss(1)))["loss"] == {"ratio": 1.0, "model": "independent"}
-
-
-def test_a_default_limit_is_sent_where_none_is_configured() -> None:
-    spec = DirectionSpec(0, 10**6, default_queue_frames=4000)
-    assert direction_to_json(spec)["queue_frames"] == 4000
-    assert direction_to_json(replace(spec, queue_frames=5))["queue_frames"] == 5
-    assert direction_to_json(replace(spec, queue_bytes=5000))["queue_frames"] is None
-    assert "default_queue_frames" not in direction_to_json(spec)
-
-
-def test_a_change_names_the_seed_only_where_it_changes() -> None:
-    # Naming it would restart the draws.
-    held = DirectionSpec(3_000_000, seed=7)
-    assert "seed" not in changed_fields(held, DirectionSpec(5_000_000, seed=7))
-    assert "seed" not in changed_fields(DirectionSpec(), DirectionSpec(5_000_000))
-    # That of the network takes the place of one that is left out.
-    assert changed_fields(held, DirectionSpec(), 5)["seed"] == 5
-    assert direction_to_json(DirectionSpec(), 5)["seed"] == 5
-    assert direction_to_json(held, 5)["seed"] == 7
-    assert changed_fields(held, held, restart=True)["seed"] == 7
-
-
-def test_naming_the_seed_of_a_direction_restarts_its_draws_and_no_others() -> None:
-    requests: list[dict[str, Any]] = []
-    held: dict[str, dict[str, Any]] = {"a_to_b": {}, "b_to_a": {}}
-
-    def request(op: str, **fields: Any) -> Answer:
-        if op != "read_link":
-            requests.append(fields)
-            for side, direction in held.items():
-                direction |= fields[side]
-        return Answer(held, 1)
-
-    recorder: Any = SimpleNamespace(request=request)
-    link = EmulatedLink(recorder, "d1-s1", (Interface(1, "e0", None, "d1"), SwitchPort("e1", "s1")), LinkSpec())
-    seeded = DirectionSpec(3_000_000, loss=IndependentLoss(0.5), seed=7)
-    link.apply(LinkSpec(seeded, seeded))
-    link.change_directions({"a_to_b": {"seed": 7}})
-    link.change_directions({"a_to_b": {"delay_ns": 5_000_000}, "b_to_a": {"delay_ns": 5_000_000}})
-    made, restart, change = requests
-    assert (made["a"], made["b"]) == ({"port": "d1"}, {"switch": "s1"})
-    assert restart["a_to_b"]["seed"] == 7
-    assert not any("seed" in direction for direction in (restart["b_to_a"], change["a_to_b"], change["b_to_a"]))

@@ -182,10 +182,31 @@ def test_what_a_host_sends_waits_at_the_host(kernel: Kernel) -> None:
     assert [side.uplink for side in (link.read_back().a_to_b, link.read_back().b_to_a)] == ["host", None]
 
 
-def test_chance_is_read_back_as_the_emulator_holds_it() -> None:
+def test_a_direction_is_read_back_as_the_emulator_holds_it(kernel: Kernel) -> None:
     bursts = DirectionSpec(10**6, jitter=Jitter("uniform", 1000), loss=GilbertElliottLoss(0.1, 0.2, 0.0, 0.9), seed=1)
-    spec = LinkSpec(bursts, DirectionSpec(loss=IndependentLoss(0.1), seed=2))
-    assert link_of(spec)[0].read_back() == spec
+    queued = DirectionSpec(0, MBIT, None, 9000, loss=IndependentLoss(0.1), seed=2, overhead_bytes=24)
+    link, emulator = link_of(LinkSpec(bursts, queued))
+    assert link.read_back() == LinkSpec(bursts, queued)
+    made = emulator.requests[1][1]
+    assert (made["a"], made["b"]) == ({"port": "d1"}, {"switch": "s1"})
+    assert "default_queue_frames" not in made["a_to_b"]
+    for spec, frames in ((DirectionSpec(0, MBIT, default_queue_frames=4000), 4000), (DirectionSpec(0, MBIT, 5), 5)):
+        assert link_of(LinkSpec(spec))[1].requests[1][1]["a_to_b"]["queue_frames"] == frames
+
+
+def test_draws_begin_again_where_a_seed_changes_or_is_named_and_nowhere_else(kernel: Kernel) -> None:
+    seeded = DirectionSpec(3_000_000, loss=IndependentLoss(0.5), seed=7)
+    link, emulator = link_of(LinkSpec(seeded, seeded))
+
+    def seeds(**changes: dict[str, Any]) -> list[int | None]:
+        link.change_directions(changes)
+        (sent,) = [fields for op, fields in emulator.requests if op == "set_link"]
+        emulator.requests.clear()
+        return [sent[side].get("seed") for side in ("a_to_b", "b_to_a")]
+
+    assert seeds(a_to_b={"seed": 7}) == [7, None]
+    assert seeds(a_to_b={"delay_ns": 5}, b_to_a={"delay_ns": 5}) == [None, None]
+    assert seeds(b_to_a={"seed": None}) == [None, 0], "the network's takes its place"
 
 
 @pytest.mark.parametrize(

@@ -157,34 +157,16 @@ def test_waiting_for_another_set_up_ends_by_a_stop_or_its_deadline(world: World,
     assert 20 < (world.now_ns - START_NS) / 1e9 < 21
 
 
-def steps_shown(folder: Path) -> tuple[Steps, io.StringIO]:
-    output = io.StringIO()
-    return Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), folder / "logs"), output
-
-
 @simulated()
 def test_a_step_is_one_line_with_what_it_took(tmp_path: Path) -> None:
-    steps, output = steps_shown(tmp_path)
+    output = io.StringIO()
+    steps = Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), tmp_path / "logs")
     with steps.step("base image") as step:
         clock.sleep(5)
         step.done("made")
     with steps.step("etcd") as step:
         step.done("made")
     assert output.getvalue() == "  base image      made  (5.0 s)\n  etcd            made\n"
-
-
-def test_the_first_error_of_a_step_stops_the_others_and_is_raised_without_a_line(tmp_path: Path) -> None:
-    steps, output = steps_shown(tmp_path)
-
-    def broken() -> None:
-        with steps.step("etcd"):
-            raise MissingRequirementError("no network", "Check it.")
-
-    with pytest.raises(MissingRequirementError, match="no network"):
-        steps.run(broken, lambda: None)
-    assert output.getvalue() == "" and steps.commands.stopping.is_set()
-    with pytest.raises(Stopped):
-        steps.commands.run(["true"], tmp_path / "log", timeout_s=60)
 
 
 # --- disk -------------------------------------------------------------------------------------------------------------
