@@ -228,16 +228,12 @@ def find(module: GoModule, go_version: str | None = None) -> Path | None:
             candidates = sorted((cached / "bin").glob("[!.]*"), key=_last_used, reverse=True)
         for folder in candidates:
             stamp = read_stamp(folder)
-            if stamp is not None and stamp.module == module.label and _is_whole(folder, stamp, module):
+            if stamp is None or stamp.module != module.label or stamp.source != module.source_hash(stamp.go):
+                continue
+            if all(name in stamp.programs and stamp.programs[name].is_at(folder / name) for name in module.packages):
                 _note_use(folder)
                 return folder
     return None
-
-
-def _is_whole(folder: Path, stamp: Stamp, module: GoModule) -> bool:
-    if stamp.source != module.source_hash(stamp.go):
-        return False
-    return all(name in stamp.programs and stamp.programs[name].is_at(folder / name) for name in module.packages)
 
 
 def _last_used(folder: Path) -> float:
@@ -276,7 +272,6 @@ _MAGIC, _CLASS_AND_ORDER, _TYPE, _MACHINE = slice(0, 4), slice(4, 6), slice(16, 
 _HEADER_BYTES = 20
 # ET_EXEC and ET_DYN, which is what position-independent programs are.
 _PROGRAMS = (b"\2\0", b"\3\0", b"\0\2", b"\0\3")
-_OWN = Path("/proc/self/exe")
 # A sweep reads a topology once for each combination of its values.
 _REMEMBERED = 64
 
@@ -313,7 +308,9 @@ def read_program(path: Path) -> UserProgram:
             raise ValueError("is not a file")
         if not os.access(path, os.X_OK):
             raise ValueError("is not executable")
-        if not _is_program(_header(path), _header(_OWN)):
+        header, own = _header(path), _header(Path("/proc/self/exe"))
+        same = all(header[part] == own[part] for part in (_MAGIC, _CLASS_AND_ORDER, _MACHINE))
+        if len(header) != _HEADER_BYTES or not same or header[_TYPE] not in _PROGRAMS:
             raise ValueError("is not a program for this machine")
         return UserProgram(path, _hash(path, state_of(path)))
     except OSError as error:
@@ -323,11 +320,6 @@ def read_program(path: Path) -> UserProgram:
 def _header(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(_HEADER_BYTES)
-
-
-def _is_program(header: bytes, own: bytes) -> bool:
-    same = all(header[part] == own[part] for part in (_MAGIC, _CLASS_AND_ORDER, _MACHINE))
-    return len(header) == _HEADER_BYTES and same and header[_TYPE] in _PROGRAMS
 
 
 @functools.lru_cache(_REMEMBERED)

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 NAME_WIDTH = 15
 # The duration of shorter steps is not printed: they involve no work.
-_WORTH_TELLING_S = 0.05
+_SHOWN_FROM_S = 0.05
 
 
 @click.command(name="setup", context_settings={"ignore_unknown_options": True})
@@ -72,70 +73,49 @@ class ConsoleReport:
         self._running: list[str] = []
         self._status: Status | None = None
 
-    def stage(self, name: str) -> ConsoleStage:
-        """Begin a step; several may run at once."""
-        return ConsoleStage(self, name)
+    @contextmanager
+    def stage(self, name: str) -> Iterator[ConsoleStage]:
+        """A step; several may run at once. One that ends without an error shows its line."""
+        began, stage = clock.monotonic(), ConsoleStage()
+        self._show(self._running.append, name)
+        try:
+            yield stage
+        finally:
+            self._show(self._running.remove, name)
+        line = Text(f"  {name:<{NAME_WIDTH}} {stage.text}")
+        if (seconds := clock.monotonic() - began) >= _SHOWN_FROM_S:
+            line.append(f"  ({seconds:.1f} s)", "dim")
+        self._console.print(line)
 
     def note(self, text: str) -> None:
         """A line of its own."""
         self._console.print(Text(f"  {text}", style="yellow"))
 
-    def began(self, name: str) -> None:
-        """Show that step ``name`` runs."""
+    def _show(self, change: Callable[[str], None], name: str) -> None:
+        """Show the running steps after a change of them."""
         with self._lock:
-            self._running.append(name)
-            self._show()
-
-    def ended(self, name: str, line: Text | None) -> None:
-        """Show that step ``name`` has ended, with its line unless it failed."""
-        with self._lock:
-            self._running.remove(name)
-            self._show()
-        if line is not None:
-            self._console.print(line)
-
-    def _show(self) -> None:
-        if not self._console.is_terminal:
-            return
-        if self._status is not None and not self._running:
-            self._status.stop()
-            self._status = None
-        elif self._running:
+            change(name)
+            if not self._console.is_terminal:
+                return
             text = f"{', '.join(self._running)} ..."
-            if self._status is None:
+            if self._status is not None and not self._running:
+                self._status.stop()
+                self._status = None
+            elif self._status is not None:
+                self._status.update(text)
+            else:
                 self._status = self._console.status(text)
                 self._status.start()
-            else:
-                self._status.update(text)
 
 
 class ConsoleStage:
     """One step on a `ConsoleReport`."""
 
-    def __init__(self, report: ConsoleReport, name: str) -> None:
-        self._report = report
-        self._name = name
-        self._text = ""
-        self._began = clock.monotonic()
+    text = ""
 
     def done(self, text: str) -> None:
         """The result of the step."""
-        self._text = text
-
-    def __enter__(self) -> ConsoleStage:
-        self._report.began(self._name)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        line = None
-        if kind is None:
-            seconds = clock.monotonic() - self._began
-            line = Text(f"  {self._name:<{NAME_WIDTH}} {self._text}")
-            if seconds >= _WORTH_TELLING_S:
-                line.append(f"  ({seconds:.1f} s)", "dim")
-        self._report.ended(self._name, line)
+        self.text = text
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -173,11 +153,11 @@ def _clean_cluster(path: Path) -> None:
         raise UsageError(f"{path} names no endpoints\n  Without a file, clean removes what is left on this machine.")
     found: list[CleanedUp] = []
 
-    def tell(run: CleanedUp) -> None:
+    def report(run: CleanedUp) -> None:
         found.append(run)
         click.echo(f"kept {run.record.prefix}: its run is still on" if run.keys is None else run.done)
 
-    elsewhere = clean_keys(config, tell, click.echo)
+    elsewhere = clean_keys(config, report, click.echo)
     if not found:
         click.echo("nothing was left behind")
     for record in elsewhere:
@@ -226,7 +206,7 @@ def shell_command(
         clean.remove_leftovers()
         for note in plan.notes:
             progress.note(note)
-        testbed = Testbed(plan, images, progress, tolerance=rtt_tolerance, on_event=_tell_failure, stop=stop)
+        testbed = Testbed(plan, images, progress, tolerance=rtt_tolerance, on_event=_report_failure, stop=stop)
         relay: Relay | None = None
         status = 0
         try:
@@ -251,7 +231,7 @@ def shell_command(
     return 128 + stop.received if stop.received is not None and status == 0 else status
 
 
-def _tell_failure(kind: str, text: str, subject: str | None = None) -> None:
+def _report_failure(kind: str, text: str, subject: str | None = None) -> None:
     """Report at once that the network is gone: the results of later commands on it are meaningless."""
     if kind == "testbed_failed":
         click.echo(f"error: {text}; the network is gone, exit and start again", err=True)

@@ -247,12 +247,16 @@ _LOCK_POLL_S = 0.2
 
 @contextmanager
 def only_one(
-    note: Callable[[str], object], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S, stop: Stop | None = None
+    note: Callable[[str], object],
+    path: Path | None = None,
+    deadline_s: float = _LOCK_DEADLINE_S,
+    stop: Stop | None = None,
 ) -> Iterator[None]:
-    """Hold the lock of set-ups; waits for another set-up, with a note, until ``stop`` is set.
+    """Hold the lock of set-ups (or of ``path``); waits for another set-up, with a note, until ``stop`` is set.
 
     The lock is released when the process ends.
     """
+    path = path or LOCK
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = clock.monotonic() + deadline_s

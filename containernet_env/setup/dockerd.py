@@ -39,10 +39,6 @@ _NETWORK_FAILURE = re.compile(r"network controller|iptables|ip6tables|\bbridge\b
 _started: list[subprocess.Popen[bytes]] = []
 
 
-class _Died(Exception):
-    """dockerd ended before it answered; the message has its last log lines."""
-
-
 def ensure_running(report: Callable[[str], None] | None = None) -> str:
     """Make sure that an engine on this machine answers, starting the installed one if needed; returns how.
 
@@ -121,11 +117,9 @@ def _run_service_manager(command: list[str]) -> str | None:
     if done.returncode != 0:
         return (done.stdout.strip().splitlines() or [f"exit {done.returncode}"])[0]
     deadline = clock.monotonic() + _START_DEADLINE_S
-    while not _answers():
-        if clock.monotonic() > deadline:
-            return f"no answer within {_START_DEADLINE_S:.0f} s"
+    while not (there := _answers()) and clock.monotonic() <= deadline:
         clock.sleep(_POLL_S)
-    return None
+    return None if there else f"no answer within {_START_DEADLINE_S:.0f} s"
 
 
 def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
@@ -134,18 +128,14 @@ def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
         return "just started by another process"
     LOG.parent.mkdir(parents=True, exist_ok=True)
     LOG.write_bytes(b"")
-    try:
-        _launch([binary])
+    if (reason := _launch([binary])) is None:
         return f"started dockerd, log {LOG}"
-    except _Died as died:
-        if not _NETWORK_FAILURE.search(str(died)):
-            raise _not_started(str(died)) from died
+    if not _NETWORK_FAILURE.search(reason):
+        raise _not_started(reason)
     flags = [flag for key, flag in _WITHOUT_NETWORK.items() if key not in _configured()]
     report("this kernel does not support the engine's own bridge and firewall rules; starting it without them")
-    try:
-        _launch([binary, *flags])
-    except _Died as died:
-        raise _not_started(str(died)) from died
+    if (reason := _launch([binary, *flags])) is not None:
+        raise _not_started(reason)
     return f"started dockerd {' '.join(flags)}, log {LOG}"
 
 
@@ -197,8 +187,11 @@ def _configured() -> set[str]:
         raise MissingRequirementError(f"{_DAEMON_CONFIG} is not valid JSON: {error}", "Fix that file.") from error
 
 
-def _launch(command: list[str]) -> None:
-    """Start dockerd detached and wait for its answer; raises ``_Died``, or ``MissingRequirementError`` if late."""
+def _launch(command: list[str]) -> str | None:
+    """Start dockerd detached and wait for its answer; its last log lines if it ends before.
+
+    Raises ``MissingRequirementError`` if it is late.
+    """
     begin = LOG.stat().st_size
     with LOG.open("ab") as log:
         process = subprocess.Popen(
@@ -222,7 +215,8 @@ def _launch(command: list[str]) -> None:
                 process.terminate()
                 raise _not_started(f"no answer within {_START_DEADLINE_S:.0f} s; {_tail(begin)}") from None
             continue
-        raise _Died(_tail(begin))
+        return _tail(begin)
+    return None
 
 
 def _tail(begin: int) -> str:
