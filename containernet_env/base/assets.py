@@ -210,11 +210,6 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def hash_bytes(content: bytes) -> str:
-    """SHA-256 of contents that are in memory."""
-    return hashlib.sha256(content).hexdigest()
-
-
 def etcd_version(root: Path = ROOT) -> str:
     """The pinned version of etcd, such as "3.7.3", read from etcd_image/go.mod."""
     return _pinned(root / "etcd_image" / "go.mod", _ETCD_MODULE)

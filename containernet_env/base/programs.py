@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import platform
@@ -295,7 +296,7 @@ class UserProgram:
             content = self.path.read_bytes()
         except OSError as error:
             raise MissingRequirementError(f"{self.path} cannot be read: {error.strerror}", again) from error
-        if assets.hash_bytes(content) != self.sha256:
+        if hashlib.sha256(content).hexdigest() != self.sha256:
             raise MissingRequirementError(f"{self.path} has changed since it was read", again)
         return content
 

@@ -18,20 +18,10 @@ from containernet_env.model.link import (
 from containernet_env.model.topology import Link
 
 EngineChoice = Literal["builtin", "containernet"]
-
-
 LinksChoice = Literal["auto", "netem", "emulator"]
-
-
 LinksKind = Literal["netem", "emulator"]
-
-
 SwitchesChoice = Literal["auto", "ovs", "bridge"]
-
-
 SwitchKind = Literal["emulator", "ovs", "bridge"]
-
-
 ProfileKind = Literal["cpu", "allocs", "mutex"]
 
 

@@ -17,7 +17,7 @@ from containernet_env.model.topology import Topology
 from containernet_env.network.gate_plan import EMULATOR_PACE, KERNEL_PACE, GatePlan, plan_gate
 from containernet_env.network.gate_trains import EMULATOR, KERNEL, Allowed, Times
 from containernet_env.network.gate_verdict import verdicts
-from containernet_env.network.rtt import Broken, Tolerance, never_broken, probe
+from containernet_env.network.rtt import Broken, Tolerance, probe
 
 _SPARE_S = 10.0
 _CLOCK_STEP_NS = 20_000
@@ -100,7 +100,7 @@ def measure_gate(
     moment: Moment = "before",
     tolerance: Tolerance | None = None,
     hosts: Iterable[str] | None = None,
-    broken: Broken = never_broken,
+    broken: Broken = lambda: None,
 ) -> Gate:
     """Measure the network between ``hosts`` (default: all), whose first processes are ``pids``.
 

@@ -22,14 +22,10 @@ Broken = Callable[[], str | None]
 """The reason to abort a measurement, or ``None`` while there is none."""
 
 
-def never_broken() -> None:
-    """The default of ``broken``: never a reason."""
-
-
 def probe(
     request: Mapping[str, Any],
     limit_s: float,
-    broken: Broken = never_broken,
+    broken: Broken = lambda: None,
     binary: Path | str | None = None,
 ) -> dict[str, Any]:
     """Run the prober with ``request`` as its input; return its answer.

@@ -6,14 +6,14 @@ import hashlib
 import io
 import json
 import os
-import shlex
+import platform
 import shutil
 import subprocess
 import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,7 +235,7 @@ def apt_sources() -> tuple[str, str, list[str]]:
 
     Foreign sources on the machine are left out; without any left, mmdebstrap takes the suite's default.
     """
-    release = dict(_assignments(Path("/etc/os-release").read_text(encoding="utf-8")))
+    release = platform.freedesktop_os_release()
     distribution, suite = release.get("ID", ""), release.get("VERSION_CODENAME", "")
     if distribution not in _KEYRINGS or not suite:
         # A derivative's own archive may lack our tools; Debian's works with every kernel.
@@ -266,13 +266,6 @@ def source_lines(distribution: str, suite: str, listed: str) -> list[str]:
         if release in wanted and component == "main" and origin.lower() == distribution:
             found.append(f"deb {option}{uri} {release} main")
     return list(dict.fromkeys(found)) if any(f" {suite} main" in line for line in found) else []
-
-
-def _assignments(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        key, equals, value = line.partition("=")
-        if equals and not key.startswith("#"):
-            yield key.strip(), "".join(shlex.split(value))
 
 
 def remove_leftovers() -> None:
@@ -539,22 +532,19 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     members = [name for name in kept if not name.startswith(_BASE)]
     repositories = dict.fromkeys((*members, *REPOSITORIES, *kept))
     ordered = [tag for name in repositories for tag in tags if tag.rpartition(":")[0] == name]
-    return [tag for tag in ordered if _remove(tag)]
-
-
-def _remove(tag: str) -> bool:
-    """Remove one tag; False if it is gone already or still needed."""
-    with engine.refusals(f"the image {tag} could not be removed"):
-        try:
-            engine.client().api.remove_image(tag)
-        except ImageNotFound:
-            return False
-        except APIError as error:
-            # 409: a container uses it now, or another image is based on it. A later set-up removes it.
-            if error.status_code != 409:
-                raise
-            return False
-    return True
+    removed = []
+    for tag in ordered:
+        with engine.refusals(f"the image {tag} could not be removed"):
+            try:
+                engine.client().api.remove_image(tag)
+                removed.append(tag)
+            except ImageNotFound:
+                continue
+            except APIError as error:
+                # 409: a container uses it now, or another image is based on it. A later set-up removes it.
+                if error.status_code != 409:
+                    raise
+    return removed
 
 
 def _belongs_to_another(row: Mapping[str, Any], root: Path) -> bool:
