@@ -452,7 +452,7 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     # A direction faster than the machine takes as long as the machine does; of several paths, the slowest one counts.
     slowest_ns = max(hop.spec.serialization_ns(frame_bytes) for pair in feed.pairs for hop in plan.paths[pair])
     length_ns = round(each * max(len(feed.pairs) * max(frame_ns, FRAME_MIN_NS), slowest_ns))
-    length_ns += max(offsets) + 2 * reach_ns
+    length_ns += max(offsets)
     # The last frame is to be through the rest of its path, too, before that of another train comes there.
     length_ns += max(sum(hop.spec.serialization_ns(frame_bytes) for hop in plan.paths[pair]) for pair in feed.pairs)
     return _Task(feed, streams, length_ns, rate, S / frame_ns)
@@ -512,9 +512,9 @@ def _starts_ns(plan: GatePlan, rounds: Sequence[Sequence[_Task]], at_ns: int) ->
                 for hop in path:
                     if hop.spec.rate_bps is not None:
                         ahead = before(path, hop.name)
-                        after_ns = stream.start_ns + delay_ns(ahead)
-                        at_ns = max(at_ns, through.get(hop.name, 0) - after_ns + jitter_reach_ns(ahead))
-                        reached.append((hop.name, after_ns + task.length_ns + _MARGIN_NS // 4))
+                        after_ns, varies_ns = stream.start_ns + delay_ns(ahead), jitter_reach_ns(ahead)
+                        at_ns = max(at_ns, through.get(hop.name, 0) - after_ns + varies_ns)
+                        reached.append((hop.name, after_ns + varies_ns + task.length_ns + _MARGIN_NS // 4))
         starts.append(at_ns)
         for name, after_ns in reached:
             through[name] = max(through.get(name, 0), at_ns + after_ns)
@@ -583,8 +583,6 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
         return "no path is faster than it, so nothing fills it"
     capacity = capacity_frames(spec, frame_bytes)
     assert capacity is not None
-    if not capacity and len(feed.pairs) > 1:
-        return "no frame may wait, and several paths fill it"
     frame_ns = (frame_bytes + spec.overhead_bytes) * 8 * S / rate
     for path in (plan.paths[pair] for pair in feed.pairs):
         for index, hop in enumerate(path):
@@ -598,6 +596,8 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
             if limit < _BURST_FRAMES and len(feed.pairs) > 1 and hop not in before(path, feed.hop.name):
                 return f"frames that several paths take in turn come in bursts, and {hop.name} lets few wait"
     ahead = [hop for pair in feed.pairs for hop in before(plan.paths[pair], feed.hop.name)]
+    if not capacity and any(hop.spec.rate_bps for hop in ahead):
+        return "no frame may wait, and the direction before it sends the next as one is through"
     # A limited direction before it paces the frames, so that they wait in no other queue.
     interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))

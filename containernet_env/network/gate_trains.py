@@ -136,6 +136,11 @@ class _Arrival:
         return sum(times.sent for times in self.times.values())
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all of them arrived."""
+        return all(times.received == times.sent for times in self.times.values())
+
+    @property
     def offered_bps(self) -> float:
         """The rate at which it was sent."""
         return (len(self.sent) - 1) * self.bits * S / max(1, self.sent[-1][0] - self.sent[0][0])
@@ -215,7 +220,7 @@ class _Arrival:
                 if shuffles(ahead):
                     orders, came = sorted(orders), sorted(came)  # they reach the direction in another order
                 if came[-1] > came[0]:
-                    reach = 1 - lost_ratio(ahead)
+                    reach = 1.0 if self.is_whole else 1 - lost_ratio(ahead)
                     rates.append((orders[-1] - orders[0]) * reach * bits / (came[-1] - came[0] + late_ns))
                     parts.append((orders[-1] - orders[0]) / (self.frames - 1))
             if not rates or (unlimited and len(rates) < len(self.times)):
@@ -231,7 +236,7 @@ class _Arrival:
         during = sorted(at for got in each for at in got if begin <= at <= end)
         if len(during) <= len(each) or during[-1] == during[0]:
             return None
-        kept = 1 - loss_ratio(self.feed.hop)
+        kept = 1.0 if self.is_whole else 1 - loss_ratio(self.feed.hop)
         return (len(during) - 1) * bits / (during[-1] - during[0] + late_ns) / kept, 1.0
 
 
@@ -285,6 +290,8 @@ def _of_size(gate: Measured, hop: Hop, rate: int, trains: Sequence[_Arrival], li
         rate = min(rate, train.feed.other_bps)  # the trains show no more than that it is no lower
     paced = [train for train in trains if train.kept_up(rate)]
     arrived = [(of, *came) for of in paced if (came := of.rate()) is not None]
+    whole = [item for item in arrived if item[0].is_whole]
+    arrived = whole or arrived
     values = {
         "trains_bps": [round(bps) for _, bps, _ in arrived],
         "trains": len(trains),
@@ -302,13 +309,15 @@ def _of_size(gate: Measured, hop: Hop, rate: int, trains: Sequence[_Arrival], li
     # Whether the jitter at the ends of a train is independent, and so that of consecutive trains.
     outlasts = all(h.spec.jitter is None or length_ns >= 2 * h.spec.jitter.held_correlation_ns for h in path)
     error = 1.25 * spread_ns / length_ns / math.sqrt(len(arrived) if outlasts else 1)
-    # Losses are known only in the mean. What is lost behind the slowest direction has taken its time there.
-    if early := lost_ratio(ahead) if train.feed.faster and len(train.feed.pairs) == 1 else lost:
+    # What is lost behind the slowest direction has taken its time there. What was lost before it is known only in the
+    # mean, and to a frame, where any was.
+    early = lost_ratio(ahead) if train.feed.faster and len(train.feed.pairs) == 1 else lost
+    if early and not whole:
         error += 1.25 * math.sqrt(burst_frames(path) * early / (1 - early) / frames / len(arrived))
     if shuffles(ahead):  # which frames were the first and the last one is not known
         error += 2 * math.sqrt(lost) / (1 - lost) / frames
     noise = allowed.noise_ns / length_ns
-    ratio = allowed.rate_ratio + noise + gate.z * error
+    ratio = allowed.rate_ratio + noise + gate.z * error + (1 / frames if early and not whole else 0)
     # A wrong rate is measured with the same noise, which may hide as much of what it is off by.
     detectable = ratio + noise + sigmas(MISS) * error
     fastest = (1 + ratio) * highest

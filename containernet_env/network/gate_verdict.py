@@ -38,6 +38,8 @@ _LATE_NOISES, _LATE_NOISES_JITTER = 2, 10
 """A frame is late if it is later than the median may be by so much, in units of the noise."""
 _MEET_RATIO = 0.1
 """The share of frames that meet another one, at most: frames are sent so that a direction is busy no longer."""
+_BROUGHT = 10
+"""How many frames jitter brings together, at most."""
 _DETECTED_PART = 0.5
 """A delay is proved if one that is off by this part of it would have been detected."""
 
@@ -555,11 +557,13 @@ def _loss_checks(gate: Measured) -> Iterator[Check]:
 
 
 def _short_queue(plan: GatePlan, pairs: Sequence[_Pair]) -> int | None:
-    """The fewest frames that may wait on some paths, where one of every host does not fit; ``None`` where they do."""
-    hops = {hop.name: hop.spec for pair in pairs for hop in plan.paths[pair]}
-    found = [capacity_frames(spec, PROBE_FRAME_BYTES) for spec in hops.values()]
-    shortest = min((frames for frames in found if frames is not None), default=len(plan.hosts))
-    return shortest if shortest < len(plan.hosts) - 1 else None
+    """The fewest frames that may wait on some paths, where frames that meet may not fit; ``None`` where they do."""
+    short = []
+    for hop in {hop.name: hop for pair in pairs for hop in plan.paths[pair]}.values():
+        limit, most = capacity_frames(hop.spec, PROBE_FRAME_BYTES), len(plan.hosts) - 1
+        if limit is not None and limit < (max(most, _BROUGHT) if _brought_ns(plan, hop) else most):
+            short.append(limit)
+    return min(short, default=None)
 
 
 def _loss_check(hop: Hop, losses: _Losses, alpha: float, shortest: int | None) -> Check:
