@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
-from itertools import chain, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -224,28 +224,21 @@ def _set_members(document: dict[str, Any], count: Any) -> None:
     nodes = document["nodes"]
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_NODES:
         raise ValueError(f"a whole number from 1 to {MAX_NODES}")
-    made = nodes[:count]
+    made, subnet = nodes[:count], IPv4Network(document["subnet"])
     taken = {node["ip"] for node in nodes} | {document[CLIENT]["ip"]}
-    free = _free_addresses(IPv4Network(document["subnet"]), IPv4Address(made[-1]["ip"]), taken)
-    while len(made) < count:
-        address = next(free, None)
-        if address is None:
-            raise ValueError(f"at most {len(made)}: {document['subnet']} has no more addresses")
+    last = int(IPv4Address(made[-1]["ip"]))
+    after = range(last + 1, int(subnet.broadcast_address))
+    numbers = chain(after, range(last - 1, int(subnet.network_address), -1))
+    free = (ip for number in numbers if (ip := str(IPv4Address(number))) not in taken)
+    for ip in islice(free, count - len(made)):
         names = {node["name"] for node in made}
-        name = next(
-            name for number in range(len(made) + 1, 2 * MAX_NODES + 2) if (name := f"etcd{number}") not in names
-        )
-        made.append({**copy_of(made[-1]), "name": name, "ip": str(address)})
+        number = len(made) + 1
+        while (name := f"etcd{number}") in names:
+            number += 1
+        made.append({**copy_of(made[-1]), "name": name, "ip": ip})
+    if len(made) < count:
+        raise ValueError(f"at most {len(made)}: {subnet} has no more addresses")
     document["nodes"] = made
-
-
-def _free_addresses(subnet: IPv4Network, last: IPv4Address, taken: Collection[str]) -> Iterator[IPv4Address]:
-    """Those after ``last``, then those before it."""
-    first = int(subnet.network_address) + 1
-    after = range(int(last) + 1, int(subnet.broadcast_address))
-    for number in chain(after, range(int(last) - 1, first - 1, -1)):
-        if str(address := IPv4Address(number)) not in taken:
-            yield address
 
 
 def _place_in_scenario(document: Mapping[str, Any], axis: Axis) -> Location:
@@ -284,9 +277,7 @@ def _get(document: Mapping[str, Any], place: Location) -> Any:
 
 def _put(document: dict[str, Any], place: Location, value: Any) -> None:
     """Set the value at a place; ``None`` removes it."""
-    held: Any = document
-    for step in place[:-1]:
-        held = held[step]
+    held = _get(document, place[:-1])
     if value is None:
         held.pop(place[-1], None)
     else:
@@ -356,17 +347,12 @@ def text_of_number(quantity: Quantity, number: Decimal) -> Any:
 
 
 def _comparable(quantity: Quantity | None, value: Any) -> Any:
-    if quantity is not None:
-        try:
-            return format_number(number_of(quantity, value))
-        except ValueError:
-            pass
     if isinstance(value, dict):
         return tuple(sorted((key, _comparable(None, item)) for key, item in value.items()))
-    if isinstance(value, int | Decimal | float) and not isinstance(value, bool):
-        number = Decimal(str(value))
-        return format_number(number) if abs(number.adjusted()) <= _MOST_DIGITS else str(number)
-    return value
+    try:
+        return format_number(number_of(quantity or "number", value))
+    except ValueError:
+        return str(value) if isinstance(value, Decimal) else value
 
 
 MAX_DIMENSIONS = 20
