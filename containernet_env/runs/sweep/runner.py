@@ -55,25 +55,22 @@ def made_by(stores: Iterable[Store], tolerance: Tolerance | None) -> dict[str, s
     # Of several versions of one store each cell names its own.
     versions = {store.name: KINDS[store.name].default().version for store in stores}
     program = manifest.program_facts()
+    tolerated = "by the kind of links"
+    if tolerance is not None:
+        tolerated = f"{tolerance.absolute_ns / 1e6:g} ms, {100 * tolerance.ratio:g} %"
     commit = (program.commit or "unknown")[:_DIGITS] + ("-dirty" if program.dirty else "")
     return {
         _NOT_COMPARED: f"{program.version} (commit {commit})",
         "sources": program.sources[:_DIGITS],
         "Go": program.go or "unknown",
         **{name: versions[name] for name in sorted(versions)},
-        "RTT tolerance": _text(tolerance),
+        "RTT tolerance": tolerated,
     }
 
 
 def of_store(made: Mapping[str, str], store: Store) -> dict[str, str]:
     """The part of ``made_by`` that concerns the rows of one store."""
     return {name: value for name, value in made.items() if name not in KINDS or name == store.name}
-
-
-def _text(tolerance: Tolerance | None) -> str:
-    if tolerance is None:
-        return "by the kind of links"
-    return f"{tolerance.absolute_ns / 1e6:g} ms, {100 * tolerance.ratio:g} %"
 
 
 def other(was: Mapping[str, str], now: Mapping[str, str]) -> str | None:

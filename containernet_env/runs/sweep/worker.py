@@ -82,7 +82,7 @@ class TlsFiles(NamedTuple):
 
     def check(self) -> None:
         """Raise ``UsageError`` if the files are missing or invalid."""
-        for option, path in (("--tls-ca-file", self.ca_file), ("--tls-cert", self.cert), ("--tls-key", self.key)):
+        for option, path in zip(("--tls-ca-file", "--tls-cert", "--tls-key"), self, strict=True):
             try:
                 path.open("rb").close()
             except OSError as error:
@@ -110,15 +110,9 @@ class Scheduler:
 
     def security(self) -> Security:
         """The certificates for Dask; both ends of each connection present one."""
-        cert, key = str(self.tls.cert), str(self.tls.key)
-        return Security(
-            require_encryption=True,
-            tls_ca_file=str(self.tls.ca_file),
-            tls_client_cert=cert,
-            tls_client_key=key,
-            tls_worker_cert=cert,
-            tls_worker_key=key,
-        )
+        files = {"cert": str(self.tls.cert), "key": str(self.tls.key)}
+        own = {f"tls_{who}_{what}": path for who in ("client", "worker") for what, path in files.items()}
+        return Security(require_encryption=True, tls_ca_file=str(self.tls.ca_file), **own)
 
     def reach(self) -> None:
         """Raise ``RunError`` if no scheduler answers, or rejects this certificate; Dask itself would retry for long."""

@@ -234,7 +234,7 @@ class Workers:
             future.add_done_callback(lambda _, run=task.run: self._messages.put((run, None)))
 
     def _hear(self, timeout_s: float) -> Iterator[Course]:
-        """Handle one message of a worker; wait if there is none."""
+        """Handle one message of a worker: a call of its run's progress, with the row of an ended cell, or its end."""
         try:
             run, call = self._messages.get(timeout=timeout_s)
         except clock.Empty:
@@ -243,17 +243,14 @@ class Workers:
         if measuring is None:
             return
         if call is not None:
-            self._repeat(measuring, *pickle.loads(call))
+            measuring.is_taken_up = True
+            name, argument, row = pickle.loads(call)
+            if row is not None:
+                self._append(measuring.course, row)
+            if name:
+                getattr(measuring.course, name)(argument)
         elif measuring.course.place in self._addresses and not self._is_lost:
             yield self._take(measuring)
-
-    def _repeat(self, measuring: _Measuring, name: str, argument: Any, row: Mapping[str, str] | None) -> None:
-        """A call of the progress of a run, here; an ended cell's row first."""
-        measuring.is_taken_up = True
-        if row is not None:
-            self._append(measuring.course, row)
-        if name:
-            getattr(measuring.course, name)(argument)
 
     def _append(self, course: Course, row: Mapping[str, str]) -> None:
         key = (row["RunId"], *cell_of(row))
