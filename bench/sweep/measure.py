@@ -92,9 +92,9 @@ def by_runs(differs: str, cells: int, seconds: int, folder: Path) -> Timed:
     found = single_cells(differs, cells, scenarios_file(folder, seconds))
     for number, (bed,) in enumerate(item.beds for item in found):
         topology, scenarios = (folder / f"{kind}-{differs}-{number}.json" for kind in ("topology", "scenarios"))
-        topology.write_text(topology_text(bed.config), encoding="utf-8")
+        topology.write_text(topology_text(bed.plan.config), encoding="utf-8")
         own = [cell.scenario for cell in bed.cells]
-        scenarios.write_text(scenarios_text(bed.scenario_set.dataset, own), encoding="utf-8")
+        scenarios.write_text(scenarios_text(bed.plan.dataset, own), encoding="utf-8")
         calls.append(("run", str(topology), str(out), "--scenarios", str(scenarios)))
     return _timed(differs, "run", out, calls, found)
 

@@ -382,7 +382,7 @@ def sweep_command(
     console = Console(highlight=False, markup=False, emoji=False)
     made = design(sweep, settings, **choices)
     until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
-    refuse_options(made.beds[0].config, taken=("seed",))
+    refuse_options(made.beds[0].plan.config, taken=("seed",))
     request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, consent)
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")

@@ -267,8 +267,6 @@ class Bed:
     Testbeds with the same ``standing`` can follow each other without a tear-down; see ``runs.reuse``.
     """
 
-    config: Config
-    scenario_set: ScenarioSet
     plan: Plan
     cells: tuple[Cell, ...]
     standing: str
@@ -276,7 +274,7 @@ class Bed:
     @property
     def key(self) -> str:
         """The same for the same testbed and data set, whatever the cells are."""
-        return f"{self.cells[0].config_hash}/{self.scenario_set.dataset}"
+        return f"{self.cells[0].config_hash}/{self.plan.dataset}"
 
     @property
     def around_s(self) -> float:
@@ -285,11 +283,12 @@ class Bed:
 
     def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: Mapping[str, Any]) -> Plan:
         """The plan of a run that measures these cells in this order."""
-        return prepare(self.config, self.scenarios_of(cells), **choices, first_repetition=repetition, seed=seed)
+        return prepare(self.plan.config, self.scenarios_of(cells), **choices, first_repetition=repetition, seed=seed)
 
     def scenarios_of(self, cells: Sequence[Cell]) -> ScenarioSet:
         """The scenarios of these cells in this order, with their data set."""
-        return replace(self.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
+        assert self.plan.scenario_set is not None
+        return replace(self.plan.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +299,6 @@ class Design:
     neither the file nor the caller has them. ``choices`` are options of all its runs.
     """
 
-    path: Path
     beds: tuple[Bed, ...]
     merged: int
     repeat: int | None
@@ -373,7 +371,6 @@ def design(
     combinations = expand(sweep, base, scenario_set, chosen)
     beds, merged = _beds(combinations, scenario_set, choices)
     return Design(
-        Path(path),
         tuple(beds),
         merged,
         sweep.raw.repeat if repeat is None else repeat,
@@ -439,7 +436,7 @@ def _bed(
         for planned, item in zip(plan.scenarios, items, strict=True)
     ]
     own_cells = tuple(cell for cell in cells if cell.identity not in seen)
-    return Bed(items[0].config, own, plan, own_cells, standing_key(plan))
+    return Bed(plan, own_cells, standing_key(plan))
 
 
 def _named(items: Sequence[Combination]) -> str:

@@ -225,7 +225,7 @@ class Workers:
                 continue
             course = begin(job, place)
             scenarios, options = job.bed.scenarios_of(job.cells), course.plan.options
-            task = Task(self._topic, job.bed.config, scenarios, options, terms.tolerance, terms.command)
+            task = Task(self._topic, job.bed.plan.config, scenarios, options, terms.tolerance, terms.command)
             future = self._client.submit(
                 run_task, task, key=task.run, workers=[address], allow_other_workers=False, pure=False, retries=0
             )
