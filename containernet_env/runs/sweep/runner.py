@@ -397,6 +397,7 @@ class _Blocks:
         self._clock = Clock()
         self._terms = terms
         self._noted: set[str] = set()
+        self._begun: dict[str, Course] = {}
 
     def blocks(self, numbers: Sequence[int]) -> None:
         """Measure all cells of some blocks; those that the machine failed again, in rounds, up to ``tries`` times."""
@@ -416,38 +417,33 @@ class _Blocks:
             self._round(wanted)
 
     def _round(self, wanted: Mapping[int, set[str]]) -> None:
-        sweep = self._sweep
-        begun: dict[str, Course] = {}
-
-        def begin(job: Job, place: str) -> Course:
-            self._clock.at_once = max(1, len(self._roster.usable))
-            course = self._begin(job, place)
-            begun[course.plan.run_id] = course
-            return course
-
+        design, seed = self._sweep.design, self._sweep.seed
         jobs = (
             Job(bed, tuple(cells), number)
             for number, chosen in wanted.items()
-            for bed, cells in sweep.design.order(number, sweep.seed, chosen)
+            for bed, cells in design.order(number, seed, chosen)
         )
         try:
-            with closing(sweep.placement.measure(jobs, self._terms, begin, self._stop)) as all_ended:
+            with closing(self._sweep.placement.measure(jobs, self._terms, self._begin, self._stop)) as all_ended:
                 for course in all_ended:
-                    self._note_end(begun.pop(course.plan.run_id), None)
+                    self._note_end(self._begun.pop(course.plan.run_id), None)
                     self._settle(course)
         finally:
-            for course in begun.values():
+            for course in self._begun.values():
                 self._note_end(course, sys.exception())
 
     def _begin(self, job: Job, place: str) -> Course:
         sweep = self._sweep
+        self._clock.at_once = max(1, len(self._roster.usable))
         plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
         run = {"run": plan.run_id, "repetition": job.repetition, "seed": plan.options.seed}
         cells = [cell.identity for cell in job.cells]
         self._journal.add("run", {**run, "made_by": of_store(sweep.made_by, plan.store), "cells": cells})
         self._progress.bed_began(job.cells, job.repetition)
         on_failed = partial(self._failed, plan.run_id, job)
-        return Course(job, plan, place, self._progress, self._clock, self._noted, on_failed)
+        course = Course(job, plan, place, self._progress, self._clock, self._noted, on_failed)
+        self._begun[plan.run_id] = course
+        return course
 
     def _failed(self, run: str, job: Job, why: str, *cells: Cell) -> None:
         """Record in the journal that the machine failed these cells of a job."""
