@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +25,7 @@ from containernet_env.base.units import (
 )
 from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
+from containernet_env.model.names import listed
 from containernet_env.model.proof import directions_text
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import PROBE_FRAME_BYTES, RttExpectation
@@ -422,12 +423,7 @@ def _scenarios(plan: Plan, carries: Carried) -> Iterator[str]:
             enough=f"{math.floor(worst.enough * 10) / 10:.1f}",
         )
         yield f"  {len(shortages)} would take {words}:"
-        yield f"    {_named([one.scenario for one in shortages])}; {helps_text(worst)}"
+        yield f"    {listed([one.scenario.name for one in shortages], 1)}; {helps_text(worst)}"
     if carries.unknown:
         yield f"  {len(carries.unknown)} cannot be estimated, since nothing like them was measured here yet:"
-        yield f"    {_named(carries.unknown)}"
-
-
-def _named(scenarios: Sequence[Scenario]) -> str:
-    more = f" and {len(scenarios) - 1} more" if len(scenarios) > 1 else ""
-    return scenarios[0].name + more
+        yield f"    {listed([scenario.name for scenario in carries.unknown], 1)}"

@@ -18,6 +18,7 @@ from rich.text import Text
 from containernet_env.base.units import format_number
 from containernet_env.cli.output import plain
 from containernet_env.cli.terminal import console, milliseconds_text, name_text, rate_text, seconds_text
+from containernet_env.model.names import listed
 
 if TYPE_CHECKING:
     from containernet_env.results.comparison import Cell, Comparison
@@ -189,7 +190,8 @@ def _gate(found: Comparison, share: float, tell: Any) -> int:
     unknown = [cell for cell in found.cells if cell.cannot_tell_slower()]
     limit = f"{100 * share:g} %"
     if slower:
-        tell(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {_few(slower)}")
+        named = listed([f"{cell.title} ({cell.words})" for cell in slower], 3)
+        tell(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {named}")
         return EXIT_SLOWER
     if unknown or found.only[0]:
         reasons = [f"{len(unknown)} of {len(found.cells)} cells are undecided"] if unknown else []
@@ -197,11 +199,6 @@ def _gate(found: Comparison, share: float, tell: Any) -> int:
         tell(f"whether B is slower by more than {limit}: {'; '.join(reasons)}")
         return EXIT_CANNOT_TELL
     return 0
-
-
-def _few(cells: Sequence[Cell], most: int = 3) -> str:
-    named = [f"{cell.title} ({cell.words})" for cell in cells[:most]]
-    return ", ".join(named) + (f" and {len(cells) - most} more" if len(cells) > most else "")
 
 
 def _row(cell: Cell) -> dict[str, Any]:
@@ -297,9 +294,7 @@ def _reasons(found: Comparison) -> list[str]:
         )
     for name, others in zip("AB", found.only, strict=True):
         if others:
-            lines.append(
-                f"only in {name}: {', '.join(others[:5])}" + (f" and {len(others) - 5} more" if len(others) > 5 else "")
-            )
+            lines.append(f"only in {name}: {listed(others, 5)}")
     return [*lines, *found.notes]
 
 
@@ -431,15 +426,10 @@ def _files(checked: Checked | None) -> Text:
         return Text("files: no checksums: the run goes on, or was killed", style="yellow")
     added = [item.name for item in checked.changed if item.how == "added"]
     others = [f"{item.name} ({item.how})" for item in checked.changed if item.how != "added"]
-    beside = f"; added since: {_some(added)}" if added else ""
+    beside = f"; added since: {listed(added, _NAMED_FILES)}" if added else ""
     if others:
-        return Text(f"files: NOT as the run left them: {_some(others)}{beside}", style="red")
+        return Text(f"files: NOT as the run left them: {listed(others, _NAMED_FILES)}{beside}", style="red")
     return Text(f"files: {checked.files}, all as the run left them{beside}")
-
-
-def _some(names: list[str]) -> str:
-    more = [f"{len(names) - _NAMED_FILES} more"] if len(names) > _NAMED_FILES else []
-    return ", ".join([*names[:_NAMED_FILES], *more])
 
 
 EXIT_VIOLATED, EXIT_NOTHING, EXIT_UNDECIDED = 1, 2, 4

@@ -98,3 +98,8 @@ def column_of(option: str, name: str, columns: Sequence[str]) -> str:
     near = closest(name, columns)
     hint = f", did you mean {near}?" if near else ""
     raise UsageError(f"{option} {name}: no such column{hint}; allowed: {', '.join(easiest(columns))}")
+
+
+def listed(values: Sequence[str], most: int = 4) -> str:
+    """The first of several texts, and how many there are besides."""
+    return ", ".join(values[:most]) + (f" and {len(values) - most} more" if len(values) > most else "")

@@ -13,7 +13,7 @@ from typing import Any
 
 from containernet_env.base.clock import utc_now
 from containernet_env.base.release import VERSION
-from containernet_env.model.names import plain, synonyms
+from containernet_env.model.names import listed, plain, synonyms
 from containernet_env.report.axes import XScale, rank
 from containernet_env.report.figures import Figure, Points, figures, points_of, rounded
 from containernet_env.report.rows import (
@@ -192,10 +192,9 @@ def _varied(rows: Rows) -> list[tuple[str, str]]:
     found = []
     for name in (*rows.varied, *rows.varied_with):
         values = sorted({text(value) for value in rows.values(name) if value is not None}, key=rank)
-        shown = [_value(name, value) for value in values[:_MOST_VALUES] if value]
-        more = f" and {len(values) - _MOST_VALUES:,} more" if len(values) > _MOST_VALUES else ""
         follows = ", which follows from the network" if name in rows.following else ""
-        found.append((f"{label(name)}{follows}", ", ".join(shown) + more))
+        shown = listed([_value(name, value) for value in values if value], _MOST_VALUES)
+        found.append((f"{label(name)}{follows}", shown))
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from containernet_env.base.errors import UsageError
+from containernet_env.model.names import listed
 from containernet_env.results import statistics
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import identities, load_all, text_of, texts_of
@@ -286,12 +287,8 @@ def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[li
         if name in LOAD or a & b:
             keys.append(name)
         else:
-            differs.append((name, *(_list(sorted(values)) for values in (a, b))))
+            differs.append((name, *(listed(sorted(values)) for values in (a, b))))
     return keys, tuple(differs)
-
-
-def _list(values: Sequence[str], most: int = 4) -> str:
-    return ", ".join(values[:most]) + (f" and {len(values) - most} more" if len(values) > most else "")
 
 
 def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]:
@@ -353,7 +350,7 @@ def _refuse_mixture(side: _Side, keys: Sequence[str], others: Sequence[str]) -> 
     texts = {name: text_of(side.used, name) for name in others}
     if mixed := [name for name in others if len(set(zip(cells, texts[name], strict=True))) > len(set(cells))]:
         named = [name for name in mixed if not name.endswith("Hash")] or mixed
-        what = "; ".join(f"{name}: {_list(sorted(set(texts[name])))}" for name in named)
+        what = "; ".join(f"{name}: {listed(sorted(set(texts[name])))}" for name in named)
         raise UsageError(
             f"{side.name} has rows of several experiments that would be one cell, since the other side has none of "
             f"these values ({what})\n  Compare files with one of these values each."
@@ -366,7 +363,7 @@ def _why_no_match(sides: Sequence[_Side], keys: Sequence[str]) -> str:
     for name in keys:
         a, b = (sorted(set(text_of(side.used, name))) for side in sides)
         if not set(a) & set(b):
-            reasons.append(f"{name}: {names[0]} has {_list(a)}, {names[1]} has {_list(b)}")
+            reasons.append(f"{name}: {names[0]} has {listed(a)}, {names[1]} has {listed(b)}")
     what = "\n  ".join(reasons) or "each value is on both sides, but never together"
     return f"no scenario of {names[0]} is in {names[1]}\n  {what}\n  Measure the same scenarios on both sides."
 
@@ -387,13 +384,13 @@ def _found(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
     notes = []
     for column, meaning in _BY_CHANCE.items():
         found = [
-            f"{title}: {_list(sorted(a.found[column]))} in A, {_list(sorted(b.found[column]))} in B"
+            f"{title}: {listed(sorted(a.found[column]))} in A, {listed(sorted(b.found[column]))} in B"
             for title, a, b in cells
             if column in a.found and column in b.found and a.found[column] != b.found[column]
         ]
         if found:
             what = "which may be part of a difference"
-            notes.append(f"{column}, {meaning}, differs in {len(found)} cells, {what} ({_list(found, 1)})")
+            notes.append(f"{column}, {meaning}, differs in {len(found)} cells, {what} ({listed(found, 1)})")
     return notes
 
 
