@@ -158,7 +158,7 @@ def compare_command(
     """
     from containernet_env.setup import packages
 
-    def tell(text: str) -> None:
+    def note(text: str) -> None:
         click.echo(plain(text), err=True)
 
     from containernet_env.cli.arguments import check_output, write_output
@@ -167,12 +167,12 @@ def compare_command(
     from containernet_env.results.csv_file import csv_text
 
     names = [column_of("--figure", name, FIGURES) for name in figures]
-    sides = [read(paths, tell) for paths in ((a, *also_a), (b, *also_b))]
+    sides = [read(paths, note) for paths in ((a, *also_a), (b, *also_b))]
     called = (f"A ({', '.join(map(str, (a, *also_a)))})", f"B ({', '.join(map(str, (b, *also_b)))})")
     found = compare(sides[0], sides[1], list(dict.fromkeys(names)), called)
     if table is not None:
         check_output(table, re.compile(",".join(_COLUMNS).encode()), (a, b, *also_a, *also_b))
-    packages.require("scipy", tell)
+    packages.require("scipy", note)
     rows = [_row(cell) for cell in found.cells]
     if table is not None:
         text = csv_text([_COLUMNS, *(row.values() for row in rows)])
@@ -181,22 +181,22 @@ def compare_command(
         click.echo(json.dumps(_document(found, rows, (a, *also_a), (b, *also_b)), indent=1))
     else:
         _print(found, ", ".join(map(str, (a, *also_a))), ", ".join(map(str, (b, *also_b))))
-    return 0 if fail_if_slower is None else _gate(found, fail_if_slower, tell)
+    return 0 if fail_if_slower is None else _gate(found, fail_if_slower, note)
 
 
-def _gate(found: Comparison, share: float, tell: Any) -> int:
+def _gate(found: Comparison, share: float, note: Callable[[str], object]) -> int:
     """The exit status of --fail-if-slower: an unknown result must not pass."""
     slower = [cell for cell in found.cells if cell.slower_by_more_than(share)]
     unknown = [cell for cell in found.cells if cell.cannot_tell_slower()]
     limit = f"{100 * share:g} %"
     if slower:
         named = listed([f"{cell.title} ({cell.words})" for cell in slower], 3)
-        tell(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {named}")
+        note(f"B is slower by more than {limit} in {len(slower)} of {len(found.cells)} cells: {named}")
         return EXIT_SLOWER
     if unknown or found.only[0]:
         reasons = [f"{len(unknown)} of {len(found.cells)} cells are undecided"] if unknown else []
         reasons += [f"{len(found.only[0])} scenarios of A have no valid row in B"] if found.only[0] else []
-        tell(f"whether B is slower by more than {limit}: {'; '.join(reasons)}")
+        note(f"whether B is slower by more than {limit}: {'; '.join(reasons)}")
         return EXIT_CANNOT_TELL
     return 0
 
@@ -236,7 +236,7 @@ def _print(found: Comparison, a: str, b: str) -> None:
     for name, left, right in found.differs:
         lines.append(f"  {name}: {left} in A, {right} in B")
     if not found.differs:
-        lines.append("  no column that tells experiments apart differs as a whole")
+        lines.append("  no column that distinguishes experiments differs as a whole")
     table = Table(box=None, pad_edge=False, show_header=True, header_style="bold")
     table.add_column("", max_width=_NAME_WIDTH, overflow="fold")
     for heading in ("figure", "n", "A", "B", "B/A", "95 % interval", "p"):
@@ -438,7 +438,7 @@ _MIB = 1 << 20
 _COMPARED = {
     "history": "the store's own history",
     "final state": "the store's final state: a lost write that was replaced before anybody read it is not seen",
-    "nothing": "nothing of the store's own, which is missing or has gaps: only reads tell of writes",
+    "nothing": "nothing of the store's own, which is missing or has gaps: only reads show writes",
 }
 
 
@@ -521,7 +521,7 @@ def _lines(judgement: Judgement, folder: Path) -> Iterator[str]:
         yield f"  {unknown} writes without an answer, of {known} it is known what became of them{others}"
     reads = values["serializable"]
     if reads["reads"] and not reads["dated"]:
-        yield f"  {reads['reads']:,} reads that may be stale: which were is not known, since writes told no revisions"
+        yield f"  {reads['reads']:,} reads that may be stale: which were is unknown, since writes reported no revisions"
     elif reads["reads"]:
         stale = f", by {reads['median_ms']:.1f} ms in the median, at most {reads['max_ms']:.1f} ms" * bool(
             reads["stale"]

@@ -275,7 +275,7 @@ class Table:
     def _line(
         self, saying: Sequence[str], columns: Sequence[str], axis: Axis, group: Sequence[int], split: Sequence[str] = ()
     ) -> Line:
-        """``split``: columns that vary along some lines, and may tell them apart all the same."""
+        """``split``: columns that vary along some lines, and may distinguish them all the same."""
         place = {value: index for index, value in enumerate(axis.values)}
         points = tuple(sorted((place[self.key(index, columns)], index) for index in group))
         words = [label_of(saying, self.key(group[0], saying))]

@@ -236,7 +236,7 @@ def _lacks(rows: Rows, runs: Runs, cells: Sequence[Cell], sections: Set[str]) ->
         variants = len({value for value in rows.values(VARIANT) if value})
         found.append(
             f"{variants:,} configurations differ in settings that no column and no sweep's journal beside the results "
-            "file has: names and hashes of their files tell them apart, and they are on no axis."
+            "file has: names and hashes of their files distinguish them, and they are on no axis."
         )
     if "axes" not in sections:
         found.append("No axis varies while everything else stays the same: there is no figure over an axis.")

@@ -1,4 +1,4 @@
-"""Figures for papers: one style, which a colour-blind reader and a black-and-white print can tell apart.
+"""Figures for papers: one style, which a colour-blind reader and a black-and-white print can distinguish.
 
 matplotlib is imported when a figure is drawn.
 """

@@ -390,7 +390,7 @@ CONFIDENCE, RANGE = f"{100 * LEVEL:g} %", "range"
 """What a bar is: the confidence interval of the median, or from the least to the largest of too few for one."""
 INTERVAL = (
     f"are the {100 * LEVEL:g} % confidence interval of the median from {LEAST} repetitions on; of fewer, "
-    "which tell none, they reach from the least to the largest"
+    "which have none, they reach from the least to the largest"
 )
 """What bars are, in words."""
 

@@ -340,7 +340,7 @@ _PERCENTILES = [
     for p in _PERCENTS
 ]
 _MOST = "`timeline` in scenarios.jsonl: the whole second with the most requests that succeeded"
-_READS = f"{_USED}: `reads` of all members together, as in dbtester in spite of the label; cgroup v2 alone tells"
+_READS = f"{_USED}: `reads` of all members together, as in dbtester in spite of the label; cgroup v2 alone reports them"
 _SECTORS = f"{_USED}: `read_bytes` / 512; dbtester looks for a name that it does not have, and always prints 0"
 _DISK = "`store` in scenarios.jsonl: the mean over the members of `data_bytes` at the end of the last step"
 MEASURES = (

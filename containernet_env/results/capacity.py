@@ -76,7 +76,7 @@ class CostSample(RequestCost):
 
     at: str = Field(description="when the scenario began, UTC")
     kind: str = Field(description="what its requests do")
-    one_member: bool = Field(description="whether one member was asked, and not all in turn")
+    one_member: bool = Field(description="whether they went to one member, and not to all in turn")
     members: int = Field(ge=1)
     rate_per_s: _Amount = Field(description="how many were answered a second")
     payload_bytes: _Amount = Field(description="keys and values of a request or of its answer")
@@ -87,7 +87,7 @@ class CostSample(RequestCost):
     limit: Limit = Field(description="what of CPU time kept the rate from being higher, as its findings say")
     config: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
     clients: int = Field(ge=0, description="of a closed loop; 0 of an open one")
-    store: str = Field(default="etcd", description="the kind of store that was asked")
+    store: str = Field(default="etcd", description="the kind of store")
 
     @property
     def group(self) -> tuple[str, bool, int, int, int]:

@@ -34,7 +34,7 @@ ValueSize           configured written.val_size             count bytes
     of what is written
 Consistency         configured consistency                  words
     `l` linearizable, `s` serializable; `sync+read` of ZooKeeper, which promises less than the former; `stale` and
-    `default` of Consul; `from N` or `from majority` of replicas, of which so many are asked; `by URL` of services
+    `default` of Consul; `from N` or `from majority` of replicas, of which so many are read; `by URL` of services
     that are known by URLs, which decide it; not for writes and transactions
 Total               measured   load.total_s                 .6 s
     from the first request to the last answer
@@ -61,9 +61,9 @@ Requests/sec        measured   outcome.requests_per_s       .4 1/s
 95%                 measured   load.percentiles_s.95        .6 s
     latency percentile, nearest rank over every answered request; with up to 19 requests the slowest
 99%                 measured   load.response_time_s.99      .6 s
-    the same, but '-' where 99 requests or fewer cannot tell it from the slowest
+    the same, but '-' where 99 requests or fewer cannot distinguish it from the slowest
 99.9%               measured   load.response_time_s.99.9    .6 s
-    the same, but '-' where 999 requests or fewer cannot tell it from the slowest
+    the same, but '-' where 999 requests or fewer cannot distinguish it from the slowest
 Scenario            configured scenario.name                words
     the scenario's name
 Repetition          run        outcome.scheduled.repetition count
@@ -79,7 +79,7 @@ Reused              run        outcome.reused               words
 Attempt             run        outcome.scheduled.attempt    count
     which one of this repetition: with `--retry-invalid` it is measured again where `Valid` is not `yes`
 Target              configured scenario.target              words
-    `leader`: only the leader was asked; `cluster`: all members in turn; else the member that was asked
+    where requests went: `leader`, to the leader alone; `cluster`, to all members in turn; else to the member named
 Errors              measured   load.failed                  count
     requests that failed, empty and wrong answers to reads and those of `Unknown` among them
 Unknown             measured   load.unknown                 count
@@ -93,8 +93,8 @@ SecondTries         measured   second_tries                 count
 Error               measured   outcome.error                words
     why the scenario failed, one line; `interrupted`; `not run: ...`
 Valid               measured   outcome.verdict.valid        words
-    whether the figures are those of the store under what was configured: `yes`, `no`, or `unknown` where nobody can
-    tell; [what decides it](../docs/fidelity.md)
+    whether the figures are those of the store under what was configured: `yes`, `no`, or `unknown` where that
+    cannot be determined; [what decides it](../docs/fidelity.md)
 Reasons             measured   reasons                      words
     the kinds of findings that are why it is not `yes`, the worst first: `links_paused;few_answers`
 Advice              measured   outcome.advice               words
@@ -205,15 +205,15 @@ CongestionControl   configured facts.congestion_control     words
 RttExpected_ms      derived    rtt_expected_ms              .3 ms
     of the member pair with the largest expected RTT: what the links make of it
 RttMeasured_ms      measured   rtt_measured_ms              .3 ms
-    of the same pair: the medians of both ways, measured before the cluster started, together; of a cluster that
-    somebody else runs the largest median RTT from the client to an endpoint, around the scenario
+    of the same pair: the medians of both ways, measured before the cluster started, together; of an external
+    cluster the largest median RTT from the client to an endpoint, around the scenario
 NetworkProof        run        network_proof                words
     what was measured of the network before the scenario ([how](../docs/fidelity.md)): `proved`, all as configured;
-    `unproved: loss of etcd1>s1 (0.1 %)`, the rest is: the samples cannot tell what is named; of a cluster that
-    somebody else runs `RTT 0.201;0.312 ms: medians of 20 each`: how long TCP connections to each endpoint took to
-    open, right before and after the scenario
+    `unproved: loss of etcd1>s1 (0.1 %)`, the rest is: the samples cannot show what is named; of an external cluster
+    `RTT 0.201;0.312 ms: medians of 20 each`: how long TCP connections to each endpoint took to open, right before
+    and after the scenario
 Realtime            run        facts.realtime               words
-    `yes`, `no`: whether the link emulator got the real-time priority that it asks for; '-' where the kernel carries
+    `yes`, `no`: whether the link emulator got the real-time priority that it requests; '-' where the kernel carries
     the links
 LinkStamps          run        outcome.network.stamps       words
     when a frame came from its host: as the `kernel` stamped it, or when the link emulator `read` it; '-' where the
@@ -222,10 +222,10 @@ LinkSeed            run        facts.seed                   count
     what losses and jitter were drawn from, where the config gives no seed; `--seed` with it repeats the draws
 LinkLateness_99%_us measured   lateness_us                  .1 us
     99th percentile, over all frames of the scenario and all links, of how long after its time a frame reached its
-    host; '-' where the kernel carries the links, which does not tell
+    host; '-' where the kernel carries the links, which does not report it
 Hosts               configured facts.hosts                  words
-    `docker`; `containernet`: those of the original Containernet; `external`: [somebody
-    else's](../docs/real-clusters.md)
+    `docker`; `containernet`: those of the original Containernet; `external`: [an external
+    cluster](../docs/real-clusters.md)
 Links               configured testbed.links                words
     what carries the links: `emulator`, `netem`; `tclink`: HTB and netem as the original sets them
 Store               configured facts.store                  words
@@ -259,7 +259,7 @@ GeneratorPauses     measured   load.pauses                  count
 GeneratorPaused_s   measured   load.paused_s                .3 s
     for how long in all
 GeneratorWaited_s   measured   load.run_delay_s             .3 s
-    for how long its threads were runnable and did not run, all together; '-' where the kernel does not tell
+    for how long its threads were runnable and did not run, all together; '-' where the kernel does not report it
 LinksCore           configured facts.links_cpu              count
     the core that `--links-cpu` keeps for the link emulator; '-' without it
 OtherLabs           run        facts.labs                   count

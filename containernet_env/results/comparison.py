@@ -301,8 +301,8 @@ def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]
         return varies or ["TestType"]
     shown = ["Scenario", *(name for name in varies if name not in LOAD and not name.endswith("Hash"))]
     places = [keys.index(name) for name in shown]
-    told = {tuple(cell[place] for place in places) for cell in cells}
-    return shown if len(told) == len(cells) else list(dict.fromkeys((*shown, *varies)))
+    named = {tuple(cell[place] for place in places) for cell in cells}
+    return shown if len(named) == len(cells) else list(dict.fromkeys((*shown, *varies)))
 
 
 # Not matched, since these vary by chance in a sweep.
@@ -373,8 +373,8 @@ def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
     if seed := [name for name, side in zip("AB", sides, strict=True) if "RunId" not in side.used.columns]:
         notes.append(
             f"{' and '.join(seed)}: the seed's columns alone do not say which rows are valid, which share a cluster, "
-            "whom they asked, and on what links and machine they were measured. Each row counts as a repetition on a "
-            "cluster of its own; where rows share one, they tell less than is said here."
+            "which members they queried, and on what links and machine they were measured. Each row counts as a "
+            "repetition on a cluster of its own; where rows share one, they show less than is stated here."
         )
     return tuple(notes)
 

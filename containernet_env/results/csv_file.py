@@ -332,7 +332,9 @@ def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
     if header == SEED_COLUMNS or (header != COLUMNS and any(lines)):
-        raise UsageError(f"{path} has not the columns of this version: nobody could tell which cells its rows are of")
+        raise UsageError(
+            f"{path} has not the columns of this version: which cells its rows are of cannot be determined"
+        )
     rows = (values_of(line) for line in lines if line)
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows if why_torn(row, COLUMNS) is None]
 

@@ -71,7 +71,7 @@ _REMEDIES = {
     errno.EDQUOT: "Make room there, or have the quota raised, then run again.",
     errno.EFBIG: "Raise the limit of file sizes (ulimit -f), then run again.",
     errno.EROFS: "Mount it for writing, or choose another place, then run again.",
-    errno.EPERM: "Allow writing there (lsattr tells what is immutable), then run again.",
+    errno.EPERM: "Allow writing there (lsattr shows what is immutable), then run again.",
     errno.EACCES: "Allow writing there, or choose another place, then run again.",
 }
 

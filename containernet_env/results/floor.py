@@ -53,13 +53,13 @@ class Floor:
             return None
         # Each equally often: request k of several goes to member k mod n.
         only = leader if scenario.target == "leader" else scenario.member
-        asked = living if only is None else [only]
-        if not asked or any(name not in living for name in asked):
+        queried = living if only is None else [only]
+        if not queried or any(name not in living for name in queried):
             return None
-        rounds = -(-DRAWS // len(asked)) if has_jitter(self._topology) else 1
+        rounds = -(-DRAWS // len(queried)) if has_jitter(self._topology) else 1
         network = UnloadedNetwork(self._topology, Random(_SEED) if rounds > 1 else None)
         shares = []
-        for name in asked:
+        for name in queried:
             request = Request(scenario, self._members, living, self._client, name, leader, network, self._sync_ns)
             shares += [share for _ in range(rounds) for share in self._shares(request)]
         return weighted_median(shares) / 1e9

@@ -98,9 +98,9 @@ def missing_histories(scenarios: Iterable[Mapping[str, Any]], kept: Iterable[Kep
     Also those whose load left no result, and those that were never run.
     """
     keeping = [line for line in scenarios if line.get("history") or (line["load"] or {}).get("history") is not None]
-    asked = Counter(_without_number(line["scenario"], line["repetition"]) for line in keeping)
+    wanted = Counter(_without_number(line["scenario"], line["repetition"]) for line in keeping)
     there = Counter(history.name.partition("-")[2] for history in kept)
-    return [name for name, count in asked.items() for _ in range(count - there[file_name(name)])]
+    return [name for name, count in wanted.items() for _ in range(count - there[file_name(name)])]
 
 
 @dataclass(frozen=True, slots=True)

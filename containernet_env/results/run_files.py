@@ -116,7 +116,7 @@ class ProgramFacts(Part):
 
 
 class Virtualisation(Part):
-    """What the kernel tells of a hypervisor below it, and the file system of a container; null where they do not."""
+    """What the kernel reports of a hypervisor below it, and the file system of a container; null where they do not."""
 
     guest: bool | None = Field(description="the CPU's hypervisor flag")
     hypervisor: str | None = Field(description="/sys/hypervisor/type")
@@ -325,11 +325,11 @@ class Proof(BaseModel):
     )
     passed: bool
     problems: list[str] = Field(description="what is not as configured, a line each")
-    unproved: list[str] = Field(description="what the samples cannot tell, a line each")
+    unproved: list[str] = Field(description="what the samples cannot show, a line each")
     checks: list[Annotated[dict[str, Any], _with(_Check)]] = Field(
         default=[],
-        description="each property (kind) of each direction of a link (subject): verdict, what was asked, measured and "
-        "allowed, why, and the figures behind it",
+        description="each property (kind) of each direction of a link (subject): verdict, what was configured, "
+        "measured and allowed, why, and the figures behind it",
     )
     pairs: list[Annotated[dict[str, Any], _with(_Pair)]] = Field(
         description="expected and measured RTT of each pair of hosts, in ns"
@@ -418,7 +418,7 @@ class DisruptionLine(_ExecutedEventLine):  # type: ignore[misc]
 
 
 class UsageLine(RunFile):
-    """A line of usage.jsonl: what each consumer has used since it exists; a counter that nobody keeps is absent.
+    """A line of usage.jsonl: what each consumer has used since it exists; a counter that is not kept is absent.
 
     There is one each second while the matrix runs, and one at each edge of a scenario.
     """

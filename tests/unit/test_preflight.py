@@ -210,7 +210,7 @@ def test_as_root_folders_are_tried_and_nothing_stays_in_them(kernel, tmp_path, w
     kernel.setattr(run_directory.tempfile, "TemporaryFile", make)
     assert refused(tmp_path / "out.csv") == (
         f"cannot write results to {tmp_path / 'out.csv'}: no file can be made in {immutable}: Operation not permitted\n"
-        "  Allow writing there (lsattr tells what is immutable), then run again."
+        "  Allow writing there (lsattr shows what is immutable), then run again."
     )
     kernel.setattr(run_directory.tempfile, "TemporaryFile", real)
     preflight.preflight(plan_of(), tmp_path / "out.csv")

@@ -166,7 +166,7 @@ def test_a_row_that_finds_no_room_leaves_the_file_at_its_last_whole_row(tmp_path
     [
         (errno.ENOSPC, "No space left on device\n  Make room there"),
         (errno.EROFS, "Read-only file system\n  Mount it for writing"),
-        (errno.EPERM, "Operation not permitted\n  Allow writing there (lsattr tells what is immutable)"),
+        (errno.EPERM, "Operation not permitted\n  Allow writing there (lsattr shows what is immutable)"),
         (errno.EIO, "Input/output error\n  See what the kernel says"),
     ],
 )
