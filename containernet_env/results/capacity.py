@@ -8,7 +8,6 @@ import stat
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from containernet_env.model.link import LinkSpec
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario
 from containernet_env.model.topology import Topology
-from containernet_env.results.files import reason
+from containernet_env.results.files import reason, replacing
 from containernet_env.results.floor import Floor, weighted_median
 from containernet_env.results.run_files import MachineFacts, Part, RunFile
 
@@ -152,7 +151,10 @@ def add(machine: MachineKey, requests: Sequence[CostSample], syncs: Sequence[Syn
             syncs=_last([*known.syncs, *syncs], lambda sample: sample.data),
         )
         others = [costs for costs in held.machines if costs.machine != machine]
-        _write(path, CostsFile(machines=[*others, now][-KEPT_MACHINES:]))
+        content = CostsFile(machines=[*others, now][-KEPT_MACHINES:])
+        with replacing(path, sync=True, for_caller=False) as file:
+            os.fchmod(file.fileno(), 0o644)  # for `check` without root, whatever the umask is
+            file.write(f"{content.model_dump_json(by_alias=True, indent=1)}\n".encode())
     except (OSError, ContainernetEnvError) as error:
         why = reason(error) if isinstance(error, OSError) else error
         return f"what requests cost on this machine is not kept: {why}"
@@ -190,23 +192,6 @@ def _read(path: Path) -> tuple[CostsFile, str | None]:
         return CostsFile(), f"{path} is not what a run has left there: it is ignored, and the next run replaces it"
     finally:
         os.close(fd)
-
-
-def _write(path: Path, content: CostsFile) -> None:
-    partial = path.with_suffix(".partial")
-    partial.unlink(missing_ok=True)
-    try:
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        with open(fd, "w", encoding="utf-8") as file:
-            os.fchmod(fd, 0o644)  # for `check` without root, whatever the umask is
-            file.write(f"{content.model_dump_json(by_alias=True, indent=1)}\n")
-            file.flush()
-            os.fsync(fd)
-        partial.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
 
 
 _WAITED: frozenset[Kind] = frozenset({"machine_full", "generator_waited", "member_waited", "link_lateness"})

@@ -41,15 +41,22 @@ def make_folders(folder: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file for the caller to write that replaces ``path`` when the block has ended; after an error it is removed."""
+def replacing(path: Path, *, sync: bool = False, for_caller: bool = True) -> Iterator[IO[bytes]]:
+    """A file to write that replaces ``path`` when the block has ended; after an error it is removed.
+
+    ``sync``: it is on disk before it has its name. ``for_caller``: it belongs to whoever called sudo.
+    """
     partial = path.with_name(f"{path.name}{PARTIAL}")
     partial.unlink(missing_ok=True)
     try:
         made = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with open(made, "wb") as file:
-            give_to_caller(made)
+            if for_caller:
+                give_to_caller(made)
             yield file
+            if sync:
+                file.flush()
+                os.fsync(made)
         partial.replace(path)
     except BaseException:
         with suppress(OSError):

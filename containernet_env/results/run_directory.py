@@ -274,11 +274,8 @@ class RunDirectory:
     def _write(self, name: str, content: Iterable[bytes], *, sync: bool = False) -> None:
         path = self.path / name
         make_folders(path.parent)
-        with replacing(path) as file:
+        with replacing(path, sync=sync) as file:
             file.writelines(content)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
 
     def _append(self, name: str, lines: Iterable[RunFile | Mapping[str, Any]], *, sync: bool = False) -> None:
         """Append lines to a file, forced to disk where ``sync`` is set."""
