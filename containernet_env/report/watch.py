@@ -119,7 +119,6 @@ class Follower:
         self._pace: tuple[float, int, int, int] | None = None
         self._end_s = 0.0
         self._mine: Holder | None = None
-        self._problem: str | None = None
 
     def look(self) -> dict[str, Any]:
         """The state as plain data. Raises ``UsageError`` where OUT is not of this version's form."""
@@ -129,12 +128,11 @@ class Follower:
             _read(self._journal_tail, self._take_journal)
             self._read_run()
             self._read_rows()
-            self._problem = None
+            problem = None
         except OSError as error:
-            holder, self._problem = self._mine, f"cannot read {error.filename}: {error.strerror}"
-        course = self._course(holder)
+            holder, problem = self._mine, f"cannot read {error.filename}: {error.strerror}"
+        course, run = self._course(holder), self._run
         done, whole, end_s = self._standing()
-        run = self._run
         return {
             "out": self.out.name,
             "what": "sweep" if self._is_sweep else "run",
@@ -149,7 +147,7 @@ class Follower:
             "end_s": end_s if course == "on" else None,
             "rows": list(self._shown),
             "row_count": self._count,
-            "problem": self._problem,
+            "problem": problem,
         }
 
     # --- who measures -------------------------------------------------------------------------------------------------
@@ -160,9 +158,8 @@ class Follower:
             return "on"
         if self._mine is None:
             return "nothing"
-        if self._is_sweep:
-            return "ended" if self._over else "killed"
-        return "killed" if self._run is not None and not self._run.over else "ended"
+        is_over = self._over if self._is_sweep else self._run is None or self._run.over is not None
+        return "ended" if is_over else "killed"
 
     def _is_of(self, holder: Holder) -> bool:
         """Whether this process began the last run or sweep here: the lock does not say what it is held for."""

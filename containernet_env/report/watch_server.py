@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import UsageError
@@ -189,19 +188,20 @@ class _Handler(BaseHTTPRequestHandler):
             return "this answers its own page only\n"
         return None
 
-    def _answer(self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8", policy: str = "") -> None:
+    def _head(self, status: int, **headers: str) -> None:
         self.send_response(status)
-        for name, value in {**_SAFE, "Content-Type": kind, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Security-Policy", policy or "default-src 'none'")
+        for name, value in {**_SAFE, **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
         self.end_headers()
+
+    def _answer(
+        self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8", policy: str = "default-src 'none'"
+    ) -> None:
+        self._head(status, Content_Type=kind, Content_Length=str(len(body)), Content_Security_Policy=policy)
         self.wfile.write(body)
 
     def _events(self) -> None:
-        self.send_response(200)
-        for name, value in {**_SAFE, "Content-Type": "text/event-stream"}.items():
-            self.send_header(name, value)
-        self.end_headers()
+        self._head(200, Content_Type="text/event-stream")
         number, ended = 0, False
         while not ended:
             latest, data, ended = self.server.state.after(number, BEAT_S)
@@ -210,11 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Also for methods other than GET, which have no handler."""
-        code = 405 if code == 501 else code
-        self.send_response(code)
-        for name, value in {**_SAFE, "Allow": "GET", "Content-Length": "0"}.items():
-            self.send_header(name, value)
-        self.end_headers()
+        self._head(405 if code == 501 else code, Allow="GET", Content_Length="0")
 
     def log_message(self, *args: Any, **more: Any) -> None:
         """Nothing is logged."""
@@ -246,10 +242,7 @@ class Server(socketserver.ThreadingTCPServer):
         self._thread = clock.Thread(target=self.serve_forever, args=(0.1,), name="watch", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def heard(self, client: Any) -> None:
