@@ -16,25 +16,10 @@ from containernet_env.report.rows import Cell, distinguishes, is_setting, label,
 from containernet_env.results.repetitions import TIMING
 
 _FIRST = (
-    "LinkDelay_ms",
-    "Bandwidth_mbps",
-    "LinkLoss_ratio",
-    "LinkJitter_ms",
-    "ClusterSize",
-    "OfferedRate_per_s",
-    "ClientCount",
-    "ConnectionCount",
-    "Cpus",
-    "Memory_bytes",
-    "ValueSize",
-    "KeySize",
-    "Heartbeat_ms",
-    "ElectionTimeout_ms",
-    "RequestCount",
-    "ClientLink",
-    "ClientCpus",
-    "ClientMemory_bytes",
-)
+    "LinkDelay_ms", "Bandwidth_mbps", "LinkLoss_ratio", "LinkJitter_ms", "ClusterSize", "OfferedRate_per_s",
+    "ClientCount", "ConnectionCount", "Cpus", "Memory_bytes", "ValueSize", "KeySize", "Heartbeat_ms",
+    "ElectionTimeout_ms", "RequestCount", "ClientLink", "ClientCpus", "ClientMemory_bytes",
+)  # fmt: skip
 """Axes in the order in which they are shown, and in which they are chosen where two vary together."""
 _ORDER = {name: number for number, name in enumerate(_FIRST)}
 _FOLLOWING = ("RequestCount", "ConnectionCount", "KeySize", "ClientCount")

@@ -18,7 +18,6 @@ from containernet_env.report.axes import Axis, Line, Table, XScale
 from containernet_env.report.rows import (
     CONFIDENCE,
     FILE,
-    HASHES,
     RANGE,
     VARIANT,
     Cell,
@@ -33,6 +32,7 @@ from containernet_env.report.rows import (
 )
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import csv_text
+from containernet_env.results.repetitions import HASHES
 
 if TYPE_CHECKING:
     import matplotlib.axes

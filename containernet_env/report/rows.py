@@ -21,7 +21,7 @@ from containernet_env.model.findings import counts, reasons_text
 from containernet_env.model.names import find
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load_all
-from containernet_env.results.repetitions import MEASURED_WITH, following
+from containernet_env.results.repetitions import HASHES, MEASURED_WITH, following, stamped
 from containernet_env.results.statistics import LEAST, LEVEL, median, median_interval
 from containernet_env.runs.sweep.ledger import journal_of, read_journal
 
@@ -36,7 +36,6 @@ VARIANT = "variant"
 SENT = "sent"
 """The column `RequestCount` as the file has it, where some of its values were not configured: keys lack these."""
 _INFINITE = (float("inf"), float("-inf"))
-HASHES = ("ConfigHash", "ScenarioHash")
 Settings = dict[tuple[str, str], dict[str, str]]
 """The values of a sweep's axes by the hashes of topology and scenario."""
 # LoadSeed: it differs between repetitions.
@@ -317,9 +316,7 @@ def _identified(frame: pandas.DataFrame, settings: Settings) -> tuple[pandas.Dat
     less = {*_NO_KEYS, *following(frame)}
     keys = [name for name in names if name in BY_NAME and BY_NAME[name].role == "configured" and name not in less]
     keys += [name for name in MEASURED_WITH if name in names]
-    if "LinkStamps" in names:
-        # A row that failed may lack it; within a run it is the same.
-        frame = frame.assign(LinkStamps=frame.groupby("RunId", dropna=False)["LinkStamps"].transform("first"))
+    frame = stamped(frame)
     if "Scenario" not in names:
         # Nothing else there distinguishes rows of other lengths.
         return frame.assign(**{VARIANT: ""}), (*keys, "RequestCount")

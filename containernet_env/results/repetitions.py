@@ -17,6 +17,7 @@ FIGURES = ("Requests/sec", "50%", "95%", "99%")
 """The columns that are summarized for each group."""
 MEASURED_WITH = ("CpuModel", "Cores", "Kernel", "Realtime", "LinkStamps", "Commit")
 """Not configured, but rows that differ in these values belong to different experiments."""
+HASHES = ("ConfigHash", "ScenarioHash")
 TIMING = ("Heartbeat_ms", "ElectionTimeout_ms")
 """Settings of the store that follow from the network, the latter also from the former, where files leave them open."""
 _DECIDES_TIMING = ("Store", "ClusterSize", "LinkDelay_ms", "Bandwidth_mbps", "LinkJitter_ms", "RttExpected_ms")
@@ -73,6 +74,13 @@ def following(frame: pandas.DataFrame) -> tuple[str, ...]:
     return tuple(found)
 
 
+def stamped(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The rows with `LinkStamps` also where one failed and lacks it: within a run it is the same."""
+    if not {"LinkStamps", "RunId"} <= set(frame.columns):
+        return frame
+    return frame.assign(LinkStamps=frame.groupby("RunId", dropna=False)["LinkStamps"].transform("first"))
+
+
 def kept_apart(frame: pandas.DataFrame) -> list[str]:
     """The columns whose values make rows different experiments, in column order.
 
@@ -88,17 +96,9 @@ def kept_apart(frame: pandas.DataFrame) -> list[str]:
 
 def varied(frame: pandas.DataFrame) -> list[str]:
     """Those of ``kept_apart`` that differ between rows, except hashes and columns covered by the scenario's name."""
-    said = {"TestType", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Target"}
-    said |= {
-        "OfferedRate_per_s",
-        "SearchObjective",
-        "ReadSpan",
-        "ReadLimit",
-        "ReadAnswer",
-        "ConfigHash",
-        "ScenarioHash",
-    }
-    known = said if "Scenario" in frame.columns else set()
+    named = {"TestType", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Target"}
+    named |= {"OfferedRate_per_s", "SearchObjective", "ReadSpan", "ReadLimit", "ReadAnswer", *HASHES}
+    known = named if "Scenario" in frame.columns else set()
     return [name for name in kept_apart(frame) if name not in known and frame[name].nunique(dropna=False) > 1]
 
 
@@ -119,10 +119,7 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
     if figures := [name for name in by if name in FIGURES]:
         allowed = ", ".join(easiest(name for name in frame.columns if name not in FIGURES))
         raise UsageError(f"--by {', '.join(figures)}: what is summarized merges no rows; allowed: {allowed}")
-    if {"LinkStamps", "RunId"} <= set(frame.columns):
-        # A row that failed may lack it; within a run it is the same.
-        of_run = frame.groupby("RunId", dropna=False)["LinkStamps"].transform("first")
-        frame = frame.assign(LinkStamps=of_run)
+    frame = stamped(frame)
     keys = by or kept_apart(frame)
     differing = varied(frame)
     shown = by or [name for name in keys if name == "Scenario" or name in differing]
@@ -130,7 +127,7 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
         shown = keys
     if not by:
         # If no shown column distinguishes two groups, the hash of the differing columns does.
-        hashes = [name for name in ("ConfigHash", "ScenarioHash") if name in keys]
+        hashes = [name for name in HASHES if name in keys]
         apart = frame.drop_duplicates(keys)
         shown += [name for name in hashes if apart.duplicated(shown, keep=False).any() and apart[name].nunique() > 1]
     figures = [name + suffix for name in FIGURES for suffix in ("", "_min", "_max")]
@@ -152,8 +149,8 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
 
 
 def are_used(rows: pandas.DataFrame) -> pandas.Series[bool]:
-    """Which rows have figures that are used; see ``model.verdict.counts``. Needs the column ``Valid``."""
-    reasons = rows["Reasons"] if "Reasons" in rows.columns else rows["Valid"].map(lambda _: None)
+    """Which rows have figures that are used; see ``model.findings.counts``. Needs the column ``Valid``."""
     import pandas
 
+    reasons = rows["Reasons"] if "Reasons" in rows.columns else rows["Valid"].map(lambda _: None)
     return pandas.Series(list(map(counts, rows["Valid"], reasons)), index=rows.index, dtype=bool)
