@@ -86,7 +86,7 @@ def network_finding(proof: NetworkProof | None) -> Finding | None:
     if proof.passed:
         if proof.doubt is None:
             return None
-        text = f"at the end of the run the network could not be told from a wrong one: {proof.doubt}"
+        text = f"at the end of the run the network could not be distinguished from a wrong one: {proof.doubt}"
         return Finding("network_unknown", "unknown", text)
     return Finding("network_off", "invalid", f"at the end of the run the network was not as configured: {proof.text}")
 
@@ -134,9 +134,9 @@ def _pauses(load: LoadResult) -> Iterator[Finding]:
     longest_ns, paused_ns, most_ns = load.pause_s * 1e9, load.paused_s * 1e9, PAUSED_SHARE * load.total_s * 1e9
     if longest_ns <= PAUSE_NS and paused_ns <= most_ns:
         return
-    text = f"the load generator itself stood still for {load.pause_s:.2f} s"
+    text = f"the load generator itself was paused for {load.pause_s:.2f} s"
     if load.pauses > 1:
-        text = f"the load generator itself stood still {load.pauses:,} times, for {load.paused_s:.2f} s in all and "
+        text = f"the load generator itself was paused {load.pauses:,} times, for {load.paused_s:.2f} s in all and "
         text += f"{load.pause_s:.2f} s at the longest"
     text += ": such latencies are not the store's"
     value, threshold = (longest_ns, PAUSE_NS) if longest_ns > PAUSE_NS else (paused_ns, most_ns)
@@ -162,7 +162,7 @@ def network_findings(
             text = "arrival times are those of the read: this kernel stamps no frames"
         yield Finding("frames_unmatched", "unknown", text, network.unmatched, 0)
     late_ns = network.lateness_max_ns or 0
-    text = f"the link emulator stood still: a frame reached its host {late_ns / 1e9:.1f} s after its time"
+    text = f"the link emulator was paused: a frame reached its host {late_ns / 1e9:.1f} s after its time"
     yield from _above("links_paused", late_ns, PAUSE_NS, text)
     for subject, frames, text in network.own_losses():
         # Ports and links of a member are called by it: etcd1-eth0, etcd1-s1.
@@ -430,7 +430,7 @@ RULES: Mapping[Kind, Rule] = {
     "generator_late": _machine(
         ("told", "invalid"),
         "requests that the generator itself started more than 10 ms late",
-        "1 of 2,000 for invalid, 0 for told",
+        "0; not valid above 1 of 2,000",
         "half of what is above the 99.9th percentile is then the generator's",
         words="the load generator started requests late",
         helps=_LOAD,
@@ -480,7 +480,7 @@ RULES: Mapping[Kind, Rule] = {
         ("told", "invalid"),
         "frames that the emulator or a host's network stack lost",
         "0",
-        "TCP waits 200 ms for some; told where a configured event killed the member",
+        "TCP waits 200 ms for some; valid where a configured event killed the member",
         words="frames were lost by no configured loss or queue",
         helps=_LOAD,
     ),
@@ -580,7 +580,7 @@ RULES: Mapping[Kind, Rule] = {
         ("told", "invalid"),
         "share of the time for which the machine's cores were busy, without one that is kept for the link emulator",
         "95 %",
-        "told where all limits together fit into the machine and other programs took at most a tenth of it",
+        "valid where all limits together fit into the machine and other programs took at most a tenth of it",
         words="all cores were busy",
         helps=_LIMITS,
     ),
@@ -588,21 +588,21 @@ RULES: Mapping[Kind, Rule] = {
         ("told", "invalid"),
         "-",
         "-",
-        "the cluster is smaller than what was configured; told where its own memory limit ended it",
+        "the cluster is smaller than what was configured; valid where its own memory limit ended it",
         words="a member ended",
     ),
     "member_silent": Rule(
         ("told", "invalid"),
         "ns in which a living member answered nothing, on a connection that crosses no emulated link",
         "its election timeout, at most 2 s",
-        "told where its CPU limit (half of that, a tenth of the scenario) or a configured event explains it",
+        "valid where its CPU limit (half of that, a tenth of the scenario) or a configured event explains it",
         words="a member did not answer",
     ),
     "leader_changed": Rule(
         ("told", "unknown", "invalid"),
         "elections between the start and the end of the scenario",
         "0",
-        "told where its memory limit or configured events (events.md) explain it, unknown where the first leader is",
+        "valid where its memory limit or configured events (events.md) explain it, unknown where the first leader is",
         words="the leader changed, or may have",
     ),
     "network_off": _machine(
@@ -646,7 +646,7 @@ RULES: Mapping[Kind, Rule] = {
         ("told", "unknown"),
         "requests/s at which the objective of a search held in all repeats",
         "requests/s above it at which it held in none",
-        "told where both are known; else a higher rate may hold",
+        "valid where both are known; else a higher rate may hold",
         words="the search is not certain of its rate",
         helps=("a wider range of rates", "more repeats"),
     ),

@@ -16,7 +16,7 @@ _THREADS_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """Counters of one consumer: since it exists, or within a window. ``None``: nobody counts that of it.
+    """Counters of one consumer: since it exists, or within a window. ``None``: it is not counted.
 
     ``cpu_ns`` is CPU time, of which ``user_ns`` and ``system_ns`` are in steps of 10 ms. ``throttled_ns`` is how long
     its cgroup was stopped for having used its CPU quota, in ``throttled_periods`` periods of that. ``run_delay_ns`` is
@@ -24,7 +24,7 @@ class Consumption:
     threads whose CPU time is ``threads_cpu_ns``. ``steal_ns`` is what a hypervisor took from the machine's cores.
     ``memory_bytes`` is its cgroup's memory with page cache, ``rss_bytes`` what its processes hold (of the machine: what
     is not available); in a window both are the largest sample. ``read_bytes`` and ``written_bytes`` are those of disks,
-    as are the operations ``reads`` and ``writes``. ``*_pressure_ns`` is for how long some task of it stood still for
+    as are the operations ``reads`` and ``writes``. ``*_pressure_ns`` is for how long some task of it was paused for
     want of that resource.
     """
 
@@ -304,7 +304,7 @@ class Durations:
 
     ``buckets`` are pairs of a bucket's longest time in seconds (``None``: any) and how often it took that, empty ones
     left out; none at all where the member keeps no histogram. ``p99_at_most_s`` is the longest time of the bucket that
-    holds the 99th percentile: a histogram tells no more. Both figures are ``None`` where it did not happen, the latter
+    holds the 99th percentile: a histogram has no more. Both figures are ``None`` where it did not happen, the latter
     also where nothing bounds that bucket.
     """
 
@@ -329,7 +329,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class MemberActivity:
-    """One member; ``None`` where it did not tell.
+    """One member; ``None`` where it is unknown.
 
     ``leader_changes`` are those that it saw. ``log_syncs`` are the writes of its log forced to disk, ``commits`` those
     of its data. ``failed_proposals`` are writes that found no majority. ``data_bytes`` is the size of its data at the

@@ -172,7 +172,7 @@ class NetworkProver:
         """Events that the link emulator itself counted since its counters were reset, and that no link explains."""
         seen = LinkStatistics(self._net.link_statistics())
         if (late_ns := seen.lateness_max_ns or 0) > PAUSE_NS:
-            return f"the link emulator stood still for {late_ns / 1e9:.1f} s while the network was proved"
+            return f"the link emulator was paused for {late_ns / 1e9:.1f} s while the network was proved"
         for _, _, text in seen.own_losses():
             return f"{text}, while the network was proved"
         if (late_ns := seen.lateness_p99_ns or 0) > LATE_NS:

@@ -292,7 +292,7 @@ FAULTS: Mapping[str, Moments] = {
         "exit 1; the row and the others' 'not run' say that the link emulator was killed",
         rf"link emulator.*{_BY_SIGNAL}",
     ),
-    "emulator-stop-briefly": _stopped_briefly("link emulator stood still"),
+    "emulator-stop-briefly": _stopped_briefly("link emulator was paused"),
     "emulator-stop": _gone(
         "exit 1; the row names the link emulator as silent, the others are not run", rf"link emulator.*{_SILENT}"
     ),
@@ -316,7 +316,7 @@ FAULTS: Mapping[str, Moments] = {
     ),
     "client-stop-briefly": _NO_CLIENT
     | _goes_on(
-        "the row is finished, and a finding names what paused", *SCENARIOS, marked="load generator itself stood still"
+        "the row is finished, and a finding names what paused", *SCENARIOS, marked="load generator itself was paused"
     ),
     "client-stop": _NO_CLIENT
     | _in_scenarios(

@@ -90,7 +90,7 @@ def test_many_short_pauses_of_the_generator_count_together() -> None:
     """A pause of 0.1 s is no long one by itself."""
     (found,) = load_findings(LoadResult.from_json(closed_loop(total_s=10.0, pauses=2, pause_s=0.1, paused_s=9.0)))
     assert (found.kind, found.effect, found.value) == ("generator_paused", "invalid", 9 * S)
-    assert "stood still 2 times, for 9.00 s in all" in found.text
+    assert "was paused 2 times, for 9.00 s in all" in found.text
 
 
 @pytest.mark.parametrize(("late", "effect"), [(1, "told"), (10, "told"), (11, "invalid")])

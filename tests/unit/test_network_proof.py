@@ -66,7 +66,7 @@ class FakeGate:
 
 
 LOST = "7 frames were lost at etcd2, since the prober had no room for them"
-STOOD = "the link emulator stood still for 3.0 s while the network was proved"
+STOOD = "the link emulator was paused for 3.0 s while the network was proved"
 SEEMINGLY = ["seemingly wrong: rate of etcd1>s1 (1000 Mbit/s)", "seemingly wrong: delay of etcd1>s1 (3.000 ms)"]
 NOT_CONFIGURED = "the network is not the one that was configured: rate of etcd1>s1"
 

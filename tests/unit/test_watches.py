@@ -160,7 +160,7 @@ def test_a_generator_that_stood_still_is_a_warning() -> None:
     assert findings(**short | {"total_s": 12.0}) == []
     (found,) = load_findings(LoadResult.from_json(closed_loop(**short | {"paused_s": 1.5, "pause_s": 0.15})))
     assert found.effect == "invalid"
-    assert found.text.startswith("the load generator itself stood still 10 times, for 1.50 s in all and 0.15 s at the")
+    assert found.text.startswith("the load generator itself was paused 10 times, for 1.50 s in all and 0.15 s at the")
 
 
 def link_kinds(latency_s: float | None, lateness: dict[str, int], early_ns: int = 0) -> list[Any]:
@@ -194,7 +194,7 @@ def test_pauses_and_frames_without_a_stamp() -> None:
     seen = {"links": {}, "ports": {}, "lateness": late, "stamps": "kernel"}
     (paused,) = network_findings(LinkStatistics(seen | {"unmatched": 0}))
     assert paused.kind == "links_paused"
-    assert paused.text == "the link emulator stood still: a frame reached its host 3.0 s after its time"
+    assert paused.text == "the link emulator was paused: a frame reached its host 3.0 s after its time"
     unmatched, _ = network_findings(LinkStatistics(seen | {"unmatched": 1234}))
     assert (unmatched.kind, unmatched.value) == ("frames_unmatched", 1234)
     assert unmatched.text == "1,234 frames had no stamp of their arrival: they were later than their lateness says"
