@@ -155,7 +155,7 @@ def test_an_mtu_is_that_of_the_hosts_port_too_and_stays(kernel: Kernel) -> None:
     """`ifconfig("mtu 9000")` was accepted, and frames above 1518 bytes vanished."""
     link, emulator = link_of()
     nodes = [SimpleNamespace(name=name, nameToIntf={}, addIntf=lambda *_, **__: None) for name in ("d1", "s1")]
-    wrapped = wrap(link, (nodes[0], nodes[1]), (0, 1), ("d1-eth0", "s1-eth1"), lambda *_: None)
+    wrapped = wrap(link, nodes, (Place("d1", 1), Place("s1", 2, 1)), lambda *_: None)
     wrapped.intf1.ifconfig("mtu 9000")
     wrapped.intf2.ifconfig("mtu", 9000)  # what scripts do to the ports of switches
     assert (kernel.mtu, emulator.requests[-1]) == (9000, ("set_port", {"name": "d1", "mtu": 9000}))
