@@ -22,8 +22,8 @@ from containernet_env.network.rtt import Tolerance
 
 if TYPE_CHECKING:
     from containernet_env.config.plan import Plan
+    from containernet_env.config.scenarios import ScenarioSet
     from containernet_env.model.config import Config
-    from containernet_env.model.scenario import ScenarioSet
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 """The pattern of the names of shipped files."""
@@ -56,7 +56,7 @@ class ShippedFile(click.Path):
         shipped = self._shipped() if is_name else {}
         if name in shipped:
             return shipped[name]
-        from containernet_env.config.hints import near_file
+        from containernet_env.model.hints import near_file
 
         if is_name and (near := near_file(path, shipped)) is not None:
             self.fail(f"there is no {str(path)!r}; did you mean {near}?", param, ctx)

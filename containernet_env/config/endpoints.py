@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, Field, TypeAdapter
-
-from containernet_env.config.fields import (
-    LEFT_OUT,
-    PATH,
-    Chosen,
-    FilePath,
-    Kind,
-    Length,
-    StrictModel,
-    choice,
-    refuse,
-    rule,
-    text_schema,
-    validate,
-)
+from containernet_env.config.fields import validate_object
 from containernet_env.config.reader import Document, Finding
 from containernet_env.config.stores import RawService
 from containernet_env.model.config import (
-    CLIENT_NAME,
-    DEFAULT_PREFIX,
     PLACES,
     Config,
     Endpoint,
@@ -36,21 +20,28 @@ from containernet_env.model.config import (
     External,
     Node,
     StoreChoice,
-    TlsFiles,
+)
+from containernet_env.model.kinds import (
+    CLIENT_NAME,
+    PATH,
+    Chosen,
+    Kind,
+    Listed,
+    Section,
+    choice,
+    keyed,
+    refuse,
+    rule,
+    section,
+    text_schema,
 )
 from containernet_env.model.link import LinkSpec
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.store import Endpoints
 
 MAX_ENDPOINTS = 100
-MAX_PREFIX_BYTES = 200
 KEY = "endpoints"
 
-ENDPOINT_FORM = (
-    'http:// or https:// with a host and a port, such as "https://10.1.0.1:2379"; of ZooKeeper "10.1.0.1:2181"'
-)
-USER_FORM = "the name of a user, 1 to 256 bytes without a colon"
-PREFIX_FORM = f'text of 2 to {MAX_PREFIX_BYTES} bytes that ends with a slash, such as "{DEFAULT_PREFIX}"'
 # Of a name (RFC 1123 section 2.1); resolvers refuse longer ones.
 MAX_HOST_BYTES = 253
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
@@ -74,71 +65,30 @@ def parse_endpoint(value: object) -> tuple[str | None, Endpoint]:
     return match[1], Endpoint(host, port)
 
 
-def _parse_user(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 256 or ":" in value or not value.isprintable():
-        raise ValueError("is not the name of a user")
-    return value
-
-
-def _parse_prefix(value: object) -> str:
-    fits = isinstance(value, str) and 2 <= len(value.encode()) <= MAX_PREFIX_BYTES and value.isprintable()
-    if not fits or not str(value).endswith("/"):
-        raise ValueError("is not a prefix of keys")
-    return str(value)
-
-
-_ENDPOINT_KIND = Kind(parse_endpoint, ENDPOINT_FORM, text_schema(_ENDPOINT.pattern))
-_USER = Kind(_parse_user, USER_FORM, text_schema("[^:]{1,256}"))
-_PREFIX = Kind(_parse_prefix, PREFIX_FORM, text_schema(".+/"))
+_ENDPOINT_KIND = Kind(
+    parse_endpoint,
+    'http:// or https:// with a host and a port, such as "https://10.1.0.1:2379"; of ZooKeeper "10.1.0.1:2181"',
+    text_schema(_ENDPOINT.pattern),
+)
 _EXTERNAL = {name: store for name, store in KINDS.items() if store.externals is not None}
-_Name = Annotated[str, choice(*(name for name, store in _EXTERNAL.items() if not store.needs_binary))]
-StoreValue = Annotated[_Name | RawService, Chosen(lambda value: RawService if isinstance(value, dict) else _Name)]
+_NAME = choice(*(name for name, store in _EXTERNAL.items() if not store.needs_binary))
+_STORE = Chosen((_NAME, RawService), lambda value: RawService if isinstance(value, dict) else _NAME)
 
 
-class RawTls(StrictModel):
-    """The files by which members and client know each other."""
-
-    model_config = ConfigDict(title="TLS")
-
-    ca: Annotated[str, PATH] = Field(description="certificates of the CAs that sign those of the members (PEM)")
-    cert: FilePath = Field(default=None, description="the client's own certificate, where members ask for one (PEM)")
-    key: FilePath = Field(default=None, description="its private key (PEM)")
-
-    @rule
-    def _certificate_and_key_are_given_together(self) -> None:
-        if (self.cert is None) != (self.key is None):
-            given, lacking = ("cert", "key") if self.key is None else ("key", "cert")
-            refuse(f"has a {given} and no {lacking}", "both of cert and key, or none of them", key=given)
-
-
-class RawEndpoints(StrictModel):
+@section
+class RawEndpoints(Section, External):
     """The form for an external cluster."""
 
-    model_config = ConfigDict(title="Endpoints")
-
-    endpoints: Annotated[list[Annotated[tuple[str | None, Endpoint], _ENDPOINT_KIND]], Length(1, MAX_ENDPOINTS)] = (
-        Field(description="members of an external cluster, by where they serve clients")
+    endpoints: tuple[tuple[str | None, Endpoint], ...] = keyed(  # type: ignore[assignment]  # with their schemes
+        Listed(_ENDPOINT_KIND, 1, MAX_ENDPOINTS), "members of an external cluster, by where they serve clients"
     )
-    store: StoreValue = Field(default=LEFT_OUT, description="what they run")
-    tls: RawTls | None = Field(
-        default=None,
-        description="the files by which members and client know each other, for endpoints with https://",
-    )
-    user: Annotated[str | None, _USER] = Field(default=None, description="the user to log in as")
-    password_file: FilePath = Field(
-        default=None,
-        description="file with the user's password on its first line (the environment variable BENCHMARK_PASSWORD)",
-    )
-    token_file: FilePath = Field(default=None, description="of Consul: file with the token (ACLs) on its first line")
-    prefix: Annotated[str, _PREFIX] = Field(
-        default=DEFAULT_PREFIX, description="what every key that is written starts with, before the run's id"
-    )
-    scenarios: FilePath = Field(default=None, description="scenario file")
+    store: str | RawService = keyed(_STORE, "what they run", default=DEFAULT.name)
+    scenarios: Path | None = keyed(PATH, "scenario file", default=None)
 
     @property
     def kind(self) -> str:
         """The kind of the store."""
-        return self.store.kind if isinstance(self.store, RawService) else self.store or DEFAULT.name
+        return self.store.kind if isinstance(self.store, RawService) else self.store
 
     @property
     def rules(self) -> Endpoints:
@@ -148,23 +98,23 @@ class RawEndpoints(StrictModel):
     @rule
     def _the_store_has_users(self) -> None:
         if self.user is not None and (reason := self.rules.no_users) is not None:
-            refuse(f"cannot log in: {reason}", "no user", key="user")
+            refuse(f"cannot log in: {reason}", "no user", "user")
 
     @rule
     def _the_store_takes_tokens(self) -> None:
         if self.token_file is not None and not self.rules.takes_token:
             names = " or ".join(f'"{name}"' for name, store in _EXTERNAL.items() if store.endpoints.takes_token)
-            refuse(f"is not for {self.kind}", f"no token_file, or the store {names}", key="token_file")
+            refuse(f"is not for {self.kind}", f"no token_file, or the store {names}", "token_file")
 
     @rule
     def _the_store_takes_the_prefix(self) -> None:
         if (problem := self.rules.bad_prefix(self.prefix)) is not None:
-            refuse(*problem, key="prefix")
+            refuse(*problem, "prefix")
 
     @rule
     def _a_password_is_of_a_user(self) -> None:
         if self.password_file is not None and self.user is None:
-            refuse("is a password without a user", "only together with user", key="password_file")
+            refuse("is a password without a user", "only together with user", "password_file")
 
     @rule
     def _tls_goes_with_https(self) -> None:
@@ -173,22 +123,19 @@ class RawEndpoints(StrictModel):
             title = KINDS[self.kind].title
             if schemes != {None}:
                 allowed = 'hosts with ports, such as "10.1.0.1:2181"'
-                refuse(f"name HTTP, which {title} does not speak", allowed, key=KEY)
+                refuse(f"name HTTP, which {title} does not speak", allowed, KEY)
             if self.tls is not None:
-                refuse(f"is not supported for {title}", "no tls", key="tls")
+                refuse(f"is not supported for {title}", "no tls", "tls")
             return
         if None in schemes:
-            refuse("do not say whether they speak TLS", "all of them with http://, or all with https://", key=KEY)
+            refuse("do not say whether they speak TLS", "all of them with http://, or all with https://", KEY)
         if len(schemes) > 1:
-            refuse("mix http and https", "all of them with http://, or all with https://", key=KEY)
+            refuse("mix http and https", "all of them with http://, or all with https://", KEY)
         if schemes == {"https"} and self.tls is None:
             allowed = '"tls": {"ca": FILE}, with the certificate of the CA that signs those of the members'
-            refuse("speak TLS, and no CA is given", allowed, key=KEY)
+            refuse("speak TLS, and no CA is given", allowed, KEY)
         if schemes == {"http"} and self.tls is not None:
-            refuse("is for endpoints that speak TLS", "endpoints with https://, or no tls", key="tls")
-
-
-ENDPOINTS_FORM: TypeAdapter[RawEndpoints] = TypeAdapter(RawEndpoints)
+            refuse("is for endpoints that speak TLS", "endpoints with https://, or no tls", "tls")
 
 
 def is_endpoints(value: Any) -> bool:
@@ -198,24 +145,14 @@ def is_endpoints(value: Any) -> bool:
 
 def config_of_endpoints(document: Document) -> Config:
     """The config in such a document. Raises ``ConfigError`` with every problem of it; opens no other file."""
-    validated = validate(ENDPOINTS_FORM, document)
+    validated = validate_object(RawEndpoints, document)
     document.refuse([*validated.findings, *_repeated(document.value[KEY])])
     raw = validated.value
-    assert raw is not None  # refused otherwise
-    folder = document.path.parent
-    endpoints = tuple(endpoint for _, endpoint in raw.endpoints)
-    external = External(
-        endpoints,
-        None if raw.tls is None else _tls_files(folder, raw.tls),
-        raw.user,
-        _below(folder, raw.password_file),
-        raw.prefix,
-        raw.rules.urls,
-        _below(folder, raw.token_file),
-    )
+    own = {item.name: getattr(raw, item.name) for item in fields(External)}
+    external = External(**{**own, "endpoints": tuple(item for _, item in raw.endpoints), "http": raw.rules.urls})
     service = raw.store.service if isinstance(raw.store, RawService) else None
     store = StoreChoice(raw.kind, service=service)
-    nodes = tuple(_node(f"{store.kind}{number + 1}", number) for number in range(len(endpoints)))
+    nodes = tuple(_node(f"{store.kind}{number + 1}", number) for number in range(len(raw.endpoints)))
     return Config(
         path=document.path,
         sha256=document.sha256,
@@ -223,18 +160,10 @@ def config_of_endpoints(document: Document) -> Config:
         nodes=nodes,
         client=_node(CLIENT_NAME, len(nodes)),
         etcd=EtcdSettings(),
-        scenarios=_below(folder, raw.scenarios),
+        scenarios=raw.scenarios,
         store=store,
         external=external,
     )
-
-
-def _tls_files(folder: Path, raw: RawTls) -> TlsFiles:
-    return TlsFiles(folder / raw.ca, _below(folder, raw.cert), _below(folder, raw.key))
-
-
-def _below(folder: Path, name: str | None) -> Path | None:
-    return None if name is None else folder / name
 
 
 def _node(name: str, number: int) -> Node:

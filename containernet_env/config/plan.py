@@ -8,18 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_number
 from containernet_env.model.backends import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import Config, StoreChoice
 from containernet_env.model.link import SEED_MAX
-from containernet_env.model.scenario import Dataset, Load, Scenario, ScenarioSet, ScheduledScenario
+from containernet_env.model.scenario import Dataset, Load, Scenario, ScheduledScenario
 from containernet_env.model.search import Search
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
 from containernet_env.stores.cluster import Waits
 from containernet_env.stores.store import Store, Timing
+
+if TYPE_CHECKING:
+    # `watch` reads plans, and loads no more than it needs.
+    from containernet_env.config.scenarios import ScenarioSet
 
 
 def select(
@@ -81,43 +85,29 @@ class PlanOptions:
     fresh: Annotated[bool, Option("A new cluster for each repetition; without it all share one.")] = False
     retry_invalid: Annotated[
         int,
-        Option(
-            "Measure a scenario again, up to N times, if its figures are not certainly valid.",
-            0,
-            100,
-            metavar="N",
-        ),
+        Option("Measure a scenario again, up to N times, if its figures are not certainly valid.", 0, 100, metavar="N"),
     ] = 0
     links_cpu: Annotated[
         int | None,
-        Option(
-            "Keep core N for the link emulator: members, client and driver use the others.",
-            0,
-            metavar="N",
-        ),
+        Option("Keep core N for the link emulator: members, client and driver use the others.", 0, metavar="N"),
     ] = None
     profile: Annotated[
         tuple[ProfileKind, ...],
         Option(
-            "Take profiles of a member during each scenario: cpu, allocs, mutex, with commas between.",
-            metavar="KINDS",
+            "Take profiles of a member during each scenario: cpu, allocs, mutex, with commas between.", metavar="KINDS"
         ),
     ] = ()
-    profile_member: Annotated[
-        str | None,
-        Option("The member to profile.  [default: the leader]", metavar="NAME"),
-    ] = None
+    profile_member: Annotated[str | None, Option("The member to profile.  [default: the leader]", metavar="NAME")] = (
+        None
+    )
     engine: Annotated[
-        EngineChoice,
-        Option("The network engine: this project's own, or the original Containernet, if installed."),
+        EngineChoice, Option("The network engine: this project's own, or the original Containernet, if installed.")
     ] = "builtin"
-    links: Annotated[
-        LinksChoice,
-        Option("The link backend: auto is the link emulator; netem is a cross-check."),
-    ] = "auto"
+    links: Annotated[LinksChoice, Option("The link backend: auto is the link emulator; netem is a cross-check.")] = (
+        "auto"
+    )
     switches: Annotated[
-        SwitchesChoice,
-        Option("The switches of netem links: Open vSwitch or a Linux bridge; goes with --links netem."),
+        SwitchesChoice, Option("The switches of netem links: Open vSwitch or a Linux bridge; goes with --links netem.")
     ] = "auto"
     seed: Annotated[
         int,
@@ -241,14 +231,11 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
         "links": [link_values(link) for link in plan.links],
-        "rtt": [_rtt_dict(pair) for pair in plan.rtt],
-        "largest_member_rtt": plan.largest_member_rtt and _rtt_dict(plan.largest_member_rtt),
+        "rtt": [asdict(pair) for pair in plan.rtt],
+        "largest_member_rtt": plan.largest_member_rtt and asdict(plan.largest_member_rtt),
         plan.store.name: _store_dict(plan),
         "dataset": {
-            "key_size_bytes": plan.dataset.key_size,
-            "val_size_bytes": plan.dataset.val_size,
-            "keys": plan.dataset.keys,
-            "key_prefix": plan.dataset.key_prefix,
+            name + ("_bytes" if name.endswith("_size") else ""): value for name, value in asdict(plan.dataset).items()
         },
         "scenarios": [_scenario_dict(planned) for planned in plan.scenarios],
         "estimated_s": round(plan.estimated_s, 1),
@@ -281,37 +268,16 @@ def _store_dict(plan: Plan) -> dict[str, Any]:
 
 
 def _host_dict(host: HostPlan) -> dict[str, Any]:
-    return {
-        "name": host.name,
-        "role": host.image,
-        "address": f"{host.ip}/{host.prefix_length}",
-        "image": host.image,
-        "command": list(host.command),
-        "environment": dict(host.environment),
-        "tcp_congestion_control": host.tcp_congestion_control,
-        "tmpfs": dict(host.tmpfs),
-        "memory_bytes": host.memory_bytes,
-        "memswap_bytes": host.memswap_bytes,
-        "cpus": None if host.cpus is None else float(host.cpus),
-        "cpu_period_us": host.cpu_period_us,
-        "cpu_quota_us": host.cpu_quota_us,
-        "cpuset": list(host.cpuset) or None,
-    }
+    values = asdict(host)
+    del values["data"]
+    address = f"{values.pop('ip')}/{values.pop('prefix_length')}"
+    cpus = None if host.cpus is None else float(host.cpus)
+    return {**values, "role": host.image, "address": address, "cpus": cpus, "cpuset": [*host.cpuset] or None}
 
 
 def link_values(link: Link) -> dict[str, Any]:
     """A link as JSON values."""
     return {"name": link.name, "a": link.a, "b": link.b, **asdict(link.spec)}
-
-
-def _rtt_dict(pair: RttExpectation) -> dict[str, Any]:
-    return {
-        "a": pair.a,
-        "b": pair.b,
-        "propagation_ns": pair.propagation_ns,
-        "expected_ns": pair.expected_ns,
-        "frame_bytes": pair.frame_bytes,
-    }
 
 
 def _search_dict(search: Search) -> dict[str, Any]:
@@ -342,22 +308,15 @@ def _load_dict(load: Load) -> dict[str, Any]:
 
 def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
     scenario: Scenario = planned.scheduled.scenario
+    same = ("name", "type", "key_space", "target", "consistency", "keys", "verify", "history", "key_prefix")
     return {
-        "name": scenario.name,
-        "repetition": planned.scheduled.repetition,
-        "type": scenario.type,
         **_load_dict(scenario),
+        **{name: getattr(scenario, name) for name in same},
+        "repetition": planned.scheduled.repetition,
         "key_size_bytes": scenario.key_size,
         "val_size_bytes": scenario.val_size,
-        "key_space": scenario.key_space,
-        "target": scenario.target,
-        "consistency": scenario.consistency,
-        "keys": scenario.keys,
         "zipf_exponent": float(scenario.zipf_exponent) if scenario.keys == "zipfian" else None,
-        "verify": scenario.verify,
-        "history": scenario.history,
         "put_ratio": None if scenario.put_ratio is None else float(scenario.put_ratio),
-        "key_prefix": scenario.key_prefix,
         "span": asdict(scenario.span) if scenario.reads else None,
         **({"events": [event.text for event in scenario.events]} if scenario.events else {}),
         "loads_dataset": planned.loads_dataset,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from statistics import fmean
 
-from containernet_env.base.errors import ConfigError, Problem, UsageError
+from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_duration, format_ms, format_number
 from containernet_env.config.plan import (
     CPU_PERIOD_US,
@@ -19,13 +18,15 @@ from containernet_env.config.plan import (
     scenario_hash,
     select,
 )
+from containernet_env.config.reader import Finding
+from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.model import backends
 from containernet_env.model import load_contract as contract
 from containernet_env.model.backends import check_choices, frame_memory_note
 from containernet_env.model.config import Config, Node
 from containernet_env.model.disruption import AFFECTED, DRAWN_TARGETS, Disruption
 from containernet_env.model.link import MAX_FRAMES, DirectionSpec, IndependentLoss, product_frames
-from containernet_env.model.scenario import Dataset, EventPlace, Keys, Scenario, ScenarioSet, ScheduledScenario, is_path
+from containernet_env.model.scenario import ANY_MEMBER, Dataset, Keys, Scenario, ScheduledScenario, is_path
 from containernet_env.model.search import Saturation
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Topology, frames_of, has_jitter, star
 from containernet_env.stores.http_service import MOST_KEYS
@@ -63,11 +64,7 @@ class Estimator:
     """
 
     def __init__(
-        self,
-        topology: Topology,
-        member_cpus: Sequence[Decimal | None],
-        machine_cores: int,
-        leader: str | None = None,
+        self, topology: Topology, member_cpus: Sequence[Decimal | None], machine_cores: int, leader: str | None = None
     ) -> None:
         self._members = [member.name for member in topology.members]
         self._leaders = self._members if leader is None else [leader]
@@ -193,89 +190,85 @@ def _mean(scenario: Scenario, of_put: float, of_range: float) -> float:
     return put_ratio * of_put + (1 - put_ratio) * of_range
 
 
-def check_scenarios(config: Config, scenario_set: ScenarioSet, store: Store) -> None:
-    """Raise ``ConfigError`` with all features in scenarios that the store lacks, once for each place of the file."""
-    blocks = {name: block for block in scenario_set.block_places for name in block.scenarios}
-    problems: dict[tuple[str, str], Problem] = {}
+def _check_scenarios(
+    config: Config, scenario_set: ScenarioSet, options: PlanOptions, store: Store, estimator: Estimator
+) -> None:
+    """Raise ``ConfigError`` with everything in scenarios that store, members, links or options do not allow."""
+    names = [node.name for node in config.nodes]
+    allowed = f'"leader", "cluster", {", ".join(names)}'
+    findings = [
+        Finding(scenario_set.entry((*block.at, "target"), index), f"is not a member of {config.path}", allowed=allowed)
+        for block in scenario_set.blocks
+        for index, target in enumerate(block.target)
+        if target not in (*ANY_MEMBER, *names)
+    ]
+    findings += _lacking(config, scenario_set, store)
+    for place, event in scenario_set.events:
+        findings += [Finding(place, *told) for told in _event_refusals(config, event, options)]
     for scenario in scenario_set.scenarios:
-        block = blocks.get(scenario.name)
-        for key, reason in _store_refusals(scenario, store).items():
-            message = f"cannot be done: {store.title}, the store of {config.path}, {reason}"
-            if block is None:
-                problem = Problem("$.scenarios", f"{key} of {scenario.name} {message}")
-            elif key in block.keys:
-                got, line, column = block.keys[key]
-                problem = Problem(f"{block.where}.{key}", message, got, None, line, column)
-            else:
-                problem = Problem(block.where, f"its {key} {message}", None, None, block.line, block.column)
-            problems.setdefault((problem.path, problem.message), problem)
-    prefix = scenario_set.dataset.key_prefix
-    if store.keys_are_paths and not is_path(prefix):
-        message = f"cannot be done: {store.title}, the store of {config.path}, redirects requests for such keys"
-        allowed = "no empty part, '.' or '..' between slashes"
-        where = "$.dataset.keyPrefix"
-        problems[where, message] = Problem(where, message, json.dumps(prefix), allowed)
-    if problems:
-        raise ConfigError(str(scenario_set.path), list(problems.values()))
+        if scenario.search is not None and scenario.member in (None, *names):
+            least_ns = round(estimator.least_latency_s(scenario) * 1e9)
+            message = f"can never be met on {config.path}: its links alone take {format_duration(least_ns)}"
+            findings += [
+                Finding(scenario_set.search_of(scenario), message, item.text, f"more than that for p{item.percentile}")
+                for item in scenario.search.objectives
+                if item.limit_ns <= least_ns
+            ]
+    scenario_set.refuse(findings)
 
 
-def _store_refusals(scenario: Scenario, store: Store) -> dict[str, str]:
-    """Reasons by the key of the scenario file."""
-
-    def found() -> Iterator[tuple[str, str]]:
-        most = store.largest_value_bytes
+def _lacking(config: Config, scenario_set: ScenarioSet, store: Store) -> list[Finding]:
+    """All features in scenarios that the store lacks, once for each place of the file."""
+    cannot = f"cannot be done: {store.title}, the store of {config.path},"
+    most = store.largest_value_bytes
+    found: dict[Finding, None] = {}
+    for scenario in scenario_set.scenarios:
+        block = scenario_set.block_of.get(scenario.name)
+        lacks = {key: reason for feature, key in of_scenario(scenario) if (reason := store.lacks.get(feature))}
         if most is not None and scenario.val_size > most:
-            yield "data", f"takes values of at most {most} bytes"
-        for feature, key in of_scenario(scenario):
-            if (reason := store.lacks.get(feature)) is not None:
-                yield key, reason
+            lacks = {"data": f"takes values of at most {most} bytes", **lacks}
+        for key, reason in lacks.items():
+            if block is None:
+                found[Finding(("scenarios",), f"{key} of {scenario.name} {cannot} {reason}")] = None
+            elif key in block.given:
+                found[Finding((*block.at, key), f"{cannot} {reason}")] = None
+            else:
+                found[Finding(block.at, f"its {key} {cannot} {reason}")] = None
+    if store.keys_are_paths and not is_path(scenario_set.dataset.key_prefix):
+        message, allowed = f"{cannot} redirects requests for such keys", "no empty part, '.' or '..' between slashes"
+        found[Finding(("dataset", "keyPrefix"), message, allowed=allowed)] = None
+    return [*found]
 
-    return dict(found())
 
-
-def check_profile(config: Config, options: PlanOptions, store: Store) -> None:
+def _check_profile(config: Config, options: PlanOptions, store: Store) -> None:
     """Raise ``UsageError`` for profiles that the store or the topology does not allow."""
-    if not options.profile:
-        return
-    if (reason := store.lacks.get("profile")) is not None:
+    if options.profile and (reason := store.lacks.get("profile")) is not None:
         raise UsageError(f"profile={','.join(options.profile)}: {store.title} {reason}")
     names, member = [node.name for node in config.nodes], options.profile_member
-    if member is not None and member not in names:
+    if options.profile and member not in (None, *names):
         raise UsageError(f"profile_member={member!r} is no member of {config.path}: it has {', '.join(names)}")
 
 
 FIELDS = {"delay": "delay_ns", "rate": "rate_bps", "loss": "loss"}
 
 
-def check_events(config: Config, scenario_set: ScenarioSet, options: PlanOptions) -> None:
-    """Raise ``ConfigError`` with every event that is impossible."""
-    problems = [
-        Problem(place.where, message, json.dumps(place.event.target), allowed, place.line, place.column)
-        for place in scenario_set.event_places
-        for message, allowed in _event_refusals(config, place, options)
-    ]
-    if problems:
-        raise ConfigError(str(scenario_set.path), problems)
-
-
-def _event_refusals(config: Config, place: EventPlace, options: PlanOptions) -> Iterator[tuple[str, str]]:
+def _event_refusals(config: Config, event: Disruption, options: PlanOptions) -> Iterator[tuple[str, None, str]]:
     """The problems of one event, each with the allowed values."""
-    event, names = place.event, [node.name for node in config.nodes]
+    names = [node.name for node in config.nodes]
     words = (*DRAWN_TARGETS, *AFFECTED.values())
     if event.target not in (*words, *names):
-        yield f"is not a member of {config.path}", ", ".join(names)
+        yield f"is not a member of {config.path}", None, ", ".join(names)
         return
     if event.verb == "partition" and len(names) < 2:
-        yield "has no other member to be partitioned from", "a topology of two members or more"
+        yield "has no other member to be partitioned from", None, "a topology of two members or more"
     if event.target == "followers" and len(names) < 2:
-        yield "does not exist", "a topology of two members or more"
-    if event.verb in ("kill", "restart"):
-        if config.etcd.data == "tmpfs":
-            yield "would lose its data, which is on tmpfs", f'"data": "disk" in {config.path}, or freeze'
-        if options.engine == "containernet":
-            yield "cannot be started again by the original Containernet", "the engine builtin, or freeze"
+        yield "does not exist", None, "a topology of two members or more"
+    if event.verb in ("kill", "restart") and config.etcd.data == "tmpfs":
+        yield "would lose its data, which is on tmpfs", None, f'"data": "disk" in {config.path}, or freeze'
+    if event.verb in ("kill", "restart") and options.engine == "containernet":
+        yield "cannot be started again by the original Containernet", None, "the engine builtin, or freeze"
     for name, reason in _unshapeable(config, event, options):
-        yield f"is impossible on the link of {name}: {reason}", "a value that fits the rest of that link"
+        yield f"is impossible on the link of {name}: {reason}", None, "a value that fits the rest of that link"
 
 
 def changed(direction: DirectionSpec, event: Disruption) -> DirectionSpec:
@@ -295,7 +288,7 @@ def _unshapeable(config: Config, event: Disruption, options: PlanOptions) -> Ite
     by_kernel = options.engine == "containernet" or options.links == "netem"
     for node in config.nodes:
         if event.target in (node.name, *DRAWN_TARGETS):
-            for direction in (node.link.a_to_b, node.link.b_to_a):
+            for direction in node.link.sides:
                 try:
                     reason = refusal(made) if (made := changed(direction, event)) and by_kernel else None
                 except ValueError as error:
@@ -306,29 +299,17 @@ def _unshapeable(config: Config, event: Disruption, options: PlanOptions) -> Ite
 
 
 UNSEEN_NOTE = "external cluster: its CPU, disks and network are not observable, so no row is certainly valid"
-_LINKS = "there are no hosts and no links of ours"
 
 
-def check_external(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> None:
+def _check_external(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> None:
     """Raise ``UsageError`` for options, and ``ConfigError`` for events, that need hosts or links of ours."""
     for name, reason in _refused(options):
         raise UsageError(f"{config.path}: external cluster: {name} is not possible: {reason}")
-    places = scenario_set.event_places if scenario_set is not None else ()
-    problems = [
-        Problem(
-            place.where,
-            f"cannot be done to the external cluster of {config.path}",
-            json.dumps(place.event.target),
-            "no events",
-            place.line,
-            place.column,
-        )
-        for place in places
-    ]
-    if scenario_set is not None:
-        problems += _too_many_keys(config, scenario_set)
-    if problems and scenario_set is not None:
-        raise ConfigError(str(scenario_set.path), problems)
+    if scenario_set is None:
+        return
+    message = f"cannot be done to the external cluster of {config.path}"
+    events = [Finding(place, message, allowed="no events") for place, _ in scenario_set.events]
+    scenario_set.refuse([*events, *_too_many_keys(config, scenario_set)])
 
 
 def keys_of(plan: Plan) -> tuple[Keys, ...]:
@@ -355,26 +336,23 @@ def _count(scenario: Scenario) -> int:
     return (scenario.total or 0) + scenario.warmup.requests + contract.KEY_SPACE_OF_DURATION
 
 
-def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Problem]:
-    """Scenarios that write more keys than can be deleted one by one."""
+def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Finding]:
+    """Blocks that write more keys than can be deleted one by one."""
     service = config.store.service
     if service is None or service.delete is None:
         return
-    for block in scenario_set.block_places:
-        scenarios = [item for item in scenario_set.scenarios if item.name in block.scenarios]
+    for block in scenario_set.blocks:
+        scenarios = [item for item in scenario_set.scenarios if scenario_set.block_of[item.name] is block]
         if (count := sum(keys.count for keys in keys_written(scenarios, scenario_set.dataset))) > MOST_KEYS:
             message = f"can write {count:,} different keys, which are deleted one by one from {config.path} afterwards"
             allowed = f'at most {MOST_KEYS:,}: a smaller "keySpace" or data set, or "keys": "stay" in the store'
-            yield Problem(block.where, message, None, allowed, block.line, block.column)
+            yield Finding(block.at, message, allowed=allowed)
 
 
 def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:
-    if options.engine != "builtin":
-        yield f"engine={options.engine!r}", _LINKS
-    if options.links != "auto":
-        yield f"links={options.links!r}", _LINKS
-    if options.switches != "auto":
-        yield f"switches={options.switches!r}", _LINKS
+    for name, usual in (("engine", "builtin"), ("links", "auto"), ("switches", "auto")):
+        if (chosen := getattr(options, name)) != usual:
+            yield f"{name}={chosen!r}", "there are no hosts and no links of ours"
     if options.congestion_control != "cubic":
         yield "another congestion control", "the members' TCP is theirs, and the load uses that of this machine"
     if options.links_cpu is not None:
@@ -396,25 +374,20 @@ def notes_of(
 ) -> Iterator[str]:
     """Sentences about choices that change the measurement, a machine that is too small, limits that cannot bind, and
     settings that conflict."""
-    yield from _choice_notes(options)
-    yield from _host_notes(config, options, store_of(config).title)
-    if largest is not None:
-        yield from timing.notes
-        yield from _heartbeat_notes(topology, timing)
-    yield from _link_notes(topology, options)
-    yield from _queue_notes(topology)
-
-
-def _choice_notes(options: PlanOptions) -> Iterator[str]:
     if options.links_cpu is not None:
         others = ", ".join(map(str, options.other_cores))
         yield f"core {options.links_cpu} is kept for the link emulator; members, client and driver use {others}"
     if options.profile:
         kinds, member = ", ".join(options.profile), options.profile_member or "the leader"
         yield f"profiles ({kinds}) of {member} are taken, which costs it CPU time: such rows are not merged with others"
+    yield from _host_notes(config, options, store_of(config))
+    if largest is not None:
+        yield from timing.notes
+        yield from _heartbeat_notes(topology, timing)
+    yield from _link_notes(topology, options)
 
 
-def _host_notes(config: Config, options: PlanOptions, title: str) -> Iterator[str]:
+def _host_notes(config: Config, options: PlanOptions, store: Store) -> Iterator[str]:
     cores = options.machine_cores
     loose = [node for node in config.hosts if node.cpus is not None and node.cpus > cores]
     total_cpus = sum((node.cpus for node in config.hosts if node.cpus is not None), Decimal(0))
@@ -425,17 +398,9 @@ def _host_notes(config: Config, options: PlanOptions, title: str) -> Iterator[st
     elif total_cpus > cores:
         yield f"{machine}, the cpu limits add up to {format_number(total_cpus)}: the hosts compete for cpu"
     if config.etcd.data == "tmpfs" and any(node.memory_bytes is not None for node in config.nodes):
-        yield f"{title}'s data is on tmpfs: it counts against each member's memory limit"
-    advised = store_of(config).most_members
-    if advised is not None and len(config.nodes) > advised:
-        yield f"{len(config.nodes)} members: etcd advises at most {advised}"
-
-
-def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:
-    directions = [side for link in topology.links for side in (link.spec.a_to_b, link.spec.b_to_a)]
-    note = frame_memory_note(directions)
-    if note is not None and options.links != "netem":
-        yield note
+        yield f"{store.title}'s data is on tmpfs: it counts against each member's memory limit"
+    if store.most_members is not None and len(config.nodes) > store.most_members:
+        yield f"{len(config.nodes)} members: etcd advises at most {store.most_members}"
 
 
 def _heartbeat_notes(topology: Topology, timing: Timing) -> Iterator[str]:
@@ -460,14 +425,17 @@ def _heartbeat_notes(topology: Topology, timing: Timing) -> Iterator[str]:
         )
 
 
-def _queue_notes(topology: Topology) -> Iterator[str]:
+def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:
+    sides = [(link.name, side) for link in topology.links for side in link.spec.sides]
+    note = frame_memory_note([side for _, side in sides])
+    if note is not None and options.links != "netem":
+        yield note
     rtts_ns = topology.longest_rtts_ns()
     short = [
-        link.name
-        for link in topology.links
-        for direction in (link.spec.a_to_b, link.spec.b_to_a)
-        if direction.default_queue_frames == MAX_FRAMES
-        and product_frames(rtts_ns[link.name], direction.rate_bps or 0, direction.overhead_bytes) > MAX_FRAMES
+        name
+        for name, side in sides
+        if side.default_queue_frames == MAX_FRAMES
+        and product_frames(rtts_ns[name], side.rate_bps or 0, side.overhead_bytes) > MAX_FRAMES
     ]
     if short:
         names = ", ".join(dict.fromkeys(short))
@@ -491,33 +459,23 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     check_choices(options.links, options.switches, options.engine)
     is_external = config.external is not None
     if is_external:
-        check_external(config, scenario_set, options)
-    topology = star(config)
-    if options.engine == "containernet":
-        backends.check(topology.links, options.links)
-    if options.links == "netem":
-        _check_netem(config, topology.links)
-    if options.links_cpu is not None:
-        _check_kept_core(options)
+        _check_external(config, scenario_set, options)
+    topology, store = star(config), store_of(config)
+    _check_links(config, topology.links, options)
+    _check_profile(config, options, store)
     largest = None if is_external else topology.largest_member_rtt()
-    store = store_of(config)
-    check_profile(config, options, store)
     timing: Timing = Timing() if is_external else store.timing(config, largest)
-    if scenario_set is not None:
-        _check_targets(config, scenario_set)
-        check_scenarios(config, scenario_set, store)
-        check_events(config, scenario_set, options)
-    dataset = scenario_set.dataset if scenario_set else Dataset()
-    scheduled = [
-        replace(item, identity=scenario_hash(item.scenario, dataset))
-        for item in (_selected(scenario_set, options) if scenario_set else ())
-    ]
     cores = len(options.other_cores) if options.links_cpu is not None else options.machine_cores
     estimator = Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
+    dataset, scheduled = Dataset(), []
     if scenario_set is not None:
-        _check_objectives(config, scenario_set, estimator)
+        _check_scenarios(config, scenario_set, options, store, estimator)
+        dataset = scenario_set.dataset
+        chosen = select(scenario_set.scenarios, options.only, options.repeat, options.first_repetition)
+        scheduled = [replace(item, identity=scenario_hash(item.scenario, dataset)) for item in chosen]
     scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator, options.fresh))
     around_s = estimator.around_s(timing.settle_s) * (options.repeat if options.fresh else 1)
+    notes = [*notes_of(config, options, topology, timing, largest), *_timeout_notes(scheduled, estimator)]
     return Plan(
         run_id=options.run_id,
         config=config,
@@ -534,66 +492,24 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         dataset=dataset,
         scenarios=scenarios,
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
-        notes=(UNSEEN_NOTE,)
-        if is_external
-        else (*notes_of(config, options, topology, timing, largest), *_timeout_notes(scheduled, estimator)),
+        notes=(UNSEEN_NOTE,) if is_external else tuple(notes),
     )
 
 
-def _selected(scenario_set: ScenarioSet, options: PlanOptions) -> tuple[ScheduledScenario, ...]:
-    return select(scenario_set.scenarios, options.only, options.repeat, options.first_repetition)
-
-
-def _check_kept_core(options: PlanOptions) -> None:
-    if options.links == "netem" or options.engine != "builtin":
+def _check_links(config: Config, links: Sequence[Link], options: PlanOptions) -> None:
+    """Raise ``UsageError`` for links that the chosen engine or link backend does not support."""
+    if options.engine == "containernet":
+        backends.check(links, options.links)
+    if options.links == "netem":
+        sides = ((link.name, side) for link in links for side in link.spec.sides)
+        refused = {name: reason for name, side in sides if (reason := backends.netem_refusal(side)) is not None}
+        for name, reason in refused.items():
+            others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+            cannot = f"HTB and netem do not support {reason} (link {name}{others})"
+            raise UsageError(f"{config.path}: {cannot}: got links='netem'; allowed: links='emulator' or 'auto'")
+    if options.links_cpu is not None and (options.links == "netem" or options.engine != "builtin"):
         chosen = f"links={options.links!r}, engine={options.engine!r}"
         raise UsageError(f"links_cpu keeps a core for the link emulator, which {chosen} does not use")
-
-
-def _check_netem(config: Config, links: Sequence[Link]) -> None:
-    refused = [(link.name, reason) for link in links if (reason := _netem_refusal(link)) is not None]
-    if not refused:
-        return
-    name, reason = refused[0]
-    others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-    cannot = f"HTB and netem do not support {reason} (link {name}{others})"
-    raise UsageError(f"{config.path}: {cannot}: got links='netem'; allowed: links='emulator' or 'auto'")
-
-
-def _netem_refusal(link: Link) -> str | None:
-    return backends.netem_refusal(link.spec.a_to_b) or backends.netem_refusal(link.spec.b_to_a)
-
-
-def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:
-    names = [node.name for node in config.nodes]
-    problems = [
-        Problem(
-            item.where,
-            f"is not a member of {config.path}",
-            json.dumps(item.member),
-            f'"leader", "cluster", {", ".join(names)}',
-            item.line,
-            item.column,
-        )
-        for item in scenario_set.member_targets
-        if item.member not in names
-    ]
-    if problems:
-        raise ConfigError(str(scenario_set.path), problems)
-
-
-def _check_objectives(config: Config, scenario_set: ScenarioSet, estimator: Estimator) -> None:
-    problems = []
-    for place in scenario_set.search_places:
-        (scenario,) = (item for item in scenario_set.scenarios if item.name == place.scenario)
-        least_ns = round(estimator.least_latency_s(scenario) * 1e9)
-        for objective in scenario.search.objectives if scenario.search is not None else ():
-            if objective.limit_ns <= least_ns:
-                message = f"can never be met on {config.path}: its links alone take {format_duration(least_ns)}"
-                allowed = f"more than that for p{objective.percentile}"
-                problems.append(Problem(place.where, message, objective.text, allowed, place.line, place.column))
-    if problems:
-        raise ConfigError(str(scenario_set.path), problems)
 
 
 def _timeout_notes(scheduled: Sequence[ScheduledScenario], estimator: Estimator) -> Iterator[str]:
@@ -617,13 +533,15 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
     role: HostRole = "member" if is_member else "benchmark"
     memory_bytes = node.memory_bytes and node.memory_bytes // _PAGE_BYTES * _PAGE_BYTES
     if is_member:
-        profiled = bool(options.profile)
         limited = replace(node, memory_bytes=memory_bytes)
-        start = store.start(limited, config, timing, options.run_id, profiled=profiled)
+        start = store.start(limited, config, timing, options.run_id, profiled=bool(options.profile))
     else:
+        # The members are the only addresses that the benchmark server may connect to.
+        command = ["--allow=" + ",".join(f"{node.ip}:{store.client_port}" for node in config.nodes)]
         secrets = CLIENT_SECRETS if config.etcd.tls else None
-        flags = _server_flags(config, store, secrets)
-        start = MemberStart(flags, secrets=secrets, environment=go_environment(memory_bytes))
+        if secrets is not None:
+            command += ["--credentials", secrets]
+        start = MemberStart(tuple(command), secrets=secrets, environment=go_environment(memory_bytes))
     tmpfs = {path: "mode=0700" for path in start.data if config.etcd.data == "tmpfs"}
     if start.secrets is not None:
         tmpfs[start.secrets] = _SECRETS_MOUNT
@@ -645,12 +563,6 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         cpu_quota_us=round(node.cpus * CPU_PERIOD_US) if node.cpus is not None else None,
         cpuset=options.other_cores,
     )
-
-
-def _server_flags(config: Config, store: Store, secrets: str | None) -> tuple[str, ...]:
-    """Flags: the members, the only addresses that the benchmark server may connect to, and its certificates' folder."""
-    allowed = "--allow=" + ",".join(f"{node.ip}:{store.client_port}" for node in config.nodes)
-    return (allowed, "--credentials", secrets) if secrets is not None else (allowed,)
 
 
 def _plan_scenarios(

@@ -22,10 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import ConfigError, Problem
-from containernet_env.config.hints import near_file
-
-Location = tuple[str | int, ...]
-"""Keys and list indices from the top of a document to a value."""
+from containernet_env.model.hints import near_file
+from containernet_env.model.kinds import Location
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 # Runs in C: the skipped part is parsed and discarded. Numbers stay text, since one may be too long for an int.
@@ -52,9 +50,7 @@ class Positions:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._line_ends: list[int] | None = None
-        self._objects: dict[int, dict[str, list[tuple[int, int]]]] = {}
-        self._lists: dict[int, tuple[list[int], Iterator[int]]] = {}
+        self._walked: dict[int, dict[str | int, list[tuple[int, int]]]] = {}
 
     def offset(self, location: Location, at_key: bool = False) -> int:
         """Where a value begins, or with ``at_key`` its key; for a missing value, where the object or list begins.
@@ -63,10 +59,7 @@ class Positions:
         """
         at = key_at = self._skip(0)
         for step in location:
-            if isinstance(step, int):
-                key_at = at = self._item(at, step)
-                continue
-            given = self._members(at).get(step)
+            given = self._entries(at).get(step)
             if given is None:
                 return at
             key_at, at = given[step.number if isinstance(step, Occurrence) else -1]
@@ -74,51 +67,35 @@ class Positions:
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """Both from 1; a column is a character, a tab too."""
-        if self._line_ends is None:
-            self._line_ends = [match.start() for match in re.finditer("\n", self._text)]
         line = bisect_left(self._line_ends, offset)
         return line + 1, offset - (self._line_ends[line - 1] if line else -1)
+
+    @cached_property
+    def _line_ends(self) -> list[int]:
+        return [match.start() for match in re.finditer("\n", self._text)]
 
     def _skip(self, at: int) -> int:
         match = _SPACE.match(self._text, at)
         assert match is not None
         return match.end()
 
-    def _members(self, start: int) -> dict[str, list[tuple[int, int]]]:
-        """Key -> where each of it and its value begin; none where no object begins."""
-        if start not in self._objects:
-            found = self._objects[start] = {}
-            at = self._skip(start + 1) if self._text[start] == "{" else start + 1
-            while self._text[start] == "{" and self._text[at] != "}":
-                key, end = _scan(self._text, at)
-                value = self._skip(self._skip(end) + 1)
-                found.setdefault(key, []).append((at, value))
-                at = self._skip(_scan(self._text, value)[1])
+    def _entries(self, start: int) -> dict[str | int, list[tuple[int, int]]]:
+        """Where each key and its value begin in an object, and each entry of a list, by its index; else none."""
+        if start not in self._walked:
+            found: dict[str | int, list[tuple[int, int]]] = {}
+            bracket, at = self._text[start], self._skip(start + 1)
+            while bracket in "{[" and self._text[at] not in "}]":
+                key: str | int = len(found)
+                key_at = at
+                if bracket == "{":
+                    key, end = _scan(self._text, at)
+                    at = self._skip(self._skip(end) + 1)
+                found.setdefault(key, []).append((key_at, at))
+                at = self._skip(_scan(self._text, at)[1])
                 if self._text[at] == ",":
                     at = self._skip(at + 1)
-        return self._objects[start]
-
-    def _item(self, start: int, index: int) -> int:
-        """Where an entry begins; the list itself where it has fewer."""
-        if start not in self._lists:
-            self._lists[start] = ([], self._items(start))
-        found, more = self._lists[start]
-        while len(found) <= index:
-            at = next(more, None)
-            if at is None:
-                return start
-            found.append(at)
-        return found[index]
-
-    def _items(self, start: int) -> Iterator[int]:
-        if self._text[start] != "[":
-            return
-        at = self._skip(start + 1)
-        while self._text[at] != "]":
-            yield at
-            at = self._skip(_scan(self._text, at)[1])
-            if self._text[at] == ",":
-                at = self._skip(at + 1)
+            self._walked[start] = found
+        return self._walked[start]
 
 
 # A config is written by hand; the bound keeps a wrong path (a device, a disk image) from filling the memory, and a file
@@ -132,8 +109,6 @@ _GOT_CHARACTERS = 60
 # A string ends with its line, whatever is wrong with it.
 _STRING = r'"(?:[^"\\\n]+|\\.)*"?'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|/\*", re.DOTALL)
-# The escape of a surrogate, or one as it is in a text that no file holds.
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _NO_TEXT = "is no Unicode text"
 _TEXT = r"no half of a surrogate pair (\ud800 to \udfff)"
 _NOT_LINE_END = re.compile(r"[^\r\n]")
@@ -172,6 +147,9 @@ class Document:
     value: Any
     findings: tuple[Finding, ...]
     sha256: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return document_of, (self.path, self.text, self.sha256)
 
     @cached_property
     def _positions(self) -> Positions:
@@ -257,13 +235,14 @@ def _parse(text: str) -> tuple[str, Any, list[Finding]]:
     findings: list[Finding] = []
     try:
         try:
-            value, odd = _load(stripped)
+            value = _load(stripped)
         except json.JSONDecodeError:
             commas = [match.start() for match in _TRAILING_COMMA.finditer(stripped) if match[0] == ","]
             allowed = "no comma before ] or }"
             findings = [_fault(stripped, at, "has a comma with nothing after it", allowed) for at in commas]
             stripped = _TRAILING_COMMA.sub(lambda match: " " if match[0] == "," else match[0], stripped)
-            value, odd = _load(stripped)
+            value = _load(stripped)
+        return stripped, _plain(value, (), findings), findings
     except json.JSONDecodeError as error:
         message = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
         allowed = None
@@ -271,60 +250,33 @@ def _parse(text: str) -> tuple[str, Any, list[Finding]]:
             message, allowed = "has more text after the end of the JSON value", "one JSON value"
         raise _NotJson(*findings, _fault(stripped, error.pos, message, allowed)) from error
     except RecursionError as error:
-        raise _too_deep(stripped) from error
-    if _depth(value) > _MAX_DEPTH:
-        raise _too_deep(stripped)
-    return stripped, _plain(value, (), findings) if odd else value, findings
+        raise _NotJson(_fault(stripped, 0, "is nested too deeply", f"at most {_MAX_DEPTH} levels")) from error
 
 
-def _load(text: str) -> tuple[Any, bool]:
-    """The value of a JSON text, and whether there is something in it that `_plain` has to see to."""
-    odd = False
+def _load(text: str) -> Any:
+    """The value of a JSON text, in which `_plain` has to see to `_Pairs`, `_NotANumber` and surrogates."""
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
-        nonlocal odd
         made = dict(pairs)
-        if len(made) == len(pairs) and all(map(_is_text, made)):
-            return made
-        odd = True
-        return _Pairs(pairs)
-
-    def no_number(literal: str) -> _NotANumber:
-        nonlocal odd
-        odd = True
-        return _NotANumber(literal)
+        return made if len(made) == len(pairs) and all(map(_is_text, made)) else _Pairs(pairs)
 
     def integer(literal: str) -> int | _NotANumber:
-        return int(literal) if len(literal) <= _MAX_DIGITS else no_number(literal)
+        return int(literal) if len(literal) <= _MAX_DIGITS else _NotANumber(literal)
 
     def decimal(literal: str) -> Decimal | _NotANumber:
         try:
             return Decimal(literal)
         except InvalidOperation:  # an exponent beyond what decimal can hold
-            return no_number(literal)
+            return _NotANumber(literal)
 
-    value = json.loads(
-        text, object_pairs_hook=members, parse_constant=no_number, parse_int=integer, parse_float=decimal
+    return json.loads(
+        text, object_pairs_hook=members, parse_constant=_NotANumber, parse_int=integer, parse_float=decimal
     )
-    return value, odd or _SURROGATE.search(text) is not None
 
 
 def _is_text(word: str) -> bool:
     """Whether it is Unicode text: JSON can name half of a surrogate pair by itself."""
     return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
-
-
-def _depth(value: Any) -> int:
-    """How deep lists and objects are nested in each other."""
-    depth, level = 0, [value]
-    while level := [item for item in level if isinstance(item, dict | list)]:
-        depth += 1
-        level = [
-            item[1] if isinstance(inner, _Pairs) else item
-            for inner in level
-            for item in (inner.values() if isinstance(inner, dict) else inner)
-        ]
-    return depth
 
 
 def strip_comments(text: str) -> str:
@@ -343,15 +295,11 @@ def strip_comments(text: str) -> str:
 
 def json_path(location: Location) -> str:
     """A location as people write it: ``$[1].bandwidth``, ``$.nodes[0]["odd key"]``."""
-    path = "$"
-    for step in location:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif step.isidentifier() and step.isascii():
-            path += f".{step}"
-        else:
-            path += f"[{render(step)}]"
-    return path
+    steps = (
+        f".{step}" if isinstance(step, str) and step.isidentifier() and step.isascii() else f"[{render(step)}]"
+        for step in location
+    )
+    return "$" + "".join(steps)
 
 
 def render(value: object) -> str:
@@ -393,10 +341,6 @@ def _fault(text: str, offset: int, message: str, allowed: str | None = None) -> 
     return Finding(None, message, got, allowed, offset=offset)
 
 
-def _too_deep(text: str) -> _NotJson:
-    return _NotJson(_fault(text, 0, "is nested too deeply", f"at most {_MAX_DEPTH} levels"))
-
-
 class _Verbatim(str):
     """Text shown as it is, without quotes."""
 
@@ -410,13 +354,17 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
-    """The value without `_Pairs`; their problems and those of `_NotANumber` are added to ``findings``."""
+    """The value without `_Pairs`; their problems and those of `_NotANumber` are added to ``findings``.
+
+    Raises ``RecursionError`` where it is nested too deeply.
+    """
+    if isinstance(raw, dict | list) and len(location) >= _MAX_DEPTH:
+        raise RecursionError
     if isinstance(raw, _NotANumber):
         findings.append(Finding(location, "is not a number", render(raw), "a finite number", implied=True))
-        return raw
-    if isinstance(raw, dict):
+    elif isinstance(raw, dict):
         return {key: _plain(value, (*location, key), findings) for key, value in raw.items()}
-    if isinstance(raw, _Pairs):
+    elif isinstance(raw, _Pairs):
         members: dict[str, Any] = {}
         given: Counter[str] = Counter()
         for key, value in raw:
@@ -430,9 +378,9 @@ def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
                 got = f"{render(plain)} again"
                 findings.append(Finding(place, "is given more than once", got, "each key once", at_key=True))
         return members
-    if isinstance(raw, list):
+    elif isinstance(raw, list):
         return [_plain(value, (*location, index), findings) for index, value in enumerate(raw)]
-    if isinstance(raw, str) and not _is_text(raw):
+    elif isinstance(raw, str) and not _is_text(raw):
         findings.append(Finding(location, _NO_TEXT, render(raw), _TEXT))
         return raw.encode(errors="replace").decode()  # its own finding is the one that is reported: see `refuse`
     return raw

@@ -3,33 +3,36 @@ which only URLs are known (``{"kind": "http", ...}``)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import ConfigDict, Field
+from typing import Any
 
 from containernet_env.base.programs import ALLOWED, read_program
-from containernet_env.config import hints
-from containernet_env.config.fields import (
+from containernet_env.config.fields import written
+from containernet_env.config.reader import render
+from containernet_env.model.config import HttpService, StoreChoice
+from containernet_env.model.kinds import (
+    PATH,
     Chosen,
-    FilePath,
+    Form,
     Kind,
-    Length,
-    StrictModel,
+    Listed,
+    Refused,
+    Section,
     choice,
     integer,
+    keyed,
     mapping,
     refuse,
     rule,
+    section,
     text,
 )
-from containernet_env.config.reader import Finding, Location, render
-from containernet_env.model.config import HttpService, StoreChoice
+from containernet_env.model.names import nearest
 from containernet_env.stores.http_service import PLACES, filled_in
 from containernet_env.stores.kinds import KINDS
-from containernet_env.stores.store import Flag, Store
+from containernet_env.stores.store import Flag
 
 HTTP = "http"
 _BINARY = "the program of yours that its members run, of kinds that need one"
@@ -109,237 +112,194 @@ def _parse_argument(value: object) -> str:
 
 
 ARGUMENT = Kind(_parse_argument, ARGUMENT_FORM, {"type": "string", "maxLength": _ARGUMENT_BYTES})
-Codes = Annotated[tuple[int, ...], CODES]
 
 
-class RawSuccess(StrictModel):
+@section
+class RawSuccess(Section):
     """The status codes by which a service reports success."""
 
-    model_config = ConfigDict(title="Success")
-
-    put_codes: Codes = Field(default=WRITTEN, alias="put", description="of a put (200, 201, 204)")
-    get_codes: Codes = Field(default=FOUND, alias="get", description="of a read that finds its key (200)")
-    delete_codes: Codes = Field(
-        default=DELETED,
-        alias="delete",
-        description="of a delete, also of a key that is not there (200, 202, 204, 404)",
+    put_codes: tuple[int, ...] = keyed(CODES, "of a put (200, 201, 204)", "put", default=WRITTEN)
+    get_codes: tuple[int, ...] = keyed(CODES, "of a read that finds its key (200)", "get", default=FOUND)
+    delete_codes: tuple[int, ...] = keyed(
+        CODES, "of a delete, also of a key that is not there (200, 202, 204, 404)", "delete", default=DELETED
     )
 
 
-class RawRequests(StrictModel):
+@section
+class RawRequests(Section):
     """The requests of a service of the kind ``http``."""
 
-    kind: Annotated[Literal["http"], choice(HTTP)] = Field(description="which store it is")
-    put: Annotated[str, TEMPLATE] = Field(description="where a value is put, by a PUT")
-    get: Annotated[str, TEMPLATE] = Field(description="where a value is read, by a GET")
-    success: RawSuccess = Field(default=RawSuccess(), description="the status codes by which requests have succeeded")
-    missing_codes: Codes = Field(
-        default=MISSING, alias="missing", description="the status codes of a read of a key that does not exist (404)"
+    kind: str = keyed(choice(HTTP), "which store it is")
+    put: str = keyed(TEMPLATE, "where a value is put, by a PUT")
+    get: str = keyed(TEMPLATE, "where a value is read, by a GET")
+    success: RawSuccess = keyed(RawSuccess, "the status codes by which requests have succeeded", default=RawSuccess())
+    missing_codes: tuple[int, ...] = keyed(
+        CODES, "the status codes of a read of a key that does not exist (404)", "missing", default=MISSING
     )
-    health: Annotated[str | None, HEALTH] = Field(
+    health: str | None = keyed(
+        HEALTH,
+        "the path of a GET that a member answers by itself; any answer shows that it is not silent",
         default=None,
-        description="the path of a GET that a member answers by itself; any answer shows that it is not silent",
     )
 
     @rule
     def _a_code_means_one_thing(self) -> None:
         if both := set(self.missing_codes) & set(self.success.get_codes):
             allowed = f"other codes than {min(both)}, with which a get finds its key"
-            refuse("has a code that success.get has, too", allowed, key="missing")
+            refuse("has a code that success.get has, too", allowed, "missing")
 
     @property
     def service(self) -> HttpService:
         """The service as a value."""
-        names = type(self).model_fields
-        own = {item.name: getattr(self, item.name) for item in fields(HttpService) if item.name in names}
-        own["arguments"] = tuple(own.get("arguments", ()))
-        return HttpService(**{"delete": None, **own, **dict(self.success)})
-
-    @classmethod
-    def written(cls, value: HttpService, always: Collection[str] = ()) -> dict[str, Any]:
-        """See ``StrictModel``: the codes of success are an object of their own."""
-        success = RawSuccess.written(value)
-        if value.delete is None:
-            del success["delete"]
-        return {"kind": HTTP, **super().written(value, always), "success": success}
+        own = {item.name: getattr(self, item.name) for item in fields(HttpService) if hasattr(self, item.name)}
+        codes = {item.name: getattr(self.success, item.name) for item in fields(RawSuccess) if "codes" in item.name}
+        return HttpService(**{"delete": None, **own, **codes})
 
 
+def written_service(kind: type[RawRequests], value: HttpService) -> dict[str, Any]:
+    """The object of a file from which the same service is read: the codes of success are an object of their own."""
+    success = written(RawSuccess, value)
+    if value.delete is None:
+        del success["delete"]
+    stay = {"keys": "stay"} if kind is RawService and value.delete is None else {}
+    return {"kind": HTTP, **written(kind, value), "success": success, **stay}
+
+
+@section
 class RawService(RawRequests):
     """A service that is an external cluster."""
 
-    model_config = ConfigDict(title="Service")
-
-    delete: Annotated[str | None, TEMPLATE] = Field(
-        default=None, description="where a key is deleted, by a DELETE, after the run"
-    )
-    keys: Annotated[Literal["stay"] | None, choice("stay")] = Field(
-        default=None, description="that the keys of a run stay, where none can be deleted"
-    )
+    delete: str | None = keyed(TEMPLATE, "where a key is deleted, by a DELETE, after the run", default=None)
+    keys: str | None = keyed(choice("stay"), "that the keys of a run stay, where none can be deleted", default=None)
 
     @rule
     def _it_is_said_what_becomes_of_keys(self) -> None:
         if self.delete is None and self.keys is None:
             message = "is missing, and nothing else says what becomes of the keys of a run"
-            refuse(message, '"delete": "/...", or "keys": "stay"', key="delete")
+            refuse(message, '"delete": "/...", or "keys": "stay"', "delete")
         if self.delete is not None and self.keys is not None:
-            refuse("contradicts delete", '"delete": "/...", or "keys": "stay"', key="keys")
-        if self.delete is None and "delete_codes" in self.success.model_fields_set:
-            refuse("has codes of a delete that is not there", "no success.delete, or a delete", key="success")
-
-    @classmethod
-    def written(cls, value: HttpService, always: Collection[str] = ()) -> dict[str, Any]:
-        """See ``StrictModel``: keys that no request can delete stay."""
-        return super().written(value, always) | ({"keys": "stay"} if value.delete is None else {})
+            refuse("contradicts delete", '"delete": "/...", or "keys": "stay"', "keys")
+        if self.delete is None and "delete" in self.success.given:
+            refuse("has codes of a delete that is not there", "no success.delete, or a delete", "success")
 
 
+def _refused_binary(raw: RawStore | RawProgram) -> Iterator[Refused]:
+    """The program's file is read: nothing else identifies the program."""
+    kind = KINDS[raw.kind]
+    if kind.needs_binary and "binary" not in raw.given:
+        yield Refused(f"is missing: {kind.name} runs a program of yours", ALLOWED, "binary")
+    elif not kind.needs_binary and "binary" in raw.given:
+        message = f"is not for {kind.name}, whose program is set up here"
+        yield Refused(message, "no binary", "binary", at_key=True)
+    elif raw.binary is not None:
+        try:
+            read_program(raw.binary)
+        except ValueError as error:
+            yield Refused(str(error), ALLOWED, "binary")
+
+
+def _refused(flag: Flag, value: object, *place: str) -> Iterator[Refused]:
+    try:
+        flag.parse(value)
+    except ValueError as error:
+        yield Refused(str(error), flag.allowed, place)
+
+
+@section
 class RawProgram(RawRequests):
     """A service whose members are started here, from a program of the user's."""
 
-    model_config = ConfigDict(title="Program")
-
-    binary: FilePath = Field(default=None, description=_BINARY)
-    port: Annotated[int, integer(1, 65_535)] = Field(description="where each member serves clients and other members")
-    arguments: Annotated[list[Annotated[str, ARGUMENT]], Length(0, MAX_ARGUMENTS)] = Field(
-        default=[], description="the arguments of the program (none)"
+    binary: Path | None = keyed(PATH, _BINARY, default=None)
+    port: int = keyed(integer(1, 65_535), "where each member serves clients and other members")
+    arguments: tuple[str, ...] = keyed(
+        Listed(ARGUMENT, 0, MAX_ARGUMENTS), "the arguments of the program (none)", default=()
     )
+
+    _binary_is_that_of_the_kind = rule(_refused_binary)
 
     @rule
     def _nothing_is_deleted(self) -> None:
-        if "delete_codes" in self.success.model_fields_set:
+        if "delete" in self.success.given:
             refuse("has codes of a delete, and nothing is deleted: the members' data goes with them", "none", "success")
 
 
 DEFAULT_KIND = next(iter(KINDS))
-_FLAGS = {name: {"description": flag.allowed} for kind in KINDS.values() for name, flag in kind.flags.items()}
+_FLAGS = mapping(
+    "is not an object of flags",
+    "an object of flags, each with its value",
+    {
+        "properties": {
+            name: {"description": flag.allowed} for kind in KINDS.values() for name, flag in kind.flags.items()
+        },
+        "additionalProperties": False,
+    },
+)
 
 
-class RawStore(StrictModel):
-    """The store in detail; `store_findings` has what is allowed of its kind."""
+@section
+class RawStore(Section):
+    """The store in detail."""
 
-    model_config = ConfigDict(title="Store")
-
-    kind: Annotated[str, choice(*KINDS)] = Field(description="which store it is")
-    version: Annotated[str | None, text("is not a text", "a version, as a text")] = Field(
-        default=None, description="its version (the one that is pinned)"
+    kind: str = keyed(choice(*KINDS), "which store it is")
+    version: str | None = keyed(
+        text("is not a text", "a version, as a text"), "its version (the one that is pinned)", default=None
     )
-    flags: Annotated[
-        dict[str, Any],
-        mapping(
-            "is not an object of flags",
-            "an object of flags, each with its value",
-            {"properties": _FLAGS, "additionalProperties": False},
-        ),
-    ] = Field(default={}, description="flags that each member is given (none)")
-    binary: FilePath = Field(default=None, description=_BINARY)
+    flags: Mapping[str, Any] | None = keyed(_FLAGS, "flags that each member is given (none)", default=None)
+    binary: Path | None = keyed(PATH, _BINARY, default=None)
+
+    _binary_is_that_of_the_kind = rule(_refused_binary)
+
+    @rule
+    def _version_is_known(self) -> Iterator[Refused]:
+        if self.version is not None:
+            yield from _refused(KINDS[self.kind].versions, self.version, "version")
+
+    @rule
+    def _flags_are_of_the_kind(self) -> Iterator[Refused]:
+        kind, good = KINDS[self.kind], {}
+        for name, value in (self.flags or {}).items():
+            if name not in kind.flags:
+                near = nearest(name, kind.flags)
+                message = f"is not a flag that {kind.name} may be given{f', did you mean {near}?' if near else ''}"
+                yield Refused(message, ", ".join(kind.flags) or "none", ("flags", name), render(name), at_key=True)
+                continue
+            wrong = [*_refused(kind.flags[name], value, "flags", name)]
+            yield from wrong
+            if not wrong:
+                good[name] = kind.flags[name].parse(value)
+        if len(good) == len(self.flags or {}) and (clash := kind.clash(good)) is not None:
+            name, message, allowed = clash
+            yield Refused(message, allowed, ("flags", name))
 
 
-_Name = Annotated[str, choice(*KINDS)]
+_NAME = choice(*KINDS)
 
 
-def _choose(value: object) -> Any:
+def _choose(value: object) -> Form:
     if isinstance(value, dict):
         return RawProgram if value.get("kind") == HTTP else RawStore
-    return _Name
+    return _NAME
 
 
-StoreValue = Annotated[_Name | RawStore | RawProgram, Chosen(_choose)]
-
-
-def kind_of(top: Mapping[str, Any]) -> str | None:
-    """The kind of store that the raw value of a topology names; ``None`` if that is none of ours."""
-    value = top.get("store", DEFAULT_KIND)
-    kind = value.get("kind") if isinstance(value, dict) else value
-    return kind if isinstance(kind, str) and kind in KINDS else None
+STORE = Chosen((_NAME, RawStore, RawProgram), _choose)
+StoreValue = str | RawStore | RawProgram
 
 
 def section_of(top: Mapping[str, Any]) -> str:
     """The key of the store's settings in the raw value of a topology; that of the default one for none of ours."""
-    return KINDS[kind_of(top) or DEFAULT_KIND].section
+    value = top.get("store", DEFAULT_KIND)
+    kind = value.get("kind") if isinstance(value, dict) else value
+    return KINDS[kind if isinstance(kind, str) and kind in KINDS else DEFAULT_KIND].section
 
 
-def kind_named(raw: str | RawStore | RawProgram | None) -> str:
-    """The kind of a value that is valid, or of none."""
-    return raw.kind if isinstance(raw, (RawStore, RawProgram)) else raw or DEFAULT_KIND
-
-
-def store_choice(raw: str | RawStore | RawProgram | None, folder: Path) -> StoreChoice:
-    """The store of a value for which `store_findings` returns nothing, or of none.
-
-    ``folder`` is that of the file, as in `store_findings`.
-    """
-    if raw is None or isinstance(raw, str):
-        return StoreChoice(raw or DEFAULT_KIND)
+def store_choice(raw: StoreValue) -> StoreChoice:
+    """The store of a value that is good."""
+    if isinstance(raw, str):
+        return StoreChoice(raw)
     if isinstance(raw, RawProgram):
-        assert raw.binary is not None  # `store_findings` has reported it
-        return StoreChoice(raw.kind, binary=read_program(folder / raw.binary), service=raw.service)
+        assert raw.binary is not None  # refused otherwise
+        return StoreChoice(raw.kind, binary=read_program(raw.binary), service=raw.service)
     kind = KINDS[raw.kind]
     version = None if raw.version is None else str(kind.versions.parse(raw.version))
-    flags = tuple((name, kind.flags[name].parse(raw.flags[name])) for name in sorted(raw.flags))
-    return StoreChoice(raw.kind, version, flags, None if raw.binary is None else read_program(folder / raw.binary))
-
-
-def store_findings(top: Mapping[str, Any], folder: Path) -> Iterator[Finding]:
-    """Problems of version, flags and program for the kind of store, in the raw value of a topology.
-
-    The path of a program is relative to ``folder``. Its file is read: nothing else identifies the program.
-    """
-    value, name = top.get("store"), kind_of(top)
-    if name is None:
-        return  # reported where the value itself is validated
-    kind = KINDS[name]
-    yield from _binary_findings(kind, value, folder)
-    if not isinstance(value, dict) or name == HTTP:
-        return
-    if isinstance(version := value.get("version"), str):
-        yield from _refused(kind.versions, version, ("store", "version"))
-    flags = value.get("flags")
-    if not isinstance(flags, dict):
-        return
-    good: dict[str, int | str] = {}
-    for key, given in flags.items():
-        place = ("store", "flags", key)
-        if key not in kind.flags:
-            yield _unknown(kind, key, place)
-            continue
-        wrong = [*_refused(kind.flags[key], given, place)]
-        yield from wrong
-        if not wrong:
-            good[key] = kind.flags[key].parse(given)
-    if len(good) == len(flags) and (clash := kind.clash(good)) is not None:
-        key, message, allowed = clash
-        yield Finding(("store", "flags", key), message, allowed=allowed)
-
-
-def _binary_findings(kind: type[Store], value: object, folder: Path) -> Iterator[Finding]:
-    place = ("store", "binary")
-    given = value.get("binary") if isinstance(value, dict) else None
-    if not isinstance(value, dict):
-        if kind.needs_binary:
-            more = ', "port": NUMBER, "put": TEMPLATE, "get": TEMPLATE' if kind.name == HTTP else ""
-            allowed = f'{{"kind": "{kind.name}", "binary": PATH{more}}}'
-            yield Finding(("store",), "has no binary, the program that its members run", allowed=allowed)
-    elif not kind.needs_binary:
-        if "binary" in value:
-            message = f"is not for {kind.name}, whose program is set up here"
-            yield Finding(place, message, allowed="no binary", at_key=True)
-    elif "binary" not in value:
-        yield Finding(place, f"is missing: {kind.name} runs a program of yours", None, ALLOWED)
-    elif isinstance(given, str) and given and "\0" not in given:  # others are reported where the value is validated
-        try:
-            read_program(folder / given)
-        except ValueError as error:
-            yield Finding(place, str(error), allowed=ALLOWED)
-
-
-def _refused(flag: Flag, value: object, place: Location) -> Iterator[Finding]:
-    try:
-        flag.parse(value)
-    except ValueError as error:
-        yield Finding(place, str(error), allowed=flag.allowed)
-
-
-def _unknown(kind: type[Store], key: str, place: Location) -> Finding:
-    near = hints.closest(key, list(kind.flags))
-    meant = f", did you mean {near}?" if near is not None else ""
-    message = f"is not a flag that {kind.name} may be given{meant}"
-    return Finding(place, message, render(key), ", ".join(kind.flags) or "none", at_key=True)
+    flags = tuple((name, kind.flags[name].parse(value)) for name, value in sorted((raw.flags or {}).items()))
+    return StoreChoice(raw.kind, version, flags, None if raw.binary is None else read_program(raw.binary))

@@ -12,47 +12,47 @@ from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
-
-from pydantic import ConfigDict, Field, TypeAdapter
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from containernet_env.base.errors import ConfigError
 from containernet_env.base.units import format_duration, format_number, format_size, parse_duration, parse_size
-from containernet_env.config import hints
 from containernet_env.config.endpoints import KEY as ENDPOINTS
-from containernet_env.config.fields import (
-    LEFT_OUT,
-    MAX_NODES,
-    NAME_PATTERN,
-    FilePath,
-    Length,
-    Quantity,
-    StrictModel,
-    integer,
-    mapping,
-    quantity_of,
-    refuse,
-    rule,
-    schema_of_key,
-    text,
-    validate,
-)
+from containernet_env.config.fields import quantity_of, schema_of_key, validate_object
 from containernet_env.config.links import FROM_SWITCH, TO_SWITCH, RawDirection
 from containernet_env.config.reader import (
     Document,
     Finding,
-    Location,
     document_of,
     json_text,
     parse_document,
     read_document,
     render,
 )
-from containernet_env.config.scenarios import BLOCKS, RawData, RawDataset, RawLoad
+from containernet_env.config.scenarios import BLOCKS, RawData, RawLoad
 from containernet_env.config.stores import DEFAULT_KIND, section_of
-from containernet_env.config.topologies import RawEtcd, RawNode
+from containernet_env.config.topologies import RawNode
+from containernet_env.model import hints
+from containernet_env.model.config import EtcdSettings
+from containernet_env.model.kinds import (
+    MAX_NODES,
+    NAME_PATTERN,
+    PATH,
+    Listed,
+    Location,
+    Quantity,
+    Section,
+    integer,
+    keyed,
+    keys_of,
+    mapping,
+    refuse,
+    rule,
+    section,
+    text,
+)
 from containernet_env.model.link import SEED_MAX
 from containernet_env.model.names import closest, find
+from containernet_env.model.scenario import Dataset
 
 Level = Literal["topology", "scenario"]
 
@@ -90,7 +90,7 @@ def _in_link(key: str) -> tuple[Location, ...]:
 # Where a host has its keys. The writer has delay and bandwidth in ``link`` alone.
 _HOST: Mapping[str, tuple[Location, ...]] = {
     "link_delay": _in_link("delay"),
-    **{key: _in_link(key) for key in RawDirection.known_keys() if key not in ("delay", "seed")},
+    **{key: _in_link(key) for key in keys_of(RawDirection) if key not in ("delay", "seed")},
     **{key: ((key,),) for key in ("cpus", "mem")},
 }
 DATASET_KEYS = "dataset.keys"
@@ -99,15 +99,15 @@ _LENGTHS = ("total", "duration", "search")
 _HOST_AXIS = re.compile(rf"({NAME_PATTERN})\.({'|'.join(_HOST)})")
 
 
-def _keys_of(level: Level, model: type[StrictModel], *but: str) -> dict[str, Axis]:
+def _keys_of(level: Level, model: type, *but: str) -> dict[str, Axis]:
     """The keys of an object as axes."""
-    keys = [key for key in model.known_keys() if key not in but]
+    keys = [key for key in keys_of(model) if key not in but]
     return {key: Axis(key, level, key, quantity_of(model, key), schema_of_key(model, key)) for key in keys}
 
 
 _OF_HOST = {key: axis for model in (RawDirection, RawNode) for key, axis in _keys_of("topology", model).items()}
 _OF_HOST["jitter"] = replace(_OF_HOST["jitter"], quantity="duration")
-_SETTINGS = _keys_of("topology", RawEtcd)
+_SETTINGS = _keys_of("topology", EtcdSettings)
 _LOAD, _SIZES = _keys_of("scenario", RawLoad, "search"), _keys_of("scenario", RawData)
 _NOT_VARIED = ("type", "load", "data", "events", "prefix", "span")
 _BLOCK = {key: axis for model in BLOCKS.values() for key, axis in _keys_of("scenario", model, *_NOT_VARIED).items()}
@@ -120,7 +120,7 @@ AXES: Mapping[str, Axis] = {
         *_SETTINGS.values(),
         Axis(STORE, "topology", STORE, None, {}),
         *(_LOAD | _SIZES | _BLOCK).values(),
-        Axis(DATASET_KEYS, "scenario", "keys", "count", schema_of_key(RawDataset, "keys"), "dataset"),
+        Axis(DATASET_KEYS, "scenario", "keys", "count", schema_of_key(Dataset, "keys"), "dataset"),
     )
 }
 """Every axis by its name, but for those of one member (``etcd2.cpus``); see `axis_of`."""
@@ -252,7 +252,7 @@ def _place_in_scenario(document: Mapping[str, Any], axis: Axis) -> Location:
         return (*at, "load", axis.key)
     if axis.key in _SIZES:
         return (*at, "data", axis.key) if kind == "write" else ("dataset", axis.key)
-    if axis.key not in BLOCKS[kind].known_keys():
+    if axis.key not in keys_of(BLOCKS[kind]):
         raise NotThereError(f"a {kind} has no {axis.key}")
     return (*at, axis.key)
 
@@ -377,54 +377,52 @@ def _axes_schema() -> dict[str, Any]:
     }
 
 
-_PATTERN = text("is not a text", "a name, a glob or a type of scenarios", least=1)
+_PATTERN = text("is not a text", "a name, a glob or a type of scenarios", ".+")
 _AXES_KIND = mapping("is not an object of axes", AXIS_FORM, _axes_schema())
 _EXCLUDED = mapping("is not an object of axes", EXCLUDE_FORM, {"minProperties": 1})
-_ONLY = Annotated[list[Annotated[str, _PATTERN]], Length(1, MAX_VALUES)]
-_REPEAT = Annotated[int | None, integer(1, REPEAT_MAX)]
-_AXES = Annotated[list[Annotated[dict[str, Any], _AXES_KIND]], Length(1, MAX_DIMENSIONS)]
-_EXCLUDE = Annotated[list[Annotated[dict[str, Any], _EXCLUDED]], Length(1, MAX_VALUES)]
+_ONLY = Listed(_PATTERN, 1, MAX_VALUES)
+_REPEAT = integer(1, REPEAT_MAX)
+_AXES = Listed(_AXES_KIND, 1, MAX_DIMENSIONS)
+_EXCLUDE = Listed(_EXCLUDED, 1, MAX_VALUES)
+Entries = tuple[Mapping[str, Any], ...]
 
 
-class RawQuick(StrictModel):
+@section
+class RawQuick(Section):
     """The quick form of a sweep: its keys take the place of the file's own."""
 
-    model_config = ConfigDict(title="Quick form", json_schema_extra={"minProperties": 1})
+    SCHEMA: ClassVar = {"minProperties": 1}
 
-    scenarios: FilePath = Field(default=None, description="the scenarios that are varied")
-    only: _ONLY = Field(default=[], description="only these scenarios (all, with scenarios of its own)")
-    repeat: _REPEAT = Field(default=None, description="how often each cell is measured")
-    axes: _AXES = Field(default=[], description="what varies")
-    exclude: _EXCLUDE = Field(default=[], description="combinations that are left out (none, with axes of its own)")
+    scenarios: Path | None = keyed(PATH, "the scenarios that are varied", default=None)
+    only: tuple[str, ...] = keyed(_ONLY, "only these scenarios (all, with scenarios of its own)", default=())
+    repeat: int | None = keyed(_REPEAT, "how often each cell is measured", default=None)
+    axes: Entries = keyed(_AXES, "what varies", default=())
+    exclude: Entries = keyed(_EXCLUDE, "combinations that are left out (none, with axes of its own)", default=())
 
     @rule
     def _says_something(self) -> None:
-        if not self.model_fields_set:
-            refuse("is empty", f"an object with some of the keys {', '.join(type(self).known_keys())}")
+        if not self.given:
+            refuse("is empty", f"an object with some of the keys {', '.join(keys_of(RawQuick))}")
 
 
-class RawSweep(StrictModel):
+@section
+class RawSweep(Section):
     """A sweep file."""
 
-    model_config = ConfigDict(title="Sweep")
-
-    topology: FilePath = Field(description="the topology that is varied")
-    scenarios: FilePath = Field(default=None, description="the scenarios that are varied (those of the topology)")
-    only: _ONLY = Field(default=[], description="only these scenarios (all)")
-    repeat: _REPEAT = Field(default=None, description="how often each cell is measured, each time on a new cluster (1)")
-    seed: Annotated[int | None, integer(0, SEED_MAX)] = Field(
-        default=None, description="what the order, losses and jitter are drawn from (drawn, and recorded)"
+    topology: Path = keyed(PATH, "the topology that is varied")
+    scenarios: Path | None = keyed(PATH, "the scenarios that are varied (those of the topology)", default=None)
+    only: tuple[str, ...] = keyed(_ONLY, "only these scenarios (all)", default=())
+    repeat: int | None = keyed(_REPEAT, "how often each cell is measured, each time on a new cluster (1)", default=None)
+    seed: int | None = keyed(
+        integer(0, SEED_MAX), "what the order, losses and jitter are drawn from (drawn, and recorded)", default=None
     )
-    axes: _AXES = Field(default=[], description="what varies: entries multiply, axes of one entry vary together")
-    exclude: _EXCLUDE = Field(default=[], description="combinations that are left out")
-    quick: RawQuick = Field(
-        default=LEFT_OUT,
-        description="what --quick measures instead: its keys take the place of those above "
-        "(without it, the quick scenarios)",
+    axes: Entries = keyed(_AXES, "what varies: entries multiply, axes of one entry vary together", default=())
+    exclude: Entries = keyed(_EXCLUDE, "combinations that are left out", default=())
+    quick: RawQuick | None = keyed(
+        RawQuick,
+        "what --quick measures instead: its keys take the place of those above (without it, the quick scenarios)",
+        default=None,
     )
-
-
-SWEEP_FILE: TypeAdapter[RawSweep] = TypeAdapter(RawSweep)
 
 
 _AXIS_PLACE = re.compile(r'\$\.axes\[\d+\](?:\.|\["([^"]*)"\])')
@@ -472,13 +470,12 @@ class SweepFile:
     @property
     def topology(self) -> Path:
         """The topology file, which has not been opened."""
-        assert self.raw.topology is not None
-        return self.document.path.parent / self.raw.topology
+        return self.raw.topology
 
     @property
     def scenarios(self) -> Path | None:
         """The scenario file, which has not been opened."""
-        return self.document.path.parent / self.raw.scenarios if self.raw.scenarios else None
+        return self.raw.scenarios
 
     def points(self) -> Iterator[Point]:
         """Every combination of values that is not excluded, in the file's order."""
@@ -524,7 +521,7 @@ def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = Fal
     raw = _checked(document)
     own = document.value.get("quick", {}) if is_quick else {}
     if own:
-        raw = SWEEP_FILE.validate_python(quick_form(document.value))
+        raw = validate_object(RawSweep, replace(document, value=quick_form(document.value))).value
     at: Location = ("quick",) if "axes" in own else ()
     exclude_at = ("quick", "exclude") if "exclude" in own else ("exclude",)
     dimensions = _Axes(own if at else document.value, at).dimensions
@@ -533,9 +530,8 @@ def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = Fal
 
 def _checked(document: Document) -> RawSweep:
     """A sweep, both of its forms checked."""
-    validated = validate(SWEEP_FILE, document)
+    validated = validate_object(RawSweep, document)
     _refuse(document, [*validated.findings, *_axes_findings(document.value)])
-    assert validated.value is not None
     return validated.value
 
 

@@ -2,82 +2,68 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import make_dataclass
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import ConfigDict, Field, TypeAdapter, create_model
-from pydantic.config import JsonDict
+from typing import Any, ClassVar
 
 from containernet_env.base.errors import ConfigError
-from containernet_env.config import hints
 from containernet_env.config.endpoints import config_of_endpoints, is_endpoints
-from containernet_env.config.fields import (
-    BANDWIDTH,
-    CPUS,
-    DELAY,
-    ELECTION,
-    HEARTBEAT,
-    IP,
-    LEFT_OUT,
-    MAX_NODES,
-    MEMBER,
-    MEMORY,
-    NAME,
-    SUBNET,
-    UNLIMITED,
-    Boolean,
-    DataChoice,
-    FilePath,
-    Length,
-    StrictModel,
-    adapter_of,
-    as_far_as_good,
-    parse_ip,
-    parse_name,
-    parse_subnet,
-    refuse,
-    rule,
-    validate,
-)
-from containernet_env.config.links import RawLink, link_findings, link_spec
-from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, value_at
+from containernet_env.config.fields import Validated, validate, validate_object
+from containernet_env.config.links import LINK, RawDirection, RawDirections, RawHost
+from containernet_env.config.reader import Document, Finding, json_path, read_document
 from containernet_env.config.stores import (
     DEFAULT_KIND,
+    HTTP,
+    STORE,
     StoreValue,
-    kind_named,
-    kind_of,
-    section_of,
     store_choice,
-    store_findings,
 )
-from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node, StoreChoice
+from containernet_env.model.config import Config, EtcdSettings, Node, StoreChoice
+from containernet_env.model.kinds import (
+    BANDWIDTH,
+    CLIENT_NAME,
+    CPUS,
+    DELAY,
+    IP,
+    MAX_NODES,
+    MEMORY,
+    NAME,
+    PATH,
+    SUBNET,
+    UNLIMITED,
+    Chosen,
+    Listed,
+    Location,
+    Section,
+    keyed,
+    refuse,
+    rule,
+    section,
+)
+from containernet_env.model.names import nearest
 from containernet_env.model.topology import star
-from containernet_env.stores.etcd.store import ELECTION_PER_HEARTBEAT
 from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.store import Store
 
 _IP, _MEM, _CPUS = "IPv4 address of the host", "memory limit, swap included", "limit of CPU time, in cpus"
-_BANDWIDTH = "bandwidth of the host's link in Mbit/s, each direction"
-_LINK_DELAY = "one-way delay of the host's link, each direction"
-_LINK = "the host's link in detail, for both directions together or for to_switch and from_switch apart"
-_NO_LIMIT: JsonDict = {"default": UNLIMITED}
+_BANDWIDTH = BANDWIDTH, "bandwidth of the host's link in Mbit/s, each direction"
+_LINK_DELAY = DELAY, "one-way delay of the host's link, each direction"
 
 
-class RawNode(StrictModel):
+@section
+class RawNode(RawHost):
     """A member as the list form has it: every key is required."""
 
-    model_config = ConfigDict(title="Node")
-
-    ip: Annotated[IPv4Address, IP] = Field(description=_IP)
-    memory_bytes: Annotated[int | None, MEMORY] = Field(alias="mem", description=_MEM)
-    cpus: Annotated[Decimal | None, CPUS] = Field(description=_CPUS)
-    bandwidth: Annotated[int | None, BANDWIDTH] = Field(description=_BANDWIDTH)
-    link_delay: Annotated[int, DELAY] = Field(description=_LINK_DELAY)
+    ip: IPv4Address = keyed(IP, _IP)
+    memory_bytes: int | None = keyed(MEMORY, _MEM, "mem")
+    cpus: Decimal | None = keyed(CPUS, _CPUS)
+    bandwidth: int | None = keyed(*_BANDWIDTH)
+    link_delay: int | None = keyed(*_LINK_DELAY)
+    link: RawDirection | RawDirections | None = None
+    name: str | None = None
 
 
 def _either(own: str, key: str) -> dict[str, Any]:
@@ -88,135 +74,133 @@ def _either(own: str, key: str) -> dict[str, Any]:
     return {"anyOf": [{"required": [own]}, link]}
 
 
+@section
 class RawNamedNode(RawNode):
     """A member as the object form has it: bandwidth and delay are its own, or said in its link."""
 
-    model_config = ConfigDict(
-        title="Named node",
-        json_schema_extra={"allOf": [_either("bandwidth", "bandwidth"), _either("link_delay", "delay")]},
-    )
+    SCHEMA: ClassVar = {"allOf": [_either("bandwidth", "bandwidth"), _either("link_delay", "delay")]}
+    IS_MEMBER: ClassVar = True
 
-    name: Annotated[str | None, NAME] = Field(
-        default=None, description="name of the member (etcd1, etcd2, ... where it is left out)"
-    )
-    bandwidth: Annotated[int | None, BANDWIDTH] = Field(default=None, description=_BANDWIDTH)
-    link_delay: Annotated[int, DELAY] = Field(default=LEFT_OUT, description=_LINK_DELAY)
-    link: RawLink = Field(default=LEFT_OUT, description=_LINK)
+    bandwidth: int | None = keyed(*_BANDWIDTH, default=None)
+    link_delay: int | None = keyed(*_LINK_DELAY, default=None)
+    link: RawDirection | RawDirections | None = keyed(*LINK, default=None)
+    name: str | None = keyed(NAME, "name of the member (etcd1, etcd2, ... where it is left out)", default=None)
 
 
-class RawClient(StrictModel):
+@section
+class RawClient(RawHost):
     """The client's own address, limits and link; what is left out does not limit it."""
 
-    model_config = ConfigDict(title="Client")
-
-    ip: Annotated[IPv4Address | None, IP] = Field(default=None, description=_IP)
-    memory_bytes: Annotated[int | None, MEMORY] = Field(
-        default=None, alias="mem", description=_MEM, json_schema_extra=_NO_LIMIT
-    )
-    cpus: Annotated[Decimal | None, CPUS] = Field(default=None, description=_CPUS, json_schema_extra=_NO_LIMIT)
-    bandwidth: Annotated[int | None, BANDWIDTH] = Field(
-        default=None, description=_BANDWIDTH, json_schema_extra=_NO_LIMIT
-    )
-    link_delay: Annotated[int, DELAY] = Field(default=0, description=_LINK_DELAY, json_schema_extra={"default": "0ms"})
-    link: RawLink = Field(default=LEFT_OUT, description=_LINK)
+    ip: IPv4Address | None = keyed(IP, _IP, default=None)
+    memory_bytes: int | None = keyed(MEMORY, _MEM, "mem", shown=UNLIMITED, default=None)
+    cpus: Decimal | None = keyed(CPUS, _CPUS, shown=UNLIMITED, default=None)
+    bandwidth: int | None = keyed(*_BANDWIDTH, shown=UNLIMITED, default=None)
+    link_delay: int | None = keyed(*_LINK_DELAY, shown="0ms", default=None)
+    link: RawDirection | RawDirections | None = keyed(*LINK, default=None)
 
 
-class RawEtcd(StrictModel):
-    """Settings of etcd instead of the defaults."""
-
-    model_config = ConfigDict(title="etcd")
-
-    heartbeat_ms: Annotated[int | None, HEARTBEAT] = Field(
-        default=None,
-        alias="heartbeat_interval",
-        description="etcd's heartbeat (the larger of 100 ms and the largest RTT)",
-    )
-    election_ms: Annotated[int | None, ELECTION] = Field(
-        default=None,
-        alias="election_timeout",
-        description="etcd's election timeout, at least 5 heartbeats (the larger of 1000 ms and 10 RTTs)",
-    )
-    data: DataChoice = Field(default="disk", description="where members keep their data, on disk or in memory")
-    leader: Annotated[str | None, MEMBER] = Field(
-        default=None, description="the member that is made the leader before each scenario (left to elections)"
-    )
-    tls: Boolean = Field(
-        default=False, description="whether members and clients speak TLS, with certificates made for the run"
-    )
-
-    @property
-    def settings(self) -> EtcdSettings:
-        """They as a value."""
-        return EtcdSettings(**dict(self))
-
-    @rule
-    def _election_is_longer_than_heartbeats(self) -> None:
-        if self.heartbeat_ms is None or self.election_ms is None:
-            return
-        least_ms = ELECTION_PER_HEARTBEAT * self.heartbeat_ms
-        if self.election_ms < least_ms:
-            allowed = f"at least {ELECTION_PER_HEARTBEAT} x heartbeat_interval, {least_ms}ms"
-            refuse("is too short for the heartbeat", allowed, key="election_timeout")
+_NODES = Listed(RawNamedNode, 1, MAX_NODES)
+LIST_FORM = Listed(RawNode, 1, MAX_NODES)
 
 
-NodeList = Annotated[list[RawNamedNode], Length(1, MAX_NODES)]
-PlainNodeList = Annotated[list[RawNode], Length(1, MAX_NODES)]
+def _settings_of(store: type[Store]) -> Chosen:
+    """The settings of a store, of which the JSON Schema leaves out those that it lacks.
 
-
-def _settings_of(store: type[Store]) -> type[RawEtcd]:
-    """The settings of a store other than etcd.
-
-    JSON Schema leaves out those that it lacks; they are keys nevertheless, so that an error can give the reason.
+    They are keys nevertheless, so that an error can give the reason.
     """
-
-    def leave_out(schema: dict[str, Any]) -> None:
-        properties = schema["properties"].items()
-        schema["properties"] = {key: value for key, value in properties if key not in store.lacks}
-
     namespace = {
         "__module__": __name__,
         "__doc__": f"Settings of {store.title} instead of the defaults.",
-        "model_config": ConfigDict(title=store.__name__, json_schema_extra=leave_out),
+        "__slots__": (),
+        "LACKING": store.lacks.keys(),
     }
-    return type(f"Raw{store.__name__}", (RawEtcd,), namespace)
+    return Chosen((type(store.__name__, (EtcdSettings,), namespace),), lambda _: EtcdSettings)
 
 
-SECTIONS: Mapping[str, type[RawEtcd]] = {
-    section: RawEtcd if section == RawEtcd.model_config["title"] else _settings_of(KINDS[section])
-    for section in dict.fromkeys(store.section for store in KINDS.values())
-}
-"""The models of the settings of each kind of store, by their keys."""
+SECTIONS = tuple(dict.fromkeys(store.section for store in KINDS.values()))
+"""The keys of the settings of each kind of store."""
 
 
-class RawConfig(StrictModel):
-    """The object form, without the settings of stores: ``CONFIG`` has them."""
+@section
+class RawConfig(Section):
+    """The object form, without the settings of stores: ``OBJECT_FORM`` has them."""
 
-    model_config = ConfigDict(title="Config")
+    subnet: IPv4Network | None = keyed(SUBNET, "network of all hosts (the /24 of the first address)", default=None)
+    nodes: tuple[RawNamedNode, ...] = keyed(_NODES, "members of the cluster")
+    client: RawClient = keyed(RawClient, "the host that makes the load", default=RawClient())
+    store: StoreValue = keyed(STORE, "the store that is measured", default=DEFAULT_KIND)
+    scenarios: Path | None = keyed(PATH, "scenario file", default=None)
 
-    subnet: Annotated[IPv4Network | None, SUBNET] = Field(
-        default=None, description="network of all hosts (the /24 of the first address)"
-    )
-    nodes: NodeList = Field(description="members of the cluster")
-    client: RawClient = Field(default=RawClient(), description="the host that makes the load")
-    store: StoreValue = Field(default=LEFT_OUT, description="the store that is measured")
-    scenarios: FilePath = Field(default=None, description="scenario file")
+    @property
+    def kind(self) -> type[Store]:
+        """The kind of the store that is measured; the default one if that is none of ours."""
+        store: StoreValue = getattr(self, "store", DEFAULT_KIND)
+        return KINDS[store if isinstance(store, str) else getattr(store, "kind", DEFAULT_KIND)]
+
+    @property
+    def settings(self) -> EtcdSettings:
+        """Those of the store that is measured."""
+        settings: EtcdSettings = getattr(self, self.kind.section)
+        return settings
+
+    @property
+    def names(self) -> list[tuple[Location, str]]:
+        """The names of nodes, and their places."""
+        nodes = enumerate(getattr(self, "nodes", ()))
+        named = [(index, node) for index, node in nodes if hasattr(node, "name")]
+        return [((*node.at, "name"), node.name or self.kind.node_name(index)) for index, node in named]
+
+    @property
+    def addresses(self) -> list[tuple[Location, IPv4Address]]:
+        """The addresses of nodes, then the client's, and their places."""
+        hosts = (*getattr(self, "nodes", ()), self.client)
+        return [((*host.at, "ip"), host.ip) for host in hosts if getattr(host, "ip", None) is not None]
+
+    @property
+    def network(self) -> IPv4Network | None:
+        """The subnet; without one, that of the first node's address."""
+        first = [ip for place, ip in self.addresses if place[0] != "client"][:1]
+        if "subnet" in self.given or not first:
+            return getattr(self, "subnet", None)
+        return IPv4Network((first[0], DEFAULT_PREFIX), strict=False)
+
+    def free_address(self, network: IPv4Network) -> IPv4Address | None:
+        """The highest address of a host in the network that no member has."""
+        taken = {ip for _, ip in self.addresses}
+        last, first = int(network.broadcast_address) - 1, int(network.network_address)
+        return next((ip for number in range(last, first, -1) if (ip := IPv4Address(number)) not in taken), None)
+
+    @rule
+    def _the_program_is_named(self) -> None:
+        if isinstance(self.store, str) and self.kind.needs_binary:
+            more = ', "port": NUMBER, "put": TEMPLATE, "get": TEMPLATE' if self.store == HTTP else ""
+            allowed = f'{{"kind": "{self.store}", "binary": PATH{more}}}'
+            refuse("has no binary, the program that its members run", allowed, "store")
 
     @rule
     def _settings_are_of_the_store(self) -> None:
-        wanted = KINDS[kind_named(self.store)].section
-        for section in SECTIONS:
-            if section in self.model_fields_set and section != wanted:
-                refuse("is about another store than the one that is measured", f'"{wanted}": ...', key=section)
+        wanted = KINDS[self.store if isinstance(self.store, str) else self.store.kind].section
+        for name in SECTIONS:
+            if name in self.given and name != wanted:
+                refuse("is about another store than the one that is measured", f'"{wanted}": ...', name)
 
 
-_FIELDS: dict[str, Any] = {
-    section: (model, Field(model(), description=f"settings of {KINDS[section].title}"))
-    for section, model in SECTIONS.items()
-}
-CONFIG: type[RawConfig] = create_model("RawConfig", __base__=RawConfig, __doc__="The object form.", **_FIELDS)
-NODE: TypeAdapter[RawNamedNode] = TypeAdapter(RawNamedNode)
-LIST_FORM: TypeAdapter[list[RawNode]] = TypeAdapter(PlainNodeList)
-OBJECT_FORM: TypeAdapter[RawConfig] = TypeAdapter(CONFIG)
+OBJECT_FORM: type[RawConfig] = make_dataclass(
+    "RawConfig",
+    [
+        (
+            name,
+            EtcdSettings,
+            keyed(_settings_of(KINDS[name]), f"settings of {KINDS[name].title}", default=EtcdSettings()),
+        )
+        for name in SECTIONS
+    ],
+    bases=(RawConfig,),
+    namespace={"__doc__": "The object form.", "__module__": __name__},
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 
 
 # In the list form, and where the object form leaves it out, the subnet is the network of this size that the
@@ -234,117 +218,73 @@ def config_of(document: Document) -> Config:
     path, value = document.path, document.value
     if is_endpoints(value):
         return config_of_endpoints(document)
-    raw: RawConfig | None = None
+    raw, findings = OBJECT_FORM(nodes=()), []
     if isinstance(value, list):
         listed = validate(LIST_FORM, document)
-        findings = listed.findings
-        if listed.value is not None:
-            nodes = [RawNamedNode.model_construct(**dict(node)) for node in listed.value]
-            raw = CONFIG.model_construct(nodes=nodes)
+        raw, findings = OBJECT_FORM(nodes=listed.value or ()), listed.findings
     elif isinstance(value, dict):
-        validated = validate(OBJECT_FORM, document)
-        raw, findings = validated.value, validated.findings
-        findings.extend(link_findings(value))
-        findings.extend(store_findings(value, path.parent))
-        findings.extend(_timing_findings(value, raw))
-        findings.extend(_lack_findings(value))
+        validated = validate_object(OBJECT_FORM, document)
+        raw, findings = validated.value, [*validated.findings, *_timing_findings(validated)]
+        findings += _lack_findings(raw.kind, value.get(raw.kind.section))
     else:
         allowed = "a list of nodes, or an object with the key nodes or endpoints"
-        findings = [Finding((), "is not a config", allowed=allowed)]
-    addresses = _Addresses.of(value)
-    findings.extend(addresses.findings())
-    findings.extend(_leader_findings(value, addresses.names))
+        findings.append(Finding((), "is not a config", allowed=allowed))
+    network = raw.network
+    findings += [*_repeated(raw.names, "name"), *_repeated(raw.addresses, "address"), *_leader_findings(raw)]
+    if network is not None:
+        findings += _network_findings(raw, network)
     document.refuse(findings)
-    assert raw is not None and addresses.subnet is not None  # refused otherwise
-    names = _names(value)
-    client_ip = raw.client.ip or addresses.highest_free()
+    assert network is not None  # refused otherwise
+    client_ip = raw.client.ip or raw.free_address(network)
     assert client_ip is not None
     return Config(
         path=path,
         sha256=document.sha256,
-        subnet=addresses.subnet,
-        nodes=tuple(_node(node.name or names(index), node.ip, node) for index, node in enumerate(raw.nodes)),
-        client=_node(CLIENT_NAME, client_ip, raw.client),
-        etcd=_section(raw).settings,
-        scenarios=path.parent / raw.scenarios if raw.scenarios else None,
-        store=store_choice(raw.store, path.parent),
+        subnet=network,
+        nodes=tuple(_node(name, node) for (_, name), node in zip(raw.names, raw.nodes, strict=True)),
+        client=_node(CLIENT_NAME, raw.client, client_ip),
+        etcd=raw.settings,
+        scenarios=raw.scenarios,
+        store=store_choice(raw.store),
     )
 
 
-def _names(value: Any) -> Callable[[int], str]:
-    """The name of each node that has none of its own, by its index; etcd's where the store is none of ours."""
-    kind = kind_of(value) if isinstance(value, dict) else None
-    return KINDS[kind or DEFAULT_KIND].node_name
+def _node(name: str, raw: RawNode | RawClient, ip: IPv4Address | None = None) -> Node:
+    address = raw.ip if ip is None else ip
+    assert address is not None
+    return Node(name, address, raw.memory_bytes, raw.cpus, raw.link_spec)
 
 
-def _section(raw: RawConfig) -> RawEtcd:
-    """The settings of the store that is measured."""
-    settings: RawEtcd = getattr(raw, KINDS[kind_named(raw.store)].section)
-    return settings
-
-
-def _node(name: str, ip: IPv4Address, raw: RawNamedNode | RawClient) -> Node:
-    link = link_spec(raw.link, raw.link_delay, raw.bandwidth)
-    return Node(name=name, ip=ip, memory_bytes=raw.memory_bytes, cpus=raw.cpus, link=link)
-
-
-def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Iterator[Finding]:
+def _leader_findings(raw: RawConfig) -> Iterator[Finding]:
     """Whether the leader is one of the nodes, where all of them have good names."""
-    place = section_of(value if isinstance(value, dict) else {}), "leader"
-    try:
-        leader = parse_name(value_at(value, place))
-        nodes = value_at(value, ("nodes",))
-    except (KeyError, ValueError):
-        return  # there is none, or it is reported where the value itself is validated
-    known = [name for _, name in names]
-    if leader not in known and isinstance(nodes, list) and len(known) == len(nodes):
-        near = hints.closest(leader, known)
+    leader = getattr(getattr(raw, raw.kind.section, None), "leader", None)
+    names = [name for _, name in raw.names]
+    if leader is not None and leader not in names and len(names) == len(getattr(raw, "nodes", ())):
+        near = nearest(leader, names)
         meant = f', did you mean "{near}"?' if near is not None else ""
-        yield Finding(place, f"is not the name of a node{meant}", allowed=", ".join(known))
+        place = (raw.kind.section, "leader")
+        yield Finding(place, f"is not the name of a node{meant}", allowed=", ".join(names))
 
 
-def _lack_findings(value: Mapping[str, Any]) -> Iterator[Finding]:
+def _lack_findings(store: type[Store], settings: Any) -> Iterator[Finding]:
     """Which settings the store does not have."""
-    kind = kind_of(value)
-    if kind is None:
-        return
-    section = KINDS[kind].section
-    settings = value.get(section)
-    if not isinstance(settings, dict):
-        return
-    store = KINDS[kind]
-    for key, given in settings.items():
+    for key, given in settings.items() if isinstance(settings, dict) else ():
         if (reason := store.lacks.get(key)) is not None and given is not False:
             message = f"cannot be had: {store.title} {reason}"
-            yield Finding((section, key), message, allowed=f"no {key}", at_key=True)
+            yield Finding((store.section, key), message, allowed=f"no {key}", at_key=True)
 
 
-def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterator[Finding]:
+def _timing_findings(validated: Validated[RawConfig]) -> Iterator[Finding]:
     """Whether the store takes its timing, which may follow from the RTTs between members: those that are good."""
-    kind = kind_of(value)
-    if kind is None:
+    raw = validated.value
+    section = raw.kind.section
+    if not validated.is_good((section,)):
         return
-    section = KINDS[kind].section
-    if raw is not None:
-        settings = getattr(raw, section)
-    else:
-        settings = as_far_as_good(adapter_of(SECTIONS[section]), value.get(section, {}))
-    if settings is None:
-        return
-    if raw is not None:
-        nodes = raw.nodes
-    else:
-        listed = value.get("nodes")
-        alone = [as_far_as_good(NODE, node) for node in listed[:MAX_NODES]] if isinstance(listed, list) else []
-        nodes = [node for node in alone if node is not None]
     # Names, addresses and the client's link make no difference to that.
-    members = []
-    for index, node in enumerate(nodes):
-        with contextlib.suppress(ValueError):  # `link_findings` reports it
-            members.append(_node(KINDS[kind].node_name(index), node.ip, node))
-    client = _node(CLIENT_NAME, IPv4Address(0), RawClient())
-    etcd, store = settings.settings, StoreChoice(kind)
-    config = Config(Path(), "", IPv4Network(0), tuple(members), client, etcd, None, store)
+    nodes = [node for node in getattr(raw, "nodes", ()) if validated.is_good(node.at)]
+    members = tuple(_node(raw.kind.node_name(index), node) for index, node in enumerate(nodes))
+    client, store = _node(CLIENT_NAME, RawClient(), IPv4Address(0)), StoreChoice(raw.kind.name)
+    config = Config(Path(), "", IPv4Network(0), members, client, raw.settings, None, store)
     try:
         store_of(config).timing(config, star(config).largest_member_rtt())
     except ConfigError as error:
@@ -352,87 +292,18 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
             yield Finding((section, "election_timeout"), problem.message, problem.got, problem.allowed)
 
 
-@dataclass(frozen=True)
-class _Addresses:
-    """Names and addresses of a document as far as they are valid, even if the rest of it is not.
-
-    ``names`` and ``ips`` hold the place of each, in the file's order; the client's address comes last.
-    """
-
-    names: Sequence[tuple[Location, str]]
-    ips: Sequence[tuple[Location, IPv4Address]]
-    subnet: IPv4Network | None
-    subnet_given: bool
-    client_given: bool
-
-    @classmethod
-    def of(cls, value: Any) -> _Addresses:
-        """The valid part of the raw JSON value of a config in either form."""
-        top = value if isinstance(value, dict) else {}
-        prefix: Location = ("nodes",) if isinstance(value, dict) else ()
-        nodes = top.get("nodes") if isinstance(value, dict) else value
-        names: list[tuple[Location, str]] = []
-        default_name = _names(value)
-        ips: list[tuple[Location, IPv4Address]] = []
-        for index, node in enumerate(nodes[:MAX_NODES] if isinstance(nodes, list) else []):
-            if not isinstance(node, dict):
-                continue
-            location = (*prefix, index)
-            name = default_name(index) if isinstance(value, list) else node.get("name", default_name(index))
-            _keep(names, (*location, "name"), parse_name, name)
-            _keep(ips, (*location, "ip"), parse_ip, node.get("ip"))
-        first = ips[0][1] if ips else None
-        client = top.get("client")
-        client_given = isinstance(client, dict) and "ip" in client
-        if isinstance(client, dict):
-            _keep(ips, ("client", "ip"), parse_ip, client.get("ip"))
-        subnet = None
-        if "subnet" in top:
-            subnets: list[tuple[Location, IPv4Network]] = []
-            _keep(subnets, ("subnet",), parse_subnet, top["subnet"])
-            subnet = subnets[0][1] if subnets else None
-        elif first is not None:
-            subnet = IPv4Network((first, DEFAULT_PREFIX), strict=False)
-        return cls(names, ips, subnet, "subnet" in top, client_given)
-
-    def findings(self) -> Iterator[Finding]:
-        """Names and addresses given twice, addresses outside the subnet, no room for the client."""
-        yield from _repeated(self.names, "name")
-        yield from _repeated(self.ips, "address")
-        if self.subnet is None:
-            return
-        for location, ip in self.ips:
-            if ip not in self.subnet:
-                source = "" if self.subnet_given else " (the /24 of the first address)"
-                yield Finding(location, "is outside the subnet", f'"{ip}"', f"an address in {self.subnet}{source}")
-            elif ip in (self.subnet.network_address, self.subnet.broadcast_address):
-                kind = "network" if ip == self.subnet.network_address else "broadcast"
-                yield Finding(
-                    location,
-                    f"is the {kind} address of {self.subnet}",
-                    f'"{ip}"',
-                    f"{self.subnet.network_address + 1} to {self.subnet.broadcast_address - 1}",
-                )
-        if not self.client_given and self.highest_free() is None:
-            yield Finding(("subnet",), "has no address left for the client", f'"{self.subnet}"', SUBNET.form)
-
-    def highest_free(self) -> IPv4Address | None:
-        """The highest host address of the subnet that no member has."""
-        assert self.subnet is not None
-        taken = {ip for _, ip in self.ips}
-        address = self.subnet.broadcast_address - 1
-        while address > self.subnet.network_address:
-            if address not in taken:
-                return address
-            address -= 1
-        return None
-
-
-def _keep(found: list[tuple[Location, Any]], location: Location, parse: Any, value: object) -> None:
-    try:
-        found.append((location, parse(value)))
-    except ValueError:
-        return  # reported where the value itself is validated
+def _network_findings(raw: RawConfig, network: IPv4Network) -> Iterator[Finding]:
+    """Addresses outside the subnet, no room for the client."""
+    ends = {network.network_address: "network", network.broadcast_address: "broadcast"}
+    source = "" if "subnet" in raw.given else " (the /24 of the first address)"
+    for location, ip in raw.addresses:
+        if ip not in network:
+            yield Finding(location, "is outside the subnet", f'"{ip}"', f"an address in {network}{source}")
+        elif ip in ends:
+            allowed = f"{network.network_address + 1} to {network.broadcast_address - 1}"
+            yield Finding(location, f"is the {ends[ip]} address of {network}", f'"{ip}"', allowed)
+    if "ip" not in raw.client.given and raw.free_address(network) is None:
+        yield Finding(("subnet",), "has no address left for the client", f'"{network}"', SUBNET.form)
 
 
 def _repeated(found: Sequence[tuple[Location, object]], what: str) -> Iterator[Finding]:

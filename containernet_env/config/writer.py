@@ -10,16 +10,16 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from containernet_env.config.endpoints import RawEndpoints
+from containernet_env.config.fields import json_schema, written
 from containernet_env.config.reader import json_text
-from containernet_env.config.scenarios import SCENARIO_FILE, RawDataset, RawEvent, RawLoad
-from containernet_env.config.stores import RawProgram, RawService
-from containernet_env.config.sweeps import SWEEP_FILE
-from containernet_env.config.topologies import CONFIG, PlainNodeList, RawClient, RawEtcd, RawNamedNode
-from containernet_env.model.config import Config, External, StoreChoice
-from containernet_env.model.scenario import ZIPF_EXPONENT, Dataset, Scenario, Span
+from containernet_env.config.scenarios import BLOCKS, RawLoad, RawScenarios, written_event
+from containernet_env.config.stores import RawProgram, RawService, written_service
+from containernet_env.config.sweeps import RawSweep
+from containernet_env.config.topologies import LIST_FORM, OBJECT_FORM, RawClient, RawNamedNode
+from containernet_env.model.config import Config, EtcdSettings, External, StoreChoice
+from containernet_env.model.kinds import Form
+from containernet_env.model.scenario import Dataset, Scenario, Span
 from containernet_env.stores.kinds import KINDS
 
 
@@ -34,18 +34,18 @@ def topology_values(config: Config) -> dict[str, Any]:
         return _endpoints(config.external, config.store)
     return {
         "subnet": str(config.subnet),
-        "nodes": [RawNamedNode.written(node) for node in config.nodes],
-        "client": RawClient.written(config.client),
+        "nodes": [written(RawNamedNode, node) for node in config.nodes],
+        "client": written(RawClient, config.client),
         **_store(config.store),
-        KINDS[config.store.kind].section: RawEtcd.written(config.etcd, always=("data",)),
+        KINDS[config.store.kind].section: written(EtcdSettings, config.etcd, ("data",)),
     }
 
 
 def _endpoints(external: External, store: StoreChoice) -> dict[str, Any]:
     return {
         "endpoints": list(external.urls),
-        "store": store.kind if store.service is None else RawService.written(store.service),
-        **{key: value for key, value in RawEndpoints.written(external).items() if key != "endpoints"},
+        "store": store.kind if store.service is None else written_service(RawService, store.service),
+        **{key: value for key, value in written(RawEndpoints, external).items() if key != "endpoints"},
     }
 
 
@@ -57,10 +57,7 @@ def scenarios_text(dataset: Dataset, scenarios: Iterable[Scenario]) -> str:
 def scenarios_values(dataset: Dataset, scenarios: Iterable[Scenario]) -> dict[str, Any]:
     """The same as the value of a document: in a block nothing is a list of alternatives."""
     sizes = ("key_size", "val_size", "keys")
-    return {
-        "dataset": RawDataset.written(dataset, always=sizes),
-        "scenarios": [_block(scenario) for scenario in scenarios],
-    }
+    return {"dataset": written(Dataset, dataset, sizes), "scenarios": [_block(scenario) for scenario in scenarios]}
 
 
 def file_text(entries: Mapping[str, Any]) -> str:
@@ -82,7 +79,7 @@ def _store(choice: StoreChoice) -> dict[str, Any]:
     """Nothing for the default, so that files are as they were before there was another one."""
     if choice == StoreChoice(choice.kind):
         return {} if choice == StoreChoice() else {"store": choice.kind}
-    own = {} if choice.service is None else RawProgram.written(choice.service)
+    own = {} if choice.service is None else written_service(RawProgram, choice.service)
     given = {
         "kind": choice.kind,
         "version": choice.version,
@@ -96,23 +93,16 @@ def _store(choice: StoreChoice) -> dict[str, Any]:
 
 def _block(scenario: Scenario) -> dict[str, Any]:
     """A block of one scenario; defaults are left out, as in the scenario's name."""
-    exponent, is_write, reads = scenario.zipf_exponent, scenario.type == "write", scenario.consistency is not None
-    default = scenario.default_keys(scenario.keys)
+    is_write, is_usual = scenario.type == "write", scenario.key_space == scenario.default_keys(scenario.keys)
     return _given(
         {
-            "type": scenario.type,
-            "load": RawLoad.written(scenario),
+            **written(BLOCKS[scenario.type], scenario, ("target",)),
+            "load": written(RawLoad, scenario),
             "data": {"keySize": scenario.key_size, "valSize": scenario.val_size} if is_write else None,
-            "keySpace": scenario.key_space if is_write and scenario.key_space != default else None,
-            "target": scenario.target,
-            "keys": scenario.keys if scenario.keys != "sequential" else None,
-            "zipfExponent": exponent if exponent != ZIPF_EXPONENT else None,
-            "ratio": scenario.put_ratio,
-            "consistency": scenario.consistency,
-            "verify": False if reads and not scenario.verify else None,
-            "history": True if scenario.history else None,
+            "keySpace": scenario.key_space if is_write and not is_usual else None,
+            "verify": False if scenario.reads and not scenario.verify else None,
             **_span(scenario.span),
-            "events": [RawEvent.written(event) for event in scenario.events] or None,
+            "events": [*map(written_event, scenario.events)] or None,
         }
     )
 
@@ -128,21 +118,20 @@ def _span(span: Span) -> dict[str, Any]:
     }
 
 
-_TOPOLOGY: Any = PlainNodeList | CONFIG | RawEndpoints
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_KINDS = {
+_KINDS: dict[str, tuple[tuple[Form, ...], str, str]] = {
     "config": (
-        TypeAdapter(_TOPOLOGY),
+        (LIST_FORM, OBJECT_FORM, RawEndpoints),
         "containernet-env topology file",
         "A list of nodes, or an object. The file may hold // and /* */ comments.",
     ),
     "scenarios": (
-        SCENARIO_FILE,
+        (RawScenarios,),
         "containernet-env scenario file",
         "Blocks whose lists multiply. The file may hold // and /* */ comments.",
     ),
     "sweep": (
-        SWEEP_FILE,
+        (RawSweep,),
         "containernet-env sweep file",
         "A topology and scenarios, and what varies in them. The file may hold // and /* */ comments.",
     ),
@@ -151,29 +140,5 @@ _KINDS = {
 
 def schema_of(kind: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of ``config``, ``scenarios`` or ``sweep`` files."""
-    adapter, title, description = _KINDS[kind]
-    schema = _tidy(adapter.json_schema(by_alias=True))
-    return {"$schema": _DIALECT, **schema, "title": title, "description": description}
-
-
-def _tidy(value: Any, is_properties: bool = False) -> Any:
-    """With the allowed values after the meaning of a key, but neither titles of keys nor defaults that no file has."""
-    if isinstance(value, list):
-        return [_tidy(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    tidy = {}
-    for key, item in value.items():
-        if not is_properties:
-            inner_title = key == "title" and "properties" not in value
-            own_default = key == "default" and (item in (None, []) or isinstance(item, dict))
-            if inner_title or own_default or key == "form":
-                continue
-        tidy[key] = _tidy(item, is_properties=key == "properties" and not is_properties)
-    # Also of one value that is short for a list of one.
-    forms = [kind["form"] for kind in (value, *value.get("anyOf", ())) if "form" in kind]
-    if forms and not is_properties:
-        meaning = value.get("description")
-        tidy["description"] = f"{meaning}: {forms[0]}" if meaning else forms[0]
-        tidy = dict(sorted(tidy.items()))
-    return tidy
+    forms, title, description = _KINDS[kind]
+    return {"$schema": _DIALECT, **json_schema(*forms), "title": title, "description": description}

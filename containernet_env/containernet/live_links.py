@@ -19,9 +19,9 @@ from mininet.node import Host
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
-from containernet_env.config.hints import suggestion
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.hosts.netns import ProcessGoneError
+from containernet_env.model.hints import suggestion
 from containernet_env.model.link import Distribution, IndependentLoss, Jitter, Loss
 from containernet_env.network import measure
 from containernet_env.network.interface import Interface, read_addresses, read_gateway

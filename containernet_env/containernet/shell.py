@@ -21,8 +21,8 @@ from mininet.node import Host, Switch
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, UsageError
 from containernet_env.base.units import format_duration, format_mbps
-from containernet_env.config.hints import suggestion
 from containernet_env.containernet.docker import Docker
+from containernet_env.model.hints import suggestion
 from containernet_env.model.link import DirectionSpec, GilbertElliottLoss
 from containernet_env.model.usage import Leadership
 from containernet_env.network import measure

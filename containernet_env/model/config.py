@@ -9,6 +9,20 @@ from pathlib import Path
 from typing import Literal
 
 from containernet_env.base.programs import UserProgram
+from containernet_env.model.kinds import (
+    BOOLEAN,
+    MEMBER,
+    PATH,
+    Record,
+    checked,
+    choice,
+    keyed,
+    milliseconds,
+    record,
+    refuse,
+    rule,
+    text_schema,
+)
 from containernet_env.model.link import LinkSpec
 
 DEFAULT_PREFIX = "containernet-env/"
@@ -32,31 +46,68 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files: the CAs that sign the members' certificates, and the client's own, if members require one."""
+@record
+class TlsFiles(Record):
+    """The files by which members and client know each other."""
 
-    ca: Path
-    cert: Path | None = None
-    key: Path | None = None
+    ca: Path = keyed(PATH, "certificates of the CAs that sign those of the members (PEM)")
+    cert: Path | None = keyed(PATH, "the client's own certificate, where members ask for one (PEM)", default=None)
+    key: Path | None = keyed(PATH, "its private key (PEM)", default=None)
+
+    @rule
+    def _certificate_and_key_are_given_together(self) -> None:
+        if (self.cert is None) != (self.key is None):
+            given, lacking = ("cert", "key") if self.key is None else ("key", "cert")
+            refuse(f"has a {given} and no {lacking}", "both of cert and key, or none of them", given)
 
 
-@dataclass(frozen=True, slots=True)
-class External:
+MAX_PREFIX_BYTES = 200
+
+
+_USER = checked(
+    lambda value: (
+        isinstance(value, str) and 1 <= len(value.encode()) <= 256 and ":" not in value and value.isprintable()
+    ),
+    "is not the name of a user",
+    "the name of a user, 1 to 256 bytes without a colon",
+    text_schema("[^:]{1,256}"),
+)
+_PREFIX = checked(
+    lambda value: (
+        isinstance(value, str)
+        and 2 <= len(value.encode()) <= MAX_PREFIX_BYTES
+        and value.isprintable()
+        and value.endswith("/")
+    ),
+    "is not a prefix of keys",
+    f'text of 2 to {MAX_PREFIX_BYTES} bytes that ends with a slash, such as "{DEFAULT_PREFIX}"',
+    text_schema(".+/"),
+)
+
+
+@record
+class External(Record):
     """Members by their endpoints, in the file's order. Without ``tls`` connections are in plain text.
 
-    ``prefix`` is that of all written keys; each run adds its own id. The password of ``user`` is in ``password_file``
-    or in the environment, and nowhere else. The token of Consul is in ``token_file``. ``http``: whether they use HTTP,
-    as their endpoints then state.
+    Each run adds its own id to ``prefix``. The password of ``user`` is in ``password_file`` or in the environment, and
+    nowhere else. ``http``: whether they use HTTP, as their endpoints then state.
     """
 
     endpoints: tuple[Endpoint, ...]
-    tls: TlsFiles | None = None
-    user: str | None = None
-    password_file: Path | None = None
-    prefix: str = DEFAULT_PREFIX
+    tls: TlsFiles | None = keyed(
+        TlsFiles, "the files by which members and client know each other, for endpoints with https://", default=None
+    )
+    user: str | None = keyed(_USER, "the user to log in as", default=None)
+    password_file: Path | None = keyed(
+        PATH,
+        "file with the user's password on its first line (the environment variable BENCHMARK_PASSWORD)",
+        default=None,
+    )
+    prefix: str = keyed(
+        _PREFIX, "what every key that is written starts with, before the run's id", default=DEFAULT_PREFIX
+    )
     http: bool = True
-    token_file: Path | None = None
+    token_file: Path | None = keyed(PATH, "of Consul: file with the token (ACLs) on its first line", default=None)
 
     @property
     def is_known(self) -> bool:
@@ -83,9 +134,6 @@ class External:
         """The placeholder address of member ``number`` (from 0), or of the client after the last one."""
         return PLACES.network_address + 1 + number
 
-
-CLIENT_NAME = "benchmark"
-"""The name of the client's node at run time."""
 
 DataStore = Literal["disk", "tmpfs"]
 
@@ -115,19 +163,49 @@ class Node:
         return self.link.a_to_b.rate_bps
 
 
-@dataclass(frozen=True, slots=True)
-class EtcdSettings:
-    """The store's settings in the config, etcd's or another's; a timing of ``None`` is derived from the expected RTT.
+ELECTION_MAX_MS = 50_000
+ELECTION_PER_HEARTBEAT = 5
+HEARTBEAT_MAX_MS = ELECTION_MAX_MS // ELECTION_PER_HEARTBEAT
+"""etcd's own rules (server/embed/config.go): election at most maxElectionMs, and at least 5 heartbeats."""
 
-    ``leader`` is the member that must lead in every scenario; ``None`` leaves that to elections. ``tls``: members and
-    clients use TLS, each with a certificate of a CA that is made for the run.
+
+@record
+class EtcdSettings(Record):
+    """Settings of etcd instead of the defaults.
+
+    Or those of another store; a timing of ``None`` is derived from the expected RTT.
     """
 
-    heartbeat_ms: int | None = None
-    election_ms: int | None = None
-    data: DataStore = "disk"
-    leader: str | None = None
-    tls: bool = False
+    heartbeat_ms: int | None = keyed(
+        milliseconds(1, HEARTBEAT_MAX_MS, "100ms"),
+        "etcd's heartbeat (the larger of 100 ms and the largest RTT)",
+        "heartbeat_interval",
+        default=None,
+    )
+    election_ms: int | None = keyed(
+        milliseconds(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, "1000ms"),
+        "etcd's election timeout, at least 5 heartbeats (the larger of 1000 ms and 10 RTTs)",
+        "election_timeout",
+        default=None,
+    )
+    data: DataStore = keyed(
+        choice("disk", "tmpfs"), "where members keep their data, on disk or in memory", default="disk"
+    )
+    leader: str | None = keyed(
+        MEMBER, "the member that is made the leader before each scenario (left to elections)", default=None
+    )
+    tls: bool = keyed(
+        BOOLEAN, "whether members and clients speak TLS, with certificates made for the run", default=False
+    )
+
+    @rule
+    def _election_is_longer_than_heartbeats(self) -> None:
+        if self.heartbeat_ms is None or self.election_ms is None:
+            return
+        least_ms = ELECTION_PER_HEARTBEAT * self.heartbeat_ms
+        if self.election_ms < least_ms:
+            allowed = f"at least {ELECTION_PER_HEARTBEAT} x heartbeat_interval, {least_ms}ms"
+            refuse("is too short for the heartbeat", allowed, "election_timeout")
 
 
 @dataclass(frozen=True, slots=True)

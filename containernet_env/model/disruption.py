@@ -139,7 +139,9 @@ class Timeline:
     @property
     def never_came(self) -> list[Due]:
         """The events that are still due for the first time."""
-        return sorted((due for _, _, due in self._heap if due.occurrence == 1 and not due.members), key=_moment)
+        return sorted(
+            (due for _, _, due in self._heap if due.occurrence == 1 and not due.members), key=lambda due: due.at_ns
+        )
 
     def pop(self) -> list[Due]:
         """All events that are due at the next moment, ends of events first; recurring events are due again later."""
@@ -157,10 +159,6 @@ class Timeline:
         for_ns = self._disruptions[due.number].for_ns
         if for_ns is not None and members:
             self._add(Due(at_ns + for_ns, due.number, due.occurrence, tuple(members)))
-
-
-def _moment(due: Due) -> int:
-    return due.at_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +211,15 @@ class Disruptions:
     @property
     def stopped(self) -> frozenset[str]:
         """The members that were killed or frozen, so that they answered nothing."""
-        return frozenset(
-            name for item in self.executed if item.strikes and item.verb in ("kill", "freeze") for name in item.members
-        )
+        return self._struck("kill", "freeze")
 
     @property
     def killed(self) -> frozenset[str]:
         """The members that were killed."""
-        return frozenset(
-            name for item in self.executed if item.strikes and item.verb == "kill" for name in item.members
-        )
+        return self._struck("kill")
+
+    def _struck(self, *verbs: Verb) -> frozenset[str]:
+        return frozenset(name for item in self.executed if item.strikes and item.verb in verbs for name in item.members)
 
     @property
     def text(self) -> str:

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
+
+from containernet_env.base.units import format_duration
+from containernet_env.model.kinds import (
+    BANDWIDTH,
+    BOOLEAN,
+    DELAY,
+    RATIO,
+    Chosen,
+    Record,
+    choice,
+    integer,
+    keyed,
+    positive_duration,
+    record,
+    refuse,
+    rule,
+    rules_of,
+)
 
 FULL_FRAME_BYTES = 1514
 """An Ethernet frame with 1500 bytes of payload as links count it: no checksum, preamble or gap."""
@@ -54,62 +72,96 @@ Distribution = Literal["uniform", "normal"]
 DELAY_MAX_NS = 3600 * 10**9
 """The longest delay, an hour (the link emulator's bound, link_emulator/model/params.go)."""
 
-CORRELATION_MAX_NS = 10 * DELAY_MAX_NS
-"""The longest correlation time (the link emulator's bound)."""
-
 LEAST_CORRELATION, USUAL_CORRELATION = 8, 10
 """The shortest correlation time with which frames keep their order, and the default one, in units of the jitter.
 
 ``leastCorrelation`` in link_emulator/model/params.go has the derivation.
 """
 
-REACH = {"uniform": 1, "normal": 4}
+REACH: dict[Distribution, int] = {"uniform": 1, "normal": 4}
 """How far a delay can be from its mean, in units of the jitter: where the distribution ends or is truncated."""
 
+# The link emulator's bounds (link_emulator/model/params.go); no other implementation allows more.
+RATE_MIN_BPS, RATE_MAX_BPS = 1000, 10**12
+QUEUE_MAX_FRAMES = 1_000_000
+QUEUE_MAX_BYTES = 10**10
+SEED_MAX = 2**53 - 1
+OVERHEAD_MAX_BYTES = 1000
+_INTEGERS = {
+    "ns": (1, DELAY_MAX_NS),
+    "correlation_ns": (LEAST_CORRELATION, 10 * DELAY_MAX_NS),
+    "delay_ns": (0, DELAY_MAX_NS),
+    "rate_bps": (RATE_MIN_BPS, RATE_MAX_BPS),
+    "queue_frames": (1, QUEUE_MAX_FRAMES),
+    "queue_bytes": (1, QUEUE_MAX_BYTES),
+    "default_queue_frames": (1, QUEUE_MAX_FRAMES),
+    "seed": (0, SEED_MAX),
+    "overhead_bytes": (0, OVERHEAD_MAX_BYTES),
+}
 
-def check_int(name: str, value: object, low: int, high: int) -> None:
-    """Raise ``TypeError`` unless ``value`` is an ``int``, ``ValueError`` unless it is from ``low`` to ``high``."""
-    # bool is an int to Python, but True is no number of nanoseconds.
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be {low} to {high}, got {value}")
 
+class _Checked(Record):
+    """Raises ``TypeError`` for a field of another type, ``ValueError`` for one out of range and by its class's
+    rules."""
 
-def _check_ratio(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must be 0 to 1, got {value}")
-
-
-@dataclass(frozen=True, slots=True)
-class Jitter:
-    """Variation of the delay.
-
-    ``distribution``: ``uniform`` draws from delay - ``ns`` to delay + ``ns``; ``normal`` has the delay as its mean and
-    ``ns`` as its standard deviation, truncated at four of them. ``ns``: 1 or more. ``reorder``: whether each frame
-    draws a delay of its own, so that one with a short delay may overtake; otherwise the delay changes with time, so
-    slowly that frames keep their order. ``correlation_ns`` sets how slowly: delays this far apart have a correlation of
-    a third, twice as far none. 8 times ``ns`` or more; ``None`` is 10 times ``ns``; with ``reorder`` always ``None``.
-    """
-
-    distribution: Distribution
-    ns: int
-    reorder: bool = False
-    correlation_ns: int | None = None
+    __slots__ = ()
 
     def __post_init__(self) -> None:
+        for item in fields(self):
+            name, value = item.name, getattr(self, item.name)
+            low, high = _INTEGERS.get(name, (0, 1))
+            if (name in _INTEGERS and value is not None) or name.endswith("ratio"):
+                # bool is an int to Python, but True is no number of nanoseconds.
+                if isinstance(value, bool) or not isinstance(value, int if name in _INTEGERS else int | float):
+                    raise TypeError(f"{name} must be a number, got {value!r}")
+                if not low <= value <= high:
+                    raise ValueError(f"{name} must be {low} to {high}, got {value}")
+        for check in rules_of(type(self)):
+            for refused in check(self) or ():
+                raise refused
+
+
+@record
+class Jitter(_Checked):
+    """How the delay varies.
+
+    ``uniform`` draws from delay - ``ns`` to delay + ``ns``; ``normal`` is truncated at four standard deviations.
+    Without ``reorder`` the delay changes so slowly that frames keep their order: delays ``correlation_ns`` apart have a
+    correlation of a third, twice as far none; ``None`` is 10 times ``ns``, with ``reorder`` always.
+    """
+
+    distribution: Distribution = keyed(choice(*REACH), "how it is drawn (normal: the value is the standard deviation)")
+    ns: int = keyed(
+        positive_duration("jitter", '"500us", more than 0'),
+        "size of the jitter, at most the delay, with normal a quarter of it",
+        "value",
+    )
+    reorder: bool = keyed(
+        BOOLEAN, "whether each frame draws a delay of its own, so that frames may overtake each other", default=False
+    )
+    correlation_ns: int | None = keyed(
+        positive_duration("jitter", f'"10ms", at least {LEAST_CORRELATION} times the value, without reorder'),
+        "how slowly the delay varies (10 times the value)",
+        "correlation",
+        default=None,
+    )
+
+    @rule
+    def _distribution_is_known(self) -> None:
         if self.distribution not in REACH:
-            raise ValueError(f"distribution must be uniform or normal, got {self.distribution!r}")
-        check_int("ns", self.ns, 1, DELAY_MAX_NS)
-        if not isinstance(self.reorder, bool):
-            raise TypeError(f"reorder must be a bool, got {self.reorder!r}")
-        if self.correlation_ns is None:
-            return
-        if self.reorder:
-            raise ValueError("correlation_ns goes with jitter that keeps order, not with reorder")
-        check_int("correlation_ns", self.correlation_ns, LEAST_CORRELATION * self.ns, CORRELATION_MAX_NS)
+            refuse("is unknown", " or ".join(REACH), "distribution")
+
+    @rule
+    def _correlation_goes_with_order(self) -> None:
+        if self.correlation_ns is not None and self.reorder:
+            refuse("goes with jitter that keeps order", "without reorder: each frame draws a delay", "correlation")
+
+    @rule
+    def _correlation_keeps_order(self) -> None:
+        least_ns = LEAST_CORRELATION * self.ns
+        if self.correlation_ns is not None and self.correlation_ns < least_ns:
+            allowed = f"at least {LEAST_CORRELATION} times the value, {format_duration(least_ns)}"
+            refuse("is too short to keep order", allowed, "correlation")
 
     @property
     def reach_ns(self) -> int:
@@ -129,16 +181,12 @@ class Jitter:
         return self.ns / math.sqrt(3) if self.distribution == "uniform" else float(self.ns)
 
 
-@dataclass(frozen=True, slots=True)
-class IndependentLoss:
+@record
+class IndependentLoss(_Checked):
     """Each frame is lost with the probability ``ratio`` (0 to 1), independently of the others."""
 
     ratio: float
     model: Literal["independent"] = field(default="independent", init=False)
-
-    def __post_init__(self) -> None:
-        _check_ratio("ratio", self.ratio)
-        object.__setattr__(self, "ratio", float(self.ratio))
 
     @property
     def mean_ratio(self) -> float:
@@ -151,24 +199,28 @@ class IndependentLoss:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class GilbertElliottLoss:
-    """Losses in bursts: a good and a bad state, each with a loss ratio of its own; all values are 0 to 1.
+_TEXT = choice("gilbert-elliott")
+_MODEL = replace(
+    _TEXT, parse=lambda value: _TEXT.parse(value).replace("-", "_"), write=lambda model: model.replace("_", "-")
+)
 
-    A frame is lost with the loss ratio of the current state, then the state changes with the probability of leaving
-    it; the first frame meets the good state (Elliott, Bell System Technical Journal 42, 1963).
+
+@record
+class GilbertElliottLoss(_Checked):
+    """Losses in bursts.
+
+    There are a good and a bad state, each with a loss ratio of its own; all values are 0 to 1. A frame is lost with
+    the loss ratio of the current state, then the state changes with the probability of leaving it; the first frame
+    meets the good state (Elliott, Bell System Technical Journal 42, 1963).
     """
 
-    good_to_bad_ratio: float
-    bad_to_good_ratio: float
-    good_loss_ratio: float = 0.0
-    bad_loss_ratio: float = 1.0
-    model: Literal["gilbert_elliott"] = field(default="gilbert_elliott", init=False)
-
-    def __post_init__(self) -> None:
-        for name in ("good_to_bad_ratio", "bad_to_good_ratio", "good_loss_ratio", "bad_loss_ratio"):
-            _check_ratio(name, getattr(self, name))
-            object.__setattr__(self, name, float(getattr(self, name)))
+    model: Literal["gilbert_elliott"] = keyed(
+        _MODEL, "model of the losses", required=True, default="gilbert_elliott", init=False
+    )
+    good_to_bad_ratio: float = keyed(RATIO, "probability that the state becomes bad after a frame")
+    bad_to_good_ratio: float = keyed(RATIO, "probability that the state becomes good after a frame")
+    good_loss_ratio: float = keyed(RATIO, "probability that a frame is lost in the good state", default=0.0)
+    bad_loss_ratio: float = keyed(RATIO, "probability that a frame is lost in the bad state", default=1.0)
 
     @property
     def mean_ratio(self) -> float:
@@ -186,12 +238,15 @@ class GilbertElliottLoss:
 Loss = IndependentLoss | GilbertElliottLoss
 
 
-# The link emulator's bounds (link_emulator/model/params.go); no other implementation allows more.
-RATE_MIN_BPS, RATE_MAX_BPS = 1000, 10**12
-QUEUE_MAX_FRAMES = 1_000_000
-QUEUE_MAX_BYTES = 10**10
-SEED_MAX = 2**53 - 1
-OVERHEAD_MAX_BYTES = 1000
+_INDEPENDENT = replace(
+    RATIO,
+    parse=lambda value: IndependentLoss(RATIO.parse(value)),
+    form=f'{RATIO.form}, or an object with "model": "gilbert-elliott"',
+    write=lambda loss: loss.ratio,
+)
+LOSS = Chosen(
+    (_INDEPENDENT, GilbertElliottLoss), lambda value: GilbertElliottLoss if isinstance(value, dict) else _INDEPENDENT
+)
 
 
 def draw_seed() -> int:
@@ -203,62 +258,61 @@ Uplink = Literal["host", "network"]
 """Where a host's frames are queued for the rate: at the host, as at a real NIC, or in the network behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectionSpec:
+@record
+class DirectionSpec(_Checked):
     """One direction of a link, from the end that sends to the end that receives.
 
-    ``delay_ns``: propagation delay in nanoseconds, 0 to an hour, added after a frame's last bit has been sent.
-    ``rate_bps``: bits per second of whole Ethernet frames (header included, no preamble or checksum), 1000 to 10^12;
-    ``None`` is unlimited. ``overhead_bytes``: further bytes per frame at the rate, 0 to 1000 (24: preamble, checksum
-    and gap of Ethernet); counters and queue limits do not include it. ``queue_frames``, ``queue_bytes``: how much may
-    wait to be sent, 1 or more; where both are ``None`` it is the implementation's documented default. ``jitter`` and
-    ``loss``: see there; ``None`` is none. ``seed``: determines the random draws, 0 to 2^53 - 1, together with the names
-    of link and direction, so that directions with the same seed draw independently; ``None`` leaves it to the
-    implementation. ``default_queue_frames``: replaces the implementation's default for a limit that is left open, as
-    far as the implementation can hold one; ``None`` keeps that default. ``uplink``: of a direction that a host sends on
-    with a rate, where its frames wait; ``None`` leaves it to the implementation. Other directions ignore it.
+    ``delay_ns`` is added after a frame's last bit has been sent. ``rate_bps`` is of whole Ethernet frames (header
+    included, no preamble or checksum); counters and queue limits do not include ``overhead_bytes``. Where both queue
+    limits are ``None`` it is ``default_queue_frames``, as far as the implementation can hold it, and without that the
+    implementation's documented default. ``seed`` determines the random draws together with the names of link and
+    direction, so that directions with the same seed draw independently. ``uplink`` is of a direction that a host sends
+    on with a rate; others ignore it. ``None`` leaves either to the implementation.
 
-    Raises ``ValueError`` for a value outside these ranges and for a jitter that would make a delay negative,
-    ``TypeError`` for one of another type.
+    Raises ``ValueError`` for a value out of range and for a jitter that would make a delay negative, ``TypeError`` for
+    one of another type.
     """
 
-    delay_ns: int = 0
-    rate_bps: int | None = None
+    delay_ns: int = keyed(DELAY, "one-way delay", "delay", default=0)
+    rate_bps: int | None = keyed(
+        BANDWIDTH, "bandwidth of the host's link in Mbit/s, each direction", "bandwidth", default=None
+    )
     queue_frames: int | None = None
     queue_bytes: int | None = None
-    jitter: Jitter | None = None
-    loss: Loss | None = None
-    seed: int | None = None
+    jitter: Jitter | None = keyed(Jitter, "how the delay varies", default=None)
+    loss: Loss | None = keyed(LOSS, "share of frames that is lost, or an object for losses in bursts", default=None)
+    seed: int | None = keyed(
+        integer(0, SEED_MAX), "fixes the random draws (drawn for each run, and recorded)", default=None
+    )
     default_queue_frames: int | None = None
-    overhead_bytes: int = 0
-    uplink: Uplink | None = None
+    overhead_bytes: int = keyed(
+        integer(0, OVERHEAD_MAX_BYTES),
+        "bytes that each frame takes at the bandwidth besides its own (24 for preamble, checksum and gap)",
+        "overhead",
+        default=0,
+    )
+    uplink: Uplink | None = keyed(
+        choice(*get_args(Uplink)),
+        "where the host's frames wait: at the host, as behind a real network card, or in the network",
+        default=None,
+    )
 
-    def __post_init__(self) -> None:
-        check_int("delay_ns", self.delay_ns, 0, DELAY_MAX_NS)
-        check_int("overhead_bytes", self.overhead_bytes, 0, OVERHEAD_MAX_BYTES)
+    @rule
+    def _has_its_types(self) -> None:
         if self.uplink is not None and self.uplink not in get_args(Uplink):
-            raise ValueError(f"uplink must be {' or '.join(get_args(Uplink))}, got {self.uplink!r}")
-        for name, low, high in (
-            ("rate_bps", RATE_MIN_BPS, RATE_MAX_BPS),
-            ("queue_frames", 1, QUEUE_MAX_FRAMES),
-            ("queue_bytes", 1, QUEUE_MAX_BYTES),
-            ("default_queue_frames", 1, QUEUE_MAX_FRAMES),
-            ("seed", 0, SEED_MAX),
-        ):
-            if (value := getattr(self, name)) is not None:
-                check_int(name, value, low, high)
-        if not isinstance(self.jitter, Jitter | None):
-            raise TypeError(f"jitter must be a Jitter, got {self.jitter!r}")
-        if not isinstance(self.loss, IndependentLoss | GilbertElliottLoss | None):
-            raise TypeError(f"loss must be an IndependentLoss or a GilbertElliottLoss, got {self.loss!r}")
+            refuse("is unknown", " or ".join(get_args(Uplink)), "uplink")
+        for name, value, kind in (("jitter", self.jitter, Jitter), ("loss", self.loss, Loss)):
+            if not isinstance(value, kind | None):
+                raise TypeError(f"{name} must be of the class {kind}, got {value!r}")
+
+    @rule
+    def _delays_stay_positive(self) -> None:
+        """Truncating the distribution at zero would change it."""
         if self.jitter is not None and self.jitter.reach_ns > self.delay_ns:
-            # Truncating the distribution at zero would change it.
-            kind = self.jitter.distribution
-            part = "the delay" if REACH[kind] == 1 else f"1/{REACH[kind]} of the delay"
-            raise ValueError(
-                f"{kind} jitter of {self.jitter.ns} ns would make delays of {self.delay_ns} ns negative; "
-                f"allowed: at most {part}, {self.delay_ns // REACH[kind]} ns"
-            )
+            reach = REACH[self.jitter.distribution]
+            part = "the delay" if reach == 1 else f"1/{reach} of the delay"
+            allowed = f"at most {part}, {format_duration(self.delay_ns // reach)}"
+            refuse("would make the delay negative at times", allowed, ("jitter", "value"))
 
     @property
     def queue(self) -> tuple[int | None, int | None] | None:
@@ -268,25 +322,32 @@ class DirectionSpec:
 
     def serialization_ns(self, frame_bytes: int) -> int:
         """Nanoseconds to send a frame of ``frame_bytes`` (0 or more) at this rate, rounded up; 0 if unlimited."""
-        check_int("frame_bytes", frame_bytes, 0, QUEUE_MAX_BYTES)
         if self.rate_bps is None:
             return 0
         bit_ns = (frame_bytes + self.overhead_bytes) * 8 * 1_000_000_000
         return -(-bit_ns // self.rate_bps)
 
 
+_UNSHAPED = DirectionSpec()
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
     """Both directions of a link between its ends ``a`` and ``b``; on a host's link, ``a`` is the host."""
 
-    a_to_b: DirectionSpec = DirectionSpec()
-    b_to_a: DirectionSpec = DirectionSpec()
+    a_to_b: DirectionSpec = _UNSHAPED
+    b_to_a: DirectionSpec = _UNSHAPED
 
     @classmethod
     def symmetric(cls, delay_ns: int = 0, rate_bps: int | None = None, queue_frames: int | None = None) -> LinkSpec:
         """A link whose two directions are equal; arguments as for ``DirectionSpec``."""
         direction = DirectionSpec(delay_ns, rate_bps, queue_frames)
         return cls(a_to_b=direction, b_to_a=direction)
+
+    @property
+    def sides(self) -> tuple[DirectionSpec, DirectionSpec]:
+        """Both directions."""
+        return self.a_to_b, self.b_to_a
 
     @property
     def is_symmetric(self) -> bool:

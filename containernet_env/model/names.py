@@ -77,11 +77,16 @@ def find(name: str, allowed: Sequence[str]) -> str | None:
     return name if name in allowed else _known(allowed).get(plain(name))
 
 
-def closest(name: str, allowed: Sequence[str]) -> str | None:
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """The one of ``names`` that is spelt most like ``word``; ``None`` if none is near."""
+    by_plain = {plain(name): name for name in names}
+    near = difflib.get_close_matches(plain(word), by_plain, n=1)
+    return by_plain[near[0]] if near else None
+
+
+def closest(name: str, allowed: Iterable[str]) -> str | None:
     """The name of one of ``allowed`` that is spelt most like ``name``; ``None`` if none is near."""
-    known = _known(allowed)
-    near = difflib.get_close_matches(plain(name), known, n=1)
-    return next((word for word in synonyms(known[near[0]]) if plain(word) == near[0]), None) if near else None
+    return nearest(name, (other for one in allowed for other in synonyms(one)))
 
 
 def easiest(columns: Iterable[str]) -> Iterator[str]:

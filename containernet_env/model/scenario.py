@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
-from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from containernet_env.base.units import format_duration, format_number
+from containernet_env.base.units import format_duration, format_number, parse_duration
+from containernet_env.model import hints
+from containernet_env.model import load_contract as contract
 from containernet_env.model.disruption import Disruption
+from containernet_env.model.kinds import (
+    Form,
+    Kind,
+    Listed,
+    Location,
+    Record,
+    Refused,
+    choice,
+    duration,
+    integer,
+    keyed,
+    record,
+    rule,
+    section,
+    text,
+)
 from containernet_env.model.search import KEY_SPACE, WARMUP_NS, Search
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -150,17 +167,46 @@ seconds; a dead one never does, and a run should report that within a minute."""
 LOAD_CLIENTS, LOAD_CONNS = 100, 10
 
 
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """The data set of read scenarios: ``keys`` sequential keys; sizes are in bytes, without ``key_prefix``.
+KEY_SIZE = integer(1, contract.KEY_SIZE_MAX_BYTES)
+VAL_SIZE = integer(1, contract.VAL_SIZE_MAX_BYTES)
+KEY_COUNT = integer(1, contract.KEY_SPACE_MAX)
+KEY_TEXT_MAX = 200
+# Part of the names of scenarios, where it must not be a glob, and of a column of the CSV.
+_KEY_PATTERN = f"[0-9A-Za-z/._:-]{{1,{KEY_TEXT_MAX}}}"
+_KEY_FORM = f"1 to {KEY_TEXT_MAX} of 0-9, A-Z, a-z, / . _ : and -"
+KEY_TEXT = text("is not a key or the beginning of one", _KEY_FORM, _KEY_PATTERN)
+_PREFIX = text(
+    "does not keep the data set's keys apart from those that are written",
+    f"{_KEY_FORM}, at least one of them / . _ : or -",
+    f"(?=.*[/._:-]){_KEY_PATTERN}",  # a character that no generated key has: keys of writes never start with it
+)
+
+
+def keys_refused(key_size: int, keys: int, place: Location = ("keySize",)) -> Iterator[Refused]:
+    """Nothing if so many keys of that size are all different."""
+    # From 6 bytes on there are more keys than a file may request: no need for large powers.
+    least = next(size for size in range(1, 7) if size > 5 or len(ALPHABET) ** size >= keys)
+    if key_size < least:
+        yield Refused(f"is too small for {keys} different keys", f"at least {least}", place, f"{key_size}")
+
+
+@record
+class Dataset(Record):
+    """The data set that the reads read: sequential keys; sizes are without ``key_prefix``.
 
     With a ``key_prefix`` no write scenario creates or changes any of it.
     """
 
-    key_size: int = 8
-    val_size: int = 256
-    keys: int = 10_000
-    key_prefix: str = ""
+    key_size: int = keyed(KEY_SIZE, "bytes of a key", "keySize", default=8)
+    val_size: int = keyed(VAL_SIZE, "bytes of a value", "valSize", default=256)
+    keys: int = keyed(KEY_COUNT, "how many keys the data set has", default=10_000)
+    key_prefix: str = keyed(
+        _PREFIX, "what the keys of the data set begin with, and those of writes do not", "keyPrefix", default=""
+    )
+
+    @rule
+    def _keys_fit(self) -> Iterator[Refused]:
+        return keys_refused(self.key_size, self.keys)
 
     @property
     def all_keys(self) -> Keys:
@@ -195,34 +241,101 @@ class Dataset:
         return present or scenario.first_keys_written >= self.keys
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+# The limits of the benchmark server: a load of a file is never refused there.
+LENGTH_MIN_NS = round(contract.DURATION_MIN_S * 10**9)
+# Half of the server's limit for a benchmark leaves the warm-up and the end their time.
+LENGTH_MAX_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
+TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
+STALL_TIMEOUT_MAX_NS = contract.STALL_TIMEOUT_MAX_S * 10**9
+# Less than the server takes.
+WARMUP_MAX_NS = 3_600 * 10**9
+# The server's limit leaves room for the seeds of later repetitions.
+SEED_MAX = 2**32 - 1
+MAX_SCENARIOS = 1000
+"""A file that multiplies out to more than this is a mistake, not a run."""
+
+
+def axis(item: Form) -> Listed:
+    """A list of alternatives, or one of them alone."""
+    return Listed(item, 1, MAX_SCENARIOS, alone=True)
+
+
+def _parse_warmup(value: object) -> Warmup:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= contract.TOTAL_MAX:
+            raise ValueError("is out of range")
+        return Warmup(requests=value)
+    try:
+        length_ns = parse_duration(value)
+    except ValueError as error:
+        raise ValueError("is neither a number of requests nor a duration") from error
+    if not LENGTH_MIN_NS <= length_ns <= WARMUP_MAX_NS:
+        raise ValueError("is out of range")
+    return Warmup(length_ns=length_ns)
+
+
+def _written_warmup(warmup: Warmup) -> Any:
+    return warmup.requests or format_duration(warmup.length_ns)
+
+
+WARMUP = Kind(
+    _parse_warmup,
+    f'a number of requests from 1 to {contract.TOTAL_MAX}, or a duration such as "2s", from '
+    f"{format_duration(LENGTH_MIN_NS)} to {format_duration(WARMUP_MAX_NS)}",
+    {"anyOf": [{"type": "integer", "minimum": 1, "maximum": contract.TOTAL_MAX}, {"type": "string"}]},
+    hints.warmups,
+    _written_warmup,
+    "duration",
+)
+
+
+@section
+class Load(Record):
     """How many requests are sent, when, and by how many clients.
 
-    ``total`` requests, or as many as start within ``duration_ns`` (the other one is ``None``), by ``clients``
-    concurrent clients over ``conns`` connections. Without ``rate`` (requests/s) each client sends its next request
-    when its last one is answered; with it requests start by a schedule, at equal intervals or as a Poisson process
-    (``arrival``). ``warmup`` runs before the measurement and is in no figure. A request without an answer within
+    Of ``total`` and ``duration_ns`` one is ``None``. Without ``rate`` (requests/s) each client sends its next request
+    when its last one is answered; with it requests start by a schedule. A request without an answer within
     ``request_timeout_ns`` has failed. A run without a success for ``stall_timeout_ns`` is ended (0: never; ``None``:
     the benchmark server's default). With a ``search`` there is neither ``total``, ``duration_ns`` nor ``rate``: it is
-    many loads, one for each of its probes (``probe``). ``seed`` determines the schedule, the order of keys and the
-    kinds of requests in the first repetition; those after it have the seeds that follow. The values of the data set do
-    not depend on it.
+    many loads, one for each of its probes (``probe``). ``seed`` is of the first repetition; those after it have the
+    seeds that follow. The values of the data set do not depend on it.
 
     ``request`` in a field's metadata is its name in the benchmark server's requests (``containernet_env.runs.load``
     sends it, durations in seconds, and leaves ``None`` out).
     """
 
-    total: int | None = field(default=None, metadata={"request": "total"})
-    duration_ns: int | None = field(default=None, metadata={"request": "duration"})
+    total: int | None = keyed(integer(1, contract.TOTAL_MAX), "number of requests", default=None, request="total")
+    duration_ns: int | None = keyed(
+        duration(LENGTH_MIN_NS, LENGTH_MAX_NS),
+        "as many requests as start within this time, in place of total",
+        "duration",
+        default=None,
+        request="duration",
+    )
     rate: Decimal | None = field(default=None, metadata={"request": "rate"})
-    arrival: Arrival = "constant"
+    arrival: Arrival = keyed(
+        choice("constant", "poisson"), "evenly spaced requests or Poisson arrivals, with a rate", default="constant"
+    )
     clients: int = field(metadata={"request": "clients"})
-    conns: int = field(metadata={"request": "conns"})
-    warmup: Warmup = NO_WARMUP
-    request_timeout_ns: int = field(default=REQUEST_TIMEOUT_NS, metadata={"request": "requestTimeout"})
-    stall_timeout_ns: int | None = field(default=None, metadata={"request": "stallTimeout"})
-    seed: int = 0
+    conns: int = keyed(integer(1, contract.CONNS_MAX), "TCP connections that the clients share", request="conns")
+    warmup: Warmup = keyed(WARMUP, "what runs ahead and is in no figure", default=NO_WARMUP)
+    request_timeout_ns: int = keyed(
+        duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS),
+        "deadline of each request",
+        "timeout",
+        default=REQUEST_TIMEOUT_NS,
+        request="requestTimeout",
+    )
+    stall_timeout_ns: int | None = keyed(
+        duration(0, STALL_TIMEOUT_MAX_NS),
+        "how long without a success before the scenario is ended",
+        "stallTimeout",
+        default=None,
+        request="stallTimeout",
+    )
+    seed: int = keyed(
+        integer(0, SEED_MAX), "what schedule, order of keys and kinds of requests are drawn from", default=0
+    )
     search: Search | None = None
 
     def probe(self, rate: Decimal, seed: int = 0) -> Self:
@@ -303,7 +416,7 @@ def new_keys(total: int | None, warmup: Warmup, order: KeyOrder) -> int | None:
     return total + warmup.requests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@section
 class Scenario(Load):
     """One measured load and its requests.
 
@@ -381,65 +494,3 @@ class ScheduledScenario:
     def load_seed(self) -> int:
         """The seed of the benchmark server's schedule, order of keys and kinds of requests."""
         return self.scenario.seed + self.repetition - 1
-
-
-@dataclass(frozen=True, slots=True)
-class MemberTarget:
-    """Where a scenario file names a member: as a JSON path, and as a line and a column, both from 1."""
-
-    where: str
-    member: str
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class SearchPlace:
-    """Where a scenario file has the search of a scenario: as a JSON path, and as a line and a column, both from 1."""
-
-    where: str
-    scenario: str
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class EventPlace:
-    """Where a scenario file has an event: its target as a JSON path, and as a line and a column, both from 1."""
-
-    where: str
-    event: Disruption
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class BlockPlace:
-    """Where a scenario file has the block of some scenarios, as a JSON path, and its keys.
-
-    Of each key there are its value as the file has it, a line and a column, both from 1.
-    """
-
-    where: str
-    line: int
-    column: int
-    scenarios: tuple[str, ...]
-    keys: Mapping[str, tuple[str, int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioSet:
-    """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
-
-    Whether the members in ``member_targets`` exist, whether the objectives of the searches in ``search_places`` can be
-    met, and whether ``event_places`` and ``block_places`` are possible, depends on the topology.
-    """
-
-    path: Path
-    sha256: str
-    dataset: Dataset
-    scenarios: tuple[Scenario, ...]
-    member_targets: tuple[MemberTarget, ...] = ()
-    search_places: tuple[SearchPlace, ...] = ()
-    event_places: tuple[EventPlace, ...] = ()
-    block_places: tuple[BlockPlace, ...] = field(default=(), compare=False)

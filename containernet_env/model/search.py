@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from math import ceil, isqrt, log, sqrt
 from typing import Any, Literal
 
 from containernet_env.base.units import format_duration, format_number
 from containernet_env.model import load_contract as contract
+from containernet_env.model.kinds import Record, decimal, duration, integer, keyed, record
 
 Percentile = Literal["50", "90", "95", "99", "99.9"]
 PERCENTILES: tuple[Percentile, ...] = ("50", "90", "95", "99", "99.9")
@@ -19,7 +20,8 @@ BEYOND = 10
 """A percentile with fewer requests beyond it is unreliable; of 1000 requests, p99 has 10 beyond it."""
 LOW_PER_S = Decimal(10)
 """The lowest rate unless a file names one. It is probed only where the objective is missed at the rates above it."""
-HIGH_PER_S = Decimal(contract.RATE_MAX_PER_S)
+RATE_MIN, RATE_MAX = Decimal(str(contract.RATE_MIN_PER_S)), Decimal(contract.RATE_MAX_PER_S)
+HIGH_PER_S = RATE_MAX
 """The highest rate unless a file names one: the benchmark server's bound."""
 STEP_NS = 5 * 10**9
 WITHIN = Decimal("0.05")
@@ -46,8 +48,8 @@ class Objective:
         return f"p{self.percentile}<={format_duration(self.limit_ns)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+@record
+class Search(Record):
     """A configured search for the highest rate from ``low`` to ``high`` (requests/s) at which all ``objectives`` hold.
 
     Each probe takes ``step_ns``, or longer where a percentile needs it. The search ends when neighbouring rates,
@@ -55,11 +57,25 @@ class Search:
     """
 
     objectives: tuple[Objective, ...]
-    low: Decimal
-    high: Decimal
-    step_ns: int = STEP_NS
-    within: Decimal = WITHIN
-    repeats: int = REPEATS
+    low: Decimal = keyed(
+        decimal(RATE_MIN, RATE_MAX), "the lowest rate that is probed, in requests/s", "from", default=LOW_PER_S
+    )
+    high: Decimal = keyed(
+        decimal(RATE_MIN, RATE_MAX),
+        "the highest rate that is probed (the highest that the benchmark server takes)",
+        "to",
+        default=HIGH_PER_S,
+    )
+    step_ns: int = keyed(
+        duration(100 * 10**6, 600 * 10**9),
+        "how long each probe sends requests, longer where a percentile needs it",
+        "step",
+        default=STEP_NS,
+    )
+    within: Decimal = keyed(
+        decimal(Decimal("0.01"), Decimal("0.5")), "how far neighbouring rates are apart, as a ratio", default=WITHIN
+    )
+    repeats: int = keyed(integer(3, 20), "how many probes have to agree at each end of the interval", default=REPEATS)
 
     @property
     def text(self) -> str:
@@ -150,16 +166,9 @@ class Probe:
 
     def values(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "number": self.number,
-            "purpose": self.purpose,
-            "rate_per_s": float(self.rate),
-            "seconds": self.seconds,
-            "seed": self.seed,
-            "verdict": self.verdict,
-            "why": self.why,
-            "objectives_s": list(self.objectives_s),
-        }
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        rate = float(values.pop("rate"))
+        return {**values, "rate_per_s": rate, "objectives_s": [*self.objectives_s]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +274,8 @@ class Saturation:
                 low = middle
             else:
                 high = middle
-        high = yield from self._upper_end(high)
-        yield from self._lower_end(high - 1)
+        high = yield from self._end(high, held=False)
+        yield from self._end(high - 1, held=True)
 
     def _bracket(self) -> Generator[tuple[int, Purpose], Verdict, tuple[int, int]]:
         """The highest index that held and the least that did not; one beyond the rates where there is none."""
@@ -281,32 +290,21 @@ class Saturation:
                 return low, high
             index = min(index + double, self._top) if low >= 0 else max(index - double, 0)
 
-    def _upper_end(self, index: int) -> Generator[tuple[int, Purpose], Verdict, int]:
-        """The least index from this one on at which no repeat holds, or generator or machine are the limit."""
-        below, stride = index - 1, 1
-        while index <= self._top and not (yield from self._all(index, held=False)):
-            below, index = index, min(index + stride, self._top) if index < self._top else index + 1
+    def _end(self, index: int, held: bool) -> Generator[tuple[int, Purpose], Verdict, int]:
+        """The highest index from this one down at which all repeats hold, -1 where there is none; or unless ``held``
+        the least from this one up at which none does, or generator or machine are the limit."""
+        way, last = (-1, 0) if held else (1, self._top)
+        before, stride = index - way, 1
+        while 0 <= index <= self._top and not (yield from self._all(index, held)):
+            before = index
+            index = index + way if index == last else min(max(index + way * stride, 0), self._top)
             stride *= 2
-        while index - below > 1:
-            middle = (below + index) // 2
-            if (yield from self._all(middle, held=False)):
+        while abs(index - before) > 1:
+            middle = (before + index) // 2
+            if (yield from self._all(middle, held)):
                 index = middle
             else:
-                below = middle
-        return index
-
-    def _lower_end(self, index: int) -> Generator[tuple[int, Purpose], Verdict, int]:
-        """The highest index from this one down at which all repeats hold; -1 where there is none."""
-        above, stride = index + 1, 1
-        while index >= 0 and not (yield from self._all(index, held=True)):
-            above, index = index, max(index - stride, 0) if index > 0 else -1
-            stride *= 2
-        while above - index > 1:
-            middle = (above + index) // 2
-            if (yield from self._all(middle, held=True)):
-                index = middle
-            else:
-                above = middle
+                before = middle
         return index
 
     def _all(self, index: int, held: bool) -> Generator[tuple[int, Purpose], Verdict, bool]:

@@ -124,18 +124,14 @@ class Topology:
         nodes = reversed(self._nodes(a, b))
         return tuple(Hop(node, following, self._directions[node][following]) for node, following in pairwise(nodes))
 
-    def propagation_rtt_ns(self, a: str, b: str) -> int:
-        """Sum of the delays from ``a`` to ``b`` and back; on symmetric links 2 * (delay_a + delay_b)."""
-        return sum(hop.delay_ns for hop in self._round_trip(a, b))
-
     def expected_rtt_ns(self, a: str, b: str, frame_bytes: int = PROBE_FRAME_BYTES) -> int:
         """Propagation plus the frame's serialization at every hop: switches store and forward frames."""
         return sum(hop.delay_ns + hop.serialization_ns(frame_bytes) for hop in self._round_trip(a, b))
 
     def rtt(self, a: str, b: str, frame_bytes: int = PROBE_FRAME_BYTES) -> RttExpectation:
         """Both figures for one pair."""
-        propagation_ns, expected_ns = self.propagation_rtt_ns(a, b), self.expected_rtt_ns(a, b, frame_bytes)
-        return RttExpectation(a, b, propagation_ns, expected_ns, frame_bytes)
+        propagation_ns = sum(hop.delay_ns for hop in self._round_trip(a, b))
+        return RttExpectation(a, b, propagation_ns, self.expected_rtt_ns(a, b, frame_bytes), frame_bytes)
 
     def rtt_pairs(self, frame_bytes: int = PROBE_FRAME_BYTES) -> tuple[RttExpectation, ...]:
         """Every unordered pair of hosts, in host order: n * (n - 1) / 2 entries."""
@@ -174,12 +170,7 @@ class Topology:
         """
         rtts_ns = self.longest_rtts_ns()
         links = [
-            replace(
-                link,
-                spec=LinkSpec(
-                    _with_queue(link.spec.a_to_b, rtts_ns[link.name]), _with_queue(link.spec.b_to_a, rtts_ns[link.name])
-                ),
-            )
+            replace(link, spec=LinkSpec(*(_with_queue(side, rtts_ns[link.name]) for side in link.spec.sides)))
             for link in self.links
         ]
         return Topology(self.hosts, self.switches, links)
@@ -314,7 +305,7 @@ class UnloadedNetwork:
 
 def has_jitter(topology: Topology) -> bool:
     """Whether any direction of any link has jitter."""
-    return any(side.jitter is not None for link in topology.links for side in (link.spec.a_to_b, link.spec.b_to_a))
+    return any(side.jitter is not None for link in topology.links for side in link.spec.sides)
 
 
 def _drawn_ns(jitter: Jitter, draws: Random) -> float:

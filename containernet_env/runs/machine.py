@@ -12,10 +12,7 @@ from typing import Any
 from containernet_env.base import programs
 from containernet_env.base.files import unescape
 from containernet_env.results.capacity import MachineKey
-from containernet_env.results.run_files import (
-    MachineFacts,
-    Virtualisation,
-)
+from containernet_env.results.run_files import MachineFacts, Virtualisation
 
 _ROOT = Path("/")
 _TIMEOUT_S = 10.0

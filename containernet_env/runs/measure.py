@@ -19,6 +19,7 @@ from containernet_env.base.clock import Moment
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, resource_errors, text_of
 from containernet_env.base.work import Stop, stops_kept
 from containernet_env.config.plan import Plan
+from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.containernet import engines
 from containernet_env.hosts.counters import AllUse
 from containernet_env.hosts.sampler import Sampler
@@ -26,7 +27,6 @@ from containernet_env.model.config import Config
 from containernet_env.model.findings import Finding, network_finding, states_text
 from containernet_env.model.outcome import RunFacts, ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
-from containernet_env.model.scenario import ScenarioSet
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.capacity import MachineKey
 from containernet_env.results.columns import row_of

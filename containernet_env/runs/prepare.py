@@ -14,12 +14,11 @@ from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.config.plan import OPTIONS, Plan, PlanOptions
 from containernet_env.config.planning import build_plan
-from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, ScenarioSet, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.backends import ProfileKind
 from containernet_env.model.config import Config
 from containernet_env.model.link import SEED_MAX, draw_seed
-from containernet_env.model.scenario import ScenarioSet
 from containernet_env.runs.lock import RunLock, holder
 
 

@@ -19,11 +19,10 @@ from containernet_env.base.units import describe_size
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import Plan
 from containernet_env.config.planning import build_plan
-from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.scenarios import ScenarioSet, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.containernet import engines
 from containernet_env.model.config import Config
-from containernet_env.model.scenario import ScenarioSet
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.files import CHECKSUMS, digest_of, reason
 from containernet_env.results.run_directory import (

@@ -168,7 +168,9 @@ LIBRARY = ("docker", "mininet", "pandas", "click", "rich")
     ("code", "never"),
     [
         pytest.param("import containernet_env", (*LIBRARY, "pydantic"), id="the package"),
-        pytest.param("from containernet_env import load_topology, load_scenarios", LIBRARY, id="reading files"),
+        pytest.param(
+            "from containernet_env import load_topology, load_scenarios", (*LIBRARY, "pydantic"), id="reading files"
+        ),
         pytest.param("from containernet_env import measure", ("click",), id="a run"),
         # `check` makes plans too, and has to be quick.
         pytest.param("import containernet_env.config.planning", ("mininet.node", "mininet.link", "docker"), id="plans"),

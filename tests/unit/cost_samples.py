@@ -14,11 +14,12 @@ from containernet_env.base import assets
 from containernet_env.cli.render import Memory
 from containernet_env.config.plan import Plan, PlanOptions
 from containernet_env.config.planning import build_plan
+from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.config.topologies import load_config
 from containernet_env.model.findings import Finding, Kind
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet, ScheduledScenario
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.usage import Consumers, Consumption, LinkStatistics, Usage
 from containernet_env.results import capacity
 from containernet_env.results.capacity import CostSample, MachineCosts, MachineKey, SyncSample

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from containernet_env.config.reader import read_document
-from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.scenarios import ScenarioSet, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text, schema_of, topology_text
 from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, IndependentLoss, LinkSpec
-from containernet_env.model.scenario import ScenarioSet
 from containernet_env.results.columns import each_or_one, impairments, link_text
 from tests.input import valid
 from tests.input.valid import RICH_SCENARIOS, RICH_TOPOLOGY
-from tests.unit.blocks import DATA, LOAD, mixed, reads, txns, write, writes
+from tests.unit.blocks import write
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SCHEMAS = {kind: Draft202012Validator(schema_of(kind)) for kind in ("config", "scenarios")}
@@ -114,11 +113,7 @@ def scenarios_again(folder: Path, found: ScenarioSet) -> ScenarioSet:
     path.write_text(scenarios_text(found.dataset, found.scenarios))
     SCHEMAS["scenarios"].validate(json.loads(path.read_text()))
     again = load_scenarios(path)
-    assert {target.member for target in again.member_targets} == {target.member for target in found.member_targets}
-    assert {place.scenario for place in again.search_places} == {place.scenario for place in found.search_places}
-    assert {place.event for place in again.event_places} == {place.event for place in found.event_places}
-    told = {name: getattr(found, name) for name in ("member_targets", "search_places", "event_places")}
-    return replace(again, path=found.path, sha256=found.sha256, **told)
+    return replace(again, path=found.path, sha256=found.sha256)
 
 
 def comes_back(folder, value):
@@ -211,25 +206,6 @@ def test_every_key_of_a_scenario_file_is_written(tmp_path):
     assert keys_of("scenarios") - keys_in(json.loads(scenarios_text(found.dataset, found.scenarios))) == set()
 
 
-SPANS = [
-    {"spanKeys": [1, 100], "limit": 3},
-    {"prefix": "data/0000001", "countOnly": True},
-    {"span": {"from": "data/00000001", "to": "data/00000009"}, "keysOnly": True, "limit": 2},
-    {"keys": ["shuffled", "zipfian"], "zipfExponent": 1.25, "verify": False},
-]
-LOADS = [
-    {"total": 10, "clients": [1, 2], "conns": 1, "timeout": "1.5s", "stallTimeout": "0s", "seed": 7},
-    {"duration": "2s", "rate": [0.5, 100], "arrival": "poisson", "clients": 1, "conns": 1, "warmup": "500ms"},
-    {"total": 9, "clients": 1, "conns": 1, "warmup": 3, "stallTimeout": "30s"},
-]
-BLOCKS = [
-    writes(load=LOADS, data=[DATA, {"keySize": 9, "valSize": 1}], keys=["uniform", "zipfian"], keySpace=7),
-    writes(load=LOAD, target=["etcd1", "cluster"]),
-    writes(load=[LOAD | {"warmup": warmup} for warmup in (5, "1s")], data={"keySize": 10, "valSize": 1}),
-    writes(load=LOAD | {"warmup": 5}, data={"keySize": 11, "valSize": 1}, keySpace=LOAD["total"]),
-    mixed(load=LOADS, ratio=[0, 0.125, 1], keys="shuffled"),
-    txns(load=LOADS, keys="zipfian", zipfExponent=2),
-]
 # More digits than a float holds: as such they would be another experiment, with another hash.
 DIGITS = (
     '{"scenarios": [{"type": "mixed", "ratio": 0.12345678901234567890123, "consistency": "l", '
@@ -238,14 +214,6 @@ DIGITS = (
 )
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *DIGITS,
-        {"scenarios": BLOCKS},
-        {"dataset": {"keyPrefix": "data/", "keys": 1000, "valSize": 7}, "scenarios": [reads(**span) for span in SPANS]},
-    ],
-    ids=["every digit of a load", "every digit of a node", "every load", "every way to read"],
-)
-def test_a_file_comes_back_with(tmp_path, value):
+@pytest.mark.parametrize("value", DIGITS, ids=["of a load", "of a node"])
+def test_every_digit_comes_back(tmp_path, value):
     comes_back(tmp_path, value)

@@ -13,6 +13,7 @@ import pytest
 from containernet_env.base.errors import ConfigError
 from containernet_env.config.plan import PlanOptions, scenario_hash
 from containernet_env.config.planning import build_plan
+from containernet_env.config.reader import json_path
 from containernet_env.config.scenarios import EVENTS_MAX, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import scenarios_text
@@ -77,7 +78,7 @@ def test_names_say_which_events_and_do_not_grow_for_ever(tmp_path: Path) -> None
 def test_a_single_event_stands_for_a_list_of_one(tmp_path: Path) -> None:
     path = file_of(tmp_path, [])
     path.write_text(path.read_text().replace("[[]]", '{"at": "2s", "kill": "etcd9"}'))
-    assert [place.where for place in load_scenarios(path).event_places] == ["$.scenarios[0].events.kill"]
+    assert [json_path(place) for place, _ in load_scenarios(path).events] == ["$.scenarios[0].events.kill"]
 
 
 def test_the_hash_of_a_scenario_has_its_events_and_is_what_it_was_without(tmp_path: Path) -> None:

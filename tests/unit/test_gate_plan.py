@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from containernet_env.config.fields import DELAY_MAX_NS, RATE_MAX_BPS, RATE_MIN_BPS
 from containernet_env.config.topologies import load_config
+from containernet_env.model.kinds import DELAY_MAX_NS, RATE_MAX_BPS, RATE_MIN_BPS
 from containernet_env.model.link import (
     OVERHEAD_MAX_BYTES,
     QUEUE_MAX_BYTES,

@@ -76,36 +76,34 @@ def test_tcp_and_tmpfs_are_as_asked():
     assert any("tmpfs" in note for note in plan.notes)
 
 
+TIMING = ("heartbeat_ms", "election_ms", "heartbeat_from", "election_from")
+
+
 @pytest.mark.parametrize(
-    ("delay_ms", "heartbeat_ms", "election_ms", "heartbeat_from", "election_from"),
+    ("delay_ms", "timing"),
     [
-        (0, 100, 1000, "default", "default"),
-        (3, 100, 1000, "default", "default"),
-        (25, 100, 1000, "default", "default"),
-        (26, 104, 1040, "rtt", "rtt"),
-        (50, 200, 2000, "rtt", "rtt"),
-        (2000, 8000, 50_000, "rtt", "rtt"),
-        (10_000, 10_000, 50_000, "rtt", "rtt"),
+        *((delay_ms, (100, 1000, "default", "default")) for delay_ms in (0, 3, 25)),
+        (26, (104, 1040, "rtt", "rtt")),
+        (50, (200, 2000, "rtt", "rtt")),
+        (2000, (8000, 50_000, "rtt", "rtt")),
+        (10_000, (10_000, 50_000, "rtt", "rtt")),
     ],
 )
-def test_raft_timing_follows_the_largest_rtt(delay_ms, heartbeat_ms, election_ms, heartbeat_from, election_from):
-    timing = plan_of(with_delay(config_of(), delay_ms * 10**6)).timing
-    assert (timing.heartbeat_ms, timing.election_ms) == (heartbeat_ms, election_ms)
-    assert (timing.heartbeat_from, timing.election_from) == (heartbeat_from, election_from)
+def test_raft_timing_follows_the_largest_rtt(delay_ms, timing):
+    values = plan_of(with_delay(config_of(), delay_ms * 10**6)).timing.values
+    assert tuple(values[name] for name in TIMING) == timing
 
 
-def test_raft_timing_of_part_of_a_millisecond_and_of_one_member():
-    assert plan_of(config_of("wan-50ms")).timing.heartbeat_ms == 201
-    plan = plan_of(with_delay(config_of("1node"), 10**9))
-    assert (plan.timing.heartbeat_ms, plan.timing.election_ms, plan.largest_member_rtt) == (100, 1000, None)
-
-
-def test_the_config_overrides_raft_timing():
-    timing = plan_of(with_etcd(config_of(), heartbeat_ms=10, election_ms=100)).timing
-    assert (timing.heartbeat_ms, timing.election_ms) == (10, 100)
-    assert (timing.heartbeat_from, timing.election_from) == ("config", "config")
-    timing = plan_of(with_etcd(config_of(), heartbeat_ms=300)).timing
-    assert (timing.election_ms, timing.election_from) == (3000, "heartbeat")
+def test_raft_timing_of_part_of_a_millisecond_of_one_member_and_of_the_config():
+    assert plan_of(config_of("wan-50ms")).timing.values["heartbeat_ms"] == 201
+    alone = with_delay(config_of("1node"), 10**9)
+    for config, timing in (
+        (alone, (100, 1000, "default", "default")),
+        (with_etcd(config_of(), heartbeat_ms=10, election_ms=100), (10, 100, "config", "config")),
+        (with_etcd(config_of(), heartbeat_ms=300), (300, 3000, "config", "heartbeat")),
+    ):
+        assert tuple(plan_of(config).timing.values[name] for name in TIMING) == timing
+    assert plan_of(alone).largest_member_rtt is None
 
 
 def test_an_election_timeout_that_the_derived_heartbeat_breaks_is_refused():
@@ -136,10 +134,7 @@ def with_link(config, link):
             "3node-3ms",
             {"heartbeat_ms": 10, "election_ms": 100},
             {"machine_cores": 64},
-            [
-                "heartbeat of 10 ms is below",
-                "election timeout of 100 ms is below 10 times",
-            ],
+            ["heartbeat of 10 ms is below", "election timeout of 100 ms is below 10 times"],
         ),
         (
             *("3node-3ms", {"heartbeat_ms": 2, "election_ms": 10}, {"machine_cores": 64}),

@@ -24,9 +24,10 @@ from containernet_env.base.errors import ConfigError
 from containernet_env.config.plan import PlanOptions
 from containernet_env.config.planning import build_plan
 from containernet_env.config.reader import MAX_FILE_BYTES
-from containernet_env.config.scenarios import MAX_SCENARIOS, load_scenarios
+from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
+from containernet_env.model.scenario import MAX_SCENARIOS
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, reads, txns, writes
 
 HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}
@@ -77,9 +78,7 @@ VALUES: dict[str, list[Any]] = {
         *(512, 536870912, True, None),
     ],
     "cpus": [0, -1, "-1", "two", 0.001, 100_000, True, None, "2 cores", "50%", "many"],
-    "bandwidth": [
-        *(0, -5, 1e30, False, "1000", "1g", "100 Mbit", "1G", "1Gbit", "500kbit/s", "10MB/s", "none"),
-    ],
+    "bandwidth": [*(0, -5, 1e30, False, "1000", "1g", "100 Mbit", "1G", "1Gbit", "500kbit/s", "10MB/s", "none")],
     "link_delay": [
         *("3", "-3ms", "11s", "3 ms", "3min", "3msec", "3 milliseconds", "3MS", "500µs", "2sec", "1,5ms", " 3ms"),
         *("2min", "11 s", "soon", 3, {"ms": 3}),

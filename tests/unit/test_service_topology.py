@@ -15,6 +15,7 @@ from containernet_env.config.planning import build_plan
 from containernet_env.config.stores import RawProgram
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_values
+from containernet_env.model.kinds import keys_of
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
 from containernet_env.results.floor import Floor
@@ -77,7 +78,7 @@ def test_a_word_alone_is_no_service(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no binary") as raised:
         load_config(topology(tmp_path, "http"))
     (problem,) = raised.value.problems
-    needed = [name for name, field in RawProgram.model_fields.items() if field.is_required()] + ["binary"]
+    needed = [name for name, key in keys_of(RawProgram).items() if key.is_required] + ["binary"]
     assert all(f'"{name}": ' in str(problem.allowed) for name in needed), problem.allowed
 
 

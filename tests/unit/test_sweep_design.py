@@ -18,11 +18,12 @@ from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config.scenarios import MAX_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.sweeps import AXES, SweepFile, load_sweep, text_of_number
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import schema_of
 from containernet_env.model.findings import OF_THE_MACHINE, RULES
+from containernet_env.model.scenario import MAX_SCENARIOS
 from containernet_env.runs.sweep import design as design_module
 from containernet_env.runs.sweep.design import Combination, Design, design, expand, link_seed
 from containernet_env.runs.sweep.ledger import is_narrow, result_of
@@ -408,15 +409,15 @@ def test_the_quick_form_takes_the_place_of_what_it_has(tmp_path: Path) -> None:
     path = written(tmp_path, **QUICK_FORM, quick={"axes": [{"clients": [5]}, {"conns": [1]}], "repeat": 1})
     quick, whole = load_sweep(path, quick=True), load_sweep(path)
     assert points(quick) == [[{"clients": 5}], [{"conns": 1}]]
-    assert (quick.is_quick, quick.raw.repeat, quick.raw.only, quick.raw.exclude) == (True, 1, ["write-leader-*"], [])
+    assert (quick.is_quick, quick.raw.repeat, quick.raw.only, quick.raw.exclude) == (True, 1, ("write-leader-*",), ())
     assert (whole.is_quick, whole.raw.repeat, len(whole.raw.exclude), len(whole.dimensions)) == (False, 6, 1, 2)
     # A setting takes the place of an axis of either.
     assert points(load_sweep(path, ["clients=7,8"], quick=True)) == [[{"clients": 7}, {"clients": 8}], [{"conns": 1}]]
     assert points(load_sweep(path, ["clients=7"]))[1] == [{"clients": 7}]
     alone = load_sweep(written(tmp_path, **QUICK_FORM, quick={"exclude": [{"clients": 50}]}), quick=True)
-    assert alone.raw.exclude == [{"clients": 50}] and points(alone) == points(whole)
+    assert alone.raw.exclude == ({"clients": 50},) and points(alone) == points(whole)
     other = load_sweep(written(tmp_path, **QUICK_FORM, quick={"scenarios": "s.json"}), quick=True)
-    assert (other.scenarios, other.raw.only, other.topology) == (tmp_path / "s.json", [], THREE)
+    assert (other.scenarios, other.raw.only, other.topology) == (tmp_path / "s.json", (), THREE)
     without = (written(tmp_path, **QUICK_FORM), THREE)
     assert not any(load_sweep(path, quick=True).is_quick for path in without)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -15,14 +14,13 @@ from typing import Any, cast
 
 import pytest
 
-from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.errors import ConfigError, MissingRequirementError
 from containernet_env.base.programs import ALLOWED, UserProgram, read_program
-from containernet_env.config.stores import RawStore, store_choice, store_findings
-from containernet_env.model.config import StoreChoice
+from containernet_env.config.topologies import load_config
 from containernet_env.setup import images
-from containernet_env.stores.etcd.store import Etcd
-from containernet_env.stores.kinds import DEFAULT, KINDS
-from containernet_env.stores.store import USER_PROGRAM, ImageParts, Store
+from containernet_env.stores.kinds import DEFAULT
+from containernet_env.stores.store import USER_PROGRAM, ImageParts
+from tests.unit.store_files import topology
 
 
 @pytest.fixture
@@ -72,41 +70,21 @@ def test_what_this_machine_cannot_run_is_refused(program: Path, spoil: Any, word
         read_program(program)
 
 
-@pytest.fixture
-def kind(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A kind of store whose members run a program of the user's."""
-
-    class Needing(Etcd):
-        name = "needing"
-        needs_binary = True
-
-    monkeypatch.setitem(cast(dict[str, type[Store]], KINDS), "needing", Needing)
-    return "needing"
-
-
 @pytest.mark.parametrize(
     ("store", "path", "allowed"),
     [
-        ("KIND", ("store",), '{"kind": "KIND", "binary": PATH}'),
-        ({"kind": "KIND"}, ("store", "binary"), ALLOWED),
-        ({"kind": "KIND", "binary": "none"}, ("store", "binary"), ALLOWED),
-        ({"kind": "KIND", "binary": "."}, ("store", "binary"), ALLOWED),
-        ({"kind": "etcd", "binary": "program"}, ("store", "binary"), "no binary"),
+        ("zetcd", "$.store", '{"kind": "zetcd", "binary": PATH}'),
+        ({"kind": "zetcd"}, "$.store.binary", ALLOWED),
+        ({"kind": "zetcd", "binary": "none"}, "$.store.binary", ALLOWED),
+        ({"kind": "zetcd", "binary": "."}, "$.store.binary", ALLOWED),
+        ({"kind": "etcd", "binary": "program"}, "$.store.binary", "no binary"),
     ],
 )
-def test_a_program_that_is_missing_or_not_wanted_is_refused(
-    program: Path, kind: str, store: Any, path: tuple[str, ...], allowed: str
-) -> None:
-    named = json.loads(json.dumps([store, allowed]).replace("KIND", kind))
-    (finding,) = store_findings({"store": named[0]}, program.parent)
-    assert [finding.location, finding.allowed] == [path, named[1]]
-
-
-def test_a_path_is_relative_to_the_file_that_names_it(program: Path, kind: str) -> None:
-    value = {"kind": kind, "binary": program.name}
-    assert list(store_findings({"store": value}, program.parent)) == []
-    choice = store_choice(RawStore.model_construct(**value), program.parent)
-    assert choice == StoreChoice(kind, binary=read_program(program))
+def test_a_program_that_is_missing_or_not_wanted_is_refused(program: Path, store: Any, path: str, allowed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(topology(program.parent, store))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.allowed) == (path, allowed)
 
 
 def test_an_image_has_the_program_and_is_called_by_it(

@@ -11,11 +11,11 @@ from typing import Any
 
 from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.plan import Plan, cell_hash, config_hash, select
-from containernet_env.config.reader import Finding, Location, document_of, json_path, render
+from containernet_env.config.reader import Finding, document_of, json_path, render
 from containernet_env.config.scenarios import (
     DEFAULT_SCENARIOS,
-    MAX_SCENARIOS,
     QUICK_SCENARIOS,
+    ScenarioSet,
     load_scenarios,
     scenarios_of,
 )
@@ -40,8 +40,9 @@ from containernet_env.config.sweeps import (
 from containernet_env.config.topologies import config_of, load_config
 from containernet_env.config.writer import file_text, scenarios_text, scenarios_values, topology_text, topology_values
 from containernet_env.model.config import Config
+from containernet_env.model.kinds import Location
 from containernet_env.model.link import SEED_MAX
-from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet
+from containernet_env.model.scenario import MAX_SCENARIOS, Dataset, Scenario
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.reuse import standing_key
 

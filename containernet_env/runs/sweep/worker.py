@@ -33,10 +33,10 @@ from containernet_env.base import assets, clock
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, UsageError, text_of
 from containernet_env.base.work import Stop
 from containernet_env.config.plan import PlannedScenario, PlanOptions
+from containernet_env.config.scenarios import ScenarioSet
 from containernet_env.hosts import owner
 from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.scenario import ScenarioSet
 from containernet_env.network.rtt import Tolerance
 from containernet_env.results.csv_file import rows_after
 from containernet_env.results.files import CHECKSUMS, check, files_of, make_folders, replacing

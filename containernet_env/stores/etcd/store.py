@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ConfigError, Problem
-from containernet_env.model.config import Config, Node
+from containernet_env.model.config import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS, Config, Node
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores import store
@@ -122,10 +122,6 @@ class WriteSizes(NamedTuple):
 
 # --- timing -----------------------------------------------------------------------------------------------------------
 
-# etcd's own rules (server/embed/config.go): election at most maxElectionMs, and at least 5 heartbeats.
-ELECTION_MAX_MS = 50_000
-ELECTION_PER_HEARTBEAT = 5
-HEARTBEAT_MAX_MS = ELECTION_MAX_MS // ELECTION_PER_HEARTBEAT
 # etcd's defaults, and its tuning guide's rules: heartbeat about the RTT, election at least ten times that.
 _HEARTBEAT_MIN_MS = 100
 _ELECTION_MIN_MS = 1000

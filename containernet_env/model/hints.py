@@ -7,38 +7,31 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import wraps
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 from containernet_env.base.units import format_number
+from containernet_env.model.names import find, nearest, plain
 
 # Other words for keys: those of Containernet and Mininet (addDocker, TCLink), of Docker, tc and etcd's tools.
 _OTHER_WORDS = {
-    "address": ("ip",),
-    "addr": ("ip",),
-    "bw": ("bandwidth",),
-    "rate": ("bandwidth",),
-    "cpuquota": ("cpus",),
-    "cores": ("cpus",),
-    "memlimit": ("mem",),
-    "ram": ("mem",),
-    "latency": ("link_delay", "delay"),
-    "delay": ("link_delay",),
-    "linkdelay": ("delay",),
-    "maxqueuesize": ("queue",),
-    "limit": ("queue",),
-    "connections": ("conns",),
-    "requests": ("total",),
-    "valuesize": ("valSize",),
-    "hosts": ("nodes",),
-    "members": ("nodes",),
-    "nodes": ("members",),
-    "heartbeat": ("heartbeat_interval",),
-    "election": ("election_timeout",),
-    "network": ("subnet",),
-    "ssl": ("tls",),
-    "https": ("tls",),
-    "secure": ("tls",),
+    "address": "ip",
+    "addr": "ip",
+    "rate": "bandwidth",
+    "cpuquota": "cpus",
+    "cores": "cpus",
+    "latency": "delay",
+    "memlimit": "mem",
+    "ram": "mem",
+    "maxqueuesize": "queue",
+    "limit": "queue",
+    "hosts": "nodes",
+    "network": "subnet",
+    "ssl": "tls",
+    "https": "tls",
+    "secure": "tls",
 }
 # Only in a host's link.
 _OF_LINKS = ("delay", "jitter", "loss", "queue", "overhead", "uplink", "seed", "to_switch", "from_switch")
@@ -57,16 +50,9 @@ _RATE_FACTORS = {"": Decimal("1e-6"), "k": Decimal("1e-3"), "m": Decimal(1), "g"
 _UNLIMITED_WORDS = frozenset({"unlimited", "none", "inf", "infinite", "infinity", "max", "no", "off", "-1"})
 
 
-def closest(word: str, known: Sequence[str]) -> str | None:
-    """The one of ``known`` that ``word`` probably means; ``None`` if none is near."""
-    by_plain = {_plain(name): name for name in known}
-    near = difflib.get_close_matches(_plain(word), by_plain, n=1)
-    return by_plain[near[0]] if near else None
-
-
 def suggestion(word: str, known: Sequence[str]) -> str:
     """The end of an error about an unknown ``word``: "; did you mean ...?", or nothing."""
-    near = closest(word, known)
+    near = nearest(word, known)
     return f"; did you mean {near}?" if near else ""
 
 
@@ -80,23 +66,17 @@ def near_file(path: Path, names: Iterable[str] = ()) -> str | None:
 
 
 def closest_key(word: str, known: Sequence[str]) -> str | None:
-    """As `closest`, also for other words that people know a key by."""
-    for meant in _OTHER_WORDS.get(_plain(word), ()):
-        if meant in known:
-            return f'"{meant}"'
-    if (near := closest(word, known)) is not None:
+    """The one of ``known`` that is spelt most like ``word``, or that people know by it."""
+    near = find(_OTHER_WORDS.get(plain(word), word), known) or nearest(word, known)
+    if near is not None:
         return f'"{near}"'
     return f'"link": {{"{word}": ...}}' if word in _OF_LINKS and "link" in known else None
-
-
-def _plain(word: str) -> str:
-    return word.lower().replace("_", "").replace("-", "")
 
 
 def choices(value: object, known: Sequence[str]) -> Iterator[str]:
     """Suggestions of choices for another text: the nearest one, or one that it begins (``l`` for linearizable)."""
     if isinstance(value, str):
-        near = closest(value, known)
+        near = nearest(value, known)
         yield from [near] if near else [choice for choice in known if value.lower().startswith(choice)]
 
 
@@ -119,11 +99,21 @@ def names(value: object) -> Iterator[str]:
         yield value.strip().lower().replace("_", "-").replace(" ", "-")
 
 
-def durations(value: object, unit: str = "ms") -> Iterator[str]:
+def measured(suggest: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """Suggestions of a function of a number and its unit, for a value that begins with one; none for others."""
+
+    @wraps(suggest)
+    def near(value: object, **more: Any) -> Iterator[Any]:
+        number, unit = _split(value)
+        if number is not None:
+            yield from suggest(number, unit, **more)
+
+    return near
+
+
+@measured
+def durations(number: Decimal, given: str, unit: str = "ms") -> Iterator[str]:
     """Suggestions for a value that is no duration such as ``"3ms"``; a number alone has that unit."""
-    number, given = _split(value)
-    if number is None:
-        return
     given = given.lower()
     for ours, others in _DURATION_UNITS.items():
         if (given or unit) == ours or given in others or given.removesuffix("s") in others:
@@ -132,11 +122,9 @@ def durations(value: object, unit: str = "ms") -> Iterator[str]:
         yield f"{format_number(number * unit_s)}s"
 
 
-def sizes(value: object) -> Iterator[str]:
+@measured
+def sizes(number: Decimal, unit: str) -> Iterator[str]:
     """Suggestions for a value that is no size such as ``"512m"``."""
-    number, unit = _split(value)
-    if number is None:
-        return
     match = _SIZE.fullmatch(unit)
     if not unit:
         yield from (f"{format_number(number)}m", f"{format_number(number)}b")
@@ -146,45 +134,33 @@ def sizes(value: object) -> Iterator[str]:
         yield f"{format_number(number)}{match[1].lower() or 'b'}"
 
 
-def rates(value: object) -> Iterator[Decimal]:
+@measured
+def rates(number: Decimal, unit: str) -> Iterator[Decimal]:
     """Suggestions of numbers of Mbit/s for a text."""
-    number, unit = _split(value)
-    if number is None or isinstance(value, int | Decimal):
-        return
     if not unit:
         yield number
     elif unit.endswith(("B/s", "Bps", "Byte/s", "bytes/s")):
-        match = re.match("[kKmMgG]?", unit)
-        assert match is not None
-        yield number * _RATE_FACTORS[match[0].lower()] * 8
+        yield number * _RATE_FACTORS[unit[0].lower() if unit[0] in "kKmMgG" else ""] * 8
     elif (match := _RATE.fullmatch(unit)) is not None:
         yield number * _RATE_FACTORS[match[1].lower()]
 
 
-def cpus(value: object) -> Iterator[Decimal]:
+@measured
+def cpus(number: Decimal, unit: str) -> Iterator[Decimal]:
     """Suggestions of numbers of cpus for a text."""
-    number, unit = _split(value)
-    if number is None:
-        return
     if unit.lower() in ("", "cpu", "cpus", "core", "cores"):
         yield number
     elif unit in ("%", "m"):  # thousandths are Kubernetes'
         yield number / (100 if unit == "%" else 1000)
 
 
-def numbers(value: object) -> Iterator[Decimal | int]:
+@measured
+def numbers(number: Decimal, unit: str) -> Iterator[Decimal | int]:
     """Suggestions of numbers for a text, including a percentage, or for a number like ``1e3``."""
-    number, unit = _split(value)
-    if number is None:
-        return
-    if unit == "%":
-        number /= 100
-    elif unit:
-        factor = {"k": 1000, "m": 10**6}.get(unit.lower())
-        if factor is None:
-            return
+    factors = {"": Decimal(1), "k": Decimal(1000), "m": Decimal(10**6), "%": Decimal("0.01")}
+    if (factor := factors.get(unit.lower())) is not None:
         number *= factor
-    yield int(number) if number == number.to_integral_value() else number
+        yield int(number) if number == number.to_integral_value() else number
 
 
 def queues(value: object) -> Iterator[str | Decimal | int]:
