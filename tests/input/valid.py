@@ -16,42 +16,42 @@ _ORDERS = st.lists(st.sampled_from(["sequential", "shuffled", "uniform", "zipfia
 _TARGETS = st.lists(st.sampled_from(["leader", "cluster", "etcd1"]), min_size=1, unique=True)
 
 
-def _millis(low: int, high: int) -> st.SearchStrategy[int]:
-    return st.integers(low, high)
+def _some(required: dict[str, Any], **optional: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """These keys, and any of the optional ones; what is no strategy is the value."""
+
+    def strategies(values: dict[str, Any]) -> dict[str, st.SearchStrategy[Any]]:
+        return {key: item if isinstance(item, st.SearchStrategy) else st.just(item) for key, item in values.items()}
+
+    return st.fixed_dictionaries(strategies(required), optional=strategies(optional))
+
+
+_DELAYS_MS = st.integers(0, 1000)
+_BURSTS = _some({"model": "gilbert-elliott", "good_to_bad_ratio": 0.01, "bad_to_good_ratio": _RATIOS})
 
 
 @st.composite
 def _directions(draw: st.DrawFn, delay_ms: int | None, rate: Any) -> dict[str, Any]:
     """One direction; ``None`` where the host's own key says it."""
     made: dict[str, Any] = {}
-    own_delay_ms = delay_ms
     if delay_ms is None:
-        own_delay_ms = draw(_millis(0, 1000))
-        made["delay"] = f"{own_delay_ms}ms"
+        delay_ms = draw(_DELAYS_MS)
+        made["delay"] = f"{delay_ms}ms"
     if rate is None:
         rate = made["bandwidth"] = draw(_RATES)
-    assert own_delay_ms is not None
-    if own_delay_ms and draw(st.booleans()):
-        kind = draw(st.sampled_from(["uniform", "normal"]))
-        made["jitter"] = {"distribution": kind, "value": f"{own_delay_ms * (1000 if kind == 'uniform' else 250)}us"}
-        if draw(st.booleans()):
-            made["jitter"]["reorder"] = draw(st.booleans())
-    if draw(st.booleans()):
-        made["loss"] = draw(_RATIOS)
-    elif draw(st.booleans()):
-        made["loss"] = {"model": "gilbert-elliott", "good_to_bad_ratio": 0.01, "bad_to_good_ratio": draw(_RATIOS)}
+    if delay_ms and draw(st.booleans()):
+        kind, most_us = draw(st.sampled_from([("uniform", 1000), ("normal", 250)]))
+        jitter = {"distribution": kind, "value": f"{delay_ms * most_us}us"}
+        made["jitter"] = draw(_some(jitter, reorder=st.booleans()))
     if rate != "unlimited" and draw(st.booleans()):
         made["queue"] = draw(st.sampled_from([1, 100, "64k", "1500b"]))
-    if draw(st.booleans()):
-        made["seed"] = draw(st.integers(0, 2**53 - 1))
-    return made
+    return made | draw(_some({}, loss=_RATIOS | _BURSTS, seed=st.integers(0, 2**53 - 1)))
 
 
 @st.composite
 def _link(draw: st.DrawFn, host: dict[str, Any]) -> dict[str, Any]:
     """A host's keys for its link, in one of their forms."""
     kind = draw(st.sampled_from(["own keys", "both", "mixed", "apart"]))
-    delay_ms, rate = (None, None) if kind in ("both", "apart") else (draw(_millis(0, 1000)), draw(_RATES))
+    delay_ms, rate = (None, None) if kind in ("both", "apart") else (draw(_DELAYS_MS), draw(_RATES))
     if delay_ms is not None:
         host |= {"link_delay": f"{delay_ms}ms", "bandwidth": rate}
     if kind == "apart":
@@ -61,57 +61,43 @@ def _link(draw: st.DrawFn, host: dict[str, Any]) -> dict[str, Any]:
     return host
 
 
+_TIMING = {"heartbeat_interval": "100ms", "election_timeout": st.sampled_from(["50s", "40s"])}
+_DATA = {"data": st.sampled_from(["disk", "tmpfs"])}
+_ETCD = _some(_DATA, leader="etcd1") | _some(_DATA | _TIMING, leader="etcd1")
+_SUBNETS = st.sampled_from(["10.1.2.0/24", "10.1.0.0/16", "10.0.0.0/8"])
+
+
 @st.composite
 def topologies(draw: st.DrawFn) -> Any:
     """A topology in one of its two forms."""
     last = draw(st.lists(st.integers(1, 253), min_size=1, max_size=7, unique=True))
     nodes = [{"ip": f"10.1.2.{number}", "mem": draw(_SIZES), "cpus": draw(_CPUS)} for number in last]
     if draw(st.booleans()):
-        for node in nodes:
-            node |= {"bandwidth": draw(_RATES), "link_delay": f"{draw(_millis(0, 1000))}ms"}
-        return nodes
-    made: dict[str, Any] = {"nodes": [draw(_link(node)) for node in nodes]}
-    if draw(st.booleans()):
-        made["subnet"] = draw(st.sampled_from(["10.1.2.0/24", "10.1.0.0/16", "10.0.0.0/8"]))
+        return [node | {"bandwidth": draw(_RATES), "link_delay": f"{draw(_DELAYS_MS)}ms"} for node in nodes]
+    made = {"nodes": [draw(_link(node)) for node in nodes], **draw(_some({}, subnet=_SUBNETS, etcd=_ETCD))}
     if draw(st.booleans()):
         made["client"] = draw(_link({"cpus": draw(_CPUS), "mem": draw(_SIZES)}))
-    if draw(st.booleans()):
-        made["etcd"] = {"data": draw(st.sampled_from(["disk", "tmpfs"]))}
-        if draw(st.booleans()):
-            made["etcd"] |= {"heartbeat_interval": "100ms", "election_timeout": draw(st.sampled_from(["50s", "40s"]))}
-        if draw(st.booleans()):
-            made["etcd"]["leader"] = "etcd1"
     if draw(st.booleans()):
         made["nodes"][0]["name"] = "etcd1"
     return made
 
 
-@st.composite
-def _loads(draw: st.DrawFn, number: int) -> dict[str, Any]:
-    made: dict[str, Any] = {"clients": draw(st.sampled_from([1, 7, [1, 10]])), "conns": draw(st.integers(1, 100))}
-    if draw(st.booleans()):
-        made["total"] = 1000 + number
-    else:
-        made["duration"] = f"{1 + number}s"
-    if draw(st.booleans()):
-        made["rate"] = draw(st.sampled_from([100, 0.5, [10, 1000.25]]))
-        if draw(st.booleans()):
-            made["arrival"] = draw(st.sampled_from(["constant", "poisson"]))
-    if draw(st.booleans()):
-        made["warmup"] = draw(st.sampled_from([1, 100, "2s", "0.5s"]))
-    if draw(st.booleans()):
-        made |= {"timeout": "5s", "stallTimeout": draw(st.sampled_from(["0s", "30s"]))}
-    if draw(st.booleans()):
-        made["seed"] = draw(st.integers(0, 2**32 - 1))
-    return made
+def _loads(number: int) -> st.SearchStrategy[dict[str, Any]]:
+    own = {"clients": st.sampled_from([1, 7, [1, 10]]), "conns": st.integers(1, 100)}
+    rate = {"rate": st.sampled_from([100, 0.5, [10, 1000.25]])}
+    shared = {"warmup": st.sampled_from([1, 100, "2s", "0.5s"]), "timeout": "5s", "seed": st.integers(0, 2**32 - 1)}
+    shared["stallTimeout"] = st.sampled_from(["0s", "30s"])
+    arrival = st.sampled_from(["constant", "poisson"])
+    length = st.sampled_from([{"total": 1000 + number}, {"duration": f"{1 + number}s"}])
+    loads = _some(own, **shared) | _some(own | rate, arrival=arrival, **shared)
+    return st.builds(lambda load, length: load | length, loads, length)
 
 
 @st.composite
 def _blocks(draw: st.DrawFn, number: int) -> dict[str, Any]:
     kind = draw(st.sampled_from(["write", "read", "mixed", "txn"]))
     made: dict[str, Any] = {"type": kind, "load": draw(_loads(number)), "target": draw(_TARGETS)}
-    named = kind == "read" and draw(st.booleans())
-    if named:
+    if kind == "read" and draw(st.booleans()):
         made |= draw(st.sampled_from([{"prefix": "0"}, {"span": {"from": "0", "to": "z"}, "limit": 5}]))
         made["verify"] = False
     elif draw(st.booleans()):
@@ -130,10 +116,9 @@ def _blocks(draw: st.DrawFn, number: int) -> dict[str, Any]:
 @st.composite
 def scenario_files(draw: st.DrawFn) -> dict[str, Any]:
     """A scenario file; each block has a total or a duration of its own, so that none repeats another."""
-    made: dict[str, Any] = {"scenarios": [draw(_blocks(number)) for number in range(draw(st.integers(1, 4)))]}
-    if draw(st.booleans()):
-        made["dataset"] = {"keySize": 8, "valSize": draw(st.integers(20, 1024)), "keys": draw(st.integers(1, 10**6))}
-    return made
+    blocks = [draw(_blocks(number)) for number in range(draw(st.integers(1, 4)))]
+    dataset = _some({"keySize": 8, "valSize": st.integers(20, 1024), "keys": st.integers(1, 10**6)})
+    return {"scenarios": blocks, **draw(_some({}, dataset=dataset))}
 
 
 RICH_TOPOLOGY: dict[str, Any] = {
@@ -208,7 +193,7 @@ RICH_SCENARIOS: dict[str, Any] = {
                 },
                 "clients": 2,
                 "conns": 1,
-            },
+            }
         ),
         txns(
             events=[

@@ -59,9 +59,9 @@ PROOF = Proof(
 )
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> RunDirectory:
-    made = RunDirectory(tmp_path / "out.csv", "run-1")
+def written(folder: Path) -> RunDirectory:
+    """A run directory as a run leaves it, but for its end."""
+    made = RunDirectory(folder / "out.csv", "run-1")
     made.write_manifest(manifest())
     made.add_proof(PROOF)
     wrong: dict[str, Any] = {"problems": [WRONG.line], "checks": [WRONG.to_json()], "unproved": [], "pairs": []}
@@ -71,6 +71,11 @@ def directory(tmp_path: Path) -> RunDirectory:
     made.add_scenario(replace(OUTCOME, load=None, error="not run: x"))
     made.write_log("etcd1", "ready\n")
     return made
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    return written(tmp_path)
 
 
 def test_what_was_written_is_read_back(directory: RunDirectory) -> None:
@@ -87,6 +92,7 @@ def test_what_was_written_is_read_back(directory: RunDirectory) -> None:
 MEMBER = Consumption(cpu_ns=5, memory_bytes=6)
 USED = Consumers({"etcd1": MEMBER}, client=MEMBER, driver=MEMBER, machine=Consumption(steal_ns=7))
 COUNTED = MemberActivity(log_syncs=Durations(3, 0.5, 0.001, ((0.001, 3),)), warnings={"slow fdatasync": 1})
+OBSERVED = replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"etcd1": COUNTED}))
 
 
 def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
@@ -95,8 +101,7 @@ def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     kill = ExecutedEvent(1, 1, "event", "kill", "leader", None, ("etcd1",), 5, 70, 6, "etcd1")
     never = ExecutedEvent(2, 1, "event", "restart", "killed", None, (), 9, None, None, problem="the load had ended")
     done = Disruptions("7/w/1.1", (kill, never))
-    used = replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"etcd1": COUNTED}))
-    directory.add_scenario(replace(used, disruptions=done))
+    directory.add_scenario(replace(OBSERVED, disruptions=done))
     run = read_run(directory.path)
     usage = [json.loads(line) for line in (directory.path / "usage.jsonl").read_text().splitlines()]
     assert usage[0]["members"] == {"etcd1": {"cpu_ns": 5, "memory_bytes": 6}}, "what is not known is not there"
