@@ -14,9 +14,9 @@ Exit status: the program's; 128 + n when signal n ended it; 126 and 127 as in sh
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import fcntl
+import json
 import os
 import resource
 import select
@@ -24,6 +24,7 @@ import signal
 import sys
 import termios
 import warnings  # noqa: F401 - os.execvpe imports it, inside the container
+from types import SimpleNamespace
 
 # linux/sched.h
 _NAMESPACES = {
@@ -85,7 +86,7 @@ def _drop_capabilities(bounding: int) -> None:
     _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 
 
-def _become_program(options: argparse.Namespace, status: dict[str, str], joined: list[int]) -> None:
+def _become_program(options: SimpleNamespace, argv: list[str], status: dict[str, str], joined: list[int]) -> None:
     """In the child: take on the container's limits and privileges and become the program."""
     # PID 1 of this namespace is another process: the ordinary death signal reaches this one.
     _check(_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "ask for the parent's death signal")
@@ -95,12 +96,11 @@ def _become_program(options: argparse.Namespace, status: dict[str, str], joined:
     if options.tty:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     # First out of the way: one pair's target may be another's source.
-    copies = [(target, fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _ABOVE_TARGETS)) for target, source in options.fd]
+    copies = [(target, fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _ABOVE_TARGETS)) for target, source in options.fds]
     for target, copy in copies:
         os.dup2(copy, target)
     _drop_capabilities(int(status["CapBnd"], 16))
-    if options.groups is not None:
-        os.setgroups(options.groups)
+    os.setgroups(options.groups)
     os.setgid(options.gid)
     os.setuid(options.uid)
     if int(status.get("NoNewPrivs", "0")):
@@ -111,7 +111,7 @@ def _become_program(options: argparse.Namespace, status: dict[str, str], joined:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.chdir(options.directory)
-    os.execvpe(options.argv[0], options.argv, dict(entry.split("=", 1) for entry in options.env))
+    os.execvpe(argv[0], argv, options.env)
 
 
 def _enter(pid: int) -> None:
@@ -130,31 +130,6 @@ def _enter(pid: int) -> None:
     os.close(process)
 
 
-def _descriptor_pair(text: str) -> tuple[int, int]:
-    target, source = text.split("=")
-    return int(target), int(source)
-
-
-def _id_list(text: str) -> list[int]:
-    return [int(word) for word in text.split(",") if word]
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pid", type=int)
-    parser.add_argument("--join", action="append", default=[], help="a cgroup.procs file")
-    parser.add_argument("--life", type=int, required=True, help="a pipe that ends with the caller")
-    parser.add_argument("--tty", action="store_true", help="make standard input the controlling terminal")
-    parser.add_argument("--fd", type=_descriptor_pair, action="append", default=[], help="TARGET=SOURCE to pass on")
-    parser.add_argument("--env", action="append", default=[], help="NAME=VALUE")
-    parser.add_argument("--uid", type=int, default=0)
-    parser.add_argument("--gid", type=int, default=0)
-    parser.add_argument("--groups", type=_id_list, default=None)
-    parser.add_argument("--directory", default="/")
-    parser.add_argument("argv", nargs="+")
-    return parser.parse_args(arguments)
-
-
 def _wait(child: int, life: int) -> None:
     """Return when the program has ended; end it with its session where the caller has, however that did."""
     ended = os.pidfd_open(child)
@@ -169,8 +144,13 @@ def _wait(child: int, life: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Enter, start the program, pass signals on, return its exit status."""
-    options = _parse(arguments)
+    """Enter, start the program, pass signals on, return its exit status.
+
+    ``arguments`` are JSON with ``pid``, ``join`` (cgroup.procs files), ``life`` (a pipe that ends with the caller),
+    ``tty`` (whether standard input becomes the controlling terminal), ``fds`` (pairs of a target and a descriptor to
+    pass on), ``env``, ``uid``, ``gid``, ``groups`` and ``directory``; and the program's own.
+    """
+    options, argv = SimpleNamespace(**json.loads(arguments[0])), arguments[1:]
     os.set_inheritable(options.life, False)
     try:
         status = _status(options.pid)
@@ -188,19 +168,19 @@ def main(arguments: list[str]) -> int:
     if child == 0:
         code = 126
         try:
-            _become_program(options, status, joined)
+            _become_program(options, argv, status, joined)
         except OSError as error:
             code = 127 if isinstance(error, FileNotFoundError) else 126
-            print(f"cannot run {options.argv[0]} in the container: {error.strerror or error}", file=sys.stderr)
+            print(f"cannot run {argv[0]} in the container: {error.strerror or error}", file=sys.stderr)
         except Exception as error:  # noqa: BLE001 - a child has no caller to raise it to
-            print(f"cannot run {options.argv[0]} in the container: {error}", file=sys.stderr)
+            print(f"cannot run {argv[0]} in the container: {error}", file=sys.stderr)
         finally:
             # The child must never return into the parent's work.
             sys.stderr.flush()
             os._exit(code)
     for number in _FORWARDED:
         signal.signal(number, lambda signum, _frame: os.kill(child, signum))
-    for _, source in options.fd:
+    for _, source in options.fds:
         os.close(source)
     # Only the program may hold the other ends of its caller's pipes: its end must be seen as their end.
     for descriptor in (0, 1, 2):

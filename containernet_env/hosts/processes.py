@@ -7,6 +7,7 @@ capabilities, so limits hold for it as for everything else there.
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -159,16 +160,19 @@ class ContainerProcesses:
 
         It has to be given ``life.descriptor()`` besides.
         """
-        command = [sys.executable, "-I", "-S", str(_HELPER), "--directory", directory or self._directory]
-        command += [f"--uid={self._user.uid}", f"--gid={self._user.gid}"]
-        command += [f"--groups={','.join(map(str, self._user.groups))}"]
-        command += [f"--join={path}" for path in self._join]
-        command += [f"--env={key}={value}" for key, value in {**self._environment, **(environment or {})}.items()]
-        command.append(f"--life={programs.descriptor()}")
-        command += [f"--fd={target}={source}" for target, source in (descriptors or {}).items()]
-        if tty:
-            command.append("--tty")
-        return [*command, str(self._pid), "--", *argv]
+        options = {
+            "pid": self._pid,
+            "join": self._join,
+            "life": programs.descriptor(),
+            "tty": tty,
+            "fds": list((descriptors or {}).items()),
+            "env": {key: str(value) for key, value in {**self._environment, **(environment or {})}.items()},
+            "uid": self._user.uid,
+            "gid": self._user.gid,
+            "groups": self._user.groups,
+            "directory": str(directory or self._directory),
+        }
+        return [sys.executable, "-I", "-S", str(_HELPER), json.dumps(options), *argv]
 
     def popen(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Start ``argv`` inside; ``options`` as for ``subprocess.Popen``, ``cwd`` and ``env`` meaning inside.

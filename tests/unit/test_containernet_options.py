@@ -161,6 +161,6 @@ def test_nothing_of_the_callers_environment_reaches_a_host(tmp_path: Path, monke
     monkeypatch.setattr(processes, "cgroups_of", lambda pid: SimpleNamespace(procs_files=list))
     monkeypatch.setattr(processes, "root_of", lambda pid: tmp_path)
     inside = processes.ContainerProcesses(os.getpid(), {"Env": ["MINE=1"]}, "d1").argv(["env"])
-    given = dict(word[len("--env=") :].split("=", 1) for word in inside if word.startswith("--env="))
+    given = json.loads(inside[-2])["env"]
     assert given.keys() == {"PATH", "HOME", "HOSTNAME", "TERM", "MINE"}
     assert given["TERM"] == "xterm"
