@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import secrets
 import select
@@ -24,6 +23,7 @@ from containernet_env.base import clock
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.files import copy_descriptor
 from containernet_env.base.programs import LastWords, last_words
+from containernet_env.config.hints import suggestion
 from containernet_env.config.plan import HostPlan
 from containernet_env.containernet.links import NoInterface
 from containernet_env.hosts import engine, owner
@@ -323,8 +323,7 @@ class Docker(FirstProcess, ContainerPrograms):
         options.pop("rm", None)
         unknown = sorted(set(options) - _OPTION_NAMES - _HOST_PARAMETERS)
         if unknown:
-            near = difflib.get_close_matches(unknown[0], _OPTION_NAMES | _HOST_PARAMETERS, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
+            hint = suggestion(unknown[0], sorted(_OPTION_NAMES | _HOST_PARAMETERS))
             raise UsageError(f"Docker host {name}: unknown keyword {', '.join(unknown)}{hint}")
         if not dimage and not (build_params or {}).get("path"):
             raise UsageError(f"Docker host {name}: an image is needed (dimage=...)")

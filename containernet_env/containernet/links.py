@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from mininet.node import Controller, Node, Switch
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
+from containernet_env.config.hints import suggestion
 from containernet_env.model.link import DirectionSpec, IndependentLoss, Jitter, LinkSpec
 from containernet_env.network.factory import Place
 from containernet_env.network.interface import Interface, Port, parse_mtu
@@ -35,8 +35,8 @@ def shaping(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         if key in _NEVER:
             raise UsageError(f"{where}: {key}={value!r} is not offered; bw is an exact rate limit")
         if key not in SHAPING:
-            near = difflib.get_close_matches(key, SHAPING | _INTERFACE | {"params1", "params2", "port1", "port2"}, n=1)
-            raise UsageError(f"{where}: unknown keyword {key}{f' (did you mean {near[0]}?)' if near else ''}")
+            known = sorted(SHAPING | _INTERFACE | {"params1", "params2", "port1", "port2"})
+            raise UsageError(f"{where}: unknown keyword {key}{suggestion(key, known)}")
         if value is not None:
             found.update(_field(key, value, where))
     return found
