@@ -26,7 +26,6 @@ from containernet_env.base.programs import LastWords, last_words
 from containernet_env.config.hints import suggestion
 from containernet_env.config.plan import HostPlan
 from containernet_env.containernet.links import NoInterface
-from containernet_env.hosts import engine, owner
 from containernet_env.hosts.container import Container, ExitState, build_image, find_image
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.netns import ip_batch
@@ -283,14 +282,13 @@ _OPTION_NAMES = frozenset(option.name for option in dataclasses.fields(Container
 
 @dataclass
 class ContainerContext:
-    """The context that the hosts of one network share: its run id, the pool that brings containers up, their labels.
+    """The context that the hosts of one network share: its run id, and the pool that brings containers up.
 
     ``reconnect`` creates the links of a restarted host again.
     """
 
     run_id: str
     pool: Executor
-    labels: Mapping[str, str] = field(default_factory=dict)
     reconnect: Callable[[str], None] = lambda name: None
     closing: clock.Event = field(default_factory=lambda: clock.Event())
     _images: dict[str, clock.Lock] = field(default_factory=dict)
@@ -340,7 +338,6 @@ class Docker(FirstProcess, ContainerPrograms):
         self._build_params = dict(build_params or {})
         self._own_pool = clock.ThreadPoolExecutor(1) if context is None else None
         self.context = context or ContainerContext(new_run_id(), self._own_pool)  # type: ignore[arg-type]
-        self.container_name = engine.container_name(self.context.run_id, name)
         super().__init__(name, **{key: options[key] for key in _HOST_PARAMETERS & set(options)})
         self._ready: clock.Future[None] = self.context.pool.submit(self._bring_up)
 
@@ -363,13 +360,12 @@ class Docker(FirstProcess, ContainerPrograms):
         assert self.dimage is not None
         with self.context.image_lock(self.dimage):
             image = find_image(self.dimage, lambda: info(f"*** Image {self.dimage} is missing: pulling it\n"))
-        labels = {**self.context.labels, **engine.labels(self.context.run_id, self.name), owner.LABEL: owner.current()}
         self._check_open()
-        for warning in self.container.create(image, self.container_name, labels):
+        for warning in self.container.create(image, self.context.run_id):
             info(f"{self.name}: {warning}\n")
         self._check_open()
         self.container.start()
-        debug(f"{self.name}: container {self.container_name} is up as process {self.container.pid}\n")
+        debug(f"{self.name}: its container is up as process {self.container.pid}\n")
 
     def _check_open(self) -> None:
         if self.context.closing.is_set():

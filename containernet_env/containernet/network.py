@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from ipaddress import IPv4Address, IPv4Interface
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -109,11 +108,11 @@ _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
     """The network. Also a context manager that stops it.
 
-    ``links`` chooses the link backend (see ``network.select.choose``), ``switches`` the switches of netem
-    links ("auto", "ovs", "bridge"; see ``network.select.choose_switches``). ``run_id`` (6 hexadecimal characters,
-    random by default) prefixes every name; ``link_emulator`` is the emulator's path, ``emulator_core`` the
-    only core of its data thread; ``labels`` go onto every container. ``seed`` is that of the directions of links
-    without one of their own; ``None`` draws it. ``params`` are Mininet's keywords. Needs root.
+    ``links`` chooses the link backend (see ``network.factory.choose``), ``switches`` the switches of netem
+    links ("auto", "ovs", "bridge"; see ``network.factory.choose_switches``). ``run_id`` (6 hexadecimal characters,
+    random by default) prefixes every name; ``emulator_core`` is the only core of the emulator's data thread. ``seed``
+    is that of the directions of links without one of their own; ``None`` draws it. ``params`` are Mininet's keywords.
+    Needs root.
     """
 
     def __init__(
@@ -122,10 +121,8 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         links: str = "auto",
         switches: str = "auto",
         run_id: str | None = None,
-        link_emulator: Path | str | None = None,
         emulator_core: int | None = None,
         seed: int | None = None,
-        labels: Mapping[str, str] | None = None,
         **params: Any,
     ) -> None:
         if os.geteuid() != 0:
@@ -139,12 +136,10 @@ class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
         self.switches_kind: SwitchKind = choose_switches(switches, self.links_kind)
         self.run_id = run_id or new_run_id()
         self._pool = clock.ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
-        self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}), self.reconnect)
+        self.context = ContainerContext(self.run_id, self._pool, self.reconnect)
         self._handlers: list[EventHandler] = []
         self.seed = draw_seed() if seed is None else seed
-        self.factory = LinkFactory(
-            self.switches_kind, self.run_id, link_emulator, self._event, self.seed, emulator_core
-        )
+        self.factory = LinkFactory(self.switches_kind, self.run_id, None, self._event, self.seed, emulator_core)
         self.fabric = self.factory.fabric
         self._stop_lock, self.changing = clock.Lock(), clock.RLock()
         self._stopped = False

@@ -153,15 +153,15 @@ class Container:
 
     # --- bringing it up ----------------------------------------------------------------------------------------
 
-    def create(self, image: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> list[str]:
-        """Have the engine create it, called ``name``, from an image (see ``find_image``); the engine's warnings."""
+    def create(self, image: Mapping[str, Any], run: str) -> list[str]:
+        """Have the engine create it for a run, from an image (see ``find_image``); the engine's warnings."""
         command = self.options.command()
         exposed = tuple((image.get("Config") or {}).get("ExposedPorts") or ())
         with engine.refusals("the engine refused"):
             api = engine.client().api
             created = api.create_container(
                 image=image["Id"],
-                name=name,
+                name=engine.container_name(run, self.host),
                 # As entrypoint and not as command, so that the image's own entrypoint does not come before it.
                 entrypoint=shlex.split(command) if isinstance(command, str) else command,
                 stdin_open=True,
@@ -169,7 +169,7 @@ class Container:
                 environment=self.options.environment or None,
                 volumes=self.options.volume_mounts() or None,
                 ports=self.options.exposed_ports() or None,
-                labels={**self.options.labels, **labels},
+                labels={**self.options.labels, **engine.labels(run, self.host)},
                 host_config=api.create_host_config(**self.options.host_config(exposed)),
             )
         self.id = created["Id"]

@@ -104,7 +104,7 @@ HTTP_404.status_code = 404
 
 def started() -> Container:
     made = Container("d1", OPTIONS)
-    assert made.create({"Id": "sha256:1", "Config": {}}, "cnenv-abc123-d1", {"ours": "1"}) == ["no swap limit"]
+    assert made.create({"Id": "sha256:1", "Config": {}}, "abc123") == ["no swap limit"]
     made.start()
     return made
 
@@ -152,7 +152,8 @@ def until_ended(made: Container) -> None:
 def test_from_its_creation_to_its_end(api: Api, family: Family) -> None:
     host = started()
     assert (host.id, host.pid, host.alive, host.died()) == ("abc", family.first, True, False)
-    assert (api.created["entrypoint"], api.created["labels"]) == (["sleep", "60"], {"ours": "1"})
+    assert (api.created["entrypoint"], api.created["name"]) == (["sleep", "60"], "cnenv-abc123-d1")
+    assert api.created["labels"] == engine.labels("abc123", "d1")
     assert host.exit_state().exit_code is None
     assert host.logs() == "this is why\n"
     family.end()
