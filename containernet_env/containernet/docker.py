@@ -48,10 +48,25 @@ def planned_options(plan: HostPlan) -> dict[str, Any]:
     }
 
 
-class FirstProcess:
-    """The first process of the container of a host, as ``testbed_network.TestbedHost`` describes it."""
+class ContainerHost(Host):  # type: ignore[misc]
+    """A Mininet host that is a container: its first process (see ``testbed_network.TestbedHost``) and its programs.
+
+    A shell is started by the first command that needs it.
+    """
 
     container: Container
+
+    def __init__(self, name: str, **parameters: Any) -> None:
+        self._shell: Shell | None = None
+        self._children: list[subprocess.Popen[Any]] = []
+        self.last_status: int | None = None
+        # Mininet's own, which its constructor sets to None.
+        self.stdin: Any
+        self.stdout: Any
+        self.shell: Any
+        self.lastCmd: str | None
+        self.lastPid: int | None
+        super().__init__(name, **parameters)
 
     @property
     def alive(self) -> bool:
@@ -103,29 +118,7 @@ class FirstProcess:
         """Limit its CPU time per period; ``None``: no limit. Raises ``RunError`` unless the kernel applies it."""
         self._started().update(cpu_quota=-1 if quota_us is None else quota_us, cpu_period=period_us)
 
-
-class ContainerPrograms(Host):  # type: ignore[misc]
-    """The part of a Docker host that runs programs: a shell that is started by the first command, and ``popen``.
-
-    Subclasses give ``processes``, which raises ``RunError`` where the container does not run.
-    """
-
-    def __init__(self, name: str, **parameters: Any) -> None:
-        self._shell: Shell | None = None
-        self._children: list[subprocess.Popen[Any]] = []
-        self.last_status: int | None = None
-        # Mininet's own, which its constructor sets to None.
-        self.stdin: Any
-        self.stdout: Any
-        self.shell: Any
-        self.lastCmd: str | None
-        self.lastPid: int | None
-        super().__init__(name, **parameters)
-
-    @property
-    def processes(self) -> ContainerProcesses:
-        """The launcher of programs in the container. Raises ``RunError`` if it does not run."""
-        raise NotImplementedError
+    # --- programs in it ----------------------------------------------------------------------------------------
 
     def startShell(self, *_args: Any, **_options: Any) -> None:
         """Does nothing: the shell is started by the first command that needs it."""
@@ -298,7 +291,7 @@ class ContainerContext:
         return self._images.setdefault(image, clock.Lock())
 
 
-class Docker(FirstProcess, ContainerPrograms):
+class Docker(ContainerHost):
     """A container as a Mininet host.
 
     The constructor returns at once; the container comes up on a pool of threads. Operations that need it

@@ -37,103 +37,6 @@ EchoFigures = tuple[int, int, float, float, float, float]
 """Mininet's: sent, received, and the least, mean, greatest and deviation of the RTT in ms."""
 
 
-class Measurements:
-    """The measurements of Mininet's networks; nodes are given as nodes or names.
-
-    All calls raise ``UsageError`` for unsupported options, and ``RunError`` if nothing could be measured.
-    """
-
-    if TYPE_CHECKING:
-        hosts: list[Any]
-
-        def _node(self, node: Any) -> Any: ...
-
-    def ping(self, hosts: Any = None, timeout: Any = None, manualdestip: str | None = None) -> float:
-        """Ping between all given hosts, or from each to one address; the share of lost packets in percent.
-
-        ``timeout`` is in seconds, 10 unless given. A host that has ended answers nothing.
-        """
-        answered = [rtt_ms is not None for _, _, rtt_ms in self._ping_each(hosts, timeout, manualdestip)]
-        if not answered:
-            output("*** Warning: No packets sent\n")
-            return 0.0
-        lost_percent = 100.0 * answered.count(False) / len(answered)
-        output(f"*** Results: {lost_percent:.0f}% dropped ({sum(answered)}/{len(answered)} received)\n")
-        return lost_percent
-
-    def pingFull(self, hosts: Any = None, timeout: Any = None) -> list[tuple[Any, Any, EchoFigures]]:
-        """As ``ping``; who pinged whom, and the figures of that one packet, all 0 where it was lost."""
-        found: list[tuple[Any, Any, EchoFigures]] = [
-            (node, other, (1, 0, 0, 0, 0, 0) if rtt_ms is None else (1, 1, rtt_ms, rtt_ms, rtt_ms, 0.0))
-            for node, other, rtt_ms in self._ping_each(hosts, timeout)
-        ]
-        output("*** Results: \n")
-        for node, other, (sent, received, *rtt) in found:
-            times = "/".join(f"{value:.3f}" for value in rtt)
-            output(f" {node.name}->{other.name}: {sent}/{received}, rtt min/avg/max/mdev {times} ms\n")
-        return found
-
-    def _ping_each(
-        self, hosts: Iterable[Any] | None, timeout: Any, address: str | None = None
-    ) -> list[tuple[Any, Any, float | None]]:
-        """Who pinged whom, and the RTT in ms; ``None`` where no answer arrived."""
-        if address:
-            try:
-                IPv4Address(address)
-            except ValueError as error:
-                raise UsageError(
-                    f"ping: manualdestip={address!r}; allowed: an IPv4 address, such as 10.0.0.2"
-                ) from error
-        if not hosts:
-            output("*** Ping: testing ping reachability\n")
-        nodes = [self._node(host) for host in hosts or self.hosts]
-        timeout_s, found = _seconds(timeout), []
-        for node in nodes:
-            output(f"{node.name} -> ")
-            others = [(other, _address(other)) for other in nodes if other is not node and other.intfs]
-            for other, target in [(None, address)] if address else others:
-                rtt_ms = _ping_once(node, target, timeout_s)
-                found.append((node, other, rtt_ms))
-                name = target if other is None else other.name
-                output(f"{'X' if rtt_ms is None else name} ")
-            output("\n")
-        return found
-
-    def iperf(
-        self,
-        hosts: Sequence[Any] | None = None,
-        l4Type: str = "TCP",
-        udpBw: Any = None,
-        fmt: str | None = None,
-        seconds: float = 5,
-        port: int = 5001,
-    ) -> list[str]:
-        """One TCP flow from the first of two hosts (the first and the last unless given) to the other, at full speed.
-
-        Returns the received rate twice ("94.9 Mbits/sec"), since Mininet returns one for each end. ``fmt`` is iperf's:
-        k, m or g for bits, K, M or G for bytes. The receiver listens on ``port``. UDP is refused.
-        """
-        if l4Type != "TCP":
-            raise UsageError(f"iperf by {l4Type} is not offered, only by TCP: run a program of your own in the hosts")
-        if fmt is not None and fmt not in _UNITS:
-            raise UsageError(f"iperf: fmt={fmt!r}; allowed: {', '.join(_UNITS)}")
-        ends = [self._node(host) for host in hosts or (self.hosts[0], self.hosts[-1])]
-        if len(ends) != 2:
-            raise UsageError(f"iperf is between two hosts, not {len(ends)}")
-        client, server = ends
-        output(f"*** Iperf: testing TCP bandwidth between {client.name} and {server.name}\n")
-        found = measure.measure(client.pid, server.pid, _address(server), seconds, port)
-        result = [format_rate(found.rate_bps, fmt)] * 2
-        output(f"*** Results: {result}\n")
-        return result
-
-    def runCpuLimitTest(self, cpu: float, duration: int = 5) -> list[float]:
-        """Refused: it needs the cgroups of Mininet's own hosts."""
-        raise UsageError(
-            "runCpuLimitTest is not offered: a container's limits() reads back from the kernel what CPU it may use"
-        )
-
-
 def _seconds(timeout: Any) -> float:
     seconds = 0.0
     with suppress(TypeError, ValueError):
@@ -176,10 +79,10 @@ def _allowed(given: str) -> Iterator[None]:
 
 
 class LiveLinks:
-    """Changes of a ``Containernet``'s links while it runs; nodes are given as nodes or names.
+    """Changes and measurements of a network's links while it runs; nodes are given as nodes or names.
 
     All calls raise ``UsageError`` for a missing node or link, a value out of range or one that the link backend does
-    not support, and ``RunError`` if the system fails.
+    not support, and ``RunError`` if the system fails or nothing can be measured.
     """
 
     if TYPE_CHECKING:
@@ -378,6 +281,93 @@ class LiveLinks:
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         """Statistics of every link since the network came up; see ``Fabric.statistics``."""
         return self.fabric.statistics([link.held for link in self.links], reset=reset, buckets=buckets)
+
+    # --- Mininet's measurements --------------------------------------------------------------------------------
+
+    def ping(self, hosts: Any = None, timeout: Any = None, manualdestip: str | None = None) -> float:
+        """Ping between all given hosts, or from each to one address; the share of lost packets in percent.
+
+        ``timeout`` is in seconds, 10 unless given. A host that has ended answers nothing.
+        """
+        answered = [rtt_ms is not None for _, _, rtt_ms in self._ping_each(hosts, timeout, manualdestip)]
+        if not answered:
+            output("*** Warning: No packets sent\n")
+            return 0.0
+        lost_percent = 100.0 * answered.count(False) / len(answered)
+        output(f"*** Results: {lost_percent:.0f}% dropped ({sum(answered)}/{len(answered)} received)\n")
+        return lost_percent
+
+    def pingFull(self, hosts: Any = None, timeout: Any = None) -> list[tuple[Any, Any, EchoFigures]]:
+        """As ``ping``; who pinged whom, and the figures of that one packet, all 0 where it was lost."""
+        found: list[tuple[Any, Any, EchoFigures]] = [
+            (node, other, (1, 0, 0, 0, 0, 0) if rtt_ms is None else (1, 1, rtt_ms, rtt_ms, rtt_ms, 0.0))
+            for node, other, rtt_ms in self._ping_each(hosts, timeout)
+        ]
+        output("*** Results: \n")
+        for node, other, (sent, received, *rtt) in found:
+            times = "/".join(f"{value:.3f}" for value in rtt)
+            output(f" {node.name}->{other.name}: {sent}/{received}, rtt min/avg/max/mdev {times} ms\n")
+        return found
+
+    def _ping_each(
+        self, hosts: Iterable[Any] | None, timeout: Any, address: str | None = None
+    ) -> list[tuple[Any, Any, float | None]]:
+        """Who pinged whom, and the RTT in ms; ``None`` where no answer arrived."""
+        if address:
+            try:
+                IPv4Address(address)
+            except ValueError as error:
+                raise UsageError(
+                    f"ping: manualdestip={address!r}; allowed: an IPv4 address, such as 10.0.0.2"
+                ) from error
+        if not hosts:
+            output("*** Ping: testing ping reachability\n")
+        nodes = [self._node(host) for host in hosts or self.hosts]
+        timeout_s, found = _seconds(timeout), []
+        for node in nodes:
+            output(f"{node.name} -> ")
+            others = [(other, _address(other)) for other in nodes if other is not node and other.intfs]
+            for other, target in [(None, address)] if address else others:
+                rtt_ms = _ping_once(node, target, timeout_s)
+                found.append((node, other, rtt_ms))
+                name = target if other is None else other.name
+                output(f"{'X' if rtt_ms is None else name} ")
+            output("\n")
+        return found
+
+    def iperf(
+        self,
+        hosts: Sequence[Any] | None = None,
+        l4Type: str = "TCP",
+        udpBw: Any = None,
+        fmt: str | None = None,
+        seconds: float = 5,
+        port: int = 5001,
+    ) -> list[str]:
+        """One TCP flow from the first of two hosts (the first and the last unless given) to the other, at full speed.
+
+        Returns the received rate twice ("94.9 Mbits/sec"), since Mininet returns one for each end. ``fmt`` is iperf's:
+        k, m or g for bits, K, M or G for bytes. The receiver listens on ``port``. UDP is refused.
+        """
+        if l4Type != "TCP":
+            raise UsageError(f"iperf by {l4Type} is not offered, only by TCP: run a program of your own in the hosts")
+        if fmt is not None and fmt not in _UNITS:
+            raise UsageError(f"iperf: fmt={fmt!r}; allowed: {', '.join(_UNITS)}")
+        ends = [self._node(host) for host in hosts or (self.hosts[0], self.hosts[-1])]
+        if len(ends) != 2:
+            raise UsageError(f"iperf is between two hosts, not {len(ends)}")
+        client, server = ends
+        output(f"*** Iperf: testing TCP bandwidth between {client.name} and {server.name}\n")
+        found = measure.measure(client.pid, server.pid, _address(server), seconds, port)
+        result = [format_rate(found.rate_bps, fmt)] * 2
+        output(f"*** Results: {result}\n")
+        return result
+
+    def runCpuLimitTest(self, cpu: float, duration: int = 5) -> list[float]:
+        """Refused: it needs the cgroups of Mininet's own hosts."""
+        raise UsageError(
+            "runCpuLimitTest is not offered: a container's limits() reads back from the kernel what CPU it may use"
+        )
 
 
 def routed(groups: Sequence[Sequence[Any]], hosts: Iterable[Any]) -> Iterator[tuple[Any, Any, str]]:

@@ -34,7 +34,7 @@ from containernet_env.containernet.links import (
     split,
     wrap,
 )
-from containernet_env.containernet.live_links import LiveLinks, Measurements
+from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.shell import CommandLine, guard_stock_command_line
 from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine
@@ -105,7 +105,7 @@ _PREFIX_LENGTH = 24  # Mininet's, of an ipBase without one
 _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 
 
-class Containernet(Measurements, LiveLinks, Mininet):  # type: ignore[misc]
+class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     """The network. Also a context manager that stops it.
 
     ``links`` chooses the link backend (see ``network.factory.choose``), ``switches`` the switches of netem

@@ -28,9 +28,9 @@ from mininet.nodelib import LinuxBridge
 from containernet_env.base import clock, programs
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
 from containernet_env.config.plan import HostPlan
-from containernet_env.containernet.docker import ContainerPrograms, FirstProcess, planned_options
+from containernet_env.containernet.docker import ContainerHost, planned_options
 from containernet_env.containernet.links import NetworkLink
-from containernet_env.containernet.live_links import LiveLinks, Measurements
+from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.network import CONTAINERS, attempt, tear_down_error
 from containernet_env.containernet.original_links import CheckedInterface, OriginalLink, commit_of, keywords
 from containernet_env.containernet.testbed_network import TestbedNetwork
@@ -157,7 +157,7 @@ class EngineClient:
         """Nothing: its class gives the limits once more where the container may have ended."""
 
 
-class OriginalHost(FirstProcess, ContainerPrograms, ContainernetDocker):  # type: ignore[misc]
+class OriginalHost(ContainerHost, ContainernetDocker):  # type: ignore[misc]
     """A ``testbed_network.TestbedHost``. The constructor returns when the container runs within its limits.
 
     Its programs are started as in our own hosts: its own way, by `docker exec`, hangs where a container is gone or
@@ -213,7 +213,7 @@ class OriginalHost(FirstProcess, ContainerPrograms, ContainernetDocker):  # type
         self.container.close()
 
 
-class OriginalNetwork(Measurements, LiveLinks, OriginalContainernet, TestbedNetwork):  # type: ignore[misc]
+class OriginalNetwork(LiveLinks, OriginalContainernet, TestbedNetwork):  # type: ignore[misc]
     """The network of ``--engine containernet``; needs root.
 
     ``switches``: "ovs" is its OVSBridge, "bridge" its LinuxBridge.

@@ -136,14 +136,14 @@ def run(
     return done
 
 
-def ip_batch(pid: int, lines: Iterable[str], *, timeout: float = 10.0) -> None:
+def ip_batch(pid: int, lines: Iterable[str]) -> None:
     """Carry out ``ip`` commands (each without the leading ``ip``) in order, by one process; stops at the first error.
 
     Raises ``RunError`` that names the line. No lines: nothing is run.
     """
     batch = "".join(f"{line}\n" for line in lines)
     if batch:
-        run(pid, ["ip", "-batch", "-"], input=batch, timeout=timeout)
+        run(pid, ["ip", "-batch", "-"], input=batch)
 
 
 def socket_in(

@@ -78,10 +78,9 @@ class Sampler:
     Nothing here raises, and scenarios do not wait for ``keep``: they matter more than their usage.
     """
 
-    def __init__(self, consumers: Readable, keep: Callable[[Sample], None], interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, consumers: Readable, keep: Callable[[Sample], None]) -> None:
         self._consumers = consumers
         self._keep = keep
-        self._interval_s = interval_s
         self._window: Window | None = None
         self._lock = clock.Lock()
         self._over = clock.Event()
@@ -134,7 +133,7 @@ class Sampler:
                 made, self._to_keep = self._to_keep, []
             self._hand_over(made)
             # A late pass, or a machine that slept, is not caught up.
-            due_s = max(due_s + self._interval_s, clock.monotonic())
+            due_s = max(due_s + INTERVAL_S, clock.monotonic())
             self._over.wait(due_s - clock.monotonic())
         self._hand_over(self._to_keep)
 

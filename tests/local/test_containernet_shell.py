@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.containernet.docker import ContainerPrograms
+from containernet_env.containernet.docker import ContainerHost
 from containernet_env.hosts.processes import SENTINEL, Shell, User, find_user, one_line
 from tests.deadline import eventually
 
@@ -185,7 +185,7 @@ def wait_until_it_reads(shell: Shell) -> None:
     eventually(reads, "the shell waits for a command")
 
 
-class LocalPrograms(ContainerPrograms):
+class LocalPrograms(ContainerHost):
     """A host whose programs run on this machine."""
 
     @property

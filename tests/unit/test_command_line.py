@@ -27,7 +27,7 @@ from containernet_env.containernet import shell as command_line
 from containernet_env.containernet import shell as crashes_module
 from containernet_env.containernet import shell as tools
 from containernet_env.containernet.docker import Docker
-from containernet_env.containernet.live_links import Measurements
+from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.network import Containernet, reconnect
 from containernet_env.containernet.shell import CHANGES, CommandLine, run_command
 from containernet_env.hosts.netns import ProcessGoneError
@@ -142,7 +142,7 @@ def test_a_failed_command_ends_no_session_of_mininets_own_command_line(
 # --- Mininet's measurements, from outside -----------------------------------------------------------------------------
 
 
-class Measured(Measurements, Mininet):  # type: ignore[misc]
+class Measured(LiveLinks, Mininet):  # type: ignore[misc]
     """Three hosts, of which the last has ended."""
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ def test_iperf_is_measured_from_outside(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_every_measurement_of_mininets_that_reads_programs_in_hosts_is_our_own() -> None:
     reads = ("ping", "pingFull", "iperf", "runCpuLimitTest")
-    assert all(getattr(Containernet, name) is getattr(Measurements, name) for name in reads)
+    assert all(getattr(Containernet, name) is getattr(LiveLinks, name) for name in reads)
     own = [name for name, call in vars(Mininet).items() if callable(call) and {"cmd", "sendCmd"} & _names_in(call)]
     assert sorted(own) == sorted(reads)
 
@@ -387,9 +387,9 @@ def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(
         live_links, "Capture", lambda name, *rest: SimpleNamespace(name=name, path=rest[-1], running=True)
     )
-    live_links.LiveLinks.start_capture(net, "etcd1", tmp_path / "a.pcap")
+    LiveLinks.start_capture(net, "etcd1", tmp_path / "a.pcap")
     with pytest.raises(ContainernetEnvError, match=r"a\.pcap"):
-        live_links.LiveLinks.start_capture(net, "etcd2", tmp_path / "a.pcap")
+        LiveLinks.start_capture(net, "etcd2", tmp_path / "a.pcap")
 
 
 # --- changes of links -------------------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ WRONG_LINES = [
 def test_what_a_line_calls_and_prints(snapshot: SnapshotAssertion) -> None:
     told = {}
     for line in LINES:
-        names = [name for name in dir(live_links.LiveLinks) if name[0] != "_"]
+        names = [name for name in dir(LiveLinks) if name[0] != "_"]
         net = mock.Mock(**{f"{name}.return_value": 12_345_678_901 for name in names})
         verb, _, rest = line.partition(" ")
         told[line] = [
@@ -436,7 +436,7 @@ def test_lines_that_make_no_sense_are_refused_and_do_nothing(snapshot: SnapshotA
     assert told == snapshot
 
 
-class Routed(live_links.LiveLinks):
+class Routed(LiveLinks):
     """a and b in one network, c and d in others: a and c each have a router, which reach each other.
 
     e and f share a network, and f has another one besides, which e reaches through r1.
