@@ -75,7 +75,7 @@ class ContainerHost(Host):  # type: ignore[misc]
 
     def exit_state(self) -> ExitState:
         """How the first process ended, once the engine has noticed (at most 10 s)."""
-        return self.container.exit_state()
+        return (self.container if self.alive else self._started()).exit_state()
 
     def ending(self, words: LastWords = last_words) -> str | None:
         """See ``stores.cluster.MemberHost``."""
@@ -405,12 +405,6 @@ class Docker(ContainerHost):
     def died(self) -> bool:
         """Whether the container was up and its first process has ended since."""
         return self.container.died()
-
-    def exit_state(self) -> ExitState:
-        """How the first process ended, once the engine has noticed (at most 10 s)."""
-        if not self.alive:
-            self.wait_up()
-        return super().exit_state()
 
     def restart(self) -> None:
         """See ``testbed_network.TestbedHost``."""

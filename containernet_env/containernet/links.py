@@ -310,12 +310,6 @@ def wrap(held: ShapedLink, nodes: Sequence[Any], places: Sequence[Place], announ
     return link
 
 
-# Mininet passes these to every switch class; they concern OpenFlow.
-_IGNORED_KEYWORDS = frozenset(
-    {"listenPort", "inNamespace", "dpid", "protocols", "failMode", "opts", "batch", "isSwitch"}
-)
-
-
 class LazyShellNode(Node):  # type: ignore[misc]
     """A Mininet node whose shell on this machine is started by the first command that is given to it."""
 
@@ -403,13 +397,6 @@ class NetworkSwitch(LazyShellNode, Switch):  # type: ignore[misc]
     def dpctl(self, *args: Any) -> str:
         """No OpenFlow here."""
         return f"{self.name} learns addresses by itself: there are no flows to show\n"
-
-
-def check_keywords(name: str, params: dict[str, Any]) -> None:
-    """Raise ``UsageError`` for keywords that would change how a switch forwards."""
-    unknown = sorted(key for key in set(params) - _IGNORED_KEYWORDS if params[key])
-    if unknown:
-        raise UsageError(f"switch {name}: unknown keyword {', '.join(unknown)}")
 
 
 class StandInController(LazyShellNode, Controller):  # type: ignore[misc]

@@ -29,7 +29,6 @@ from containernet_env.containernet.links import (
     NetworkLink,
     NetworkSwitch,
     StandInController,
-    check_keywords,
     link_spec,
     split,
     wrap,
@@ -100,6 +99,10 @@ def reconnect(host: Any, links: Iterable[Any], factory: LinkFactory) -> None:
 
 __all__ = ["Containernet", "Docker"]
 
+# Mininet passes these to every switch class; they concern OpenFlow.
+_IGNORED_KEYWORDS = frozenset(
+    {"listenPort", "inNamespace", "dpid", "protocols", "failMode", "opts", "batch", "isSwitch"}
+)
 _LINK_CLASSES = (None, Link, TCLink, TCULink, OVSLink)
 _PREFIX_LENGTH = 24  # Mininet's, of an ipBase without one
 _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
@@ -221,7 +224,9 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         return super().addSwitch(name, cls=self._make_switch, **params)
 
     def _make_switch(self, name: str, **params: Any) -> NetworkSwitch:
-        check_keywords(name, params)
+        unknown = sorted(key for key in set(params) - _IGNORED_KEYWORDS if params[key])
+        if unknown:  # it may change how a switch forwards
+            raise UsageError(f"switch {name}: unknown keyword {', '.join(unknown)}")
         return NetworkSwitch(self.factory.make_switch(name))
 
     def addController(self, name: Any = "c0", controller: Any = None, **params: Any) -> Any:
@@ -266,10 +271,6 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         addresses2.setdefault("mac", named.get("addr2"))
         aliases = (named.get("intfName1"), named.get("intfName2"))
         return self._join(one, two, spec, (port1, port2), (addresses1, addresses2), aliases)
-
-    def addSpecLink(self, node1: Any, node2: Any, spec: LinkSpec) -> NetworkLink:
-        """Join two nodes (or names) by a link of that spec, seen from ``node1``."""
-        return self._join(self._node(node1), self._node(node2), spec)
 
     def _join(
         self,
@@ -568,7 +569,7 @@ class BuiltinNetwork(Containernet, TestbedNetwork):
         self.addSwitch(name)
 
     def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
-        self.addSpecLink(node1, node2, spec)
+        self._join(self._node(node1), self._node(node2), spec)
 
     def link_backend_log(self) -> str | None:
         return self.factory.emulator.log if self.factory.emulator.hello else None
