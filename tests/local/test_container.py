@@ -218,14 +218,12 @@ THEN, LONG_BEFORE = FINISHED_NS - 3 * 10**6, FINISHED_NS - 60 * 10**9
     ("code", "flag", "kills_ns", "message"),
     [
         (137, False, [], "killed by SIGKILL"),
-        (143, False, [], "killed by SIGTERM"),
         (4, False, [], "exit status 4: this is why"),
         (137, True, [THEN], "OOM-killed (memory limit 64 MiB)"),
         # The engine's flag comes after its event, and stays for ever once it is set.
         (137, False, [THEN], "OOM-killed (memory limit 64 MiB)"),
         (137, True, [LONG_BEFORE], "killed by SIGKILL"),
         (137, True, [], "OOM-killed (memory limit 64 MiB)"),
-        (4, True, [THEN], "exit status 4 after an OOM kill in it (memory limit 64 MiB): this is why"),
         (4, True, [LONG_BEFORE], "exit status 4: this is why"),
     ],
 )

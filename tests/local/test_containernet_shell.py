@@ -17,7 +17,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.containernet.docker import ContainerHost
-from containernet_env.hosts.processes import SENTINEL, Shell, User, find_user, one_line
+from containernet_env.hosts.processes import SENTINEL, Shell, User, find_user
 from tests.deadline import eventually
 
 PASSWD = "root:x:0:0:root:/root:/bin/sh\netcd:x:101:102:etcd:/var/lib/etcd:/bin/false\n"
@@ -238,11 +238,6 @@ def test_no_shell_is_an_error_that_says_why() -> None:
     processes: Any = LocalProcesses(Path("/nonexistent"))
     with pytest.raises(RunError, match="no shell could be started"):
         Shell(processes, "local")
-
-
-def test_single_lines_stay_as_they_are() -> None:
-    assert one_line("echo 'a' \\ $x\n") == "echo 'a' \\ $x"
-    assert "\n" not in one_line("a\nb")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import requests
-from docker.errors import APIError, DockerException, NotFound, StreamParseError
+from docker.errors import APIError, NotFound, StreamParseError
 
 from containernet_env import cli
 from containernet_env.base.errors import MissingRequirementError, RunError
@@ -179,21 +179,6 @@ def test_something_silent_may_be_an_engine_that_starts(fake: FakeEngine, monkeyp
     assert raised.value.late
 
 
-def test_an_sdk_that_fits_no_engine_is_distinguished_from_no_engine(
-    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # docker 6.0.1 beside requests 2.34
-    said = "Error while fetching server API version: Not supported URL scheme http+docker"
-
-    def fail(timeout_s: int) -> Any:
-        raise DockerException(said) from requests.exceptions.InvalidURL("Not supported URL scheme http+docker")
-
-    monkeypatch.setattr(engine, "connect", fail)
-    with pytest.raises(EngineUnusableError, match="URL scheme") as raised:
-        engine.is_reachable()
-    assert not raised.value.late
-
-
 # --- what becomes of it -----------------------------------------------------------------------------------------------
 
 HOST = Container("etcd1", ContainerOptions(logs=True), "c0ffee")
@@ -352,19 +337,6 @@ def api_error(status: int, explanation: str) -> APIError:
     response.status_code = status
     kind = NotFound if status == 404 else APIError
     return kind("refused", response=response, explanation=explanation)
-
-
-@pytest.mark.parametrize(
-    ("raised", "said"),
-    [
-        (api_error(409, "the name is taken"), "making it: the name is taken"),
-        (requests.exceptions.ReadTimeout("read timed out"), "making it: read timed out"),
-        (ConnectionResetError(104, "Connection reset by peer"), "making it: .*reset by peer"),
-    ],
-)
-def test_what_the_sdk_raises_is_an_error_of_ours(raised: Exception, said: str) -> None:
-    with pytest.raises(RunError, match=said), engine.refusals("making it"):
-        raise raised
 
 
 def with_api(monkeypatch: pytest.MonkeyPatch, **calls: Callable[..., Any]) -> None:
