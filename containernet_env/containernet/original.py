@@ -47,7 +47,21 @@ from containernet_env.network.kernel import KernelFabric
 from containernet_env.network.link import Fabric
 
 
-class NamespacedBridge(LinuxBridge):  # type: ignore[misc]
+class EndingShell:
+    """A switch whose shell can be seen to end: Mininet would wait for ever for one that Ctrl-C ends at its start."""
+
+    slave: int | None
+
+    def _popen(self, cmd: Sequence[str], **params: Any) -> Any:
+        process = super()._popen(cmd, **params)  # type: ignore[misc]
+        if self.slave is not None and params.get("stdin") == self.slave:
+            # With its last end the terminal reads as closed.
+            os.close(self.slave)
+            self.slave = None
+        return process
+
+
+class NamespacedBridge(EndingShell, LinuxBridge):  # type: ignore[misc]
     """Its LinuxBridge in a network namespace that its shell holds.
 
     There its commands cannot affect bridges of other programs, the machine's firewall sees none of the frames, and
@@ -75,7 +89,7 @@ class NamespacedBridge(LinuxBridge):  # type: ignore[misc]
         _end_shell(self)
 
 
-class OwnedOvsBridge(OVSBridge):  # type: ignore[misc]
+class OwnedOvsBridge(EndingShell, OVSBridge):  # type: ignore[misc]
     """Its OVSBridge, called ``<run id><name>`` and marked with its owner, whose errors are raised."""
 
     def __init__(self, name: str, run_id: str, **params: Any) -> None:

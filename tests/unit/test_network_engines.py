@@ -316,6 +316,28 @@ def test_stop_removes_what_carries_the_runs_label_also_what_was_never_noted(
     assert removed == ["half made", "half made"]
 
 
+@pytest.mark.usefixtures("net")
+def test_a_switch_whose_shell_ends_at_its_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ended the shell of a bridge before it had a session of its own, and the run waited for it for ever."""
+
+    class Short(mininet.node.Node):  # type: ignore[misc]
+        isSetup = True
+
+        def _popen(self, cmd: list[str], **params: Any) -> Any:
+            return super()._popen(["true"], **params)
+
+    class Switch(sys.modules["containernet_env.containernet.original"].EndingShell, Short):  # type: ignore[misc]
+        """With a shell that ends at once."""
+
+    monkeypatch.setattr(Short, "outToNode", {})
+    monkeypatch.setattr(Short, "inToNode", {})
+    switch = Switch.__new__(Switch)
+    with pytest.raises(OSError, match="Input/output error"):
+        switch.__init__("s1", inNamespace=False)
+    switch.stdin.close()
+    switch.shell.wait()
+
+
 @pytest.mark.simulated(seeds=20)
 def test_stop_waits_for_what_is_being_made(original: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     net = original()
