@@ -192,7 +192,8 @@ def shell_command(
     from containernet_env.runs.load import Relay
     from containernet_env.runs.lock import refuse_while_measured
     from containernet_env.runs.prepare import prepare_shell, require_root
-    from containernet_env.runs.testbed import Testbed, take_down
+    from containernet_env.runs.target import take_down
+    from containernet_env.runs.testbed import Testbed
     from containernet_env.setup import ready_images
 
     console = Console(highlight=False, markup=False, emoji=False, stderr=True)

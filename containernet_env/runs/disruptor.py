@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from containernet_env.base import clock
 from containernet_env.base.errors import ContainernetEnvError, RunError, resource_errors, text_of
@@ -23,6 +24,7 @@ from containernet_env.model.disruption import (
     Timeline,
     Verb,
 )
+from containernet_env.model.link import DirectionSpec
 from containernet_env.model.topology import Link
 from containernet_env.stores.cluster import Broken, Cluster
 
@@ -55,74 +57,27 @@ def at_once(links: Sequence[Call], signals: Sequence[Call], links_at_once: bool,
     go.set()
     for call in rest:
         call()
-    if not links_at_once:
-        _join(threads)
-    for call in signals:
-        call()
-    _join(threads)
-
-
-def _join(threads: Sequence[clock.Thread]) -> None:
+    if links_at_once:
+        for call in signals:
+            call()
     for thread in threads:
         thread.join()
-
-
-class Faults(Protocol):
-    """The actions on ``members``; those that take effect return when (CLOCK_MONOTONIC, ns). Raises ``RunError``."""
-
-    @property
-    def members(self) -> Sequence[str]:
-        """In config order."""
-
-    @property
-    def links_at_once(self) -> bool:
-        """Whether a change of a link takes effect when its call begins, as with the emulator, or when it returns."""
-
-    def partition(self, sets: Sequence[Sequence[str]]) -> int:
-        """Keep these sets of members apart, replacing an earlier partition; all other hosts reach each other."""
-
-    def heal(self) -> int:
-        """End the partition."""
-
-    def set_link_up(self, member: str, up: bool) -> int:
-        """Unplug its link, or plug it in."""
-
-    def shape(self, member: str, event: Disruption) -> int:
-        """Give its link the delay, loss or rate of an event, both directions."""
-
-    def unshape(self, member: str, verbs: Sequence[Verb]) -> int:
-        """Reset these of delay, loss and rate to the topology's values."""
-
-    def freeze(self, member: str) -> int: ...
-
-    def thaw(self, member: str) -> int: ...
-
-    def kill(self, member: str) -> int: ...
-
-    def wait_frozen(self, member: str, frozen: bool) -> None:
-        """Return once the kernel reports this state."""
-
-    def restart(self, member: str, ready: Callable[[], None], broken: Broken) -> int:
-        """Restart a killed member and wait until it answers; returns the moment at which it was resumed.
-
-        Before that, limits, links and neighbours are restored and read back, and ``ready`` is called. Gives up once
-        ``broken`` returns a reason.
-        """
-
-    def check(self, member: str) -> None:
-        """Raise ``RunError`` unless its link is up in the system and has the topology's values."""
-
-    def give_up(self, reason: str) -> None:
-        """The testbed cannot be restored: no further measurement on it is possible."""
+    if not links_at_once:
+        for call in signals:
+            call()
 
 
 Restart = Callable[[str, Callable[[], None], Broken], int]
+"""Restarts a killed member by its name; see ``Faults.restart``."""
 
 
-class TestbedFaults:
-    """See ``Faults``. ``links`` are the plan's, of the members by name."""
+class Faults:
+    """The actions on ``members``; those that take effect return when (CLOCK_MONOTONIC, ns). Raises ``RunError``.
 
-    __test__ = False  # not a test class, whatever its name begins with
+    ``links`` are the plan's, of the members by name, in config order. ``links_at_once``: whether a change of a link
+    takes effect when its call begins, as with the emulator, or when it returns. ``give_up`` receives why the testbed
+    cannot be restored: no further measurement on it is possible then.
+    """
 
     def __init__(
         self,
@@ -135,77 +90,58 @@ class TestbedFaults:
         self._net = net
         self._hosts = hosts
         self._links = links
-        self._restart = restart
-        self._give_up = give_up
         self.members = tuple(links)
-        self.links_at_once = net.links_kind == "emulator"
+        self.links_at_once: bool = net.links_kind == "emulator"
+        self.restart = restart
+        self.give_up = give_up
 
     def partition(self, sets: Sequence[Sequence[str]]) -> int:
-        """See ``Faults``."""
+        """Keep these sets of members apart, replacing an earlier partition; all other hosts reach each other."""
         return self._net.partition(sets)
 
     def heal(self) -> int:
-        """See ``Faults``."""
+        """End the partition."""
         return self._net.heal()
 
     def set_link_up(self, member: str, up: bool) -> int:
-        """See ``Faults``."""
+        """Unplug its link, or plug it in."""
         link = self._links[member]
         return self._net.set_link_up(link.a, link.b, up)
 
     def shape(self, member: str, event: Disruption) -> int:
-        """See ``Faults``."""
-        spec, field = self._links[member].spec, FIELDS[event.verb]
-        return self._change(
-            member,
-            {
-                side: {field: getattr(changed(direction, event), field)}
-                for side, direction in (("a_to_b", spec.a_to_b), ("b_to_a", spec.b_to_a))
-            },
-        )
+        """Give its link the delay, loss or rate of an event, both directions."""
+        return self._change(member, [event.verb], lambda planned: changed(planned, event))
 
     def unshape(self, member: str, verbs: Sequence[Verb]) -> int:
-        """See ``Faults``."""
-        spec, fields = self._links[member].spec, [FIELDS[verb] for verb in verbs]
-        sides = (("a_to_b", spec.a_to_b), ("b_to_a", spec.b_to_a))
-        return self._change(member, {side: {field: getattr(held, field) for field in fields} for side, held in sides})
+        """Reset these of delay, loss and rate to the topology's values."""
+        return self._change(member, verbs, lambda planned: planned)
 
-    def _change(self, member: str, changes: Mapping[str, Mapping[str, Any]]) -> int:
-        link = self._links[member]
+    def _change(self, member: str, verbs: Sequence[Verb], value: Callable[[DirectionSpec], DirectionSpec]) -> int:
+        link, fields = self._links[member], [FIELDS[verb] for verb in verbs]
+        sides = {"a_to_b": value(link.spec.a_to_b), "b_to_a": value(link.spec.b_to_a)}
+        changes = {side: {field: getattr(spec, field) for field in fields} for side, spec in sides.items()}
         return self._net.link_between(link.a, link.b).change_directions(changes)
 
-    def freeze(self, member: str) -> int:
-        """See ``Faults``."""
-        return self._hosts[member].freeze()
-
-    def thaw(self, member: str) -> int:
-        """See ``Faults``."""
-        return self._hosts[member].thaw()
-
-    def kill(self, member: str) -> int:
-        """See ``Faults``."""
-        return self._hosts[member].kill()
+    def signal(self, verb: Verb, member: str) -> int:
+        """Freeze, thaw or kill a member's first process."""
+        host = self._hosts[member]
+        return {"freeze": host.freeze, "thaw": host.thaw, "kill": host.kill}[verb]()
 
     def wait_frozen(self, member: str, frozen: bool) -> None:
-        """See ``Faults``."""
+        """Return once the kernel reports this state."""
         self._hosts[member].wait_frozen(frozen)
 
-    def restart(self, member: str, ready: Callable[[], None], broken: Broken) -> int:
-        """See ``Faults``."""
-        return self._restart(member, ready, broken)
-
     def check(self, member: str) -> None:
-        """See ``Faults``: each change was read back when made; this checks that all were reverted."""
+        """Raise ``RunError`` unless its link is up in the system and has the topology's values.
+
+        Each change was read back when made; this checks that all were reverted.
+        """
         planned = self._links[member]
         link = self._net.link_between(planned.a, planned.b)
         if not link.statistics()["up"]:
             raise RunError(f"the link of {member} is down")
         if link.spec != planned.spec:
             raise RunError(f"the link of {member} is {link.spec}, not {planned.spec}")
-
-    def give_up(self, reason: str) -> None:
-        """See ``Faults``."""
-        self._give_up(reason)
 
 
 START_POLL_S = 0.02
@@ -237,40 +173,32 @@ class _Act:
     problems: list[str] = field(default_factory=list)
 
 
-@dataclass
 class _State:
-    """The active disruptions: members by action; partitions by the event that made each.
+    """The active disruptions.
 
-    ``shaped`` is kept until the end, also after a link was reset: the link may have been recreated just then.
+    ``struck`` has, by the verb that undoes it, the members with that effect; those with ``reset`` stay until the end,
+    also after a link was reset, since it may have been recreated just then: ``shaped`` has their verbs. ``parted`` has
+    the members of each partition by the event that made it. ``unconnected`` members were killed, and have no link yet.
     ``latest`` has the occurrence of the event that last applied that action to a member.
     """
 
-    killed: set[str] = field(default_factory=set)
-    unconnected: set[str] = field(default_factory=set)
-    frozen: set[str] = field(default_factory=set)
-    down: set[str] = field(default_factory=set)
-    parted: dict[tuple[int, int], set[str]] = field(default_factory=dict)
-    shaped: dict[str, set[Verb]] = field(default_factory=dict)
-    latest: dict[tuple[Verb, str], tuple[int, int]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.struck = defaultdict[Verb, set[str]](set)
+        self.shaped = defaultdict[str, set[Verb]](set)
+        self.parted: dict[tuple[int, int], set[str]] = {}
+        self.unconnected: set[str] = set()
+        self.latest: dict[tuple[Verb, str], tuple[int, int]] = {}
 
     def struck_by(self, verb: Verb) -> set[str]:
         """The members with an active effect that ``verb``, an undoing verb, reverts."""
-        parted = {name for group in self.parted.values() for name in group}
-        found: dict[Verb, set[str]] = {
-            "restart": self.killed,
-            "thaw": self.frozen,
-            "link_up": self.down,
-            "heal": parted,
-            "reset": set(self.shaped),
-        }
-        return set(found[verb])
+        return set().union(*self.parted.values()) if verb == "heal" else set(self.struck[verb])
 
 
 class Disruptor:
     """Call ``start`` when the load is sent, and ``end`` when its answer arrives or an exception is raised.
 
     ``seed``: for the random choice of members. ``began_ns`` returns the start of the load (CLOCK_MONOTONIC), ``None``
-    before. ``tell`` receives every action at once, on another thread. ``broken``: why waiting is pointless.
+    before. ``report`` receives every action at once, on another thread. ``broken``: why waiting is pointless.
     """
 
     def __init__(
@@ -280,7 +208,7 @@ class Disruptor:
         faults: Faults,
         cluster: Cluster[Any],
         began_ns: Callable[[], int | None],
-        tell: Callable[[ExecutedEvent], None],
+        report: Callable[[ExecutedEvent], None],
         broken: Broken,
     ) -> None:
         self._events = events
@@ -288,11 +216,12 @@ class Disruptor:
         self._faults = faults
         self._cluster = cluster
         self._began_ns = began_ns
-        self._tell = tell
+        self._report = report
         self._broken = broken
         self._random = random.Random(seed)
         self._timeline = Timeline(events)
         self._state = _State()
+        self._struck = self._state.struck
         self._touched: set[str] = set()
         self._start_ns: int | None = None
         self._executed: list[ExecutedEvent] = []
@@ -330,8 +259,10 @@ class Disruptor:
         for thread in self._restarts:
             thread.join(None if whole else _ABANDON_S)
         if whole:
-            problems += [f"{name} is still down: {self._why_down.get(name)}" for name in sorted(self._state.killed)]
-            problems += self._unlike_before()
+            problems += [
+                f"{name} is still down: {self._why_down.get(name)}" for name in sorted(self._struck["restart"])
+            ]
+            problems += self._problems_of_links()
             if not problems and self._touched and not self._answer_again():
                 problems.append("not every member answers")
             if problems and self._broken() is None:
@@ -377,10 +308,11 @@ class Disruptor:
                 act.members = self._targets(act, leader)
         self._fire([act for act in acts if act.members], due_ns)
         for act in acts:
-            if act.members:
-                self._note(act, leader)
-            elif act.cause == "event":
-                act.problems.append("nobody led" if leader is None and _by_leader(act.event) else "there was none")
+            if not act.members and act.cause == "event":
+                act.problems.append(
+                    "there was no leader" if leader is None and _by_leader(act.event) else "there was none"
+                )
+            if act.members or act.problems:
                 self._note(act, leader)
 
     def _act(self, due: Due) -> _Act:
@@ -397,22 +329,21 @@ class Disruptor:
         """The current leader; if one is ``needed``, waits until there is one or the scenario has ended."""
         timeout_s = LEADER_TIMEOUT_S
         while True:
-            leader = self._cluster.leader_now(timeout_s, self._state.killed | self._state.frozen)
+            leader = self._cluster.leader_now(timeout_s, self._struck["restart"] | self._struck["thaw"])
             timeout_s = min(2 * timeout_s, LEADER_TIMEOUT_MAX_S)
             if leader is not None or not needed or self._over.wait(_LEADER_POLL_S):
                 return leader
 
     def _targets(self, act: _Act, leader: str | None) -> tuple[str, ...]:
         """The members that an event is about, in config order."""
-        event, state = act.event, self._state
+        event = act.event
         if event.is_undoing:
-            struck = state.struck_by(event.verb)
+            struck = self._state.struck_by(event.verb)
             wanted = struck & {event.target} if event.target in self._faults.members else struck
         else:
             living = list(self._cluster.endpoints)
             if event.verb in ("freeze", "link_down"):
-                already = state.frozen if event.verb == "freeze" else state.down
-                living = [name for name in living if name not in already]
+                living = [name for name in living if name not in self._struck[UNDOING[event.verb]]]
             match event.target:
                 case "leader":
                     wanted = {leader} & set(living) if leader is not None else set()
@@ -458,36 +389,30 @@ class Disruptor:
             case "kill":
                 for name in act.members:
                     self._cluster.expect_death(name)
-                act.signals = each(faults.kill)
-                state.killed |= names
                 state.unconnected |= names
-                state.frozen -= names
-            case "freeze":
-                act.signals = each(faults.freeze)
-                state.frozen |= names
-            case "thaw":
-                act.signals = each(faults.thaw)
-                state.frozen -= names
-            case "link_down":
-                act.links = each(lambda name: faults.set_link_up(name, False))
-                state.down |= names
-            case "link_up":
-                act.links = each(lambda name: faults.set_link_up(name, True))
-                state.down -= names
+                self._struck["thaw"] -= names
+                act.signals = each(partial(faults.signal, act.verb))
+            case "freeze" | "thaw":
+                act.signals = each(partial(faults.signal, act.verb))
+            case "link_down" | "link_up":
+                act.links = each(partial(faults.set_link_up, up=act.verb == "link_up"))
             case "delay" | "loss" | "rate":
-                act.links = each(lambda name: faults.shape(name, act.event))
                 for name in names:
-                    state.shaped.setdefault(name, set()).add(act.verb)
+                    state.shaped[name].add(act.verb)
+                act.links = each(partial(faults.shape, event=act.event))
             case "reset":
                 of_event = [act.event.verb] if act.cause == "for" else None
                 act.links = each(lambda name: faults.unshape(name, of_event or sorted(state.shaped[name])))
             case "partition" | "heal":
-                parted = {key: rest for key, group in state.parted.items() if (rest := group - names)}
+                state.parted = {key: rest for key, group in state.parted.items() if (rest := group - names)}
                 if act.verb == "partition":
-                    parted[act.due.number, act.due.occurrence] = names
-                state.parted = parted
+                    state.parted[act.due.number, act.due.occurrence] = names
             case "restart":
                 act.signals = [partial(self._begin_restart, act)]
+        if act.verb in UNDOING:
+            self._struck[UNDOING[act.verb]] |= names
+        elif act.verb in ("thaw", "link_up"):
+            self._struck[act.verb] -= names
 
     def _part(self, acts: Iterable[_Act]) -> None:
         """Make the currently active partition, for all of these acts."""
@@ -507,29 +432,21 @@ class Disruptor:
         sets = [group for group in (*parted, rest) if group]
         return sets if len(sets) > 1 else None
 
-    @staticmethod
-    def _guard(act: _Act, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except ContainernetEnvError as error:
-            act.problems.append(text_of(error))
-
     def _confirm(self, act: _Act) -> None:
         """Check that the kernel has done it; links are read back by the methods that change them."""
         if act.verb in ("freeze", "thaw") and not act.problems:
             for name in act.members:
-                self._guard(act, partial(self._faults.wait_frozen, name, act.verb == "freeze"))
+                try:
+                    self._faults.wait_frozen(name, act.verb == "freeze")
+                except ContainernetEnvError as error:
+                    act.problems.append(text_of(error))
 
     def _keep_in_force(self, act: _Act) -> None:
         """Record effects that could not be reverted as active, so that the end reverts them."""
-        state, names = self._state, set(act.members)
-        match act.verb:
-            case "thaw":
-                state.frozen |= names
-            case "link_up":
-                state.down |= names
-            case "heal":
-                state.parted[act.due.number, act.due.occurrence] = names
+        if act.verb in ("thaw", "link_up"):
+            self._struck[act.verb] |= set(act.members)
+        elif act.verb == "heal":
+            self._state.parted[act.due.number, act.due.occurrence] = set(act.members)
 
     # --- starting members again --------------------------------------------------------------------------------
 
@@ -538,11 +455,11 @@ class Disruptor:
         for name in act.members:
             one = replace(act, members=(name,), times_ns=[], problems=[])
             thread = clock.Thread(target=self._restart, args=(one,), name=f"restart-{name}", daemon=True)
-            self._state.killed.discard(name)  # before the thread can report that it still is
+            self._struck["restart"].discard(name)  # before the thread can report that it still is
             try:
                 thread.start()
             except RuntimeError as error:
-                self._state.killed.add(name)
+                self._struck["restart"].add(name)
                 act.problems.append(text_of(error))
                 continue
             self._restarts.append(thread)
@@ -557,7 +474,7 @@ class Disruptor:
         _kept(act, restart)
         if act.problems:
             self._why_down[name] = "; ".join(act.problems)
-            self._state.killed.add(name)
+            self._struck["restart"].add(name)
         else:
             answered_ns = clock.monotonic_ns()
         self._note(act, None, answered_ns)
@@ -571,7 +488,7 @@ class Disruptor:
 
     def _put_back(self, name: str) -> None:
         """Reapply the active disruptions to the new links of a member."""
-        if name in self._state.down:
+        if name in self._struck["link_up"]:
             self._faults.set_link_up(name, False)
         with self._parting:
             self._state.unconnected.discard(name)
@@ -599,7 +516,7 @@ class Disruptor:
         event = Disruption(verb=verb, target=" ".join(named))
         return _Act(event, verb, Due(0, -1, 1), "end", named)
 
-    def _unlike_before(self) -> list[str]:
+    def _problems_of_links(self) -> list[str]:
         """The deviations from the original state, of the members that were disrupted."""
         problems = []
         for name in sorted(self._touched):
@@ -638,7 +555,7 @@ class Disruptor:
         )
         with self._lock:
             self._executed.append(made)
-        self._tell(made)
+        self._report(made)
 
 
 def _by_leader(event: Disruption) -> bool:

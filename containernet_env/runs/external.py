@@ -9,28 +9,22 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from containernet_env.base import programs as life
-from containernet_env.base.errors import RunError, resource_errors, text_of
+from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.programs import LastWords, ending, last_words
 from containernet_env.base.work import Progress, Stop, persistently, side_by_side
 from containernet_env.config.plan import Plan
 from containernet_env.config.planning import keys_of
-from containernet_env.hosts.container import SyncTimes
 from containernet_env.hosts.counters import Pids
 from containernet_env.hosts.http import TcpConnection, UnixConnection
 from containernet_env.model.config import PASSWORD_VARIABLE, External
-from containernet_env.model.outcome import Reused
-from containernet_env.model.scenario import Scenario
-from containernet_env.model.usage import Leadership, leader_words
-from containernet_env.network.gate import Gate
-from containernet_env.results.capacity import capacity_of
+from containernet_env.model.usage import leader_words
 from containernet_env.runs import external_access
-from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.external_access import (
     AGAIN_S,
     CleanedUp,
@@ -43,7 +37,7 @@ from containernet_env.runs.external_access import (
 )
 from containernet_env.runs.load import SERVER_ENTRY_POINT, BenchmarkServer
 from containernet_env.runs.progress import OnEvent, ignore_event
-from containernet_env.runs.target import MeasuredNetwork
+from containernet_env.runs.target import Target
 from containernet_env.setup.builds import ready_load_programs
 from containernet_env.setup.commands import Ending, guarded
 from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
@@ -62,33 +56,18 @@ RTT_SAMPLES = 10
 _RTT_TIMEOUT_S = 2.0
 
 
-class ExternalTestbed:
-    """Replaces ``runs.testbed.Testbed`` if the plan names endpoints: ``up``, a matrix, ``down``."""
+class ExternalTestbed(Target):
+    """Replaces ``runs.testbed.Testbed`` if the plan names endpoints."""
 
-    network: MeasuredNetwork | None = None
-    faults: Faults | None = None
-    gate: Gate | None = None
-    realtime: bool | None = None
-    leader_wanted: str | None = None
     hosts_kind = HOSTS_KIND
     links_kind = "external"
-    loaded = False
-    why_unfit = "nothing of it stands between two runs"
+    unseen: str | None = UNSEEN
+    consists_of = "the load and its keys"
 
     def __init__(
         self, plan: Plan, progress: Progress, *, on_event: OnEvent = ignore_event, stop: Stop | None = None
     ) -> None:
-        self.plan = plan
-        self.failure: str | None = None
-        self.capacity = capacity_of(plan)
-        self.unseen: str | None = UNSEEN
-        self.reused: Reused = "nothing"
-        self.sync: dict[str, SyncTimes] = {}
-        self.led_at_start: Leadership | None = None
-        self.after_down = "nothing of this run is left"
-        self._progress = progress
-        self._on_event = on_event
-        self._stop = stop or Stop()
+        super().__init__(plan, progress, on_event, stop)
         self._external = external_of(plan.config)
         own_prefix = self._external.prefix_of(plan.run_id)
         self._own = OwnKeys(own_prefix, keys_of(plan))
@@ -97,51 +76,23 @@ class ExternalTestbed:
         self._cluster: ExternalCluster[Any] | None = None
         self._look: ClusterLook | None = None
         self._local: LocalServer | None = None
-        self._server: BenchmarkServer | None = None
         self._folder: Path | None = None
 
     @property
     def cluster(self) -> ExternalCluster[Any]:
-        """The cluster; only after `up`."""
+        """See ``Target``."""
         assert self._cluster is not None
         return self._cluster
 
     @property
-    def server(self) -> BenchmarkServer:
-        """The benchmark server; only after `up`."""
-        assert self._server is not None
-        return self._server
-
-    @property
     def client_host(self) -> LocalServer:
-        """The process that makes the load; only after `up`."""
+        """See ``Target``."""
         assert self._local is not None
         return self._local
-
-    @property
-    def leader_at_start(self) -> str | None:
-        return self.led_at_start.leader if self.led_at_start is not None else None
-
-    @property
-    def member_timeout_s(self) -> float:
-        return self.plan.timing.member_timeout_s
-
-    def settled_failure(self) -> str | None:
-        return self.failure
-
-    def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
-        # The RTTs between members and their disks are not known.
-        return None
 
     def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
         names = [node.name for node in self.plan.config.nodes]
         return dict(zip(names, side_by_side(_rtts_ns, self._connections, len(names)), strict=True))
-
-    @contextmanager
-    def told_why(self) -> Iterator[None]:
-        """Within it, an error of a step before the first scenario names the process whose end caused it."""
-        with resource_errors():
-            yield
 
     def up(self) -> None:
         """Check the cluster, remove leftovers of killed runs, and start the benchmark server. Raises RunError."""
@@ -218,10 +169,6 @@ class ExternalTestbed:
         return {
             look.name: {"endpoint": look.url, "member": look.member_name, "version": look.version} for look in looks
         }
-
-    def link_facts(self) -> None:
-        """None: the links are not emulated."""
-        return
 
     def pids(self) -> Pids:
         """The processes whose usage is sampled: the load reports its own."""

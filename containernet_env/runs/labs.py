@@ -33,7 +33,7 @@ class Lab(Crashes):
     def kill(self, name: str) -> int:
         """See ``Crashes``."""
         self._testbed.cluster.expect_death(name)
-        return self._testbed.faults.kill(name)
+        return self._testbed.faults.signal("kill", name)
 
     def restart(self, names: Sequence[str]) -> str:
         """See ``Crashes``: side by side, since without a quorum none of them answers."""

@@ -43,12 +43,11 @@ from containernet_env.runs.observer import Observer
 from containernet_env.runs.preflight import preflight
 from containernet_env.runs.prepare import kept_off, lock_for, prepare, require_root
 from containernet_env.runs.progress import Guarded, RunProgress, Silent
-from containernet_env.runs.reuse import Standing, StandingTestbed, change_between
-from containernet_env.runs.testbed import take_down
+from containernet_env.runs.reuse import change_between
+from containernet_env.runs.target import Target, take_down
+from containernet_env.runs.testbed import Standing, Testbed
 from containernet_env.setup import ready_images
 from containernet_env.setup.images import Images
-
-AnyTestbed = StandingTestbed | ExternalTestbed
 
 WRONG_AFTER = "after the last scenario the network was not the one that was configured"
 
@@ -253,10 +252,10 @@ class _Run:
             if self._error() is None:
                 self._stop.unshield()
 
-    def _new_testbed(self, images: Images | None) -> AnyTestbed:
+    def _new_testbed(self, images: Images | None) -> Target:
         if images is None:
             return ExternalTestbed(self._plan, self._progress, on_event=self._event, stop=self._stop)
-        return StandingTestbed(
+        return Testbed(
             self._plan,
             images,
             self._progress,
@@ -266,7 +265,7 @@ class _Run:
             stop=self._stop,
         )
 
-    def _changed(self) -> StandingTestbed | None:
+    def _changed(self) -> Testbed | None:
         """The kept testbed, changed to this run's plan; taken down if that fails: then there is none."""
         if (testbed := self._standing.take()) is None:
             return None
@@ -288,11 +287,14 @@ class _Run:
         self._event("testbed_reused", f"hosts and members stand since run {came_from} or before: {testbed.reused}")
         return testbed
 
-    def _leave_standing(self, testbed: AnyTestbed, number: int) -> bool:
+    def _leave_standing(self, testbed: Target, number: int) -> bool:
         """Leave the testbed to the next run, if that wants it and it had no failure; returns whether it was left."""
-        if isinstance(testbed, ExternalTestbed):
-            return False
-        if not self._standing.is_wanted or self._error() is not None or self._matrix is None:
+        if (
+            not isinstance(testbed, Testbed)
+            or not self._standing.is_wanted
+            or self._error() is not None
+            or self._matrix is None
+        ):
             return False
         failed = next((outcome.error for outcome in self._keeper.outcomes if outcome.error is not None), None)
         if (reason := failed or self._matrix.damaged or testbed.why_unfit) is not None:
@@ -303,7 +305,7 @@ class _Run:
         self._standing.leave(testbed, self._matrix.loaded)
         return True
 
-    def _observer(self, testbed: AnyTestbed) -> Observer:
+    def _observer(self, testbed: Target) -> Observer:
         record, directory = self._keeper.record, self._keeper.directory
         sampler = Sampler(
             AllUse(testbed.pids(), lambda: testbed.pids().members),
@@ -320,7 +322,7 @@ class _Run:
             lambda name, content: record(directory.write_history, name, content),
         )
 
-    def _run_matrix(self, testbed: AnyTestbed, until: int) -> bool:
+    def _run_matrix(self, testbed: Target, until: int) -> bool:
         plan = self._plan
         if self._matrix is None:
             self._event("matrix_began", f"{len(plan.scenarios)} scenarios")
@@ -344,7 +346,7 @@ class _Run:
             self._matrix.move_to(testbed, self._observer(testbed))
         return self._matrix.run(until)
 
-    def _describe(self, testbed: AnyTestbed, number: int) -> None:
+    def _describe(self, testbed: Target, number: int) -> None:
         """Record the created testbed, before the load."""
         plan, led, store_version = self._plan, testbed.led_at_start, testbed.cluster.version()
         largest = plan.largest_member_rtt
@@ -396,15 +398,17 @@ class _Run:
             links_cpu=plan.options.links_cpu,
         )
 
-    def _prove_after(self, testbed: AnyTestbed, number: int) -> None:
+    def _prove_after(self, testbed: Target, number: int) -> None:
         """Record whether the network still matches its configuration, also in the rows, all of which are on disk."""
-        if testbed.failure is not None or isinstance(testbed, ExternalTestbed):
+        if testbed.failure is not None:
             return
         try:
             proof = testbed.prove_again("after")
         except RunError as error:
             self._event("network_unproved", f"after the last scenario the network could not be measured: {error}")
             self._progress.note(f"after the last scenario the network could not be measured: {error}")
+            return
+        if proof is None:
             return
         self._judged.add(number)
         if self._network_after is None or self._network_after.passed:
@@ -451,14 +455,13 @@ class _Run:
         error = sys.exception()
         return None if error is self._handled else error
 
-    def _take_down(self, testbed: AnyTestbed, number: int) -> None:
+    def _take_down(self, testbed: Target, number: int) -> None:
         """Keep the logs, take everything down, and report it; each step runs even if the previous one failed."""
         self._tell_reason(self._error())
         try:
             self._keeper.logs(lambda: _numbered(testbed.logs(), number))
         finally:
-            goes = "the load and its keys" if isinstance(testbed, ExternalTestbed) else "hosts, links and cluster"
-            self._event("tear_down_began", f"{goes} are taken down")
+            self._event("tear_down_began", f"{testbed.consists_of} are taken down")
             try:
                 take_down(testbed, self._progress)
             except BaseException as problem:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
+from containernet_env.base import clock
+from containernet_env.base.errors import resource_errors
+from containernet_env.base.work import Progress, Stop
 from containernet_env.config.plan import Plan
-from containernet_env.model.findings import Capacity
+from containernet_env.containernet.testbed_network import TestbedNetwork
+from containernet_env.hosts.container import SyncTimes
+from containernet_env.hosts.counters import Pids
+from containernet_env.model.outcome import Reused
+from containernet_env.model.proof import Moment as GateMoment
+from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.usage import Leadership
+from containernet_env.network.gate import Gate
+from containernet_env.results.capacity import capacity_of
+from containernet_env.results.run_files import LinkFacts
 from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import BenchmarkServer
+from containernet_env.runs.progress import OnEvent
 from containernet_env.stores.cluster import Cluster
-from containernet_env.stores.store import LoadTerms
-
-
-class MeasuredNetwork(Protocol):
-    """Links that count what goes over them."""
-
-    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> Mapping[str, Any]:
-        """The counters of every link; see ``containernet_env.model.usage``."""
 
 
 class ClientHost(Protocol):
@@ -32,33 +38,75 @@ class ClientHost(Protocol):
         """How its first process ended, in one line for people; ``None`` while it runs. Never raises."""
 
 
-class Target(Protocol):
-    """A target that can be measured. An external store has neither ``network`` nor ``client_host``."""
+class Target(ABC):
+    """A target that can be measured: ``up``, a matrix, ``down``. The defaults are those of an external cluster.
 
-    plan: Plan
-    led_at_start: Leadership | None
-    """The leader at bring-up; ``None`` until then, and if no leader is known."""
-    failure: str | None
-    """Why measuring is no longer possible: the links, the benchmark host or the engine have ended; else ``None``."""
-    key_prefix: str
-    """The prefix of every key of a load, before the prefix of its scenario."""
-    unseen: str | None
-    """What cannot be observed of it, in one line, so that figures are never certainly valid; ``None`` for ours."""
-    leader_wanted: str | None
-    """Who is to lead in every scenario; ``None`` leaves that to elections."""
+    ``failure`` is why measuring is no longer possible: the links, the benchmark host or the engine have ended; else
+    ``None``. ``led_at_start`` is the leader at bring-up; ``None`` until then, and if no leader is known.
+    ``leader_wanted`` is to lead in every scenario; ``None`` leaves that to elections. ``key_prefix`` is that of every
+    key of a load, before the prefix of its scenario; ``load_terms`` are how loads communicate with its store.
+    ``unseen`` is what cannot be observed of it, in one line, so that figures are never certainly valid. ``capacity``
+    has the machine's resources and the configured limits. ``reused`` is the state that the first scenario starts with,
+    ``loaded`` whether the store already holds the data set. ``consists_of`` says what ``down`` removes.
+    """
 
-    capacity: Capacity
-    """The machine's resources and the configured limits."""
+    __test__ = False  # not a test class, whatever its name begins with
+    network: TestbedNetwork | None = None
+    gate: Gate | None = None
+    unseen: str | None = None
+    key_prefix = ""
+    reused: Reused = "nothing"
+    loaded = False
+    leader_wanted: str | None = None
+    led_at_start: Leadership | None = None
+    failure: str | None = None
+    hosts_kind: str
+    links_kind: str
+    consists_of = "hosts, links and cluster"
+    after_down = "nothing of this run is left"
+
+    def __init__(self, plan: Plan, progress: Progress, on_event: OnEvent, stop: Stop | None) -> None:
+        self.plan = plan
+        self.capacity = capacity_of(plan)
+        self.load_terms = plan.store.load_terms
+        self.sync: dict[str, SyncTimes] = {}
+        self._progress = progress
+        self._on_event = on_event
+        self._stop = stop or Stop()
+        self._cluster: Cluster[Any] | None = None
+        self._server: BenchmarkServer | None = None
+
+    @property
+    def cluster(self) -> Cluster[Any]:
+        """The cluster; only after `up`."""
+        assert self._cluster is not None
+        return self._cluster
+
+    @property
+    def server(self) -> BenchmarkServer:
+        """The benchmark server; only after `up`."""
+        assert self._server is not None
+        return self._server
+
+    @property
+    @abstractmethod
+    def client_host(self) -> ClientHost:
+        """The host of the load generator; only after `up`."""
+
+    @property
+    def faults(self) -> Faults | None:
+        """What events of scenarios can do to it; ``None`` if nothing can be done."""
+        return None
+
+    @property
+    def realtime(self) -> bool | None:
+        """Whether the link emulator got the real-time priority that it requested; ``None`` without a link emulator."""
+        return None
 
     @property
     def leader_at_start(self) -> str | None:
         """The leader of ``led_at_start``."""
         return self.led_at_start.leader if self.led_at_start is not None else None
-
-    @property
-    def load_terms(self) -> LoadTerms:
-        """How loads communicate with its store."""
-        return self.plan.store.load_terms
 
     @property
     def member_timeout_s(self) -> float:
@@ -70,26 +118,54 @@ class Target(Protocol):
 
         Where something is silent right now, once it has answered or has been given up.
         """
+        return self.failure
 
     def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
         """RTTs to each member, measured now; none if none are needed. Takes some RTTs, and never raises."""
         return {}
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
-        """The floor of a scenario; see ``results.floor.Floor``."""
+        """The floor of a scenario, see ``results.floor.Floor``; ``None`` if the paths or disks are unknown."""
+        return None
 
-    @property
-    def cluster(self) -> Cluster[Any]: ...
+    @contextmanager
+    def told_why(self) -> Iterator[None]:
+        """Within it, an error of a step before the first scenario names the ended process, if that is its cause."""
+        with resource_errors():
+            yield
 
-    @property
-    def server(self) -> BenchmarkServer: ...
+    @abstractmethod
+    def up(self) -> None:
+        """Bring everything up. Raises ``RunError`` at the first deviation from the plan."""
 
-    @property
-    def network(self) -> MeasuredNetwork | None: ...
+    def prove_again(self, moment: GateMoment) -> NetworkProof | None:
+        """The network, measured again; ``None`` if it is not of ours. Raises ``RunError`` if that fails."""
+        return None
 
-    @property
-    def client_host(self) -> ClientHost | None: ...
+    @abstractmethod
+    def down(self) -> None:
+        """Take everything down; idempotent. Raises ``RunError`` at the end for leftovers."""
 
-    @property
-    def faults(self) -> Faults | None:
-        """What events of scenarios can do to it; ``None`` if nothing can be done."""
+    @abstractmethod
+    def pids(self) -> Pids:
+        """The processes by which resource usage is attributed; only after `up`."""
+
+    @abstractmethod
+    def host_facts(self) -> dict[str, Any]:
+        """By host: what the run's record has of it."""
+
+    def link_facts(self) -> LinkFacts | None:
+        """The software that creates hosts and links; ``None`` if the links are not of ours."""
+        return None
+
+    @abstractmethod
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """The last lines of every host's first process, by host; where a log cannot be read, the reason."""
+
+
+def take_down(target: Target, progress: Progress) -> None:
+    """``down``, then reported as a stage: a terminal that is stopped must not keep containers up."""
+    began = clock.monotonic()
+    target.down()
+    with progress.stage("tear-down", clock.monotonic() - began) as stage:
+        stage.done(target.after_down)

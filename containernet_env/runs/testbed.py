@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from containernet_env.base import clock
-from containernet_env.base.errors import ReservedFiles, RunError, resource_errors, text_of
+from containernet_env.base.errors import ReservedFiles, RunError, text_of
 from containernet_env.base.files import root_of
 from containernet_env.base.programs import last_words
 from containernet_env.base.work import Progress, Stage, Stop
@@ -16,7 +16,7 @@ from containernet_env.config.plan import HostPlan, Plan
 from containernet_env.containernet import engines
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.hosts import engine, netns
-from containernet_env.hosts.container import BUDGET_S, SyncTimes, measure_sync, put_secrets
+from containernet_env.hosts.container import BUDGET_S, measure_sync, put_secrets
 from containernet_env.hosts.counters import Pids
 from containernet_env.hosts.engine import EngineGoneError, EngineWatch
 from containernet_env.hosts.http import NamespaceConnection, UnixConnection
@@ -29,38 +29,18 @@ from containernet_env.network.rtt import Tolerance
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.floor import Floor
 from containernet_env.results.run_files import LinkFacts, Proof
-from containernet_env.runs.disruptor import TestbedFaults
+from containernet_env.runs.disruptor import Faults
 from containernet_env.runs.load import SERVER_ENTRY_POINT, SERVER_SOCKET, BenchmarkServer
 from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
-from containernet_env.runs.target import Target
+from containernet_env.runs.reuse import Change, all_fields
+from containernet_env.runs.target import Target, take_down
 from containernet_env.setup.images import Images
-from containernet_env.stores.cluster import Broken, Cluster, MemberHost, MemberPlace
+from containernet_env.stores.cluster import Broken, MemberPlace
 from containernet_env.stores.store import GATE_SCRIPT, Trust
 
 ALL_BUDGET_S = 1.0
-"""Time limit for all members together."""
-
-
-def measure_syncs(
-    plan: Plan, hosts: Mapping[str, MemberHost], check: Callable[[], None], note: Callable[[str], None]
-) -> dict[str, SyncTimes]:
-    """Measure one member after the other, while no other process writes; those that cannot be measured are left out.
-
-    ``check`` is called before each, and after a failure: it raises if a host that has ended is the cause.
-    """
-    members = [host for host in plan.hosts if host.data]
-    measured: dict[str, SyncTimes] = {}
-    for host in members:
-        check()
-        try:
-            budget_s = min(BUDGET_S, ALL_BUDGET_S / len(members))
-            measured[host.name] = measure_sync(root_of(hosts[host.name].pid), host.data[0], budget_s)
-        except RunError as error:
-            check()
-            note(f"{host.name}: {error}; writes have no floor")
-    return measured
-
+"""Time limit of measuring the fdatasync of all members together."""
 
 PING_S = 1.0
 """Ping interval, and the timeout of each answer."""
@@ -135,19 +115,23 @@ TCP_SYSCTLS = (
 )
 
 
+OnProof = Callable[[Proof], None]
+
+
+def ignore_proof(proof: Proof) -> None:
+    """For callers that keep no proofs."""
+
+
 class Testbed(Target):
-    """Brings a plan up step by step and takes it down as a whole.
+    """Brings a plan up step by step, can be changed to another plan while it is up, and is taken down as a whole.
 
     `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. Users of the
     testbed have to check `failure`: why no measurement is possible any more, None while everything is up.
     `on_event` receives events ("testbed_failed" with that reason, once, from another thread), `on_proof` each proof of
-    the network, also a failed one. `stop` is polled during waits.
+    the network, also a failed one; both are called by one thread at a time. `stop` is polled during waits.
     """
 
-    __test__ = False  # not a test class, whatever its name begins with
-    key_prefix = ""
-    unseen: str | None = None
-    after_down = "nothing of this run is left"
+    network: TestbedNetwork
 
     def __init__(
         self,
@@ -156,60 +140,59 @@ class Testbed(Target):
         progress: Progress,
         *,
         tolerance: Tolerance | None = None,
-        logs: bool = True,
         on_event: OnEvent = ignore_event,
-        on_proof: Callable[[Proof], None] = lambda proof: None,
+        on_proof: OnProof = ignore_proof,
         stop: Stop | None = None,
     ) -> None:
-        self.plan = plan
+        super().__init__(plan, progress, on_event, stop)
+        self._on_proof = on_proof
+        self._listening = clock.Lock()
+        self._last_proof: Proof | None = None
         self.images = {"member": images.member, "benchmark": images.benchmark}
-        self._progress = progress
-        self.net = engines.create(plan)
+        self.network = self.net = engines.create(plan)
+        self.hosts_kind: str = self.net.hosts_kind
+        self.links_kind: str = self.net.links_kind
         self.hosts: dict[str, TestbedHost] = {}
-        self._cluster: Cluster[Any] | None = None
         self._trust: Trust | None = None
-        self._server: BenchmarkServer | None = None
-        self.gate: Gate | None = None
         self.gate_after: Gate | None = None
-        self.led_at_start: Leadership | None = None
-        self.leader_wanted = plan.config.etcd.leader
-        self.capacity = capacity_of(plan)
-        self.sync: dict[str, SyncTimes] = {}
-        self._floor = self._make_floor()
-        self.failure: str | None = None
+        self._tolerance = tolerance
         self._failed = clock.Event()
         self._during = "while the hosts started"
         self._failing = clock.Lock()
         self._links = LinkWatch(self.net.link_backend_answers, self.fail)
         self._engine_watch = EngineWatch(plan.run_id, lambda: len(self.hosts), self._on_engine_end)
-        self._on_event = on_event
-        self._stop = stop or Stop()
         self._reserved = ReservedFiles()
         self._congestion_control: dict[str, str] = {}
+        self._follow_plan()
         self.net.on_event(self._on_network_event)
-        self._settings = (tolerance, on_proof)
-        self._prover = self._make_prover()
 
-    def _make_prover(self) -> NetworkProver:
-        tolerance, on_proof = self._settings
-        of_testbed = (self.plan, self.net, self.hosts, self._progress)
-        return NetworkProver(*of_testbed, tolerance, on_proof, self._stop, self._gone_of, self._why)
+    def _follow_plan(self) -> None:
+        """Set everything that follows from the plan."""
+        plan = self.plan
+        self.leader_wanted, self.capacity = plan.config.etcd.leader, capacity_of(plan)
+        self._floor = self._make_floor()
+        self._prover = NetworkProver(
+            plan, self.net, self.hosts, self._progress, self._tolerance, self._proof, self._stop, self._gone_of,
+            self._why,
+        )  # fmt: skip
 
     def _make_floor(self) -> Floor:
         medians_ns = {name: times.median_ns for name, times in self.sync.items()}
         return Floor(self.plan.store, self.plan.topology, medians_ns)
 
-    @property
-    def cluster(self) -> Cluster[Any]:
-        """The cluster; only after `up`."""
-        assert self._cluster is not None
-        return self._cluster
+    def _listen(self, on_event: OnEvent, on_proof: OnProof) -> None:
+        """When this returns, the previous receivers get nothing more."""
+        with self._listening:
+            self._on_event, self._on_proof = on_event, on_proof
 
-    @property
-    def server(self) -> BenchmarkServer:
-        """The benchmark server; only after `up`."""
-        assert self._server is not None
-        return self._server
+    def _event(self, kind: str, text: str) -> None:
+        with self._listening:
+            self._on_event(kind, text)
+
+    def _proof(self, proof: Proof) -> None:
+        with self._listening:
+            self._last_proof = proof
+            self._on_proof(proof)
 
     @property
     def server_connection(self) -> UnixConnection:
@@ -217,30 +200,18 @@ class Testbed(Target):
         return UnixConnection(self.client_host.name, SERVER_SOCKET, self.client_host.pid)
 
     @property
-    def network(self) -> TestbedNetwork:
-        """The network; see ``runs.target.Target``."""
-        return self.net
-
-    @property
-    def hosts_kind(self) -> str:
-        """The CSV's `Hosts`."""
-        return self.net.hosts_kind
-
-    @property
-    def links_kind(self) -> str:
-        """The CSV's `Links`."""
-        kind: str = self.net.links_kind
-        return kind
-
-    @property
-    def faults(self) -> TestbedFaults:
-        """See ``runs.target.Target``."""
+    def faults(self) -> Faults:
+        """See ``Target``."""
         members = {host.name for host in self.plan.topology.members}
         links = {link.a: link for link in self.plan.links if link.a in members}
-        return TestbedFaults(self.net, self.hosts, links, self._restart_member, self.fail)
+        return Faults(self.net, self.hosts, links, self._restart_member, self.fail)
 
     def _restart_member(self, name: str, ready: Callable[[], None], broken: Broken) -> int:
-        """Restart a killed member; see ``faults.Faults.restart``."""
+        """Restart a killed member; return the moment at which it was resumed.
+
+        Before that, limits, links and neighbours are restored and read back, and ``ready`` is called. Waits until it
+        answers, or ``broken`` returns a reason. Raises ``RunError``.
+        """
         host, plan = self.hosts[name], next(plan for plan in self.plan.hosts if plan.name == name)
         host.restart()
         self._put_secrets(name)
@@ -256,14 +227,13 @@ class Testbed(Target):
         return self.hosts[self.plan.config.client.name]
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
-        """See ``runs.target.Target``."""
+        """See ``Target``."""
         return self._floor.median_s(scenario, leader, living)
 
     @property
     def realtime(self) -> bool | None:
-        """Whether the link emulator got the real-time priority that it requested; None if there is no link emulator."""
-        granted: bool | None = self.net.link_backend_facts().get("realtime")
-        return granted
+        """See ``Target``."""
+        return self.net.link_backend_facts().get("realtime")
 
     def up(self) -> None:
         """Bring everything up; raises RunError at the first deviation from the plan."""
@@ -273,9 +243,9 @@ class Testbed(Target):
 
     @contextmanager
     def told_why(self) -> Iterator[None]:
-        """Within it, an error of a step before the first scenario names the ended process, if that is its cause."""
+        """See ``Target``."""
         try:
-            with resource_errors():
+            with super().told_why():
                 yield
         except RunError as error:
             reason = self._why(error)
@@ -302,10 +272,10 @@ class Testbed(Target):
 
     def _done(self, stage: Stage, kind: str, text: str) -> None:
         stage.done(text)
-        self._on_event(kind, text)
+        self._event(kind, text)
 
     def down(self) -> None:
-        """Take everything down; idempotent. Raises RunError at the end for leftovers."""
+        """See ``Target``."""
         self._reserved.release()
         self._links.close()
         steps: list[Callable[[], None]] = [self._engine_watch.close, self.net.stop]
@@ -323,6 +293,66 @@ class Testbed(Target):
             raise gone
         if problems:
             raise RunError("not everything could be removed:\n" + "\n".join(problems))
+
+    def rest(self, loaded: bool) -> None:
+        """Its run has ended, and it is kept for another one: no events are delivered until `turn_to`."""
+        self.loaded = loaded
+        self._listen(ignore_event, ignore_proof)
+
+    def turn_to(self, plan: Plan, change: Change, progress: Progress, on_event: OnEvent, on_proof: OnProof) -> None:
+        """Change it to the testbed of another plan; see ``reuse.change_between``.
+
+        Changes are read back, and changed links are proved. Without changes, the proof after the last scenario is also
+        the one before the next: the network was not modified in between. Raises RunError if anything deviates from the
+        plan; only `down` is possible then.
+        """
+        self._listen(on_event, on_proof)
+        self.plan, self._progress = plan, progress
+        self._follow_plan()
+        self._during = "while it stood between two runs"
+        with self.told_why():
+            self._check()
+            self._change_hosts(change)
+            self._change_network(change)
+            self.cluster.waits = plan.waits
+            self.led_at_start = self.cluster.leadership()
+            if self.led_at_start is None:
+                raise RunError("the members that stand have no leader")
+            self._check()
+        self._during = "before the first scenario"
+        self.reused = change.reused
+
+    def _change_hosts(self, change: Change) -> None:
+        if change.limits:
+            with self._progress.stage("hosts") as stage:
+                for host in change.limits:
+                    self.hosts[host.name].limit_cpu(host.cpu_quota_us, host.cpu_period_us)
+                self._done(stage, "limits_changed", f"CPU limits of {len(change.limits)} hosts, read back")
+
+    def _change_network(self, change: Change) -> None:
+        with self._progress.stage("network") as stage:
+            if change.links:
+                for link in change.links:
+                    self.net.link_between(link.a, link.b).change_directions(all_fields(link.spec))
+                for host in self.hosts.values():
+                    netns.forget_paths(host.pid)
+                self._event("links_changed", f"{len(change.links)} links, read back")
+                self.gate = self._prover.prove("change")
+            else:
+                self.gate, proof = self.gate_after, self._last_proof
+                if self.gate is None or proof is None:
+                    raise RunError("the network was not proved after the last scenario")
+                self._proof(proof.model_copy(update={"moment": "before"}))
+            self._done(stage, "network_proved", self._proved_text(self.gate))
+
+    @property
+    def why_unfit(self) -> str | None:
+        """Why no further measurement should run on it after its last scenario; ``None`` if there is no reason."""
+        if reason := self._gone() or "; ".join(self.cluster.deaths().values()):
+            return reason
+        proof = self.gate_after.proof if self.gate_after is not None else None
+        is_proved = proof is not None and proof.passed and proof.doubt is None
+        return None if is_proved else "its network was not proved after the last scenario"
 
     def _start_hosts(self) -> None:
         self._engine_watch.start()
@@ -411,7 +441,16 @@ class Testbed(Target):
         return self.gate_after.proof
 
     def _measure_sync(self) -> None:
-        self.sync = measure_syncs(self.plan, self.hosts, self._check, self._progress.note)
+        """Measure one member after the other, while no other process writes; some may not allow it."""
+        members = [host for host in self.plan.hosts if host.data]
+        for host in members:
+            self._check()
+            try:
+                root, budget_s = root_of(self.hosts[host.name].pid), min(BUDGET_S, ALL_BUDGET_S / len(members))
+                self.sync[host.name] = measure_sync(root, host.data[0], budget_s)
+            except RunError as error:
+                self._check()
+                self._progress.note(f"{host.name}: {error}; writes have no floor")
         self._floor = self._make_floor()
 
     def _start_cluster(self) -> Leadership:
@@ -449,14 +488,14 @@ class Testbed(Target):
         elif kind == "port_down" and self._is_of_living_host(text):
             reason = f"the network lost a host that lives: {text}"
         failed_now = reason is not None and self._take_down_failure(reason)  # before it is reported: it may take time
-        self._on_event(kind, text)
+        self._event(kind, text)
         if failed_now and reason is not None:
-            self._on_event("testbed_failed", reason)
+            self._event("testbed_failed", reason)
 
     def fail(self, reason: str) -> None:
         """Record why no measurement is possible any more; the first reason counts. Thread-safe."""
         if self._take_down_failure(reason):
-            self._on_event("testbed_failed", reason)
+            self._event("testbed_failed", reason)
 
     def _take_down_failure(self, reason: str) -> bool:
         """Whether it is the first."""
@@ -469,7 +508,7 @@ class Testbed(Target):
             return True
 
     def settled_failure(self) -> str | None:
-        """See ``runs.target.Target``."""
+        """See ``Target``."""
         self._links.settle()
         self._failed.wait(_NEWS_S)
         return self.failure
@@ -491,7 +530,7 @@ class Testbed(Target):
         }
 
     def pids(self) -> Pids:
-        """The processes by which resource usage is attributed; only after `up`."""
+        """See ``Target``."""
         members = {host.name: self.hosts[host.name].pid for host in self.plan.topology.members}
         links: int | None = self.net.link_backend_facts().get("pid")
         return Pids(members, self.client_host.pid, links, os.getpid())
@@ -509,10 +548,7 @@ class Testbed(Target):
         )
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """The last lines of every host's first process, by host, and of the link backend, if it is a program.
-
-        If a log cannot be read, its text has the reason.
-        """
+        """See ``Target``; also of the link backend, if it is a program."""
         gone: EngineGoneError | None = None
         for name, host in self.hosts.items():
             try:
@@ -526,18 +562,31 @@ class Testbed(Target):
             yield "link-emulator", said
 
 
-class Removable(Protocol):
-    """A resource that is taken down as a whole; ``after_down`` returns its leftovers."""
+class Standing:
+    """Holds the testbed that a run has kept, if any; its creator closes it, whatever happens.
 
-    @property
-    def after_down(self) -> str: ...
+    ``is_wanted``: whether the current run is to keep its testbed, since the next one can use it.
+    """
 
-    def down(self) -> None: ...
+    def __init__(self) -> None:
+        self.is_wanted = False
+        self._testbed: Testbed | None = None
 
+    def leave(self, testbed: Testbed, loaded: bool) -> None:
+        """Hold it until `take`. ``loaded``: whether its store holds the data set of the plan."""
+        testbed.rest(loaded)
+        self._testbed = testbed
 
-def take_down(testbed: Removable, progress: Progress) -> None:
-    """``down``, then reported as a stage: a terminal that is stopped must not keep containers up."""
-    began = clock.monotonic()
-    testbed.down()
-    with progress.stage("tear-down", clock.monotonic() - began) as stage:
-        stage.done(testbed.after_down)
+    def take(self) -> Testbed | None:
+        """Return the testbed; the caller owns it from here on."""
+        testbed, self._testbed = self._testbed, None
+        return testbed
+
+    def close(self, progress: Progress, stop: Stop) -> None:
+        """Take down the kept testbed; idempotent, and not interrupted. Raises ``RunError`` for leftovers."""
+        if (testbed := self.take()) is not None:
+            stop.shield()
+            try:
+                take_down(testbed, progress)
+            finally:
+                stop.unshield()

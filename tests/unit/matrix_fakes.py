@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from containernet_env.base.work import Stop
 from containernet_env.cli.terminal import StopSignals
 from containernet_env.config.plan import PlannedScenario
 from containernet_env.config.topologies import load_config
+from containernet_env.hosts.counters import Pids
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.findings import Capacity
 from containernet_env.model.load_result import LoadResult
@@ -24,6 +26,7 @@ from containernet_env.results.columns import row_of
 from containernet_env.runs.load import Answer, Progress
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.progress import Silent
+from containernet_env.runs.target import Target
 from containernet_env.stores.cluster import NEAR
 from containernet_env.stores.store import LoadTerms
 from tests.unit.answers import closed_loop
@@ -184,17 +187,9 @@ class FakeFaults:
             self.values.pop((member, verb), None)
         return self._link("unshape", member)
 
-    def freeze(self, member: str) -> int:
-        self.frozen.add(member)
-        return self._note("freeze", member)
-
-    def thaw(self, member: str) -> int:
-        self.frozen.discard(member)
-        return self._note("thaw", member)
-
-    def kill(self, member: str) -> int:
-        self.frozen.discard(member)
-        return self._note("kill", member)
+    def signal(self, verb: str, member: str) -> int:
+        (self.frozen.add if verb == "freeze" else self.frozen.discard)(member)
+        return self._note(verb, member)
 
     def wait_frozen(self, member: str, frozen: bool) -> None:
         assert (member in self.frozen) is frozen
@@ -278,30 +273,44 @@ class Notes(Silent):
         self.notes.append(text)
 
 
+class FakeTarget(Target):
+    """Of three members, with nothing behind it."""
+
+    member_timeout_s = 1.0
+    led_at_start = Leadership("etcd1", 2)
+    hosts_kind, links_kind = "docker", "emulator"
+    faults: Any = None
+    client_host: Any = None
+
+    def __init__(self) -> None:
+        self._cluster: Any = FakeCluster()
+        self._server: Any = FakeServer()
+        self.network: Any = FakeNet()
+        self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
+        self.load_terms, self.capacity = LoadTerms(), Capacity(2)
+
+    def up(self) -> None: ...
+
+    def down(self) -> None: ...
+
+    def pids(self) -> Pids:
+        return Pids({"etcd1": os.getpid()}, None, None, os.getpid())
+
+    def host_facts(self) -> dict[str, Any]:
+        return {}
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        yield "etcd1", "ready\n"
+
+
 class Bench:
     """A matrix on fakes, the outcomes that it left (by ``leave``), and its events: kind and subject."""
 
     def __init__(self, *scenarios: Scenario, stop: Stop | None = None, retries: int = 0) -> None:
-        self.cluster, self.server, self.net, self.progress = FakeCluster(), FakeServer(), FakeNet(), Notes()
-        self.faults = FakeFaults(self.cluster)
-        self.target: Any = SimpleNamespace(
-            cluster=self.cluster,
-            server=self.server,
-            network=self.net,
-            client_host=SimpleNamespace(alive=True, ending=lambda: None),
-            failure=None,
-            settled_failure=lambda: self.target.failure,
-            member_timeout_s=1.0,
-            load_terms=LoadTerms(),
-            leader_at_start="etcd1",
-            leader_wanted=None,
-            key_prefix="",
-            unseen=None,
-            client_rtts_ns=dict,
-            capacity=Capacity(2),
-            least_median_s=lambda scenario, leader, living: None,
-            faults=self.faults,
-        )
+        self.target: Any = FakeTarget()
+        self.cluster, self.server, self.net = self.target.cluster, self.target.server, self.target.network
+        self.progress = Notes()
+        self.faults = self.target.faults = FakeFaults(self.cluster)
         self.outcomes: list[ScenarioOutcome] = []
         self.events: list[tuple[str, str | None]] = []
         self.leave: Callable[[ScenarioOutcome], str | None] = self.outcomes.append

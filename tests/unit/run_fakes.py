@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,11 +14,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.container import SyncTimes
-from containernet_env.hosts.counters import Pids
-from containernet_env.model.findings import Capacity
-from containernet_env.model.outcome import Reused
 from containernet_env.model.proof import NetworkProof
-from containernet_env.model.usage import Leadership
 from containernet_env.results.run_files import LinkFacts
 from containernet_env.runs import machine
 from containernet_env.runs import manifest as manifest_module
@@ -28,9 +23,8 @@ from containernet_env.runs.load import Answer
 from containernet_env.runs.measure import measure
 from containernet_env.runs.reuse import Change
 from containernet_env.setup.images import Images
-from containernet_env.stores.store import LoadTerms
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM
-from tests.unit.matrix_fakes import GOOD, FakeCluster, FakeNet, FakeServer
+from tests.unit.matrix_fakes import GOOD, FakeTarget
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
@@ -67,37 +61,23 @@ class Beds(list["FakeTestbed"]):
         return found if isinstance(found, Answer) else GOOD
 
 
-class FakeTestbed:
+class FakeTestbed(FakeTarget):
     """Comes up and goes down; ``downs`` counts the latter."""
 
     beds = Beds()
     proved_again: NetworkProof | RunError = NetworkProof("after", ())
-    key_prefix, unseen, after_down = "", None, "nothing is left"
-    hosts_kind, links_kind = "docker", "emulator"
 
     def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
+        super().__init__()
         self.plan, self.turned, self.rests = plan, list[Change](), 0
-        self.reused: Reused = "nothing"
-        self.loaded = False
         self.images: dict[str, str] = {}
         self.on_proof = others["on_proof"]
         self.ups = self.downs = 0
-        self.led_at_start, self.leader_at_start = Leadership("etcd1", 2), "etcd1"
         self.sync = {"etcd1": SyncTimes(100, 500_000, 900_000)}
-        self.leader_wanted = plan.config.etcd.leader
-        self.capacity = Capacity(2)
-        self.least_median_s = lambda scenario, leader, living: None
-        self.client_rtts_ns = dict
-        self.failure: str | None = None
-        self.network = FakeNet()
-        self.settled_failure = lambda: self.failure
-        self.member_timeout_s, self.load_terms = 1.0, LoadTerms()
-        self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
-        self.server, self.cluster = FakeServer(), FakeCluster()
         self.server.behave = self.beds.answer
-        self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
-        self.gate = self.realtime = self.faults = None
+        self.cluster.version = lambda: "3.7.3"
         self.unproved: str | None = "not proved"
+        self.beds.append(self)
 
     def _at(self, call: str) -> None:
         if (happens := self.beds.at.get(call)) is not None:
@@ -144,25 +124,14 @@ class FakeTestbed:
     def link_facts(self) -> LinkFacts:
         return LINKS
 
-    def pids(self) -> Pids:
-        return Pids({"etcd1": os.getpid()}, None, None, os.getpid())
-
     def host_facts(self) -> dict[str, Any]:
         self._at("host_facts")
         return {}
-
-    def logs(self) -> Iterator[tuple[str, str]]:
-        yield "etcd1", "ready\n"
 
 
 def on_fakes(monkeypatch: pytest.MonkeyPatch) -> Beds:
     """Runs have fakes for testbeds, root, the lock and the engine from here on; gives the testbeds that are made."""
     beds = Beds()
-
-    def create(*arguments: Any, **named: Any) -> FakeTestbed:
-        beds.append(FakeTestbed(*arguments, **named))
-        return beds[-1]
-
     monkeypatch.setattr(measure_module, "require_root", lambda: None)
     monkeypatch.setattr(measure_module, "lock_for", lambda plan: nullcontext())
     monkeypatch.setattr(measure_module, "ready_images", lambda *of: Images(member="e", benchmark="b"))
@@ -175,7 +144,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> Beds:
     monkeypatch.setattr(machine, "facts", lambda: MACHINE)
     monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)
-    monkeypatch.setattr(measure_module, "StandingTestbed", create)
+    monkeypatch.setattr(measure_module, "Testbed", FakeTestbed)
     monkeypatch.setattr(FakeTestbed, "beds", beds)
     return beds
 

@@ -726,7 +726,7 @@ def test_members_of_a_lab_join_their_cluster_again(members: Any, capsys: pytest.
 
     testbed: Any = SimpleNamespace(net=members, failure=None)
     testbed.faults = SimpleNamespace(
-        members=("etcd1", "etcd2", "etcd3"), restart=restart, kill=lambda name: members[name].kill()
+        members=("etcd1", "etcd2", "etcd3"), restart=restart, signal=lambda verb, name: members[name].kill()
     )
     testbed.cluster = SimpleNamespace(expect_death=killed.append, leadership=lambda: Leadership("etcd2", 7))
     lab = Lab(testbed)

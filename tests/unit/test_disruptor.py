@@ -99,7 +99,7 @@ def test_an_event_waits_for_a_leader_and_says_so_where_none_comes() -> None:
     course.until(lambda: course.cluster.asked >= 3)
     assert course.told == []
     (missed,) = course.disruptor.end().missed
-    assert (missed.problem, missed.at_ns, missed.members) == ("nobody led", None, ())
+    assert (missed.problem, missed.at_ns, missed.members) == ("there was no leader", None, ())
     course = Course(event("kill", "leader", 1, for_ns=10 * MS))
     course.cluster.led_by = None
     course.start()

@@ -491,7 +491,7 @@ def test_a_second_cluster_goes_on_where_the_first_one_was_lost() -> None:
     bench.server.answer(GOOD, lambda: bench.cluster.kill("etcd1", "etcd2") or Answer(None, "no answer"))
     assert bench.matrix.run(2)
     lost = "etcd1 was OOM-killed; etcd2 was OOM-killed"
-    bench.target.cluster = FakeCluster()
+    bench.target._cluster = FakeCluster()
     bench.matrix.move_to(bench.target)
     assert not bench.matrix.run(4)
     assert bench.errors() == [f"{lost}; no answer", f"not run: {lost}", "-", "-"]

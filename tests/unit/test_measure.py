@@ -235,6 +235,7 @@ def bare_testbed(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
         link_backend_facts=dict,
         link_backend_answers=lambda timeout_s: True,
         link_backend="the emulator",
+        hosts_kind="docker",
         link_statistics=lambda **asked: {},
         links_kind="emulator",
         stop=lambda: None,

@@ -28,13 +28,13 @@ from containernet_env.model.usage import Leadership
 from containernet_env.network import rtt as prober_module
 from containernet_env.results.capacity import capacity_of
 from containernet_env.results.run_files import Proof
-from containernet_env.runs import network_prover, testbed
-from containernet_env.runs import reuse as standing_module
+from containernet_env.runs import network_prover
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.network_prover import NetworkProver
 from containernet_env.runs.progress import Silent
-from containernet_env.runs.reuse import Standing, StandingTestbed, change_between
+from containernet_env.runs.reuse import change_between
 from containernet_env.runs.sweep.design import design
+from containernet_env.runs.testbed import Standing, Testbed
 from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
@@ -329,7 +329,7 @@ def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its
             raise RunError(no_sync)
         return SyncTimes(9, 2_000_000, 3_000_000)
 
-    monkeypatch.setattr(testbed, "measure_sync", measure)
+    monkeypatch.setattr(testbed_module, "measure_sync", measure)
     names = [host.name for host in bed.plan.topology.members]
     bed.hosts = {name: SimpleNamespace(pid=pid, ending=lambda words: None) for pid, name in enumerate(names, 1)}
     scenario = write("w")
@@ -407,17 +407,15 @@ class Bed:
         monkeypatch.setattr(testbed_module, "ReservedFiles", lambda: SimpleNamespace(release=lambda: None))
         monkeypatch.setattr(testbed_module.engines, "create", lambda plan: self.net)
         monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
-        monkeypatch.setattr(standing_module.netns, "forget_paths", self.forgotten.append)
+        monkeypatch.setattr(testbed_module.netns, "forget_paths", self.forgotten.append)
         monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
         monkeypatch.setattr(NetworkProver, "_wait_until_quiet", lambda prover: None)
         monkeypatch.setattr(NetworkProver, "_own_fault", lambda prover: None)
         monkeypatch.setattr(network_prover, "measure_gate", self.measure)
         self.wrong = False
-        self.bed: Any = StandingTestbed(
-            plan, Images("e", "b"), Silent(), on_event=self.event, on_proof=self.proofs.append
-        )
+        self.bed: Any = Testbed(plan, Images("e", "b"), Silent(), on_event=self.event, on_proof=self.proofs.append)
         self.bed.hosts = self.hosts = {host.name: Host(host.name) for host in plan.hosts}
-        self.bed._prover = self.bed._make_prover()
+        self.bed._follow_plan()
         self.cluster = SimpleNamespace(leadership=lambda: Leadership("etcd2", 3), deaths=dict)
         self.bed._cluster = self.cluster
         self.bed._prove_network()

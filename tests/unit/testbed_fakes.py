@@ -22,7 +22,7 @@ class FakeNet:
     def __init__(self) -> None:
         self.hello: dict[str, Any] = {}
         self.links_kind = "emulator"
-        self.link_backend = "the emulator"
+        self.link_backend, self.hosts_kind = "the emulator", "docker"
         self.switches_kind = "emulator"
         self.backend_name, self.backend_version, self.backend_commit = "containernet", "3.0", "c0ffee"
 

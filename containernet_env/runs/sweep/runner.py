@@ -26,7 +26,6 @@ from containernet_env.runs.measure import carry_out
 from containernet_env.runs.preflight import preflight
 from containernet_env.runs.prepare import lock_for, require_root
 from containernet_env.runs.progress import Silent
-from containernet_env.runs.reuse import Standing
 from containernet_env.runs.sweep.design import Cell, Design, link_seed
 from containernet_env.runs.sweep.jobs import Begin, Clock, Course, Job, Placement, Roster, SweepProgress, Terms, cell_of
 from containernet_env.runs.sweep.ledger import (
@@ -40,6 +39,7 @@ from containernet_env.runs.sweep.ledger import (
     read_journal,
     tried_of,
 )
+from containernet_env.runs.testbed import Standing
 from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.store import Store
 
