@@ -14,8 +14,9 @@ from typing import Any, Literal
 from containernet_env.base import clock
 from containernet_env.base.errors import RunError
 from containernet_env.base.work import Stop
-from containernet_env.model.scenario import Load
-from containernet_env.runs.load import Answer, BenchmarkServer, Progress, dial_timeout_s
+from containernet_env.model.load_contract import RUN_TIMEOUT_MAX_S
+from containernet_env.model.scenario import Load, Scenario
+from containernet_env.runs.load import Answer, BenchmarkServer, Progress, dial_timeout_s, request_of
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
 from containernet_env.stores.cluster import NEAR, Ping, Waits
@@ -253,6 +254,9 @@ class MemberWatch:
         dropped.close()
 
 
+# A scenario that takes longer than this, beyond what its own schedule takes, is ended and reported; the longest of
+# the default matrix takes minutes even at a fifth of a core.
+SCENARIO_TIMEOUT_S = 1800.0
 # Poll interval of a running benchmark: are all members alive, and its progress.
 WATCH_INTERVAL_S = 0.25
 # Members under the same pressure die together: once one has died, the scenario continues this long, so that its row
@@ -387,6 +391,13 @@ def who_is_silent(server_s: float, client_s: float, members: Sequence[str]) -> s
     return "; ".join(silent) or "server, client and members answer"
 
 
+def timeout_s(scenario: Scenario, waits: Waits = NEAR) -> float:
+    """Time limit of a scenario: its schedule and the round trips of its requests are added."""
+    in_turn = -(-((scenario.total or 0) + scenario.warmup.requests) // scenario.clients)
+    limit_s = SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
+    return min(limit_s + in_turn * waits.request_s, float(RUN_TIMEOUT_MAX_S))
+
+
 class Follower:
     """Sends benchmarks to the server and watches each to its end.
 
@@ -410,30 +421,40 @@ class Follower:
         self._told_deaths: set[str] = set()
         self.lost: str | None = None
 
-    def follow(self, path: str, body: Mapping[str, Any], load: Load, *, told: bool = True) -> Answer:
+    def follow(
+        self,
+        load: Scenario,
+        endpoints: Mapping[str, str],
+        seed: int = 0,
+        leader: str | None = None,
+        *,
+        is_shown: bool = True,
+    ) -> Answer:
         """Post a benchmark and watch it to its end; ends it early once it no longer measures the configured load.
 
-        Progress is reported as that of the running scenario. Raises as the server's ``run`` does, and ``Interrupted``
-        if a stop of the run was requested.
+        Arguments as for ``request_of``. If it ``is_shown``, its progress is that of the running scenario. Raises as the
+        server's ``run`` does, and ``Interrupted`` if a stop of the run was requested.
         """
-        deaths_before = len(self._target.cluster.deaths())
-        answer = _answer(self._target.server, path, body)
-        reader = _ProgressReader(self._target.server, answer)
+        target, waits = self._target, self._target.cluster.waits
+        terms, prefix, limit_s = target.load_terms, target.key_prefix, timeout_s(load, waits)
+        deaths_before = len(target.cluster.deaths())
+        answer = _answer(target.server, *request_of(load, endpoints, limit_s, seed, terms, prefix, leader, waits))
+        reader = _ProgressReader(target.server, answer)
         try:
             reader.start()
-            return self._watch(answer, reader, load, deaths_before, told)
+            return self._watch(answer, reader, load, deaths_before, is_shown)
         finally:
             reader.close()
 
     def _watch(
-        self, answer: clock.Future[Answer], reader: _ProgressReader, load: Load, deaths_before: int, told: bool
+        self, answer: clock.Future[Answer], reader: _ProgressReader, load: Load, deaths_before: int, is_shown: bool
     ) -> Answer:
         course = Course(Patience.of(load, self._target.cluster.waits), clock.monotonic())
         standstill: str | None = None
         warned = False
         while not _is_done(answer, WATCH_INTERVAL_S):
             progress = reader.running
-            if told and progress is not None:
+            if is_shown and progress is not None:
                 self._progress.scenario_progress(progress.done, progress.errors)
             self._stop.check()
             deaths = self._target.cluster.deaths()

@@ -24,25 +24,20 @@ from containernet_env.model.findings import (
     network_findings,
     store_findings,
 )
-from containernet_env.model.load_contract import RUN_TIMEOUT_MAX_S
-from containernet_env.model.outcome import Reused, ScenarioOutcome
-from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Dataset, ScheduledScenario
 from containernet_env.model.usage import Leadership, LinkStatistics, leader_text
 from containernet_env.runs.disruptor import Disruptor
 from containernet_env.runs.follow import Follower, MemberWatch, answer_nothing
-from containernet_env.runs.load import Answer, request_of
+from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.searching import KeepProbe, Searching
 from containernet_env.runs.target import Target
-from containernet_env.stores.cluster import NEAR, Waits
 
 # How long a cluster has to answer after a failed scenario before the rest is given up: for two elections, each of which
 # takes up to two of its timeouts, and for etcd's own deadline of a request (server/config, ReqTimeout).
 ANSWER_TIMEOUT_S, ANSWER_TIMEOUTS = 5.0, 4
-# A scenario that takes longer than this, beyond what its own schedule takes, is ended and reported; the longest of
-# the default matrix takes minutes even at a fifth of a core.
-SCENARIO_TIMEOUT_S = 1800.0
 # Prefix of the error of a scenario that was never started.
 NOT_RUN = "not run: "
 # The error of a scenario whose run was requested to stop.
@@ -70,9 +65,9 @@ class Matrix:
 
     A further target may follow the first one: ``move_to``. ``cluster`` is the number of the current one, from 1.
     ``seed`` is for the random choice of members in events. ``reused`` is the state from before that the next scenario
-    starts with, ``loaded`` whether the store holds the data set; the caller sets these if the target comes with them.
-    ``damaged`` is why the target may have changed, once a request has failed on it; with ``alone`` no further scenario
-    runs on it then. ``advised`` adds to an outcome what would make its figures valid.
+    starts with, ``loaded`` whether the store holds the data set, at first as the target says. ``damaged`` is why the
+    target may have changed, once a request has failed on it; with ``alone`` no further scenario runs on it then.
+    ``advised`` adds to an outcome what would make its figures valid.
     """
 
     def __init__(
@@ -116,10 +111,9 @@ class Matrix:
         self._observer = observer or Observer(target, self._progress, self._on_event)
         self._members = MemberWatch(target.cluster.pings)
         self._follower = Follower(target, self._progress, self._stop, self._on_event, self._silent_members)
-        self.loaded = False
+        self.loaded, self.reused = target.loaded, target.reused
         self.damaged: str | None = None
         self._leader = target.leader_at_start
-        self.reused: Reused = "nothing"
 
     def run(self, until: int | None = None) -> bool:
         """Run every scenario in order up to number ``until``, or to the last; each leaves its outcome before the next.
@@ -175,63 +169,64 @@ class Matrix:
 
         Returns why no other one can be run after it, if so.
         """
-        left = self._left
-        outcome = self._outcome(planned.scheduled, INTERRUPTED)
+        left, scheduled = self._left, planned.scheduled
+        outcome = self._outcome(scheduled, INTERRUPTED)
         search: Searching | None = None
+
+        def leave(ended: ScenarioOutcome) -> None:
+            nonlocal outcome
+            outcome = ended  # what is left again if a signal strikes before it is safe
+            whole = outcome if search is None else self._advised(search.sum_up(outcome))
+            self._leave_once(whole, left)
+
         try:
             try:
                 with stops_kept():
                     self._stop.check()
-                    if planned.scheduled.scenario.uses_dataset and (failure := self._ensure_dataset()) is not None:
+                    if scheduled.scenario.uses_dataset and (failure := self._ensure_dataset()) is not None:
                         outcome = self._not_run(planned, failure)
                         return failure
                     try:
-                        start = self._start()
+                        start = self._start(scheduled)
                     except RunError as error:
                         outcome = self._not_run(planned, text_of(error))
                     else:
-                        leader = start.leadership.leader if start.leadership else None
-                        self._observer.prepare(leader, planned.scheduled.scenario)
-                        outcome = self._outcome(planned.scheduled, INTERRUPTED, start.leadership)
+                        outcome = self._outcome(scheduled, INTERRUPTED, start.leadership)
                         self._progress.scenario_started(planned)
-                        name, attempt = planned.scheduled.scenario.name, planned.scheduled.attempt
+                        name, attempt = scheduled.scenario.name, scheduled.attempt
                         self._on_event("scenario_began", f"{name}, attempt {attempt}" if attempt > 1 else name, name)
-                        if planned.scheduled.scenario.search is not None:
-                            search = self._search(planned.scheduled)
+                        if scheduled.scenario.search is not None:
+                            search = Searching(
+                                scheduled, self._measure_probe, self._why_search_over, self._progress, self._on_event,
+                                self._keep_probe,
+                            )  # fmt: skip
                             outcome = replace(outcome, error=search.run())
                         else:
-                            counting = self._link_statistics(reset=True) is not None
-                            self._members.reset()
-                            outcome = self._measure(outcome)
-                            with self._stop.deferred():  # what was measured is not interrupted any more
-                                outcome = self._observed(outcome, counting, start)
-                                self._leave_once(outcome, left)
+                            self._measure_between(start, outcome, leave)
             except Exception as error:
                 outcome = replace(outcome, error=text_of(error), testbed_failed=True)
                 raise
             finally:
-                self._leave_once(outcome if search is None else self._advised(search.sum_up(outcome)), left)
+                leave(outcome)
         finally:
-            # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
-            self._leave_once(outcome if search is None else self._advised(search.sum_up(outcome)), left)
+            leave(outcome)  # a signal raises once
         self._remember_dataset(outcome)
         self.reused = "cluster"
         return self._refused if outcome.error is None else self._why_over()
 
-    def _search(self, scheduled: ScheduledScenario) -> Searching:
-        return Searching(
-            scheduled, self._measure_probe, self._why_search_over, self._progress, self._on_event, self._keep_probe
-        )
-
     def _measure_probe(self, scheduled: ScheduledScenario, keep: Callable[[ScenarioOutcome], None]) -> None:
         """Measure one probe of a search as a scenario of its own. See ``searching.Measure``."""
         self._stop.check()
-        start = self._start()
-        leadership = start.leadership
-        self._observer.prepare(leadership.leader if leadership else None, scheduled.scenario)
+        start = self._start(scheduled)
+        self._measure_between(start, self._outcome(scheduled, INTERRUPTED, start.leadership), keep)
+
+    def _measure_between(
+        self, start: _Start, outcome: ScenarioOutcome, keep: Callable[[ScenarioOutcome], None]
+    ) -> None:
+        """Measure a scenario from its start on, between two readings of what the target counts."""
         counting = self._link_statistics(reset=True) is not None
         self._members.reset()
-        outcome = self._measure(self._outcome(scheduled, INTERRUPTED, leadership))
+        outcome = self._measure(outcome)
         with self._stop.deferred():  # what was measured is not interrupted any more
             keep(self._observed(outcome, counting, start))
 
@@ -265,13 +260,14 @@ class Matrix:
                 kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
 
-    def _start(self) -> _Start:
-        """The current leader, verified if the config names one. Raises RunError if that fails."""
+    def _start(self, scheduled: ScheduledScenario) -> _Start:
+        """The state in which a scenario begins: its leader is verified if the config names one, or RunError raised."""
         target, wanted = self._target, self._target.leader_wanted
         if wanted is None:
             found = self._led_by(target.cluster.leadership())
         else:
             found = self._led_by(target.cluster.move_leader(wanted, self._answer_timeout_s, self._broken), moved=True)
+        self._observer.prepare(found.leader if found else None, scheduled.scenario)
         return _Start(found, frozenset(target.cluster.endpoints))
 
     def _broken(self) -> str | None:
@@ -351,12 +347,7 @@ class Matrix:
         else:
             with self._disrupted(outcome.scheduled) as done:
                 self._observer.begin()
-                terms, prefix = self._target.load_terms, self._target.key_prefix
-                seed, leader = outcome.scheduled.load_seed, outcome.leader
-                waits = self._target.cluster.waits
-                limit_s = timeout_s(scenario, waits)
-                request = request_of(scenario, endpoints, limit_s, seed, terms, prefix, leader, waits)
-                answer = self._follower.follow(*request, scenario)
+                answer = self._follower.follow(scenario, endpoints, outcome.scheduled.load_seed, outcome.leader)
                 self._observer.end()
             disruptions = done[0] if done else None
             if failures_explained(answer.load, disruptions, self._election_ns, scenario.request_timeout_ns):
@@ -505,14 +496,9 @@ class Matrix:
             return None
         dataset = self._dataset
         with self._progress.stage("data set") as stage:
-            endpoints = dict(self._target.cluster.endpoints)
-            terms, prefix = self._target.load_terms, self._target.key_prefix
-            waits = self._target.cluster.waits
-            longer_ns = round(waits.request_s * 1e9)
+            longer_ns = round(self._target.cluster.waits.request_s * 1e9)
             load = replace(dataset.load, request_timeout_ns=dataset.load.request_timeout_ns + longer_ns)
-            limit_s = timeout_s(load, waits)
-            request = request_of(load, endpoints, limit_s, terms=terms, prefix=prefix, waits=waits)
-            answer = self._follower.follow(*request, load, told=False)
+            answer = self._follower.follow(load, dict(self._target.cluster.endpoints), is_shown=False)
             failure = self._target.failure if answer.error is None else self._target.settled_failure()
             if failure is not None or answer.error is not None:
                 deaths = self._target.cluster.deaths().values()
@@ -522,10 +508,3 @@ class Matrix:
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self.loaded = True
         return None
-
-
-def timeout_s(scenario: Scenario, waits: Waits = NEAR) -> float:
-    """Time limit of a scenario: its schedule and the round trips of its requests are added."""
-    in_turn = -(-((scenario.total or 0) + scenario.warmup.requests) // scenario.clients)
-    limit_s = SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
-    return min(limit_s + in_turn * waits.request_s, float(RUN_TIMEOUT_MAX_S))

@@ -341,7 +341,6 @@ class _Run:
                 alone=self._in_sweep,
                 advised=self._advised,
             )
-            self._matrix.reused, self._matrix.loaded = testbed.reused, testbed.loaded
         else:
             self._matrix.move_to(testbed, self._observer(testbed))
         return self._matrix.run(until)

@@ -23,10 +23,10 @@ from containernet_env.runs.follow import (
     Course,
     Look,
     Patience,
+    timeout_s,
     who_is_silent,
 )
 from containernet_env.runs.load import Answer, Progress
-from containernet_env.runs.matrix import timeout_s
 from containernet_env.stores.cluster import Waits
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
