@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from math import inf
@@ -24,41 +24,29 @@ _OF_THE_GENERATOR: frozenset[Kind] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """How a probe ended and why, in one line that is empty if it held."""
-
-    verdict: Verdict
-    why: str
-    objectives_s: tuple[float | None, ...]
-
-
-def judge(search: Search, outcome: ScenarioOutcome) -> Judgement:
-    """The meaning of a probe's outcome.
+def judge(search: Search, outcome: ScenarioOutcome, measured_s: Sequence[float | None]) -> tuple[Verdict, str]:
+    """How a probe ended and why, in one line that is empty if it held; ``measured_s`` are its objectives' percentiles.
 
     It counts only if its row would be valid: a cause that makes figures not those of the store makes them neither a hit
     nor a miss, unless the cluster itself failed under the load.
     """
     load = outcome.load
-    measured = tuple(outcome.percentile_s(objective.percentile) for objective in search.objectives)
-    invalid = [finding.kind for finding in outcome.findings if finding.effect == "invalid"]
-    disturbed = [kind for kind in dict.fromkeys(invalid) if kind not in _OF_THE_CLUSTER]
+    invalid = [finding for finding in outcome.findings if finding.effect == "invalid"]
+    disturbed = [kind for kind in dict.fromkeys(finding.kind for finding in invalid) if kind not in _OF_THE_CLUSTER]
     if disturbed:
-        of_generator = _OF_THE_GENERATOR.issuperset(disturbed)
-        return Judgement("generator" if of_generator else "machine", ", ".join(disturbed), measured)
+        return "generator" if _OF_THE_GENERATOR.issuperset(disturbed) else "machine", ", ".join(disturbed)
     if outcome.error is not None or load is None or load.failed or load.reason is not None:
-        return Judgement("failed", outcome.error or "requests failed", measured)
+        return "failed", outcome.error or "requests failed"
     if invalid:
-        texts = [finding.text for finding in outcome.findings if finding.effect == "invalid"]
-        return Judgement("failed", "; ".join(texts), measured)
+        return "failed", "; ".join(finding.text for finding in invalid)
     missed = [
         f"p{objective.percentile} {_milliseconds(value)}"
-        for objective, value in zip(search.objectives, measured, strict=True)
+        for objective, value in zip(search.objectives, measured_s, strict=True)
         if value is None or value * 1e9 > objective.limit_ns
     ]
     if load.unsent:
         missed.append(f"{load.unsent:,} requests were never sent")
-    return Judgement("missed" if missed else "held", "; ".join(missed), measured)
+    return "missed" if missed else "held", "; ".join(missed)
 
 
 def _milliseconds(value_s: float | None) -> str:
@@ -71,21 +59,7 @@ def excess(search: Search, probe: Probe) -> float:
     return max(inf if value is None else value * 1e9 / objective.limit_ns for objective, value in pairs)
 
 
-def shown(search: Search, course: Saturation, probes: Sequence[Probe]) -> int:
-    """The place of the probe whose figures are the row's.
-
-    That is the median, by its response times, of the repeats at the rate that held; of an even number the lower one.
-    Where none held, that of the probes at the lowest rate that was probed.
-    """
-    low = None if course.low is None else course.rates[course.low]
-    lowest = min(probe.rate for probe in probes)
-    at = [i for i, probe in enumerate(probes) if probe.rate == low and probe.purpose == "repeat"]
-    at = at or [i for i, probe in enumerate(probes) if probe.rate == lowest]
-    ordered = sorted(at, key=lambda place: excess(search, probes[place]))
-    return ordered[(len(ordered) - 1) // 2]
-
-
-def result_of(search: Search, course: Saturation, probes: Sequence[Probe], clients_short: bool = False) -> SearchResult:
+def result_of(search: Search, course: Saturation, probes: Sequence[Probe], clients_short: bool) -> SearchResult:
     """The result of all probes together.
 
     ``clients_short``: where they missed, requests waited for a free client, and the store met the objective.
@@ -116,21 +90,11 @@ def _reason(probes: Sequence[Probe], rate: Decimal | None) -> str:
     return f": {why}" if why else ""
 
 
-def search_finding(result: SearchResult) -> Finding:
-    """The summary of a search for the reader of its row; if no rate was found, it is unknown which maximum its figures
-    show."""
-    low, high = (None if rate is None else float(rate) for rate in (result.low_per_s, result.high_per_s))
-    return Finding("search", "told" if result.end == "found" else "unknown", result.text, low, high)
-
-
 _SEEDS = 2**32
-Keep = Callable[[ScenarioOutcome], None]
-Measure = Callable[[ScheduledScenario, Keep], None]
+Measure = Callable[[ScheduledScenario, Callable[[ScenarioOutcome], None]], None]
 """Measures a scenario like any other one and passes its outcome on, uninterrupted."""
 KeepProbe = Callable[[Probe, ScenarioOutcome], None]
 """Keeps a probe and its measurement; does not raise."""
-
-_SEEDS = 2**32
 
 
 class Searching:
@@ -177,17 +141,10 @@ class Searching:
         return 1 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % _SEEDS
 
     def _keep(self, step: Step, seed: int, outcome: ScenarioOutcome) -> None:
-        judged = judge(self._search, outcome)
-        probe = Probe(
-            len(self._probes) + 1,
-            step.purpose,
-            step.rate,
-            round(outcome.seconds, 3),
-            seed,
-            judged.verdict,
-            judged.why,
-            judged.objectives_s,
-        )
+        measured_s = tuple(outcome.percentile_s(objective.percentile) for objective in self._search.objectives)
+        judged = judge(self._search, outcome, measured_s)
+        number, seconds = len(self._probes) + 1, round(outcome.seconds, 3)
+        probe = Probe(number, step.purpose, step.rate, seconds, seed, *judged, measured_s)
         self._probes.append(probe)
         self._outcomes.append(outcome)
         self._course.record(probe.verdict)
@@ -198,13 +155,23 @@ class Searching:
     def sum_up(self, row: ScenarioOutcome) -> ScenarioOutcome:
         """The outcome of the whole search, however far it got: ``row`` has the facts known at its start, and its error.
 
-        Its figures are those of one probe (``analysis.probes.shown``). It may be summed up more than once.
+        Its figures are those of one probe: the median, by its response times, of the repeats at the rate that held (of
+        an even number the lower one), or where none held, of the probes at the lowest rate that was probed. It may be
+        summed up more than once.
         """
         seconds = (clock.monotonic_ns() - row.began_ns) / 1e9
         result = result_of(self._search, self._course, self._probes, self._clients_short())
         if not self._probes:
             return replace(row, search=result)
-        chosen = self._outcomes[shown(self._search, self._course, self._probes)]
+        low = None if self._course.low is None else self._course.rates[self._course.low]
+        lowest, places = min(probe.rate for probe in self._probes), range(len(self._probes))
+        at = [i for i in places if self._probes[i].rate == low and self._probes[i].purpose == "repeat"]
+        at = at or [i for i in places if self._probes[i].rate == lowest]
+        ordered = sorted(at, key=lambda place: excess(self._search, self._probes[place]))
+        chosen = self._outcomes[ordered[(len(ordered) - 1) // 2]]
+        # If no rate was found, it is unknown which maximum the figures show.
+        least, most = (None if rate is None else float(rate) for rate in (result.low_per_s, result.high_per_s))
+        summary = Finding("search", "told" if result.end == "found" else "unknown", result.text, least, most)
         return replace(
             chosen,
             scheduled=row.scheduled,
@@ -212,7 +179,7 @@ class Searching:
             began_ns=row.began_ns,
             seconds=seconds,
             error=row.error,
-            findings=(*chosen.findings, search_finding(result)),
+            findings=(*chosen.findings, summary),
             search=result,
         )
 
