@@ -145,17 +145,17 @@ def clean_command(endpoints: Path | None) -> None:
 
 
 def _clean_cluster(path: Path) -> None:
-    from containernet_env.runs.external_access import CleanedUp
+    from containernet_env.runs.external_access import Record
     from containernet_env.runs.external_access import clean as clean_keys
 
     config = load_config(path)
     if config.external is None:
         raise UsageError(f"{path} names no endpoints\n  Without a file, clean removes what is left on this machine.")
-    found: list[CleanedUp] = []
+    found: list[Record] = []
 
-    def report(run: CleanedUp) -> None:
-        found.append(run)
-        click.echo(f"kept {run.record.prefix}: its run is still on" if run.keys is None else run.done)
+    def report(record: Record, done: str | None) -> None:
+        found.append(record)
+        click.echo(done or f"kept {record.prefix}: its run is still on")
 
     elsewhere = clean_keys(config, report, click.echo)
     if not found:

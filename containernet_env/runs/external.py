@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from containernet_env.model.usage import leader_words
 from containernet_env.runs import external_access
 from containernet_env.runs.external_access import (
     AGAIN_S,
-    CleanedUp,
+    Record,
     RemovalReport,
     cluster_of,
     connections_to,
@@ -39,7 +39,7 @@ from containernet_env.runs.load import SERVER_ENTRY_POINT, BenchmarkServer
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.target import Target
 from containernet_env.setup.builds import ready_load_programs
-from containernet_env.setup.commands import Ending, guarded
+from containernet_env.setup.commands import Ending, end, guarded
 from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
 from containernet_env.stores.kinds import store_of
 
@@ -128,11 +128,10 @@ class ExternalTestbed(Target):
                 '  Nothing was written. Remove them, or name another "prefix".'
             )
 
-    def _report_cleaned(self, found: CleanedUp) -> None:
-        if found.keys is not None:
-            text = f"{found.done}, left behind by a killed run"
-        else:
-            text = f"another run loads this cluster now, under {found.record.prefix}: both measure each other"
+    def _report_cleaned(self, record: Record, done: str | None) -> None:
+        text = f"another run loads this cluster now, under {record.prefix}: their measurements disturb each other"
+        if done is not None:
+            text = f"{done}, left behind by a killed run"
         self._progress.note(text)
         self._on_event("leftovers", text)
 
@@ -284,16 +283,5 @@ class LocalServer:
     def close(self) -> None:
         """End it and its client. Idempotent."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            # All remaining processes of its session.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if process is not None:
+            end(process, replace(_ENDING, grace_s=_END_TIMEOUT_S))

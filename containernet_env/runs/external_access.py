@@ -1,9 +1,9 @@
 """Access to external clusters: connections, secrets, the user's consent, and the keys that killed runs left there.
 
 A run has a folder while it loads such a cluster, from which the next run cleans up; it contains the run's record and
-the benchmark server's files. The folder is made before the first key is written, and removed after the last one was
-removed: the folder of a process that has ended is that of a killed run. While it is made and removed its name has a dot
-and the process that does so, which identifies folders that are incomplete.
+the benchmark server's files, and its name has the run's process. The record is made before the first key is written,
+and removed after the last one was removed: a folder with a record, of a process that has ended, is that of a killed
+run; one without a record has no keys.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _reason(error: OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A run: the cluster by its own identity and its endpoints, the prefix of its keys, and the process that owns it.
+    """A run: the cluster by its own identity and its endpoints, and the prefix of its keys.
 
     ``identity``: ``None`` if the store has none. ``store``: its kind. ``generated``: see
     ``stores.external.OwnKeys``. ``service``: how to delete keys if only URLs are known; the file may have changed
@@ -170,36 +170,16 @@ class Record:
     identity: str | None
     endpoints: tuple[str, ...]
     prefix: str
-    owner: str
     generated: tuple[Keys, ...] = ()
     service: HttpService | None = None
     store: str = "etcd"
-
-    @property
-    def keys_stay(self) -> bool:
-        """Whether its keys are kept, as configured."""
-        return self.service is not None and self.service.delete is None
 
 
 _RECORDS = TypeAdapter(Record)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanedUp:
-    """A run whose keys were removed, and their number; ``None`` for one that still runs.
-
-    If they are kept, it is their maximum number.
-    """
-
-    record: Record
-    keys: int | None
-
-    @property
-    def done(self) -> str:
-        """The result for a finished run."""
-        if self.record.keys_stay:
-            return f"up to {self.keys:,} keys stay under {self.record.prefix}"
-        return f"removed {self.keys:,} keys under {self.record.prefix}"
+OnRun = Callable[[Record, str | None], None]
+"""Receives each run that is found, and the result for a finished one; ``None`` for one that still runs."""
 
 
 class RemovalReport:
@@ -223,75 +203,75 @@ def home() -> Path:
 def begin(config: Config, run_id: str, identity: str | None, own: OwnKeys) -> Path:
     """Make the folder of a run of this process, private to this user. Raises RunError if it cannot be written."""
     assets.make()
-    folder, store = home() / run_id, config.store
-    endpoints = external_of(config).urls
-    record = Record(run_id, identity, endpoints, own.prefix, owner.current(), own.generated, store.service, store.kind)
-    partial = _partial(run_id)
+    folder, store = home() / f"{run_id}.{owner.current().replace('/', '_')}", config.store
+    record = Record(run_id, identity, external_of(config).urls, own.prefix, own.generated, store.service, store.kind)
     try:
         home().mkdir(mode=0o700, exist_ok=True)
-        partial.mkdir(mode=0o700)
-        (partial / _RECORD).write_bytes(_RECORDS.dump_json(record) + b"\n")
-        partial.rename(folder)
+        folder.mkdir(mode=0o700)
+        partial = folder / "partial"
+        partial.write_bytes(_RECORDS.dump_json(record) + b"\n")
+        partial.rename(folder / _RECORD)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise RunError(f"{folder} cannot be written: {error.strerror}\n  Nothing was sent to the cluster.") from error
     return folder
 
 
 def end(folder: Path) -> None:
-    """Remove the folder: its keys are gone. Idempotent."""
-    partial = _partial(folder.name)
+    """Remove the folder, its record first: its keys are gone. Idempotent."""
     with suppress(OSError):
-        folder.rename(partial)
-    for path in (partial, folder):
-        shutil.rmtree(path, ignore_errors=True)
+        (folder / _RECORD).unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _partial(run_id: str) -> Path:
-    """The name of a run's folder while this process creates or removes it."""
-    return home() / f".{run_id}.{owner.current().replace('/', '_')}"
+def is_alive(folder: Path) -> bool:
+    """Whether the process of a run's folder still runs."""
+    return owner.is_alive(_owner_of(folder))
 
 
-def _remove_partial() -> None:
-    """Remove folders left incomplete by killed processes: there are no keys yet, or no more."""
-    for path in home().glob(".*"):
-        by = path.name.rpartition(".")[2].replace("_", "/")
-        if owner.is_owner(by) and not owner.is_alive(by):
-            shutil.rmtree(path, ignore_errors=True)
+def _owner_of(folder: Path) -> str:
+    return folder.name.rpartition(".")[2].replace("_", "/")
 
 
 def records() -> Iterator[tuple[Path, Record]]:
-    """This user's complete folders."""
-    for path in sorted(home().glob(f"[!.]*/{_RECORD}")):
+    """This user's folders that have a record; of the others, those of killed processes are removed."""
+    for folder in sorted(home().glob("*")):
+        if not owner.is_owner(_owner_of(folder)):
+            continue
         try:
-            record = _RECORDS.validate_json(path.read_bytes())
+            record = _RECORDS.validate_json((folder / _RECORD).read_bytes())
+        except FileNotFoundError:
+            if not is_alive(folder):
+                shutil.rmtree(folder, ignore_errors=True)
         except (OSError, ValueError):
             continue
-        if record.prefix.endswith(f"/{record.run_id}/") and owner.is_owner(record.owner):
-            yield path.parent, record
+        else:
+            if record.prefix.endswith(f"/{record.run_id}/"):
+                yield folder, record
 
 
-def clean_up(
-    config: Config, identity: str | None, report: Callable[[CleanedUp], None], say: Callable[[str], None]
-) -> None:
+def clean_up(config: Config, identity: str | None, report: OnRun, say: Callable[[str], None]) -> None:
     """Remove the keys of this user's killed runs on the cluster of that identity; ``report`` gets each run.
 
     ``say`` receives the progress if that takes long. Folders of killed runs without keys are removed, too. Raises
     RunError if keys cannot be removed; their record stays.
     """
-    _remove_partial()
     for folder, record in records():
         if not _is_on(record, config, identity):
             continue
-        if owner.is_alive(record.owner):
-            report(CleanedUp(record, None))
+        if is_alive(folder):
+            report(record, None)
             continue
-        try:
-            count = sum(keys.count for keys in record.generated) if record.keys_stay else _remove(config, record, say)
-        except RunError as error:
-            raise RunError(f"keys under {record.prefix}, of a killed run, could not be removed: {error}") from error
+        if record.service is not None and record.service.delete is None:
+            most = sum(keys.count for keys in record.generated)
+            done = f"up to {most:,} keys stay under {record.prefix}"
+        else:
+            try:
+                done = f"removed {_remove(config, record, say):,} keys under {record.prefix}"
+            except RunError as error:
+                raise RunError(f"keys under {record.prefix}, of a killed run, could not be removed: {error}") from error
         end(folder)
-        report(CleanedUp(record, count))
+        report(record, done)
 
 
 def _is_on(record: Record, config: Config, identity: str | None) -> bool:
@@ -351,7 +331,7 @@ def _by(config: Config, service: HttpService) -> Config:
     return replace(config, store=replace(config.store, service=service))
 
 
-def clean(config: Config, report: Callable[[CleanedUp], None], say: Callable[[str], None]) -> list[Record]:
+def clean(config: Config, report: OnRun, say: Callable[[str], None]) -> list[Record]:
     """The same on the cluster that a config names; the killed runs on record elsewhere, which are left as they are.
 
     A service may have lost members for good: the others delete. Raises RunError if the cluster cannot be used.
@@ -370,7 +350,5 @@ def clean(config: Config, report: Callable[[CleanedUp], None], say: Callable[[st
     config = _at(config, answering)
     clean_up(config, look.identity, report, say)
     return [
-        record
-        for _, record in records()
-        if not _is_on(record, config, look.identity) and not owner.is_alive(record.owner)
+        record for folder, record in records() if not _is_on(record, config, look.identity) and not is_alive(folder)
     ]

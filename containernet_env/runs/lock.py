@@ -100,9 +100,9 @@ class RunLock:
         try:
             while not _is_locked(fd):
                 if self._wait is None:
-                    holder = os.read(fd, 32).decode(errors="replace").strip()
+                    holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
                     raise RunError(
-                        f"another run is on (process {holder or 'unknown'}); two at once would measure each other.\n"
+                        f"another run is on (process {holder}); concurrent runs would distort each other.\n"
                         "  Wait for it to end, or end it with Ctrl-C."
                     )
                 self._wait.check()

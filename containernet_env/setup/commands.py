@@ -84,7 +84,7 @@ class Commands:
         try:
             process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
-            _end(process, ending)
+            end(process, ending)
             raise CommandError(argv, f"did not end within {timeout_s:.0f} s", log, tail(log, begin)) from error
         finally:
             with self._lock:
@@ -134,7 +134,7 @@ class Commands:
         for process, ending in running:
             _signal(process, ending.signum, ending.leader_only)
         for process, ending in running:
-            _end(process, ending, signalled=True)
+            end(process, ending, signalled=True)
 
 
 def guarded(argv: Sequence[str], ending: Ending) -> list[str]:
@@ -146,7 +146,8 @@ def guarded(argv: Sequence[str], ending: Ending) -> list[str]:
     return [sys.executable, "-I", "-S", str(_GUARD), str(programs.descriptor()), *map(str, how), *argv]
 
 
-def _end(process: subprocess.Popen[bytes], ending: Ending, signalled: bool = False) -> None:
+def end(process: subprocess.Popen[bytes], ending: Ending, signalled: bool = False) -> None:
+    """End a program that was started in a session of its own, and all other processes of that session."""
     if not signalled:
         _signal(process, ending.signum, ending.leader_only)
     try:

@@ -527,7 +527,7 @@ def killed(config: Config, at: Sequence[Service], over: Over) -> None:
 def cleaned(config: Config) -> list[str]:
     """What ``clean`` says of the runs that it finds."""
     found: list[str] = []
-    external_access.clean(config, lambda run: found.append(run.done), found.append)
+    external_access.clean(config, lambda record, done: found.append(str(done)), found.append)
     return found
 
 
@@ -562,7 +562,7 @@ def test_a_run_that_is_killed_while_it_makes_or_removes_its_folder_leaves_none(
 
 def test_what_another_process_makes_or_the_user_keeps_there_stays(home: Path, tmp_path: Path) -> None:
     home.mkdir(parents=True)
-    kept = [home / f".abc.{owner.current().replace('/', '_')}", home / ".abc.mine", home / "mine"]
+    kept = [home / f"abc.{owner.current().replace('/', '_')}", home / "abc.mine", home / "mine"]
     for path in kept:
         path.mkdir()
     config = config_of(tmp_path, "etcd", ["http://10.1.0.1:2379"])
