@@ -317,16 +317,6 @@ def report_s(ended: int) -> float:
     return min(ended, REPORT_REQUESTS_MAX) * REPORT_S_PER_REQUEST
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The result of one poll of a running benchmark. ``ended`` requests have an outcome; ``None``: unknown."""
-
-    ended: int | None
-    failed: bool = False
-    died: bool = False
-    host_ended: bool = False
-
-
 class Course:
     """Decides, poll by poll, whether a benchmark continues. Pure: the moments are arguments.
 
@@ -355,20 +345,25 @@ class Course:
     def stands_still(self) -> bool:
         return self.silent_s >= self.limit_s
 
-    def look(self, now_s: float, look: Look) -> Literal["go on", "cancel", "abandon"]:
-        """The action to take: "cancel" once at most; "abandon" if a cancelled one does not end, or none can end it."""
+    def look(
+        self, now_s: float, ended: int | None, *, failed: bool = False, died: bool = False, host_ended: bool = False
+    ) -> Literal["go on", "cancel", "abandon"]:
+        """The action after one poll, by which ``ended`` requests have an outcome; ``None``: unknown.
+
+        "cancel" comes once at most; "abandon" if a cancelled benchmark does not end, or nothing can end it.
+        """
         self._spent_s += min(now_s - self._looked_s, LOOK_MAX_S)
         self._looked_s = now_s
-        if look.ended is not None and look.ended != self._ended:
-            self._ended, self._moved_s = look.ended, self._spent_s
-        if look.host_ended:
+        if ended is not None and ended != self._ended:
+            self._ended, self._moved_s = ended, self._spent_s
+        if host_ended:
             return "abandon"
         if self._cancelled_s is not None:
             ending_s = END_TIMEOUT_S + report_s(self._ended)
             return "abandon" if self._spent_s - self._cancelled_s >= ending_s else "go on"
-        if look.died:
+        if died:
             self._died_s = min(self._died_s, self._spent_s)
-        if look.failed or self._spent_s - self._died_s >= DEATH_GRACE_S or self.stands_still:
+        if failed or self._spent_s - self._died_s >= DEATH_GRACE_S or self.stands_still:
             self._cancelled_s = self._spent_s
             return "cancel"
         return "go on"
@@ -438,44 +433,42 @@ class Follower:
         target, waits = self._target, self._target.cluster.waits
         terms, prefix, limit_s = target.load_terms, target.key_prefix, timeout_s(load, waits)
         deaths_before = len(target.cluster.deaths())
-        answer = _answer(target.server, *request_of(load, endpoints, limit_s, seed, terms, prefix, leader, waits))
-        reader = _ProgressReader(target.server, answer)
+        request = request_of(load, endpoints, limit_s, seed, terms, prefix, leader, waits)
+        benchmark = _Benchmark(target.server, *request)
         try:
-            reader.start()
-            return self._watch(answer, reader, load, deaths_before, is_shown)
+            benchmark.start()
+            return self._watch(benchmark, Patience.of(load, waits), deaths_before, is_shown)
         finally:
-            reader.close()
+            benchmark.close()
 
-    def _watch(
-        self, answer: clock.Future[Answer], reader: _ProgressReader, load: Load, deaths_before: int, is_shown: bool
-    ) -> Answer:
-        course = Course(Patience.of(load, self._target.cluster.waits), clock.monotonic())
+    def _watch(self, benchmark: _Benchmark, patience: Patience, deaths_before: int, is_shown: bool) -> Answer:
+        course = Course(patience, clock.monotonic())
         standstill: str | None = None
         warned = False
-        while not _is_done(answer, WATCH_INTERVAL_S):
-            progress = reader.running
+        while not benchmark.is_done(WATCH_INTERVAL_S):
+            progress = benchmark.running
             if is_shown and progress is not None:
                 self._progress.scenario_progress(progress.done, progress.errors)
             self._stop.check()
             deaths = self._target.cluster.deaths()
             self.tell_deaths(deaths)
-            look = Look(
+            action = course.look(
+                clock.monotonic(),
                 None if progress is None else progress.done + progress.warmup_done,
                 failed=self._target.failure is not None,
                 died=len(deaths) != deaths_before,
                 host_ended=self._host_ended(),
             )
-            action = course.look(clock.monotonic(), look)
             if course.stands_still and standstill is None:
-                standstill = self._standstill(course, reader)
+                standstill = self._standstill(course, benchmark)
             elif not warned and course.silent_s >= course.limit_s / 2:
                 warned = True  # the time left that is shown grows, and this is why
-                self._progress.note(f"{self._standstill(course, reader)}; ended after {course.limit_s:.0f} s")
+                self._progress.note(f"{self._standstill(course, benchmark)}; ended after {course.limit_s:.0f} s")
             if action == "cancel":
                 clock.Thread(target=self._cancel, name="cancel", daemon=True).start()
             elif action == "abandon":
-                return self._abandoned(standstill, reader)
-        return self._ended(answer.result(), standstill)
+                return self._abandoned(standstill, benchmark)
+        return self._ended(benchmark.answer(), standstill)
 
     def _ended(self, answer: Answer, standstill: str | None) -> Answer:
         """The answer as received; if there is none because its host ended, one with that reason."""
@@ -489,21 +482,21 @@ class Follower:
             return answer
         return Answer(answer.load, "; ".join(text for text in (standstill, answer.error) if text))
 
-    def _abandoned(self, standstill: str | None, reader: _ProgressReader | None) -> Answer:
+    def _abandoned(self, standstill: str | None, benchmark: _Benchmark | None) -> Answer:
         host = self._target.client_host
         if host is not None and self._host_ended():
-            self.lost = f"the benchmark host ended: {host.ending() or 'nobody knows how'}"
+            self.lost = f"the benchmark host ended: {host.ending() or 'the reason is unknown'}"
             return Answer(None, self.lost)
-        if reader is None or reader.silent_s >= QUIET_S:
+        if benchmark is None or benchmark.silent_s >= QUIET_S:
             self.lost = "the benchmark server answers nothing"
         else:
-            ended = 0 if reader.running is None else reader.running.done
+            ended = 0 if benchmark.running is None else benchmark.running.done
             seconds = END_TIMEOUT_S + report_s(ended)
             self.lost = f"the benchmark server did not end a benchmark within {seconds:.0f} s"
         return Answer(None, standstill or self.lost)
 
-    def _standstill(self, course: Course, reader: _ProgressReader) -> str:
-        who = who_is_silent(reader.silent_s, reader.client_silent_s, self._silent_members())
+    def _standstill(self, course: Course, benchmark: _Benchmark) -> str:
+        who = who_is_silent(benchmark.silent_s, benchmark.client_silent_s, self._silent_members())
         return f"no request has ended for {course.silent_s:.0f} s: {who}"
 
     def _host_ended(self) -> bool:
@@ -524,21 +517,36 @@ class Follower:
             self._progress.note(f"the benchmark could not be ended early: {error}")
 
 
-class _ProgressReader:
-    """Polls the server for its progress on its own thread, so that a silent server does not block the caller.
+class _Benchmark:
+    """A benchmark that the server runs; a silent server does not block the caller.
 
-    It ends by ``close``, and with the answer if a stop was requested before that call.
+    The answer and the progress have a thread each, which ends by itself: no end of the program waits for them.
     """
 
-    def __init__(self, server: BenchmarkServer, answer: clock.Future[Answer]) -> None:
+    def __init__(self, server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> None:
         self._server = server
-        self._answer = answer
+        self._request = path, body
+        self._answer: clock.Future[Answer] = clock.Future()
         self._over = clock.Event()
         self._answered_s = clock.monotonic()
         self._latest: Progress | None = None
 
     def start(self) -> None:
+        """Post it, and poll its progress."""
+        clock.Thread(target=self._run, name="benchmark", daemon=True).start()
         clock.Thread(target=self._read, name="progress", daemon=True).start()
+
+    def is_done(self, timeout_s: float) -> bool:
+        """Wait at most ``timeout_s`` for the answer; returns whether it has arrived."""
+        try:
+            self._answer.exception(timeout=timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def answer(self) -> Answer:
+        """The answer, once it has arrived; raises as the server's ``run`` does."""
+        return self._answer.result()
 
     @property
     def running(self) -> Progress | None:
@@ -557,34 +565,18 @@ class _ProgressReader:
         return 0.0 if self._latest is None else self._latest.client_silent_s
 
     def close(self) -> None:
-        """Stop reading; a query in progress ends by its own deadline."""
+        """Stop polling; a query in progress ends by its own deadline."""
         self._over.set()
+
+    def _run(self) -> None:
+        path, body = self._request
+        try:
+            self._answer.set_result(self._server.run(path, body, body["runTimeout"] + ANSWER_MARGIN_S))
+        except BaseException as error:  # noqa: BLE001 - passed to the waiting thread
+            self._answer.set_exception(error)
 
     def _read(self) -> None:
         while not self._over.is_set() and not self._answer.done():
             if (progress := self._server.progress()) is not None:
                 self._latest, self._answered_s = progress, clock.monotonic()
             self._over.wait(WATCH_INTERVAL_S)
-
-
-def _answer(server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> clock.Future[Answer]:
-    """The answer to a benchmark; no end of the program waits for its thread, which ends when the host does."""
-    future: clock.Future[Answer] = clock.Future()
-
-    def run() -> None:
-        try:
-            future.set_result(server.run(path, body, body["runTimeout"] + ANSWER_MARGIN_S))
-        except BaseException as error:  # noqa: BLE001 - passed to the waiting thread
-            future.set_exception(error)
-
-    clock.Thread(target=run, name="benchmark", daemon=True).start()
-    return future
-
-
-def _is_done(answer: clock.Future[Answer], timeout_s: float) -> bool:
-    """Wait at most ``timeout_s`` for the answer; returns whether it has arrived."""
-    try:
-        answer.exception(timeout=timeout_s)
-    except TimeoutError:
-        return False
-    return True
