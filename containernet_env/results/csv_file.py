@@ -55,6 +55,24 @@ def _line(values: Sequence[str]) -> bytes:
     return text.getvalue().encode(errors="backslashreplace")
 
 
+def columns_of(path: Path, content: bytes) -> tuple[str, ...] | None:
+    """The columns of a results file by its first bytes, which are longer than any header; ``None`` if it has none.
+
+    It is new then, empty, or was killed while its header was being written: nothing else can be in it. Raises
+    ``UsageError`` for a file that is not ours.
+    """
+    first, newline, _ = content.partition(b"\n")
+    if not newline and any(_line(form).startswith(first) for form in FORMS):
+        return None
+    columns = tuple(first.rstrip(b"\r").decode(errors="replace").split(","))
+    if not is_form(columns):
+        raise UsageError(
+            f"{path} is not a results file: its first line is neither our header nor the seed's.\n"
+            f"  got: {first[:100].decode(errors='replace')!r}\n  Choose another file, or move this one away."
+        )
+    return columns
+
+
 def inert(text: str) -> str:
     """A CSV field that is safe in a spreadsheet: ' before text that it would interpret as a formula."""
     stays = text == NOT_APPLICABLE or _NUMBER.fullmatch(text) or not _FORMULA.match(text)
@@ -117,19 +135,12 @@ class ResultsFile:
 
     def _adopt(self, content: bytes) -> str | None:
         assert self._fd is not None
-        first, newline, _ = content.partition(b"\n")
-        header = first.rstrip(b"\r")
-        if not newline and any(_line(form).startswith(first) for form in FORMS):
-            # New, empty, or killed while its header was being written: nothing else can be in it.
+        columns = columns_of(self.path, content)
+        if columns is None:
             os.ftruncate(self._fd, 0)
             append_whole(self._fd, _line(self.columns))
-            return None if not first else f"{self.path}: its header was torn and has been completed"
-        self.columns = tuple(header.decode(errors="replace").split(","))
-        if not is_form(self.columns):
-            raise UsageError(
-                f"{self.path} is not a results file: its first line is neither our header nor the seed's.\n"
-                f"  got: {first[:100].decode(errors='replace')!r}\n  Choose another file, or move this one away."
-            )
+            return None if not content else f"{self.path}: its header was torn and has been completed"
+        self.columns = columns
         if content.endswith(b"\n"):
             return None
         append_whole(self._fd, b"")

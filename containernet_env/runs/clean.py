@@ -22,7 +22,6 @@ class Leftovers:
 
     removed: tuple[str, ...]
     in_use: tuple[str, ...]
-    others: tuple[str, ...] = ()
 
 
 def remove_leftovers() -> Leftovers:

@@ -173,20 +173,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class Progress:
-    """The server's progress of the running benchmark.
+    """The server's progress of the running benchmark, by the names of the server's answer.
 
     ``done`` requests of the measurement have an outcome, ``errors`` of them a bad one, and ``warmup_done`` of the
-    warm-up; the client's last report is ``client_silent_s`` old. ``job`` names the future result. The measurement
-    began at ``began_ns`` (CLOCK_MONOTONIC); ``None`` before.
+    warm-up; the client's last report is ``client_silent_s`` old. The measurement began at ``began_ns``
+    (CLOCK_MONOTONIC); ``None`` before.
     """
 
     running: bool
     done: int
-    total: int
     errors: int
     warmup_done: int
     client_silent_s: float
-    job: str | None = None
     began_ns: int | None = None
 
 
@@ -260,16 +258,7 @@ class BenchmarkServer:
         except RunError:
             return None
         self._job = answer["job"] or self._job
-        return Progress(
-            running=bool(answer["running"]),
-            done=int(answer["done"]),
-            total=int(answer["total"]),
-            errors=int(answer["errors"]),
-            warmup_done=int(answer["warmup_done"]),
-            client_silent_s=float(answer["client_silent_s"]),
-            job=answer["job"],
-            began_ns=answer["began_ns"],
-        )
+        return Progress(**{field.name: answer[field.name] for field in fields(Progress)})
 
     def history(self) -> Iterator[bytes]:
         """The history of the last benchmark that kept one, compressed, in pieces. Raises RunError."""

@@ -10,7 +10,7 @@ from containernet_env.base.errors import UsageError, allow_open_files
 from containernet_env.config.plan import Plan
 from containernet_env.containernet import engines
 from containernet_env.network.factory import choose, choose_switches
-from containernet_env.results.csv_file import FORMS, is_form
+from containernet_env.results.csv_file import columns_of
 from containernet_env.results.files import reason, remedy
 from containernet_env.results.run_directory import check_place, least_bytes
 
@@ -47,25 +47,13 @@ def preflight(plan: Plan, out: Path | None = None) -> str:
 def check_out(plan: Plan, out: Path) -> None:
     """Raise the errors of storing the rows of ``plan`` in ``out``."""
     check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts), len(plan.cluster_ends)))
-    _check_header(out)
-
-
-def _check_header(out: Path) -> None:
-    """That rows can be appended to a file, as `results.csv_file.ResultsFile` finds that out."""
     try:
         with out.open("rb") as file:
-            first, newline, _ = file.read(_HEADER_BYTES).partition(b"\n")
+            columns_of(out, file.read(_HEADER_BYTES))
     except FileNotFoundError:
         return
     except OSError as error:
         raise UsageError(f"cannot write results to {out}: {reason(error)}\n  {remedy(error)}") from error
-    text = first.decode(errors="replace")
-    torn = not newline and any(",".join(form).startswith(text) for form in FORMS)
-    if not torn and not is_form(tuple(text.rstrip("\r").split(","))):
-        raise UsageError(
-            f"{out} is not a results file: its first line is neither our header nor the seed's.\n"
-            f"  got: {text[:100]!r}\n  Choose another file, or move this one away."
-        )
 
 
 def _check_congestion_control(algorithm: str) -> None:

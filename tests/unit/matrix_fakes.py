@@ -242,7 +242,7 @@ class FakeServer:
         return self.behave(path, body)
 
     def progress(self) -> Progress | None:
-        return Progress(True, 1, 10, 0, warmup_done=0, client_silent_s=0.0, began_ns=self.began_ns)
+        return Progress(True, 1, 0, warmup_done=0, client_silent_s=0.0, began_ns=self.began_ns)
 
     def cancel(self) -> None:
         self.cancelled.set()

@@ -242,7 +242,7 @@ def test_a_benchmark_that_measures_nothing_any_more_is_ended_early(
 @pytest.mark.simulated(seeds=10)
 def test_a_stopped_client_ends_its_scenario_and_the_next_one_runs() -> None:
     bench = Bench(write("w"), write("w2"))
-    bench.server.progress = lambda: Progress(True, 7, 10, 0, 0, client_silent_s=60.0)  # type: ignore[method-assign]
+    bench.server.progress = lambda: Progress(True, 7, 0, 0, client_silent_s=60.0)  # type: ignore[method-assign]
     bench.server.answer(lambda: bench.server.cancelled.wait() and Answer(None, KILLED_CLIENT))
     who = "the benchmark client is silent (stopped?)"
     assert bench.run() == [f"no request has ended for 27 s: {who}; {KILLED_CLIENT}", "-"]
@@ -289,7 +289,7 @@ def test_a_benchmark_host_that_ended_is_named_with_its_reason_and_the_rest_is_no
 def test_a_warm_up_is_no_standstill() -> None:
     """Of a long warm-up nothing counts as done."""
     bench, asked = Bench(write("w")), count()
-    bench.server.progress = lambda: Progress(True, 0, 10, 0, next(asked), 0.0)  # type: ignore[method-assign]
+    bench.server.progress = lambda: Progress(True, 0, 0, next(asked), 0.0)  # type: ignore[method-assign]
     bench.server.answer(lambda: failing("ended early") if bench.server.cancelled.wait(300) else None)
     assert bench.run() == ["-"]
 
