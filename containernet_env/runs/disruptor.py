@@ -253,7 +253,9 @@ class Disruptor:
         self._abandoned = not whole
         if self._thread.is_alive():
             self._thread.join()
-        self._note_missed()
+        for due in self._timeline.never_came:
+            event = self._events[due.number]
+            self._note(_Act(event, event.verb, due, "event", problems=["the load had ended"]), None)
         problems = [] if self._crash is None else [self._crash]
         problems += self._undo_at_end(whole)
         for thread in self._restarts:
@@ -291,13 +293,9 @@ class Disruptor:
                 return
         self._start_ns = start_ns
         while (next_ns := self._timeline.next_ns) is not None:
-            if self._wait_until(start_ns + next_ns - LEAD_NS):
+            if self._over.wait(max(0, start_ns + next_ns - LEAD_NS - clock.monotonic_ns()) / 1e9):
                 return
             self._carry_out(self._timeline.pop(), start_ns + next_ns)
-
-    def _wait_until(self, at_ns: int) -> bool:
-        """Whether the scenario has ended before."""
-        return self._over.wait(max(0, at_ns - clock.monotonic_ns()) / 1e9)
 
     def _carry_out(self, group: Sequence[Due], due_ns: int) -> None:
         """Everything that is due at one moment."""
@@ -503,18 +501,17 @@ class Disruptor:
         then: list[Verb] = ["restart"] if whole else []
         problems = []
         for step in (at_once, then):
-            acts = [self._end_act(verb) for verb in step if self._state.struck_by(verb)]
+            acts = []
+            for verb in step:
+                if struck := self._state.struck_by(verb):
+                    named = tuple(name for name in self._faults.members if name in struck)
+                    event = Disruption(verb=verb, target=" ".join(named))
+                    acts.append(_Act(event, verb, Due(0, -1, 1), "end", named))
             self._fire(acts, 0)
             for act in acts:
                 self._note(act, None)
                 problems += act.problems
         return problems
-
-    def _end_act(self, verb: Verb) -> _Act:
-        members = self._state.struck_by(verb)
-        named = tuple(name for name in self._faults.members if name in members)
-        event = Disruption(verb=verb, target=" ".join(named))
-        return _Act(event, verb, Due(0, -1, 1), "end", named)
 
     def _problems_of_links(self) -> list[str]:
         """The deviations from the original state, of the members that were disrupted."""
@@ -525,12 +522,6 @@ class Disruptor:
             except RunError as error:
                 problems.append(text_of(error))
         return problems
-
-    def _note_missed(self) -> None:
-        """Events that were never due, since the load had ended before."""
-        for due in self._timeline.never_came:
-            event = self._events[due.number]
-            self._note(_Act(event, event.verb, due, "event", problems=["the load had ended"]), None)
 
     def _note(self, act: _Act, leader: str | None, answered_ns: int | None = None) -> None:
         """Store an executed action, and report it."""

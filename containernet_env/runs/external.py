@@ -104,7 +104,11 @@ class ExternalTestbed(Target):
             look = self._look = usable(self._cluster, self.plan.config)
             self.led_at_start = look.leadership
             external_access.clean_up(self.plan.config, look.identity, self._report_cleaned, self._progress.note)
-            self._refuse_foreign_keys()
+            if count := persistently(self.cluster.keys, AGAIN_S):
+                raise RunError(
+                    f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
+                    '  Nothing was written. Remove them, or name another "prefix".'
+                )
             persistently(lambda: _refused(self.cluster.may_load()), AGAIN_S)
             leader = leader_words(self.led_at_start) or "leader not among them"
             text = f"{len(look.members)} endpoints answer, {leader}"
@@ -119,14 +123,6 @@ class ExternalTestbed(Target):
         self._local.start()
         self._server = BenchmarkServer(self._local.connection, self._local.request)
         self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.why_gone)
-
-    def _refuse_foreign_keys(self) -> None:
-        """Raise RunError if keys of others exist under the prefix of this run."""
-        if count := persistently(self.cluster.keys, AGAIN_S):
-            raise RunError(
-                f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
-                '  Nothing was written. Remove them, or name another "prefix".'
-            )
 
     def _report_cleaned(self, record: Record, done: str | None) -> None:
         text = f"another run loads this cluster now, under {record.prefix}: their measurements disturb each other"
@@ -164,9 +160,9 @@ class ExternalTestbed(Target):
 
     def host_facts(self) -> dict[str, Any]:
         """By member: its endpoint, name and version."""
-        looks = self._look.members if self._look is not None else ()
         return {
-            look.name: {"endpoint": look.url, "member": look.member_name, "version": look.version} for look in looks
+            look.name: {"endpoint": look.url, "member": look.member_name, "version": look.version}
+            for look in (self._look.members if self._look is not None else ())
         }
 
     def pids(self) -> Pids:

@@ -137,15 +137,11 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     if files.cert is not None and files.key is not None:
         try:
             # A key with a passphrase is refused; ssh would prompt for it on the terminal.
-            context.load_cert_chain(files.cert, files.key, password=_no_passphrase)
+            context.load_cert_chain(files.cert, files.key, password=lambda: "")
         except OSError as error:
             text = f"the certificate {files.cert} with the key {files.key} cannot be used: {_reason(error)}"
             raise UsageError(text) from error
     return context
-
-
-def _no_passphrase() -> str:
-    return ""
 
 
 def _reason(error: OSError) -> str:

@@ -294,10 +294,6 @@ class Matrix:
         )
         return self._advised(replace(outcome, findings=tuple(self._findings(outcome, silences, before, after))))
 
-    def _is_election_explained(self, outcome: ScenarioOutcome) -> bool:
-        done = outcome.disruptions
-        return done is not None and explains_election(done, self._target.cluster.size, self._election_ns)
-
     @property
     def _election_ns(self) -> int:
         return round(self._target.member_timeout_s * 1e9)
@@ -316,6 +312,7 @@ class Matrix:
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
         done = outcome.disruptions
         killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
+        is_explained = done is not None and explains_election(done, self._target.cluster.size, self._election_ns)
         if self._target.unseen is not None:
             yield Finding("unseen", "unknown", self._target.unseen)
         yield from event_findings(done)
@@ -323,17 +320,14 @@ class Matrix:
         yield from load_findings(load)
         yield from floor_findings(load, outcome.floor_s)
         yield from network_findings(outcome.network, latency_s, killed)
-        yield from self._counters_findings(outcome)
+        if outcome.network is None and self._target.network is not None and self._target.failure is None:
+            yield Finding("counters", "unknown", "the links' counters could not be read")
+        if usage is None and load is not None and self._observer.samples:
+            yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
         yield from machine_findings(usage, load, self._target.capacity)
         yield from store_findings(outcome.store)
         yield from member_findings(living, self._target.member_timeout_s, throttled_s, outcome.seconds, stopped)
-        yield from leader_findings(before, after, deaths, self._is_election_explained(outcome))
-
-    def _counters_findings(self, outcome: ScenarioOutcome) -> Iterator[Finding]:
-        if outcome.network is None and self._target.network is not None and self._target.failure is None:
-            yield Finding("counters", "unknown", "the links' counters could not be read")
-        if outcome.machine is None and outcome.load is not None and self._observer.samples:
-            yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
+        yield from leader_findings(before, after, deaths, is_explained)
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Run one scenario on the living members; its error names every dead member and a broken network."""

@@ -233,7 +233,7 @@ class _Run:
                     self._prove_after(testbed, number)
                     return left
             except Interrupted:
-                if self._in_sweep and self._any_measured:
+                if self._in_sweep and any(map(was_measured, self._keeper.outcomes)):
                     self._stop.shield()
                     self._prove_after(testbed, number)
                 raise
@@ -416,10 +416,6 @@ class _Run:
         self._add_finding(network_finding(proof), number)
         if not proof.passed:
             self._progress.note(f"{WRONG_AFTER}\n{proof.render()}")
-
-    @property
-    def _any_measured(self) -> bool:
-        return any(map(was_measured, self._keeper.outcomes))
 
     def _add_finding(self, finding: Finding | None, number: int) -> None:
         """Add the facts known by now to all outcomes of the cluster of that number."""

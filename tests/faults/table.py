@@ -353,9 +353,7 @@ FAULTS: Mapping[str, Moments] = {
     "memory-pressure": _NO_LIMIT,
     "config-edited": _goes_on("the files are read once, at the start"),
     "second-run": _goes_on("the second one is refused and names the first; the first goes on"),
-    "names-like-ours": _driver_killed(
-        *["the driver is killed, and the next run cleans up: what is the user's stays"] * 2
-    ),
+    "names-like-ours": _driver_killed(USERS_STAYS, USERS_STAYS),
 }
 ON_OWN_ENGINE = ("engine-term", "engine-kill", "containerd-kill")
 """Faults of runs that use an engine of the tests' own."""
