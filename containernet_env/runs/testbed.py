@@ -61,7 +61,6 @@ class LinkWatch:
     def __init__(self, answers: Callable[[float], bool], fail: Callable[[str], None]) -> None:
         self._answers = answers
         self._fail = fail
-        self._unanswered = 0
         self._over = clock.Event()
         self._thread = clock.Thread(target=self._run, name="link-watch", daemon=True)
 
@@ -73,11 +72,6 @@ class LinkWatch:
         """Stop pinging; idempotent. A ping in progress ends by itself."""
         self._over.set()
 
-    def note(self, answered: bool) -> bool:
-        """Record an answer, or its absence; returns whether the silence has lasted long enough to give up."""
-        self._unanswered = 0 if answered else self._unanswered + 1
-        return self._unanswered == _PINGS
-
     def settle(self) -> None:
         """Return once it answers, or has been given up: at once if nothing is wrong."""
         for _ in range(_PINGS + 1):
@@ -87,9 +81,11 @@ class LinkWatch:
             self._over.wait(began_s + PING_S - clock.monotonic())
 
     def _run(self) -> None:
+        unanswered = 0
         while not self._over.is_set():
             began_s = clock.monotonic()
-            if self.note(self._answers(PING_S)) and not self._over.is_set():
+            unanswered = 0 if self._answers(PING_S) else unanswered + 1
+            if unanswered == _PINGS and not self._over.is_set():
                 self._over.set()
                 self._fail(
                     f"the link emulator has not answered for {SILENT_S:g} s: it was stopped, or gets no CPU time"
@@ -167,18 +163,14 @@ class Testbed(Target):
         self.net.on_event(self._on_network_event)
 
     def _follow_plan(self) -> None:
-        """Set everything that follows from the plan."""
+        """Set everything that follows from the plan and from the disks."""
         plan = self.plan
         self.leader_wanted, self.capacity = plan.config.etcd.leader, capacity_of(plan)
-        self._floor = self._make_floor()
-        self._prover = NetworkProver(
-            plan, self.net, self.hosts, self._progress, self._tolerance, self._proof, self._stop, self._gone_of,
-            self._why,
-        )  # fmt: skip
-
-    def _make_floor(self) -> Floor:
         medians_ns = {name: times.median_ns for name, times in self.sync.items()}
-        return Floor(self.plan.store, self.plan.topology, medians_ns)
+        self._floor = Floor(plan.store, plan.topology, medians_ns)
+        self._prover = NetworkProver(
+            plan, self.net, self.hosts, self._progress, self._tolerance, self._proof, self._stop, self._gone, self._why
+        )
 
     def _listen(self, on_event: OnEvent, on_proof: OnProof) -> None:
         """When this returns, the previous receivers get nothing more."""
@@ -404,22 +396,16 @@ class Testbed(Target):
             reason = self._gone()
         return reason or str(error)
 
-    def _gone(self) -> str | None:
-        """The failure of the run, or the hosts that have ended during the bring-up, and how."""
-        return self._gone_of(self.hosts)
-
-    def _gone_of(self, names: Collection[str]) -> str | None:
-        """The same, of these hosts only."""
-        return self.failure or "; ".join(self._ended_hosts(names)) or None
-
-    def _ended_hosts(self, names: Collection[str]) -> Iterator[str]:
-        for plan in self.plan.hosts:
-            if plan.name not in names:
-                continue
-            loads = plan.role == "benchmark"
-            words = last_words if loads else self.plan.store.members.last_words
-            if (ending := self.hosts[plan.name].ending(words)) is not None:
-                yield f"{'the benchmark host' if loads else plan.name} ended {self._during}: {ending}"
+    def _gone(self, names: Collection[str] | None = None) -> str | None:
+        """The failure of the run, or which of all hosts, or of these, have ended during the bring-up, and how."""
+        ended = []
+        for plan in () if self.failure else self.plan.hosts:
+            if plan.name in (self.hosts if names is None else names):
+                loads = plan.role == "benchmark"
+                words = last_words if loads else self.plan.store.members.last_words
+                if (ending := self.hosts[plan.name].ending(words)) is not None:
+                    ended.append(f"{'the benchmark host' if loads else plan.name} ended {self._during}: {ending}")
+        return self.failure or "; ".join(ended) or None
 
     def _check(self) -> None:
         """Raise RunError if the network is gone or a host has ended."""
@@ -451,7 +437,7 @@ class Testbed(Target):
             except RunError as error:
                 self._check()
                 self._progress.note(f"{host.name}: {error}; writes have no floor")
-        self._floor = self._make_floor()
+        self._follow_plan()
 
     def _start_cluster(self) -> Leadership:
         self._trust = self.plan.store.trust(self.plan.config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address
 from itertools import pairwise
@@ -34,8 +33,8 @@ class PlainHosts(Testbed):
         for plan in self.plan.hosts:
             self.hosts[plan.name] = self.net.addHost(plan.name, ip=f"{plan.ip}/{plan.prefix_length}")
 
-    def _ended_hosts(self, names: Any) -> Iterator[str]:
-        return iter(())  # no shell reports its end
+    def _gone(self, names: Any = None) -> str | None:
+        return self.failure  # no shell reports its end
 
 
 @needs_emulator
