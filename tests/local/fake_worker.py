@@ -18,8 +18,7 @@ from containernet_env.runs import measure as measure_module
 from containernet_env.runs.load import Answer
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.sweep import worker
-from tests.unit.matrix_fakes import result_of
-from tests.unit.run_fakes import FakeTestbed, on_fakes
+from tests.unit.fakes import FakeTestbed, on_fakes, result_of
 
 
 def machine(patch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -34,7 +34,7 @@ from containernet_env.runs.sweep.worker import Scheduler, TlsFiles, scheduler_at
 from containernet_env.runs.sweep.workers import Workers
 from tests.deadline import HANG_S, eventually
 from tests.local import fake_worker
-from tests.unit.run_fakes import CONFIG, rows
+from tests.unit.fakes import CONFIG, rows
 from tests.unit.sweep_fakes import Notes, lines, measured
 from tests.unit.tls_files import certificates
 

@@ -31,8 +31,7 @@ from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 from containernet_env.runs.sweep.worker import FACTS, Scheduler, TlsFiles
 from containernet_env.runs.sweep.workers import Workers
 from tests.simulated_time import World
-from tests.unit.matrix_fakes import GOOD
-from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes, rows
+from tests.unit.fakes import CONFIG, GOOD, FakeTestbed, on_fakes, rows
 from tests.unit.sweep_fakes import Notes, measured
 
 ADDRESS = "tls://127.0.0.1:8786"

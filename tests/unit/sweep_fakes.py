@@ -22,8 +22,7 @@ from containernet_env.runs.sweep.jobs import SweepProgress, Tally
 from containernet_env.runs.sweep.ledger import journal_of
 from containernet_env.runs.sweep.runner import Counts, Request, Sweep
 from tests.simulated_time import World
-from tests.unit.matrix_fakes import result_of
-from tests.unit.run_fakes import CONFIG, on_fakes, rows
+from tests.unit.fakes import CONFIG, on_fakes, result_of, rows
 
 AXES = ("mem=256m,512m", "clients=5,10", "conns=1,2")  # on two testbeds
 CELLS = 8

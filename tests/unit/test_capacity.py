@@ -43,8 +43,8 @@ from containernet_env.runs import machine
 from containernet_env.runs import measure as measure_module
 from tests.unit.answers import DOCS
 from tests.unit.cost_samples import KEY, MEMORY, MS, READ, WRITE, known, outcome, own_place, plan_of, sample
+from tests.unit.fakes import on_fakes, rows, run
 from tests.unit.manifests import MACHINE
-from tests.unit.run_fakes import on_fakes, rows, run
 
 
 def shortages(plan: Plan, *samples: CostSample) -> tuple[Any, ...]:

@@ -11,8 +11,8 @@ import pytest
 from containernet_env.base.errors import UsageError
 from containernet_env.results.files import CHECKSUMS, Changed, Checked, check
 from containernet_env.results.run_directory import RunDirectory
+from tests.unit.fakes import FakeTestbed, on_fakes, run
 from tests.unit.manifests import manifest
-from tests.unit.run_fakes import FakeTestbed, on_fakes, run
 
 
 @pytest.fixture

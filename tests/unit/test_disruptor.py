@@ -11,7 +11,7 @@ from containernet_env.base import clock
 from containernet_env.model.disruption import Disruption, Disruptions, ExecutedEvent, Timeline
 from containernet_env.runs.disruptor import Disruptor
 from tests.simulated_time import World
-from tests.unit.matrix_fakes import FakeCluster, FakeFaults
+from tests.unit.fakes import FakeCluster, FakeFaults
 
 pytestmark = pytest.mark.simulated(seeds=20)
 MS = 1_000_000

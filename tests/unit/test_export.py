@@ -23,8 +23,8 @@ from containernet_env.results.columns import COLUMNS
 from containernet_env.results.crate import METADATA, Exported, export
 from containernet_env.results.run_directory import MANIFEST, find_run, read_run
 from tests.unit.disk import file_limit
+from tests.unit.fakes import FakeTestbed, on_fakes, rows, run
 from tests.unit.manifests import PROGRAM
-from tests.unit.run_fakes import FakeTestbed, on_fakes, rows, run
 
 
 @pytest.fixture

@@ -29,8 +29,7 @@ from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.model.usage import Leadership
 from containernet_env.runs.matrix import Matrix
 from tests.simulated_time import World, chosen, struck_everywhere
-from tests.unit.matrix_fakes import GOOD, Bench, read, write
-from tests.unit.run_fakes import events, on_fakes, rows, run
+from tests.unit.fakes import GOOD, Bench, events, on_fakes, read, rows, run, write
 
 MS = 1_000_000
 

@@ -29,7 +29,7 @@ from containernet_env.runs.load import Answer, Progress
 from containernet_env.stores.cluster import Waits
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
-from tests.unit.matrix_fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write
+from tests.unit.fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write
 
 pytestmark = pytest.mark.simulated(seeds=3)
 

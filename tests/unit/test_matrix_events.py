@@ -15,7 +15,7 @@ from containernet_env.model.disruption import Disruption
 from containernet_env.model.load_result import LoadResult
 from containernet_env.runs.load import Answer
 from tests.unit.answers import closed_loop
-from tests.unit.matrix_fakes import Bench, write
+from tests.unit.fakes import Bench, write
 
 MS = 1_000_000
 KILL = Disruption(verb="kill", target="leader", at_ns=1 * MS)

@@ -6,7 +6,6 @@ import csv
 import errno
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -29,20 +28,16 @@ from containernet_env.results import csv_file, run_directory
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory, find_run, read_run
 from containernet_env.results.run_files import FILES, json_schema
-from containernet_env.runs import follow, network_prover
+from containernet_env.runs import follow
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.load import Answer
 from containernet_env.runs.measure import measure
-from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
-from containernet_env.runs.testbed import Testbed
-from containernet_env.setup.images import Images
 from tests.simulated_time import World
-from tests.unit.matrix_fakes import Notes
-from tests.unit.run_fakes import CONFIG, QUICK, Beds, FakeTestbed, events, on_fakes, raising, rows
-from tests.unit.run_fakes import run as run_into
+from tests.unit.fakes import CONFIG, QUICK, Beds, FakeTestbed, Notes, events, make_bed, on_fakes, raising, rows
+from tests.unit.fakes import run as run_into
 
 
 class Run:
@@ -228,25 +223,9 @@ def test_a_stop_is_heard_before_the_run_while_a_store_is_set_up_and_in_a_second_
     assert len(run.beds) == 1 or run.beds[1].ups == 0
 
 
-def bare_testbed(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
-    """A real testbed on a network that does nothing."""
-    net = SimpleNamespace(
-        on_event=lambda handler: None,
-        link_backend_facts=dict,
-        link_backend_answers=lambda timeout_s: True,
-        link_backend="the emulator",
-        hosts_kind="docker",
-        link_statistics=lambda **asked: {},
-        links_kind="emulator",
-        stop=lambda: None,
-    )
-    monkeypatch.setattr(testbed_module.engines, "create", lambda plan: net)
-    return Testbed(prepare(CONFIG, QUICK), Images(member="e", benchmark="b"), Silent(), **more)
-
-
 def test_every_step_of_a_tear_down_is_taken_whatever_the_one_before_it_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only RunError and OSError of a step are caught: another one of the cluster leaves every container."""
-    bed, stopped = bare_testbed(monkeypatch), []
+    bed, stopped = make_bed(monkeypatch), []
     bed.net.stop = lambda: stopped.append(True)
     bed._cluster = SimpleNamespace(close=raising(RuntimeError("cannot join thread before it is started")))
     with pytest.raises((RuntimeError, RunError)):
@@ -312,24 +291,6 @@ def test_the_schema_requires_the_version_without_which_a_file_is_refused(name: s
 
 OFF = Check("etcd1>s1", "rate", "wrong", "20 Mbit/s", "997 Mbit/s", "1.8% either way")
 BUSY = "the hosts still filled 3% of etcd1-s1"
-
-
-@pytest.mark.parametrize("moment", ["while it is proved", "as it has been measured"])
-def test_a_network_that_could_not_be_proved_has_its_network_file(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    """network.json is to be there also where the proof failed; a prober or a link that fails leaves none."""
-    proofs: list[Any] = []
-    bed = bare_testbed(monkeypatch, on_proof=proofs.append)
-
-    def fail(*arguments: Any, **named: Any) -> Any:
-        if moment == "while it is proved":
-            raise RunError("the network's measurement took more than 60 s")
-        bed.failure = "the link emulator ended: killed by SIGKILL"
-        return SimpleNamespace(proof=NetworkProof("before", ()), to_json=lambda: {"pairs": []}, spoiled=None)
-
-    monkeypatch.setattr(network_prover, "measure_gate", fail)
-    with pytest.raises(RunError):
-        bed._prove_network()
-    assert [proof.passed for proof in proofs] == [False]
 
 
 def test_a_network_that_is_off_after_the_last_scenario_costs_no_row(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,26 +414,6 @@ def test_a_run_directory_that_cannot_be_written_stops_nothing_and_is_told_once(
     assert [note for note in run.told.notes if "cannot" in note] == [
         f"{result.directory} cannot be kept as a whole: Read-only file system; the run goes on"
     ]
-
-
-def test_a_file_that_was_removed_is_told_at_once_and_its_rows_are_beside_it(run: Run) -> None:
-    """``tests/faults`` removes the file, and its folder, at every moment."""
-    run.out = run.out.parent / "folder" / "out.csv"
-    run.beds.special[2] = lambda: shutil.rmtree(run.out.parent)
-    result = run(repeat=3)
-    rescued = run.out.with_name("out.csv.rescued")
-    told = f"{run.out} was removed during the run: all rows, and those that follow, are in {rescued}"
-    assert (result.file, run.told.notes[-1], run.out.exists()) == (rescued, told, False)
-    assert [row["Error"] for row in rows(rescued)] == run.kept == ["-"] * 3
-    assert read_run(result.directory).manifest is not None
-
-
-def test_a_file_that_is_removed_in_the_tear_down_is_told_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeTestbed, "down", lambda self: run.out.unlink())
-    rescued = run().file
-    assert (
-        run.told.notes[-1] == f"{run.out} was removed during the run: all rows, and those that follow, are in {rescued}"
-    )
 
 
 # --- `run --repeat N --fresh`: a cluster for each repetition ----------------------------------------------------------

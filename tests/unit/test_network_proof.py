@@ -16,7 +16,7 @@ from containernet_env.model.proof import Check, NetworkProof, named
 from containernet_env.model.usage import LinkStatistics
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import network_prover
-from tests.unit.testbed_fakes import make_bed
+from tests.unit.fakes import make_bed
 
 ALLOWED = "0.040 ms early, 0.130 ms late"
 GOOD = Check("etcd1>s1", "delay", "proved", "3.000 ms", "3.020 ms", ALLOWED)

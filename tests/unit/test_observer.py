@@ -25,8 +25,7 @@ from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import kept_off, other_cores, prepare
 from containernet_env.stores.profiling import Profile
-from tests.unit.matrix_fakes import CONFIG, Bench, result_of, write
-from tests.unit.run_fakes import on_fakes, run
+from tests.unit.fakes import CONFIG, Bench, on_fakes, result_of, run, write
 from tests.unit.test_flame import APART, PACKED, made
 
 USED = Usage(10**9, Consumers(machine=Consumption(cpu_ns=5)))

@@ -21,7 +21,7 @@ from containernet_env.results.run_directory import RunResult
 from containernet_env.runs import measure
 from tests.unit import report_rows
 from tests.unit.answers import closed_loop
-from tests.unit.matrix_fakes import write
+from tests.unit.fakes import write
 
 
 @pytest.mark.parametrize(

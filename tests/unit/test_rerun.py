@@ -32,8 +32,8 @@ from containernet_env.runs.sweep.runner import Counts
 from containernet_env.setup.images import Images
 from tests.unit import sweep_fakes
 from tests.unit.commands import check_block
+from tests.unit.fakes import CONFIG, QUICK, Beds, on_fakes, rows, run
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
-from tests.unit.run_fakes import CONFIG, QUICK, Beds, on_fakes, rows, run
 from tests.unit.sweep_fakes import Sweeping
 
 sweep = sweep_fakes.sweep

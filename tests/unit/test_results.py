@@ -29,7 +29,7 @@ from containernet_env.results.run_files import Proof
 from containernet_env.runs.keeper import RowsNotWrittenError
 from tests.unit.commands import check_block
 from tests.unit.disk import file_limit
-from tests.unit.run_fakes import FakeTestbed, on_fakes, run
+from tests.unit.fakes import FakeTestbed, on_fakes, run
 
 README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 

@@ -15,7 +15,7 @@ from containernet_env.cli.output import Output
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine import EngineWatch
 from containernet_env.runs.testbed import Testbed
-from tests.unit.matrix_fakes import Bench, write
+from tests.unit.fakes import Bench, write
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from containernet_env.runs.load import Answer
 from tests.unit.answers import check_request, open_loop
 from tests.unit.blocks import mixed, names_of, reads, writes
 from tests.unit.blocks import write as written
-from tests.unit.matrix_fakes import CONFIG, GOOD, Bench, FakeCluster, read, write
+from tests.unit.fakes import CONFIG, GOOD, Bench, FakeCluster, read, write
 
 P99_50MS = Search((Objective("99", 50_000_000),), Decimal(10), Decimal(100_000))
 

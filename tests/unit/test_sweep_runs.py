@@ -31,9 +31,8 @@ from containernet_env.runs.sweep.ledger import Journal, journal_of
 from containernet_env.runs.sweep.runner import Counts, Until
 from containernet_env.setup import packages
 from tests.unit import sweep_fakes
+from tests.unit.fakes import CONFIG, GOOD, FakeTestbed, raising, result_of, rows
 from tests.unit.manifests import PROGRAM
-from tests.unit.matrix_fakes import GOOD, result_of
-from tests.unit.run_fakes import CONFIG, FakeTestbed, raising, rows
 from tests.unit.sweep_fakes import ALL, AXES, CELLS, DIED, FAILED, WRONG, Sweeping, lines, measured
 
 sweep = sweep_fakes.sweep

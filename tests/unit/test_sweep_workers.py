@@ -37,7 +37,7 @@ from containernet_env.runs.sweep.runner import Counts, Until
 from containernet_env.runs.sweep.worker import scheduler_at
 from containernet_env.setup import builds, packages
 from tests.simulated_time import World, simulated
-from tests.unit.run_fakes import CONFIG, raising, rows
+from tests.unit.fakes import CONFIG, raising, rows
 from tests.unit.simulated_dask import CELLS, Cluster, Dask, Machine, when
 from tests.unit.sweep_fakes import lines, measured
 from tests.unit.tls_files import certificates

@@ -38,10 +38,8 @@ from containernet_env.runs.testbed import Standing, Testbed
 from containernet_env.setup.images import Images
 from containernet_env.stores.cluster import MemberPlace
 from containernet_env.stores.etcd.cluster import EtcdCluster, EtcdMember
-from tests.unit.matrix_fakes import CONFIG, write
-from tests.unit.run_fakes import raising
+from tests.unit.fakes import CONFIG, FakeNet, make_bed, raising, write
 from tests.unit.test_network_proof import FakeGate
-from tests.unit.testbed_fakes import FakeNet, make_bed
 
 DIED = "the link emulator ended: killed by SIGKILL"
 

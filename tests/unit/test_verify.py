@@ -30,7 +30,7 @@ from containernet_env.stores.cluster import NEAR, OwnHistory, Written
 from containernet_env.stores.etcd import cluster as history
 from tests.unit.answers import closed_loop
 from tests.unit.blocks import mixed, names_of, reads, txns, write, writes
-from tests.unit.matrix_fakes import Notes
+from tests.unit.fakes import Notes
 
 SMALL = {"dataset": {"valSize": 19}}
 HISTORY = {"dataset": {"keyPrefix": "d/"}, "scenarios": [mixed(history=True)]}

@@ -32,7 +32,7 @@ from containernet_env.stores.cluster import Ping
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop
 from tests.unit.descriptors import closed_from_now_on, open_descriptors
-from tests.unit.matrix_fakes import Bench, FakeCluster, read, write
+from tests.unit.fakes import Bench, FakeCluster, read, write
 
 
 def test_silence_counts_from_the_first_ping_without_an_answer() -> None:
