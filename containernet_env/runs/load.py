@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import socketserver
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -290,97 +291,84 @@ MAX_CONNECTIONS = 64
 _CHUNK_BYTES = 64 * 1024
 
 
-class Relay:
+class Relay(socketserver.ThreadingTCPServer):
     """Listens on 127.0.0.1 and relays each connection to the server over a connection of its own.
 
     `port` is the requested one, or another if that is taken (`port_taken` is true then). Only loopback is ever
     bound. Two threads serve a connection, at most `MAX_CONNECTIONS` concurrently; further ones are closed at once.
     """
 
+    allow_reuse_address = True
+    request_queue_size = MAX_CONNECTIONS
+
     def __init__(self, server: UnixConnection, port: int) -> None:
         self._server = server
-        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._lock = clock.Lock()
+        self._is_closing = False
+        self._ends: dict[socket.socket, list[socket.socket]] = {}
+        self._acceptor = clock.Thread(target=self.serve_forever, args=(_POLL_S,), name="relay", daemon=True)
+        super().__init__(("127.0.0.1", port), socketserver.BaseRequestHandler, bind_and_activate=False)
         self.port_taken = False
         try:
-            self._listener.bind(("127.0.0.1", port))
+            self.server_bind()
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                self._listener.close()
+                self.server_close()
                 raise RunError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}") from error
             self.port_taken = True
-            self._listener.bind(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._lock = clock.Lock()
-        self._closing = False
-        self._connections: set[socket.socket] = set()
-        self._threads: set[clock.Thread] = set()
-        self._acceptor = clock.Thread(target=self._accept, name="relay", daemon=True)
+            self.server_address = ("127.0.0.1", 0)
+            self.server_bind()
+        self.port = int(self.server_address[1])
 
     def start(self) -> None:
         """Start accepting; the port answers when this returns."""
-        self._listener.listen(MAX_CONNECTIONS)
+        self.server_activate()
         self._acceptor.start()
 
     def close(self) -> None:
         """Stop accepting, close every connection, join the threads; idempotent."""
-        self._closing = True
-        if self._acceptor.is_alive():
-            _cut(self._listener)
-            self._acceptor.join()
-        self._listener.close()
         with self._lock:
-            threads = list(self._threads)
-            for end in self._connections:
-                _cut(end)
-        for thread in threads:
-            thread.join()
+            self._is_closing = True
+            for ends in self._ends.values():
+                for end in ends:
+                    _cut(end, socket.SHUT_RDWR)
+        if self._acceptor.is_alive():
+            self.shutdown()
+        self.server_close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                caller, _ = self._listener.accept()
-            except OSError:  # cut by close
-                return
-            thread = clock.Thread(target=self._serve, args=(caller,), name="relay", daemon=True)
-            with self._lock:
-                full = len(self._threads) >= MAX_CONNECTIONS
-                if not full:
-                    self._threads.add(thread)
-            if full:
-                caller.close()
-            else:
-                thread.start()
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether a connection is served; called by the acceptor."""
+        with self._lock:
+            is_served = not self._is_closing and len(self._ends) < MAX_CONNECTIONS
+            if is_served:
+                self._ends[request] = [request]
+        return is_served
 
-    def _serve(self, caller: socket.socket) -> None:
-        try:
-            # If the host is gone or refuses, the caller's connection is closed, as on a real network.
-            with caller, suppress(OSError, RunError):
-                self._relay(caller)
-        finally:
-            with self._lock:
-                self._threads.discard(clock.current_thread())
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Relay one connection, on a thread of its own.
 
-    def _relay(self, caller: socket.socket) -> None:
-        with self._server.open(timeout_s=None) as inside:
+        If the host is gone or refuses, the caller's connection is closed, as on a real network.
+        """
+        with suppress(OSError, RunError), self._server.open(timeout_s=None) as inside:
             with self._lock:
-                if self._closing:
+                if self._is_closing:
                     return
-                self._connections |= {caller, inside}
-            try:
-                back = clock.Thread(target=_pump, args=(inside, caller), name="relay", daemon=True)
-                back.start()
-                _pump(caller, inside)
-                back.join()
-            finally:
-                with self._lock:
-                    self._connections -= {caller, inside}
+                self._ends[request].append(inside)
+            back = clock.Thread(target=_pump, args=(inside, request), name="relay", daemon=True)
+            back.start()
+            _pump(request, inside)
+            back.join()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Let go of a connection that has ended, or is not served."""
+        with self._lock:
+            self._ends.pop(request, None)
+        super().shutdown_request(request)
 
 
-def _cut(end: socket.socket) -> None:
-    """Wake every thread that waits on a socket, and block further data."""
+def _cut(end: socket.socket, how: int) -> None:
     with suppress(OSError):  # not connected any more
-        end.shutdown(socket.SHUT_RDWR)
+        end.shutdown(how)
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
@@ -388,5 +376,4 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
     with suppress(OSError):  # either end was cut
         while data := source.recv(_CHUNK_BYTES):
             sink.sendall(data)
-    with suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
+    _cut(sink, socket.SHUT_WR)

@@ -107,7 +107,7 @@ def test_a_taken_port_is_replaced_by_another_on_loopback_only(server: UnixConnec
     with relay_to(server, port) as relay:
         assert relay.port_taken
         assert relay.port != port
-        assert relay._listener.getsockname()[0] == "127.0.0.1"
+        assert relay.socket.getsockname()[0] == "127.0.0.1"
 
 
 def test_where_nothing_listens_inside_the_caller_sees_a_closed_connection() -> None:
