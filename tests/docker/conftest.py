@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.docker.machine_state import left_over, snapshot
-from tests.docker.runs import COMMAND
+from tests.docker.runs import why_not
 
 SIZE = {"keySize": 8, "valSize": 256}
 DATASET = {**SIZE, "keys": 100}
@@ -24,20 +23,10 @@ LONG_SCENARIOS = {"dataset": DATASET, "scenarios": [WRITES | {"load": ONE | {"to
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip this ring, with the reason printed, where it cannot run."""
-    from containernet_env.base import assets, programs
-    from containernet_env.hosts import engine
-
-    if os.geteuid() != 0:
-        reason = "not root"
-    elif not COMMAND.exists() or programs.find(assets.modules()[-1]) is None:
-        reason = "./build.sh has not been run"
-    elif not engine.is_reachable():
-        reason = "no Docker engine is running"
-    else:
-        return
-    for item in items:
-        if "docker" in Path(item.fspath).parts:
-            item.add_marker(pytest.mark.skip(reason=reason))
+    if (reason := why_not()) is not None:
+        for item in items:
+            if "docker" in Path(item.fspath).parts:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture

@@ -12,18 +12,29 @@ from typing import Any
 
 from docker.errors import NotFound
 
+from containernet_env.base import assets, programs
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import engine
 from containernet_env.hosts.http import UnixConnection
 from containernet_env.results.run_directory import find_run
 from containernet_env.runs.load import SERVER_SOCKET
 from tests.deadline import HANG_S, eventually
+from tests.processes import children, words_of
 
 PROJECT = Path(__file__).resolve().parents[2]
 COMMAND = PROJECT / ".venv" / "bin" / "containernet-env"
 CONFIG = PROJECT / "configs" / "3node-3ms.json"
 END_S = 3 * HANG_S
 """A whole run that takes longer hangs."""
+
+
+def why_not() -> str | None:
+    """Why runs are not possible on this machine; ``None`` if they are."""
+    if os.geteuid() != 0:
+        return "not root"
+    if not COMMAND.exists() or programs.find(assets.modules()[-1]) is None:
+        return "./build.sh has not been run"
+    return None if engine.is_reachable() else "no Docker engine is running"
 
 
 def call(*words: object, timeout_s: float = END_S) -> subprocess.CompletedProcess[str]:
@@ -66,20 +77,7 @@ def host_pid(name: str) -> int:
 
 def child(parent: int, *words: str) -> int | None:
     """The process that ``parent`` has started with these words in its command line, while it runs."""
-    for thread in Path(f"/proc/{parent}/task").glob("*/children"):
-        for pid in _text(thread).split():
-            command = _text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ")
-            if all(word in command for word in words):
-                return int(pid)
-    return None
-
-
-def _text(path: Path) -> str:
-    """What a file of /proc says; nothing where its thread or process has ended."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    return next((pid for pid in children(parent) if all(word in words_of(pid) for word in words)), None)
 
 
 def requests_are_answered() -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.docker.runs import why_not
 from tests.faults import results
 from tests.faults.own_engine import OwnEngine
 
@@ -17,20 +17,10 @@ _ended: list[str] = []
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip this ring, with the reason printed, where it cannot run."""
-    from containernet_env.base import assets, programs
-    from containernet_env.hosts import engine
-
-    if os.geteuid() != 0:
-        reason = "not root"
-    elif programs.find(assets.modules()[-1]) is None:
-        reason = "./build.sh has not been run"
-    elif not engine.is_reachable():
-        reason = "no Docker engine is running"
-    else:
-        return
-    for item in items:
-        if "faults" in Path(item.fspath).parts:
-            item.add_marker(pytest.mark.skip(reason=reason))
+    if (reason := why_not()) is not None:
+        for item in items:
+            if "faults" in Path(item.fspath).parts:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

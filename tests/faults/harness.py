@@ -17,12 +17,12 @@ import pytest
 
 from containernet_env.hosts import engine, owner
 from tests.deadline import HANG_S, eventually, let_pass
+from tests.docker.runs import PROJECT, child
 from tests.faults.files import MEMBERS, Files
 from tests.faults.own_engine import OwnEngine
 from tests.faults.table import BEGINNINGS, BRING_UP, ENDS, PROOF, SCENARIOS
-from tests.processes import below, children, is_stopped, program_of, words_of
+from tests.processes import below, is_stopped, program_of
 
-PROJECT = Path(__file__).resolve().parents[2]
 # The command as it is installed, with the package of this clone.
 COMMAND = (
     sys.executable,
@@ -192,10 +192,10 @@ class Run:
         return found[0]
 
     def emulator(self) -> int | None:
-        return self._child("link-emulator", "serve")
+        return child(self.driver, "link-emulator", "serve")
 
     def prober(self) -> int | None:
-        return self._child("link-emulator", "probe")
+        return child(self.driver, "link-emulator", "probe")
 
     def client(self) -> int | None:
         server = self.host("benchmark")
@@ -242,9 +242,6 @@ class Run:
     def move_clock(self, seconds: float) -> None:
         words = ["date", "--set", f"{seconds:+.0f} seconds"]
         subprocess.run(words, check=True, timeout=HANG_S, stdout=subprocess.DEVNULL)
-
-    def _child(self, *words: str) -> int | None:
-        return next((pid for pid in children(self.driver) if all(word in words_of(pid) for word in words)), None)
 
 
 def tool(*arguments: str, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
