@@ -413,7 +413,7 @@ class Follower:
         self._stop = stop
         self._on_event = on_event
         self._silent_members = silent_members
-        self._told_deaths: set[str] = set()
+        self._reported_deaths: set[str] = set()
         self.lost: str | None = None
 
     def follow(
@@ -451,7 +451,7 @@ class Follower:
                 self._progress.scenario_progress(progress.done, progress.errors)
             self._stop.check()
             deaths = self._target.cluster.deaths()
-            self.tell_deaths(deaths)
+            self.report_deaths(deaths)
             action = course.look(
                 clock.monotonic(),
                 None if progress is None else progress.done + progress.warmup_done,
@@ -503,10 +503,10 @@ class Follower:
         host = self._target.client_host
         return host is not None and not host.alive
 
-    def tell_deaths(self, deaths: Mapping[str, str]) -> None:
+    def report_deaths(self, deaths: Mapping[str, str]) -> None:
         """Report each dead member once."""
-        for name in sorted(deaths.keys() - self._told_deaths):
-            self._told_deaths.add(name)
+        for name in sorted(deaths.keys() - self._reported_deaths):
+            self._reported_deaths.add(name)
             self._on_event("member_died", deaths[name], name)
 
     def _cancel(self) -> None:

@@ -335,7 +335,7 @@ class Matrix:
         dead_before = self._target.cluster.deaths()
         disruptions: Disruptions | None = None
         if scenario.member is not None and scenario.member not in endpoints:
-            answer = Answer(None, f"there is no {scenario.member} to ask")
+            answer = Answer(None, f"{scenario.member} does not run")
         elif scenario.events and self._target.faults is None:
             answer = Answer(None, "nothing here can carry out its events")
         else:
@@ -350,7 +350,7 @@ class Matrix:
         # members along.
         failure = self._target.failure if answer.error is None else self._target.settled_failure()
         deaths = self._target.cluster.deaths()
-        self._follower.tell_deaths(deaths)
+        self._follower.report_deaths(deaths)
         problems = [failure]
         problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
         problems += [self._silence(answer.error, failure), answer.error]

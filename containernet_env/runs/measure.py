@@ -227,7 +227,7 @@ class _Run:
                     self._stop.check()
                     if not self._is_reused:
                         testbed.up()
-                    with testbed.told_why():
+                    with testbed.causes_named():
                         self._describe(testbed, number)
                     left = self._run_matrix(testbed, until)
                     self._prove_after(testbed, number)
@@ -452,7 +452,7 @@ class _Run:
 
     def _take_down(self, testbed: Target, number: int) -> None:
         """Keep the logs, take everything down, and report it; each step runs even if the previous one failed."""
-        self._tell_reason(self._error())
+        self._report_reason(self._error())
         try:
             self._keeper.logs(lambda: _numbered(testbed.logs(), number))
         finally:
@@ -463,7 +463,7 @@ class _Run:
                 self._not_removed = text_of(problem)
                 raise
 
-    def _tell_reason(self, error: BaseException | None) -> None:
+    def _report_reason(self, error: BaseException | None) -> None:
         """Report once, with the first error, that it ends the run."""
         if error is None or self._reason is not None:
             return
@@ -473,7 +473,7 @@ class _Run:
 
     def _end(self) -> None:
         """Leave outcomes of the scenarios that were not run, and report where everything is."""
-        self._tell_reason(self._error())
+        self._report_reason(self._error())
         try:
             if self._matrix is not None and self._reason is not None:
                 self._matrix.leave_rest(self._reason)

@@ -228,7 +228,7 @@ class Observer:
     def _keep(self, outcome: ScenarioOutcome, folder: str) -> None:
         name = outcome.scheduled.scenario.name
         if self._profiling is None:
-            self._progress.note(f"{name}: no profile: {self._profiled or 'the leader'} cannot be asked")
+            self._progress.note(f"{name}: no profile: {self._profiled or 'the leader'} does not run")
             return
         for profile in self._profiling.profiles():
             if profile.problem is not None:

@@ -33,7 +33,7 @@ def preflight(plan: Plan, out: Path | None = None) -> str:
         check_out(plan, out)
     if plan.config.external is not None:
         allow_open_files(_OPEN_FILES)
-        return "Only a run can tell whether the endpoints answer and let this user in; so does `check`."
+        return "Only a run shows whether the endpoints answer and let this user in; so does `check`."
     _check_congestion_control(plan.options.congestion_control)
     allow_open_files(_OPEN_FILES + _OPEN_FILES_PER_HOST * len(plan.hosts))
     open_questions = ["whether the Docker engine and its images are ready"]
@@ -41,7 +41,7 @@ def preflight(plan: Plan, out: Path | None = None) -> str:
         _check_network(plan)
     else:
         open_questions += _check_network_without_root(plan)
-    return f"Only a run{'' if os.geteuid() == 0 else ' as root'} can tell: {'; '.join(open_questions)}."
+    return f"Only a run{'' if os.geteuid() == 0 else ' as root'} can determine: {'; '.join(open_questions)}."
 
 
 def check_out(plan: Plan, out: Path) -> None:

@@ -129,7 +129,7 @@ class Target(ABC):
         return None
 
     @contextmanager
-    def told_why(self) -> Iterator[None]:
+    def causes_named(self) -> Iterator[None]:
         """Within it, an error of a step before the first scenario names the ended process, if that is its cause."""
         with resource_errors():
             yield

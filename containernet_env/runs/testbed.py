@@ -229,15 +229,15 @@ class Testbed(Target):
 
     def up(self) -> None:
         """Bring everything up; raises RunError at the first deviation from the plan."""
-        with self.told_why():
+        with self.causes_named():
             self._bring_up()
             self._check()
 
     @contextmanager
-    def told_why(self) -> Iterator[None]:
+    def causes_named(self) -> Iterator[None]:
         """See ``Target``."""
         try:
-            with super().told_why():
+            with super().causes_named():
                 yield
         except RunError as error:
             reason = self._why(error)
@@ -302,7 +302,7 @@ class Testbed(Target):
         self.plan, self._progress = plan, progress
         self._follow_plan()
         self._during = "while it stood between two runs"
-        with self.told_why():
+        with self.causes_named():
             self._check()
             self._change_hosts(change)
             self._change_network(change)

@@ -474,7 +474,7 @@ class FakeTestbed(FakeTarget):
         self._at("up")
 
     @contextmanager
-    def told_why(self) -> Iterator[None]:
+    def causes_named(self) -> Iterator[None]:
         try:
             yield
         except RunError as error:

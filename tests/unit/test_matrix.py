@@ -185,7 +185,7 @@ def test_living_members_alone_are_asked_and_one_that_is_to_be_asked_and_dead_lea
     bench = Bench(write("w"), replace(read("r"), target="etcd2"), replace(read("r3"), target="etcd3"))
     bench.cluster.kill("etcd2")
     earlier = f"{DEAD} (earlier)"
-    assert bench.run() == [earlier, f"{earlier}; there is no etcd2 to ask", earlier]
+    assert bench.run() == [earlier, f"{earlier}; etcd2 does not run", earlier]
     assert [body["endpoints"] for _, body in bench.server.asked] == ["etcd1:2379,etcd3:2379"] * 3
     assert [body.get("targetMember") for _, body in bench.server.asked] == [None, None, "etcd3:2379"]
 

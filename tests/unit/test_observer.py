@@ -168,7 +168,7 @@ def test_a_member_can_be_named_and_a_profile_that_cannot_be_taken_costs_nothing(
     dead = Watched(write("w"), profiles=[CPU], member="etcd2")
     dead.cluster.dead = {"etcd2": "etcd2 ended: killed"}
     dead.matrix.run()
-    assert dead.progress.notes == ["w: no profile: etcd2 cannot be asked"] and not dead.files
+    assert dead.progress.notes == ["w: no profile: etcd2 does not run"] and not dead.files
     assert dead.errors() == ["etcd2 ended: killed (earlier)"]
 
 

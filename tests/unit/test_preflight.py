@@ -70,10 +70,10 @@ def test_what_is_left_to_the_run_is_one_sentence(kernel, options, untold):
         with pytest.raises(MissingRequirementError, match="no netem"):
             preflight.preflight(plan_of(**options))
     else:
-        assert preflight.preflight(plan_of(**options)) == f"Only a run can tell: {engine}."
+        assert preflight.preflight(plan_of(**options)) == f"Only a run can determine: {engine}."
     as_user(kernel)
     kernel.setattr(preflight.programs, "which", lambda program: f"/bin/{program}")
-    assert preflight.preflight(plan_of(**options)) == f"Only a run as root can tell: {engine}{untold}."
+    assert preflight.preflight(plan_of(**options)) == f"Only a run as root can determine: {engine}{untold}."
 
 
 def test_what_is_not_installed_is_missed_also_without_root(kernel):

@@ -275,7 +275,7 @@ def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any
 def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, Host]) -> None:
     hosts["etcd2"].ended = KILLED
     bed._during = "before the first scenario"
-    with pytest.raises(RunError, match=rf"^etcd2 ended before the first scenario: {KILLED}"), bed.told_why():
+    with pytest.raises(RunError, match=rf"^etcd2 ended before the first scenario: {KILLED}"), bed.causes_named():
         raise RunError("no member answers")
 
 
