@@ -7,7 +7,6 @@ import selectors
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
 
@@ -285,33 +284,6 @@ HOST_NEWS_S = 1.0
 _POISSON_GAPS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """The longest time, in seconds, in which no request of a load ends before the load counts as stalled."""
-
-    first_s: float
-    later_s: float
-
-    @classmethod
-    def of(cls, load: Load, waits: Waits = NEAR) -> Patience:
-        """The longest wait that the load itself explains, and ``SILENCE_MARGIN_S``.
-
-        request timeout + longest gap between two intended starts (1/rate, Poisson 20/rate; 0 in a closed loop) + 12 s,
-        and for the first request 10 s more, or what ``waits`` make of that, the deadline for opening the connections.
-        Every request ends by its timeout, well or not, those of the warm-up too; a run without a success, whose
-        requests still end, the client ends by itself after its stall timeout.
-        """
-        gap_s = 0.0
-        if load.rate is not None:
-            gap_s = (_POISSON_GAPS if load.arrival == "poisson" else 1) / float(load.rate)
-        later_s = load.request_timeout_ns / 1e9 + gap_s + SILENCE_MARGIN_S
-        return cls(dial_timeout_s(waits) + later_s, later_s)
-
-    def limit_s(self, ended: int) -> float:
-        """The limit when so many requests have ended: these may have been the last ones, before the client's report."""
-        return self.later_s + report_s(ended) if ended else self.first_s
-
-
 def report_s(ended: int) -> float:
     """The maximum duration of the client's report, in seconds, when so many requests have ended."""
     return min(ended, REPORT_REQUESTS_MAX) * REPORT_S_PER_REQUEST
@@ -320,11 +292,18 @@ def report_s(ended: int) -> float:
 class Course:
     """Decides, poll by poll, whether a benchmark continues. Pure: the moments are arguments.
 
-    ``silent_s`` is the time in which no request has ended.
+    ``silent_s`` is the time in which no request has ended. It may be as long as the load itself explains, and
+    ``SILENCE_MARGIN_S``: request timeout + longest gap between two intended starts (1/rate, Poisson 20/rate; 0 in a
+    closed loop); for the first request also the deadline for opening the connections, by ``waits``. Every request ends
+    by its timeout, well or not, those of the warm-up too; a run without a success, whose requests still end, the client
+    ends by itself after its stall timeout.
     """
 
-    def __init__(self, patience: Patience, now_s: float) -> None:
-        self._patience = patience
+    def __init__(self, load: Load, waits: Waits, now_s: float) -> None:
+        gaps = _POISSON_GAPS if load.arrival == "poisson" else 1
+        gap_s = 0.0 if load.rate is None else gaps / float(load.rate)
+        self._later_s = load.request_timeout_ns / 1e9 + gap_s + SILENCE_MARGIN_S
+        self._first_s = dial_timeout_s(waits) + self._later_s
         self._looked_s = now_s
         self._spent_s = 0.0  # without the driver's own pauses
         self._ended = 0
@@ -338,8 +317,8 @@ class Course:
 
     @property
     def limit_s(self) -> float:
-        """The silence after which the benchmark is ended."""
-        return self._patience.limit_s(self._ended)
+        """The silence after which it is ended; requests that have ended may be the last before the client's report."""
+        return self._later_s + report_s(self._ended) if self._ended else self._first_s
 
     @property
     def stands_still(self) -> bool:
@@ -437,12 +416,11 @@ class Follower:
         benchmark = _Benchmark(target.server, *request)
         try:
             benchmark.start()
-            return self._watch(benchmark, Patience.of(load, waits), deaths_before, is_shown)
+            return self._watch(benchmark, Course(load, waits, clock.monotonic()), deaths_before, is_shown)
         finally:
             benchmark.close()
 
-    def _watch(self, benchmark: _Benchmark, patience: Patience, deaths_before: int, is_shown: bool) -> Answer:
-        course = Course(patience, clock.monotonic())
+    def _watch(self, benchmark: _Benchmark, course: Course, deaths_before: int, is_shown: bool) -> Answer:
         standstill: str | None = None
         warned = False
         while not benchmark.is_done(WATCH_INTERVAL_S):

@@ -21,12 +21,11 @@ from containernet_env.runs.follow import (
     HOST_NEWS_S,
     WATCH_INTERVAL_S,
     Course,
-    Patience,
     timeout_s,
     who_is_silent,
 )
 from containernet_env.runs.load import Answer, Progress
-from containernet_env.stores.cluster import Waits
+from containernet_env.stores.cluster import NEAR, Waits
 from tests.simulated_time import World
 from tests.unit.answers import closed_loop, open_loop
 from tests.unit.fakes import GOOD, MEMBERS, Bench, FakeCluster, read, result_of, write
@@ -508,7 +507,8 @@ def test_nothing_goes_on_where_it_is_not_the_cluster_that_was_lost() -> None:
 
 # --- how a running benchmark is followed, with a clock that is given --------------------------------------------------
 
-PATIENCE = Patience(first_s=42.0, later_s=32.0)
+LOAD = write("w")
+"""Its first request may take 37 s to end, and each later one 27 s."""
 
 
 def drive(course: Course, ended: int | None, seconds: float, from_s: float = 0.0, **seen: bool) -> tuple[str, float]:
@@ -532,45 +532,45 @@ def drive(course: Course, ended: int | None, seconds: float, from_s: float = 0.0
     ],
 )
 def test_how_long_nothing_may_end_follows_from_the_deadlines(load: Any, first_s: float, later_s: float) -> None:
-    assert Patience.of(load) == Patience(first_s, later_s)
-    assert Patience.of(load, Waits(rtt_s=4)) == Patience(first_s + 32, later_s)
+    course, far = Course(load, NEAR, 0.0), Course(load, Waits(rtt_s=4), 0.0)
+    assert (course.limit_s, far.limit_s) == (first_s, first_s + 32)
+    for one in (course, far):
+        assert one.look(0.25, 1) == "go on" and one.limit_s == pytest.approx(later_s, abs=1e-4)
 
 
 def test_a_benchmark_in_which_nothing_ends_is_cancelled_once_and_then_given_up() -> None:
-    course = Course(PATIENCE, 0.0)
-    assert drive(course, 0, 100) == ("cancel", 42.0)
+    course = Course(LOAD, NEAR, 0.0)
+    assert drive(course, 0, 100) == ("cancel", 37.0)
     assert course.stands_still
-    assert drive(course, 0, 100, from_s=42.0) == ("abandon", 52.0)
+    assert drive(course, 0, 100, from_s=37.0) == ("abandon", 47.0)
 
 
 def test_the_report_of_many_requests_is_no_standstill_and_bounded() -> None:
-    assert PATIENCE.limit_s(1_000_000) == pytest.approx(42.0)
-    assert PATIENCE.limit_s(10_000_000_000) == pytest.approx(52.0)
-    course = Course(PATIENCE, 0.0)
-    assert drive(course, 1_000_000, 100)[0] == "cancel"
-    cancelled_s = course.silent_s
-    drive(course, 1_000_000, 100, from_s=cancelled_s)
-    assert course.silent_s - cancelled_s == pytest.approx(END_TIMEOUT_S + 10.0, abs=0.5)
+    course = Course(LOAD, NEAR, 0.0)
+    assert drive(course, 1_000_000, 100) == ("cancel", 37.25)
+    assert drive(course, 1_000_000, 100, from_s=37.25) == ("abandon", 37.25 + END_TIMEOUT_S + 10.0)
+    course.look(60.0, 10_000_000_000)
+    assert course.limit_s == 27.0 + 20.0
 
 
 def test_what_is_no_standstill_and_what_is() -> None:
-    course = Course(PATIENCE, 0.0)
+    course = Course(LOAD, NEAR, 0.0)
     for turn in range(100):  # requests that end badly
         assert drive(course, turn, 20, from_s=turn * 20.0)[0] == "go on"
     # Ctrl-Z, and an hour later fg: each look after it is the first that anybody could take.
     assert course.look(2000.25, 5) == course.look(5600.0, 5) == "go on"
     assert course.silent_s == 1.0
     # A server that tells nothing is as one where nothing ends.
-    course = Course(PATIENCE, 0.0)
+    course = Course(LOAD, NEAR, 0.0)
     assert course.look(1.0, 700) == "go on"
-    assert drive(course, None, 100, from_s=1.0)[1] == pytest.approx(33.0, abs=0.3)
+    assert drive(course, None, 100, from_s=1.0)[1] == pytest.approx(28.0, abs=0.3)
 
 
 @pytest.mark.parametrize(
     ("seen", "action"), [("failed", ("cancel", 0.25)), ("died", ("cancel", 2.25)), ("host_ended", ("abandon", 0.25))]
 )
 def test_a_failure_gets_no_grace_and_a_death_two_seconds(seen: str, action: tuple[str, float]) -> None:
-    assert drive(Course(PATIENCE, 0.0), 5, 10, **{seen: True}) == action
+    assert drive(Course(LOAD, NEAR, 0.0), 5, 10, **{seen: True}) == action
 
 
 @pytest.mark.parametrize(
